@@ -20,7 +20,7 @@ from typing import Any
 
 from _quick import add_quick
 
-from lib_dlhpc.explore.serve import served
+from lib_dlhpc.explore.server.serve import served
 
 FLAGS = [
     "--headless",
@@ -37,7 +37,7 @@ DRAWN = ".dlhpc-plot[data-serial] svg"
 
 FIVE_CHARTS = """
 import numpy as np, ipywidgets as widgets
-from lib_dlhpc.explore.charts import *
+from lib_dlhpc.explore.blocks.charts import *
 
 NODES = 2 ** np.arange(12)
 

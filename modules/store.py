@@ -18,7 +18,7 @@ import nbformat
 from nbclient import NotebookClient
 from playwright.sync_api import Page, sync_playwright
 
-from lib_dlhpc.explore import figure
+from lib_dlhpc.explore.blocks import figure
 
 HERE = Path(__file__).parent
 WIDTH = 760  # px

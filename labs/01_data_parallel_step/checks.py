@@ -76,7 +76,7 @@ def _findings(step, own):
 
 def check(step, name):
     """Return the findings for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(findings(step, name), f"Your step on {RANKS} emulated ranks")
 
@@ -84,7 +84,7 @@ def check(step, name):
 def on_ranks(step, name, ranks=RANKS):
     """Save the cell of `step` as step.py and run it on MPI ranks, once the checks above hold."""
     from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(findings(step, name)):
         return say("Not yet: first let all checks on emulated ranks hold.")

@@ -101,14 +101,14 @@ def evidence(watched, *others):
 
 def check(step, name):
     """Return the findings for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(findings(step, name), "Your step on 4 emulated ranks, and on your machine")
 
 
 def machine(name):
     """Return the learner's machine in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     experiment = experiment_of(name)
     link, model = experiment.machine.intra_node, experiment.model
@@ -129,8 +129,8 @@ def gain(name):
 
 def picture(step, name):
     """Return the recorded step on the learner's machine as a chart."""
-    from lib_dlhpc.explore.gantt import gantt
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.gantt.chart import gantt
+    from lib_dlhpc.explore.labs.lab import say
 
     try:
         return gantt(watch(step, experiment_of(name)).timeline, "Your step, recorded")
@@ -143,7 +143,7 @@ def simulated(name, bucket, latency=1.0, bandwidth=1.0):
 
     latency, bandwidth: times that of the learner's machine.
     """
-    from lib_dlhpc.explore.gantt import gantt
+    from lib_dlhpc.explore.gantt.chart import gantt
 
     took = plain(name) if bucket is None else simulate_buckets(name, bucket, latency, bandwidth)
     cut = "no overlap" if bucket is None else f"buckets of {bucket:,} gradients"
@@ -186,7 +186,7 @@ def sizes_of(name):
 def on_ranks(step, name, ranks=RANKS):
     """Save the cell of `step` as step.py and run it on MPI ranks, once all but the target holds."""
     from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(findings(step, name)[:-1]):
         return say("Not yet: first let the checks on emulated ranks hold, the target aside.")

@@ -138,7 +138,7 @@ class Tuning:
 
     def check(self):
         """Return the findings for the page."""
-        from lib_dlhpc.explore.lab import show
+        from lib_dlhpc.explore.labs.lab import show
 
         return show(
             self.findings(), f"Batch {BASE * TIMES}, {TIMES} times the base batch of {BASE}"
@@ -189,7 +189,7 @@ class Tuning:
     def _page(self, words):
         import ipywidgets
 
-        from lib_dlhpc.explore.style import PAGE_STYLE
+        from lib_dlhpc.explore.blocks.style import PAGE_STYLE
 
         rows = "".join(
             f"<tr><td>{number}</td><td>{escape(str(each))}</td><td>{result.mean:.1%}</td>"

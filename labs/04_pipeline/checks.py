@@ -88,7 +88,7 @@ def streams(gpipe, one_f_one_b):
 
 def check_streams(gpipe, one_f_one_b):
     """Return the findings on the streams for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(streams(gpipe, one_f_one_b), "Your streams")
 
@@ -106,7 +106,7 @@ def findings(step, gpipe, one_f_one_b, name):
 
 def check(step, gpipe, one_f_one_b, name):
     """Return all findings for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(findings(step, gpipe, one_f_one_b, name), "Your pipeline on emulated ranks")
 
@@ -319,7 +319,7 @@ def one_device(name):
 
 def machine(name):
     """Return the learner's machine in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     own = experiment_of(name)
     link, batch = own.machine.inter_node, int(own.strategy.batch)
@@ -341,8 +341,8 @@ def speed_up(microbatches, ranks=RANKS):
 def picture(stream, name, microbatches):
     """Return the stream on the learner's machine as a chart, simulated."""
     from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.gantt import gantt
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.gantt.chart import gantt
+    from lib_dlhpc.explore.labs.lab import say
 
     try:
         pipeline = pipeline_for(stream, name, microbatches)
@@ -377,7 +377,7 @@ def _target(stream, name, right):
 def on_ranks(step, gpipe, one_f_one_b, name, ranks=RANKS):
     """Save the cells as step.py and run them on MPI ranks, once all above but the target holds."""
     from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(findings(step, gpipe, one_f_one_b, name)[:-1]):
         return say("Not yet: first let the checks on emulated ranks hold, the target aside.")

@@ -90,21 +90,21 @@ def findings(given, name):
 
 def check_filters(forward, backward, name):
     """Return the findings on the cut by filters for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(filters_findings(forward, backward, name), "Your cut by filters")
 
 
 def check_rows(forward, backward, name):
     """Return the findings on the cut by rows for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(rows_findings(forward, backward, name), "Your cut by rows")
 
 
 def check_answers(answers, name):
     """Return the findings on the answers for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(answers_findings(answers, name), "Which is cheaper?")
 
@@ -271,7 +271,7 @@ def _slips(layer, cut):
 
 def layers(name):
     """Return the learner's layers and machine in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     lines = [
         f"{key}: {own.channels} channels in, {own.filters} filters, {own.side} x {own.side}"
@@ -326,7 +326,7 @@ def ratio(name, which="early"):
 def on_ranks(name, *functions, ranks=RANKS):
     """Save the cells as step.py and run them on MPI ranks, once the results are right."""
     from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     result = findings(dict(zip(NAMES, functions, strict=True)), name)
     if not all(each.right for each in result if each.law not in (FILTERS_B, ROWS_B, CHEAPER)):

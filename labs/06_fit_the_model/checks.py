@@ -133,7 +133,7 @@ def _quick(own, batch, split):
 
 def task(name):
     """Return the learner's task in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     own = task_of(name)
     plain = experiment_of(own)
@@ -173,7 +173,7 @@ def formulas_findings(state, activations, seconds, name):
 
 def check_formulas(state, activations, seconds, name):
     """Return the findings on the formulas for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(formulas_findings(state, activations, seconds, name), "Your ledger")
 
@@ -240,14 +240,14 @@ def choice_findings(choice, name):
 
 def check_choice(choice, name):
     """Return the findings on the choice for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(choice_findings(choice, name), "Your strategy")
 
 
 def small_task(name):
     """Return the small task in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     own = small_of(seed_of(name))
     return say(
@@ -259,7 +259,7 @@ def small_task(name):
 
 def check_small(small, small_peak, name):
     """Return the findings on the small run for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(
         small_findings(small, small_peak, small_of(seed_of(name))),
@@ -276,7 +276,7 @@ def findings(given, name):
 
 def on_ranks(name, *functions, ranks=4):
     """Save the cells as step.py and compare `state` with ZeRO on MPI ranks, once the formulas hold."""
-    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     given = dict(zip(NAMES, functions, strict=True))
     if not passed(formulas_findings(*functions[:3], name)):

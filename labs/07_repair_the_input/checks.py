@@ -39,7 +39,7 @@ def own_of(name):
 
 def task(name):
     """Return the learner's task in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     own = own_of(name)
     return say(
@@ -57,14 +57,14 @@ def task(name):
 
 def script(name):
     """Return the learner's script for the page."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     return say(original(own_of(name)))
 
 
 def profile(name, prepare=None, batches=None):
     """Return what a loader asks for, for the page; the script where none is given."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     given = (prepare, batches) if prepare and batches else functions_of(own_of(name))
     try:
@@ -80,7 +80,7 @@ def largest(name):
 
 def check_rate(rate, name):
     """Return the findings on the formula for the page, and what it says of the script."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     own = own_of(name)
     found = rate_findings(rate, own)
@@ -96,14 +96,14 @@ def check_rate(rate, name):
 
 def check(prepare, batches, name):
     """Return the findings on the loader for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(loader_findings(prepare, batches, own_of(name)), "Your loader")
 
 
 def race(prepare, batches, name):
     """Return both loaders' samples a second on this machine, for the page."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     try:
         return say(race_text(own_of(name), prepare, batches))
@@ -120,7 +120,7 @@ def findings(given, name):
 
 def on_ranks(name, rate, prepare, batches, ranks=4):
     """Save the cells as step.py and run the loader on MPI ranks, once all its laws hold."""
-    from lib_dlhpc.explore.lab import run_ranks, save, say
+    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(loader_findings(prepare, batches, own_of(name))):
         return say("Not yet: first let your loader hold.")

@@ -50,7 +50,7 @@ def own_of(name):
 
 def task(name):
     """Return the learner's task in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     own = own_of(name)
     size = float(saving(experiment_of(own)).size)
@@ -68,7 +68,7 @@ def task(name):
 
 def ways(name):
     """Return what a checkpoint costs in each way, in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     own, lines = own_of(name), []
     for way in WAYS:
@@ -100,14 +100,14 @@ def best_of_three(name):
 
 def check_formulas(expected_time, best_interval, name):
     """Return the findings on the formulas for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(formula_findings(expected_time, best_interval, own_of(name)), "Your formulas")
 
 
 def check_choice(choice, name):
     """Return the findings on the choice for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(choice_findings(choice, own_of(name)), "Your way to save")
 
@@ -127,8 +127,8 @@ def restarts(file, name, folder=None):
 
 def check_restarts(save, resume, name):
     """Save the cells of both to a file, run with them under kills, and return the findings for the page."""
-    from lib_dlhpc.explore.lab import save as save_cells
-    from lib_dlhpc.explore.lab import say, show
+    from lib_dlhpc.explore.labs.lab import save as save_cells
+    from lib_dlhpc.explore.labs.lab import say, show
 
     with tempfile.TemporaryDirectory(prefix="dlhpc-lab-") as folder:
         try:
@@ -142,7 +142,7 @@ def check_restarts(save, resume, name):
 
 def hand_in(name, *functions):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.lab import save, say
+    from lib_dlhpc.explore.labs.lab import save, say
 
     given = dict(zip(NAMES, functions, strict=True))
     if not passed(formula_findings(*functions[:2], own_of(name))):

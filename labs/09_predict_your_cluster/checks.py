@@ -48,8 +48,8 @@ def points(name):
 
 
 def _tables(found):
-    from lib_dlhpc.explore.lab_predict_your_cluster import on_page
-    from lib_dlhpc.explore.panels import table_html
+    from lib_dlhpc.explore.blocks.panels import table_html
+    from lib_dlhpc.explore.labs.predict_your_cluster import on_page
     from lib_dlhpc.labs.predict_your_cluster.tables import points_lines
 
     messages, products = found
@@ -63,7 +63,7 @@ def _tables(found):
 
 def jobs(name):
     """Return the two networks that the learner may run, in words."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     shown = jobs_of(own_of(name))[:2]
     return say(
@@ -91,21 +91,21 @@ def most_off(name):
 
 def check_fits(fit_messages, fit_products, name):
     """Return the findings on both fits for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(fit_findings(fit_messages, fit_products, own_of(name)), "Your fits")
 
 
 def check_terms(terms, name):
     """Return the finding on the prediction for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show([terms_finding(terms, own_of(name))], "Your prediction")
 
 
 def check_band(band, terms, name):
     """Return the findings on the bands for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     return show(band_findings(band, terms, own_of(name)), "Your bands")
 
@@ -123,8 +123,8 @@ def prediction_findings(given, name):
 
 def submit(name, ranks, nodes, fit_messages, fit_products, terms, band, repaired):
     """Run both networks on the hidden machine, once the prediction holds; return them beside it, for the page."""
-    from lib_dlhpc.explore.lab import say
-    from lib_dlhpc.explore.lab_predict_your_cluster import run_table
+    from lib_dlhpc.explore.labs.lab import say
+    from lib_dlhpc.explore.labs.predict_your_cluster import run_table
 
     given = dict(zip(NAMES, (fit_messages, fit_products, terms, band, None, repaired), strict=True))
     try:
@@ -149,7 +149,7 @@ def repair_findings(given, name):
 
 def check_repair(cause, repaired, fit_messages, fit_products, terms, name):
     """Return the findings on cause and repair for the page."""
-    from lib_dlhpc.explore.lab import show
+    from lib_dlhpc.explore.labs.lab import show
 
     given = dict(
         zip(NAMES, (fit_messages, fit_products, terms, None, cause, repaired), strict=True)
@@ -164,7 +164,7 @@ def findings(given, name):
 
 def hand_in(name, *functions):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.lab import save, say
+    from lib_dlhpc.explore.labs.lab import save, say
 
     try:
         save(functions[0], HERE / "step.py", *functions[1:])
@@ -175,15 +175,15 @@ def hand_in(name, *functions):
 
 def measured(to, site=None):
     """Measure two ranks of a real machine, now or before; return its points as tables, for the page."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
 
     return _there(to, site, _tables) if to else say(NOWHERE)
 
 
 def run(to, site, ranks, fit_messages, fit_products, terms):
     """Submit the run on a real machine, once it is measured; return it and the prediction."""
-    from lib_dlhpc.explore.lab import say
-    from lib_dlhpc.explore.lab_predict_your_cluster import run_here
+    from lib_dlhpc.explore.labs.lab import say
+    from lib_dlhpc.explore.labs.predict_your_cluster import run_here
 
     given = {"fit_messages": fit_messages, "fit_products": fit_products, "terms": terms}
 
@@ -195,7 +195,7 @@ def run(to, site, ranks, fit_messages, fit_products, terms):
 
 def _there(to, site, then):
     """Return what `then` makes of the points of a real machine, or in words why there are none."""
-    from lib_dlhpc.explore.lab import say
+    from lib_dlhpc.explore.labs.lab import say
     from lib_dlhpc.labs.predict_your_cluster import real_cluster as here
 
     try:

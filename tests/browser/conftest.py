@@ -19,7 +19,7 @@ from lesson_page import commit
 from patience import PATIENCE
 from patience import eventually as _eventually
 
-from lib_dlhpc.explore.serve import served
+from lib_dlhpc.explore.server.serve import served
 
 # Each window's address bar would have pages of its own, in two processes: more work than opening ours. The last list
 # of features wins, so Playwright's is part of it.

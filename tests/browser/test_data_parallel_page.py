@@ -18,7 +18,7 @@ from lesson_page import (
     wall,
 )
 
-from lib_dlhpc.explore.data_parallel_scaling import strong_gain
+from lib_dlhpc.explore.data_parallel.scaling import strong_gain
 
 pytestmark = pytest.mark.browser
 

@@ -11,7 +11,7 @@ import pytest
 from lesson_page import has, tells
 from patience import PATIENCE
 
-from lib_dlhpc.explore.serve import served
+from lib_dlhpc.explore.server.serve import served
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.units import format_quantity

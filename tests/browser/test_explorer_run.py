@@ -8,7 +8,7 @@ import pytest
 from lesson_page import has, judged, tells
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.serve import served
+from lib_dlhpc.explore.server.serve import served
 
 pytestmark = pytest.mark.browser
 

@@ -8,8 +8,8 @@ import pytest
 from lesson_page import has, tells
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED
-from lib_dlhpc.explore.serve import served
+from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED
+from lib_dlhpc.explore.server.serve import served
 
 pytestmark = pytest.mark.browser
 

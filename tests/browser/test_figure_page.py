@@ -10,13 +10,13 @@ import pytest
 from lesson_page import tells
 from patience import PATIENCE
 
-from lib_dlhpc.explore.serve import served
+from lib_dlhpc.explore.server.serve import served
 
 pytestmark = pytest.mark.browser
 
 TWO_FIGURES = """
 import ipywidgets as widgets
-from lib_dlhpc.explore.figure import Figure
+from lib_dlhpc.explore.blocks.figure import Figure
 
 spec = {
     "title": "Bars", "height": 120, "autosize": "none",

@@ -11,7 +11,7 @@ from lib_dlhpc.launch.network import available
 
 pytestmark = pytest.mark.browser
 
-PANEL = "from lib_dlhpc.explore.network_lab import network_lab\nnetwork_lab()"
+PANEL = "from lib_dlhpc.explore.labs.network_lab import network_lab\nnetwork_lab()"
 LINES = "document.querySelectorAll('.dlhpc-plot[data-serial] .mark-line path').length"
 SYMBOLS = (
     "document.querySelectorAll('.dlhpc-plot[data-serial] .mark-symbol.layer_2_marks path').length"

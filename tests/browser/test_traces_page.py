@@ -21,7 +21,7 @@ from lesson_page import (
     wall,
 )
 
-from lib_dlhpc.explore.traces_puzzle import TROUBLES, puzzle
+from lib_dlhpc.explore.traces.puzzle import TROUBLES, puzzle
 
 pytestmark = pytest.mark.browser
 

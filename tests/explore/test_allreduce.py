@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import flat
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import allreduce_drawings, here
-from lib_dlhpc.explore.allreduce import (
+from lib_dlhpc.explore.allreduce import drawings as allreduce_drawings
+from lib_dlhpc.explore.allreduce import measured as here
+from lib_dlhpc.explore.allreduce.charts import LINES, measured_state, messages_state, nics_state
+from lib_dlhpc.explore.allreduce.panel import result_words, run_here
+from lib_dlhpc.explore.allreduce.sizes import (
     FLAT,
     LATENCIES,
     RANKS,
@@ -33,9 +36,7 @@ from lib_dlhpc.explore.allreduce import (
     sizes_words,
     winners,
 )
-from lib_dlhpc.explore.allreduce_charts import LINES, measured_state, messages_state, nics_state
-from lib_dlhpc.explore.real_allreduce import result_words, run_here
-from lib_dlhpc.explore.schedule_view import animate, draw, example, follow, try_out
+from lib_dlhpc.explore.blocks.schedule_view import animate, draw, example, follow, try_out
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules import COLLECTIVES, schedule
 
@@ -236,7 +237,7 @@ def test_the_button_works_in_the_background_and_comes_back(fails: bool, monkeypa
             started.append(daemon)
             self.start = target
 
-    monkeypatch.setattr("lib_dlhpc.explore.real_allreduce.threading.Thread", Now)
+    monkeypatch.setattr("lib_dlhpc.explore.allreduce.panel.threading.Thread", Now)
     box = run_here(measured)
     button = box.children[1]
     button.click()

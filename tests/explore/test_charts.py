@@ -10,8 +10,8 @@ from experiment_page import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.explore import charts, drawings
-from lib_dlhpc.explore.figure import dataset_names
+from lib_dlhpc.explore.blocks import charts, drawings
+from lib_dlhpc.explore.blocks.figure import dataset_names
 
 NODES = 2 ** np.arange(9)
 STATES = {
@@ -31,7 +31,7 @@ def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_the_shipped_drawings_are_what_altair_draws() -> None:
-    """After a change: python -m lib_dlhpc.explore.drawings."""
+    """After a change: python -m lib_dlhpc.explore.blocks.drawings."""
     assert charts.SHIPPED.read_text(encoding="utf-8") == drawings.written()
 
 

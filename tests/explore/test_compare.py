@@ -12,18 +12,18 @@ from lib_dlhpc.comparison.placed import placed, why_not
 from lib_dlhpc.comparison.steady import steps_of
 from lib_dlhpc.comparison.sweep import Row
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import compare_drawings
-from lib_dlhpc.explore.compare import RunHere, compared, comparison_html
-from lib_dlhpc.explore.compare_charts import (
+from lib_dlhpc.explore.compare import drawings as compare_drawings
+from lib_dlhpc.explore.compare.charts import (
     CAUSES,
     ROWS,
     compared_state,
     foretold_state,
     swept_state,
 )
-from lib_dlhpc.explore.compare_panel import no_longer_than_the_page
-from lib_dlhpc.explore.compare_sweep import swept
-from lib_dlhpc.explore.explorer_run import Run
+from lib_dlhpc.explore.compare.page import RunHere, compared, comparison_html
+from lib_dlhpc.explore.compare.panel import no_longer_than_the_page
+from lib_dlhpc.explore.compare.sweep import swept
+from lib_dlhpc.explore.explorer.run import Run
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate

@@ -10,8 +10,11 @@ from experiment_page import each_position_shows_its_own, fills, words
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.explore import data_parallel_drawings, data_parallel_here
-from lib_dlhpc.explore.data_parallel import (
+from lib_dlhpc.explore.allreduce.measured import MpiMissing
+from lib_dlhpc.explore.data_parallel import drawings as data_parallel_drawings
+from lib_dlhpc.explore.data_parallel import here as data_parallel_here
+from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
+from lib_dlhpc.explore.data_parallel.buckets import (
     BUCKETS,
     bucket_count,
     bucket_wall,
@@ -20,14 +23,13 @@ from lib_dlhpc.explore.data_parallel import (
     one_step,
     step_of,
 )
-from lib_dlhpc.explore.data_parallel_bowl import most_stale_rate
-from lib_dlhpc.explore.data_parallel_charts import (
+from lib_dlhpc.explore.data_parallel.charts import (
     LINES,
     ranks_state,
     staleness_state,
     step_exchange_state,
 )
-from lib_dlhpc.explore.data_parallel_race import (
+from lib_dlhpc.explore.data_parallel.race import (
     LASTS,
     Race,
     averaged,
@@ -38,8 +40,8 @@ from lib_dlhpc.explore.data_parallel_race import (
     served,
     the_race,
 )
-from lib_dlhpc.explore.data_parallel_real import exchange_here, exchange_words
-from lib_dlhpc.explore.data_parallel_scaling import (
+from lib_dlhpc.explore.data_parallel.real import exchange_here, exchange_words
+from lib_dlhpc.explore.data_parallel.scaling import (
     GPUS,
     Scaling,
     left_view,
@@ -50,7 +52,7 @@ from lib_dlhpc.explore.data_parallel_scaling import (
     weak,
     weak_and_strong,
 )
-from lib_dlhpc.explore.data_parallel_waiting import (
+from lib_dlhpc.explore.data_parallel.waiting import (
     Ranks,
     factors,
     growth_view,
@@ -58,7 +60,6 @@ from lib_dlhpc.explore.data_parallel_waiting import (
     waiting_share,
     waiting_wall,
 )
-from lib_dlhpc.explore.here import MpiMissing
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
@@ -347,7 +348,7 @@ def test_the_button_works_in_the_background_and_comes_back(fails: bool, monkeypa
         def __init__(self, target: Any, daemon: bool) -> None:
             self.start = target
 
-    monkeypatch.setattr("lib_dlhpc.explore.data_parallel_real.threading.Thread", Now)
+    monkeypatch.setattr("lib_dlhpc.explore.data_parallel.real.threading.Thread", Now)
     box = exchange_here(measured)
     box.children[1].click()
     assert not box.children[1].disabled

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from experiment_page import Now, click, controls, told
 
-from lib_dlhpc.explore.data_parallel_live import (
+from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
+from lib_dlhpc.explore.data_parallel.live import (
     BATCH,
     BUCKETS,
     RANKS,
@@ -18,7 +19,6 @@ from lib_dlhpc.explore.data_parallel_live import (
     result_html,
     train_here,
 )
-from lib_dlhpc.explore.three_ways import terms_html, three_ways
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import Timeline

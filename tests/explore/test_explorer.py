@@ -4,9 +4,9 @@ import html
 
 import pytest
 
-from lib_dlhpc.explore.controls import FIELDS, change
-from lib_dlhpc.explore.explorer import Explorer
-from lib_dlhpc.explore.views import views
+from lib_dlhpc.explore.explorer.controls import FIELDS, change
+from lib_dlhpc.explore.explorer.page import Explorer
+from lib_dlhpc.explore.explorer.views import views
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replays
 from lib_dlhpc.spec import catalog

@@ -12,12 +12,12 @@ import pytest
 
 from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.charts import between
-from lib_dlhpc.explore.controls import change, show
-from lib_dlhpc.explore.explorer import Explorer
-from lib_dlhpc.explore.explorer_measured import OTHER, OWN
-from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED, example
-from lib_dlhpc.explore.views import views
+from lib_dlhpc.explore.blocks.charts import between
+from lib_dlhpc.explore.explorer.controls import change, show
+from lib_dlhpc.explore.explorer.measured import OTHER, OWN
+from lib_dlhpc.explore.explorer.page import Explorer
+from lib_dlhpc.explore.explorer.views import views
+from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.spec.experiment import dumps, load

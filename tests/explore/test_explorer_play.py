@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import explorer_play
-from lib_dlhpc.explore.controls import change
-from lib_dlhpc.explore.explorer import Explorer
-from lib_dlhpc.explore.explorer_limits import (
+from lib_dlhpc.explore.explorer import play as explorer_play
+from lib_dlhpc.explore.explorer.controls import change
+from lib_dlhpc.explore.explorer.limits import (
     MOST_MESSAGES,
     MOST_RANKS,
     MOST_ROWS,
@@ -19,8 +18,9 @@ from lib_dlhpc.explore.explorer_limits import (
     quick,
     too_much,
 )
-from lib_dlhpc.explore.explorer_play import STALE, Soon
-from lib_dlhpc.explore.explorer_played import first_steps, gantt_of, play, played_html
+from lib_dlhpc.explore.explorer.page import Explorer
+from lib_dlhpc.explore.explorer.play import STALE, Soon
+from lib_dlhpc.explore.explorer.played import first_steps, gantt_of, play, played_html
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate

@@ -9,11 +9,10 @@ from experiment_page import Now, button, click, fills, words
 
 from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import explorer_foretold
-from lib_dlhpc.explore.compare_charts import ROWS
-from lib_dlhpc.explore.compare_sweep import SweepHere, settings_html
-from lib_dlhpc.explore.explorer import Explorer
-from lib_dlhpc.explore.explorer_axes import (
+from lib_dlhpc.explore.compare.charts import ROWS
+from lib_dlhpc.explore.compare.sweep import SweepHere, settings_html
+from lib_dlhpc.explore.explorer import sweep_rows as explorer_foretold
+from lib_dlhpc.explore.explorer.axes import (
     ALLREDUCE,
     BATCH,
     BUCKET,
@@ -25,10 +24,11 @@ from lib_dlhpc.explore.explorer_axes import (
     axes_of,
     values_from,
 )
-from lib_dlhpc.explore.explorer_foretold import foretell, told_html, told_state
-from lib_dlhpc.explore.explorer_limits import STEPS, steps_within
-from lib_dlhpc.explore.explorer_sweep import Sweep
-from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED, example
+from lib_dlhpc.explore.explorer.limits import STEPS, steps_within
+from lib_dlhpc.explore.explorer.page import Explorer
+from lib_dlhpc.explore.explorer.sweep import Sweep
+from lib_dlhpc.explore.explorer.sweep_rows import foretell, told_html, told_state
+from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate

@@ -12,8 +12,13 @@ import pytest
 from experiment_page import Now, button, click, controls, each_position_shows_its_own, fills, told
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import failures, failures_drawings, failures_live, failures_machine
-from lib_dlhpc.explore.failures import (
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.failures import drawings as failures_drawings
+from lib_dlhpc.explore.failures import interval as failures
+from lib_dlhpc.explore.failures import live as failures_live
+from lib_dlhpc.explore.failures import machine as failures_machine
+from lib_dlhpc.explore.failures.charts import LINES, PHASES, TICKS, written_state
+from lib_dlhpc.explore.failures.interval import (
     AT,
     DAY,
     INTERVALS,
@@ -29,11 +34,10 @@ from lib_dlhpc.explore.failures import (
     the_interval,
     young_check,
 )
-from lib_dlhpc.explore.failures_charts import LINES, PHASES, TICKS, written_state
-from lib_dlhpc.explore.failures_live import fail_here, measured, played, rows_of
-from lib_dlhpc.explore.failures_machine import Alone, Cancelled, Leg, Survived
-from lib_dlhpc.explore.failures_machine import Setting as Machine
-from lib_dlhpc.explore.failures_ways import (
+from lib_dlhpc.explore.failures.live import fail_here, measured, played, rows_of
+from lib_dlhpc.explore.failures.machine import Alone, Cancelled, Leg, Survived
+from lib_dlhpc.explore.failures.machine import Setting as Machine
+from lib_dlhpc.explore.failures.ways import (
     BEST,
     WAYS,
     WORDS,
@@ -42,9 +46,8 @@ from lib_dlhpc.explore.failures_ways import (
     ways_view,
     ways_walls,
 )
-from lib_dlhpc.explore.failures_ways import Setting as Saved
-from lib_dlhpc.explore.failures_ways import found as saved
-from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.failures.ways import Setting as Saved
+from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.launch.local import JobError
 
 HUGE = Setting(131072, 30 * DAY)

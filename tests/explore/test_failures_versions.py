@@ -12,10 +12,10 @@ import pytest
 from experiment_page import Now, button, click, controls, told
 from patience import eventually
 
-from lib_dlhpc.explore import failures_versions
-from lib_dlhpc.explore.failures_network import LAST, Learner
-from lib_dlhpc.explore.failures_tree import VersionTree, tree_rows
-from lib_dlhpc.explore.failures_versions import (
+from lib_dlhpc.explore.failures import versions as failures_versions
+from lib_dlhpc.explore.failures.network import LAST, Learner
+from lib_dlhpc.explore.failures.tree import VersionTree, tree_rows
+from lib_dlhpc.explore.failures.versions import (
     MOST,
     Setting,
     Trunk,
@@ -175,7 +175,7 @@ def test_a_store_goes_with_what_held_it() -> None:
 
 def test_a_folder_goes_when_its_process_is_killed(eventually_gone: Any) -> None:
     program = (
-        "import time; from lib_dlhpc.explore.failures_folder import Folder;"
+        "import time; from lib_dlhpc.explore.failures.folder import Folder;"
         "folder = Folder('test'); (folder.path / 'file').touch(); print(folder.path, flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

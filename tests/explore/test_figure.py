@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from lib_dlhpc.explore import figure as room
-from lib_dlhpc.explore.figure import Figure
+from lib_dlhpc.explore.blocks import figure as room
+from lib_dlhpc.explore.blocks.figure import Figure
 
 SPEC = {
     "title": "Two layers",

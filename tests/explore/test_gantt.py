@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from mpi_world import Ranks
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import charts
-from lib_dlhpc.explore.figure import dataset_names
-from lib_dlhpc.explore.gantt import LOOKS, MOST, gantt, gantt_state
-from lib_dlhpc.explore.gantt_drawing import gantt_chart
-from lib_dlhpc.explore.gantt_words import last_to_join, seconds_computing
+from lib_dlhpc.explore.blocks import charts
+from lib_dlhpc.explore.blocks.figure import dataset_names
+from lib_dlhpc.explore.gantt.chart import LOOKS, MOST, gantt, gantt_state
+from lib_dlhpc.explore.gantt.drawing import gantt_chart
+from lib_dlhpc.explore.gantt.words import last_to_join, seconds_computing
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import exposed, from_rows, waits

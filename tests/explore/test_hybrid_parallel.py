@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from experiment_page import Now, each_position_shows_its_own, fills, shown
 
-from lib_dlhpc.explore import hybrid_parallel_deep as deep
-from lib_dlhpc.explore import hybrid_parallel_drawings
-from lib_dlhpc.explore import hybrid_parallel_map as ways
-from lib_dlhpc.explore.hybrid_parallel import comparisons, published_table, share_check, slab_check
-from lib_dlhpc.explore.hybrid_parallel_aside import Later, aside
-from lib_dlhpc.explore.hybrid_parallel_charts import (
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.hybrid_parallel import deep
+from lib_dlhpc.explore.hybrid_parallel import drawings as hybrid_parallel_drawings
+from lib_dlhpc.explore.hybrid_parallel import map as ways
+from lib_dlhpc.explore.hybrid_parallel.background import Later, aside
+from lib_dlhpc.explore.hybrid_parallel.charts import (
     HELD,
     TERMS,
     Way,
@@ -22,7 +22,7 @@ from lib_dlhpc.explore.hybrid_parallel_charts import (
     parts_of,
     terms_state,
 )
-from lib_dlhpc.explore.hybrid_parallel_cosmos import (
+from lib_dlhpc.explore.hybrid_parallel.cosmos import (
     SLABS,
     Cubes,
     cosmos,
@@ -34,7 +34,12 @@ from lib_dlhpc.explore.hybrid_parallel_cosmos import (
     step_of,
     the_cubes,
 )
-from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.hybrid_parallel.published import (
+    comparisons,
+    published_table,
+    share_check,
+    slab_check,
+)
 from lib_dlhpc.prediction import predict
 
 FITS = Way(4, 2, 1, 8, 2.0, 10e9, 16e9, "", (1.0,) * len(TERMS), (2e9,) * len(HELD))
@@ -80,7 +85,7 @@ EXPERIMENTS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib_dlhpc.explore.hybrid_parallel_aside.REST", 0.0)
+    monkeypatch.setattr("lib_dlhpc.explore.hybrid_parallel.background.REST", 0.0)
 
 
 @pytest.mark.parametrize("name", hybrid_parallel_drawings.DRAWINGS)

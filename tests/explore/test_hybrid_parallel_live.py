@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from experiment_page import Now, click, controls, told
 
-from lib_dlhpc.explore import hybrid_parallel_live as live
-from lib_dlhpc.explore.hybrid_parallel_live import (
+from lib_dlhpc.explore.blocks.live_run import one_step
+from lib_dlhpc.explore.hybrid_parallel import live
+from lib_dlhpc.explore.hybrid_parallel.live import (
     STANDS,
     cores_html,
     equal_html,
@@ -15,7 +16,7 @@ from lib_dlhpc.explore.hybrid_parallel_live import (
     share_out_here,
     stands,
 )
-from lib_dlhpc.explore.hybrid_parallel_runs import (
+from lib_dlhpc.explore.hybrid_parallel.runs import (
     MOST,
     NETWORKS,
     Ran,
@@ -24,7 +25,6 @@ from lib_dlhpc.explore.hybrid_parallel_runs import (
     experiment,
     problem_of,
 )
-from lib_dlhpc.explore.live_run import one_step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 from experiment_page import controls, each_position_shows_its_own, fills, told, words
 
-from lib_dlhpc.explore import io_bottleneck_batch as batch
-from lib_dlhpc.explore import io_bottleneck_cache as cache
-from lib_dlhpc.explore import io_bottleneck_drawings
-from lib_dlhpc.explore import io_bottleneck_nodes as nodes
-from lib_dlhpc.explore.charts import shipped_drawings
-from lib_dlhpc.explore.io_bottleneck import (
+from lib_dlhpc.explore.blocks.charts import shipped_drawings
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.io_bottleneck import batch, cache, nodes
+from lib_dlhpc.explore.io_bottleneck import drawings as io_bottleneck_drawings
+from lib_dlhpc.explore.io_bottleneck.charts import (
+    LINES,
+    WORDS,
+    limits_state,
+    measured_state,
+    spread_labels,
+)
+from lib_dlhpc.explore.io_bottleneck.limits import (
     IMAGENET,
     SIZES,
     Setting,
@@ -27,14 +33,6 @@ from lib_dlhpc.explore.io_bottleneck import (
     reader_view,
     the_hours,
 )
-from lib_dlhpc.explore.io_bottleneck_charts import (
-    LINES,
-    WORDS,
-    limits_state,
-    measured_state,
-    spread_labels,
-)
-from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.prediction.validate import results

@@ -9,12 +9,11 @@ import pytest
 from experiment_page import Now, button, click, controls, told
 
 from lib_dlhpc.calibration.points import COLD, WARM
-from lib_dlhpc.explore import io_bottleneck_live as live
-from lib_dlhpc.explore import io_bottleneck_loader as loader
-from lib_dlhpc.explore import io_bottleneck_told
-from lib_dlhpc.explore.io_bottleneck_here import BATCH, FILES, make
-from lib_dlhpc.explore.io_bottleneck_live import Cancelled, ReadError, questions, read_them, run
-from lib_dlhpc.explore.io_bottleneck_told import (
+from lib_dlhpc.explore.io_bottleneck import live, loader
+from lib_dlhpc.explore.io_bottleneck import words as io_bottleneck_told
+from lib_dlhpc.explore.io_bottleneck.here import BATCH, FILES, make
+from lib_dlhpc.explore.io_bottleneck.live import Cancelled, ReadError, questions, read_them, run
+from lib_dlhpc.explore.io_bottleneck.words import (
     WAYS,
     Came,
     Setting,

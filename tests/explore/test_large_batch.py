@@ -9,8 +9,23 @@ from experiment_page import Now, button, controls, each_position_shows_its_own, 
 from patience import PATIENCE, eventually
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import large_batch_drawings
-from lib_dlhpc.explore.large_batch import (
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.large_batch import drawings as large_batch_drawings
+from lib_dlhpc.explore.large_batch.charts import Curve, runs_state
+from lib_dlhpc.explore.large_batch.live import (
+    EPOCHS,
+    Cancelled,
+    Setting,
+    asked_words,
+    break_and_heal,
+    experiment_of_setting,
+    learn,
+    peak_rate,
+    run_wall,
+    schedule_view,
+)
+from lib_dlhpc.explore.large_batch.real import RANKS, curve_of, experiment, result_words, train_here
+from lib_dlhpc.explore.large_batch.rules import (
     BATCHES,
     NAMES,
     accuracy_view,
@@ -27,21 +42,7 @@ from lib_dlhpc.explore.large_batch import (
     times_base,
     tuning_view,
 )
-from lib_dlhpc.explore.large_batch_charts import Curve, runs_state
-from lib_dlhpc.explore.large_batch_live import (
-    EPOCHS,
-    Cancelled,
-    Setting,
-    asked_words,
-    break_and_heal,
-    experiment_of_setting,
-    learn,
-    peak_rate,
-    run_wall,
-    schedule_view,
-)
-from lib_dlhpc.explore.large_batch_real import RANKS, curve_of, experiment, result_words, train_here
-from lib_dlhpc.explore.large_batch_time import (
+from lib_dlhpc.explore.large_batch.time import (
     Cost,
     saved,
     seconds_to_accuracy,
@@ -51,7 +52,6 @@ from lib_dlhpc.explore.large_batch_time import (
     time_view,
     time_wall,
 )
-from lib_dlhpc.explore.lesson import Lesson
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.spec.experiment import load
 

@@ -4,7 +4,7 @@ import ipywidgets
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.lesson import Lesson
+from lib_dlhpc.explore.blocks.lesson import Lesson
 
 
 def parts(card, kind):

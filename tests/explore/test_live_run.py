@@ -9,8 +9,10 @@ from experiment_page import Now, button, click, told
 from patience import PATIENCE, eventually
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import data_parallel_live, hybrid_parallel_live, model_parallel_live
-from lib_dlhpc.explore.live_run import with_rate
+from lib_dlhpc.explore.blocks.live_run import with_rate
+from lib_dlhpc.explore.data_parallel import live as data_parallel_live
+from lib_dlhpc.explore.hybrid_parallel import live as hybrid_parallel_live
+from lib_dlhpc.explore.model_parallel import live as model_parallel_live
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment

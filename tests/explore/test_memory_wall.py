@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lib_dlhpc.explore import charts, memory_wall_drawings, memory_wall_live
-from lib_dlhpc.explore.figure import Figure, dataset_names
-from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.memory_wall import (
+from lib_dlhpc.explore.blocks import charts
+from lib_dlhpc.explore.blocks.figure import Figure, dataset_names
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.memory_wall import drawings as memory_wall_drawings
+from lib_dlhpc.explore.memory_wall import live as memory_wall_live
+from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, thinned
+from lib_dlhpc.explore.memory_wall.ledger import (
     Setting,
     course_view,
     fullest,
@@ -19,8 +22,7 @@ from lib_dlhpc.explore.memory_wall import (
     published_table,
     the_ledger,
 )
-from lib_dlhpc.explore.memory_wall_charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, thinned
-from lib_dlhpc.explore.memory_wall_live import (
+from lib_dlhpc.explore.memory_wall.live import (
     Came,
     calibrated,
     came_words,
@@ -28,9 +30,9 @@ from lib_dlhpc.explore.memory_wall_live import (
     result_html,
     train_under_a_cap,
 )
-from lib_dlhpc.explore.memory_wall_live import Setting as Live
-from lib_dlhpc.explore.memory_wall_live import experiment as live_experiment
-from lib_dlhpc.explore.memory_wall_outside import (
+from lib_dlhpc.explore.memory_wall.live import Setting as Live
+from lib_dlhpc.explore.memory_wall.live import experiment as live_experiment
+from lib_dlhpc.explore.memory_wall.outside import (
     RATES,
     bandwidth_check,
     curves,
@@ -40,9 +42,9 @@ from lib_dlhpc.explore.memory_wall_outside import (
     out_of_core,
     seconds,
 )
-from lib_dlhpc.explore.memory_wall_outside import Setting as Away
-from lib_dlhpc.explore.memory_wall_ways import Setting as Step
-from lib_dlhpc.explore.memory_wall_ways import (
+from lib_dlhpc.explore.memory_wall.outside import Setting as Away
+from lib_dlhpc.explore.memory_wall.ways import Setting as Step
+from lib_dlhpc.explore.memory_wall.ways import (
     fitting,
     four_ways,
     search_html,

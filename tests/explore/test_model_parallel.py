@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.stage import messages, stage_cost
-from lib_dlhpc.explore import model_parallel_drawings
-from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.live_run import one_step
-from lib_dlhpc.explore.model_parallel_charts import LINES
-from lib_dlhpc.explore.model_parallel_cuts import (
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.live_run import one_step
+from lib_dlhpc.explore.model_parallel import drawings as model_parallel_drawings
+from lib_dlhpc.explore.model_parallel.charts import LINES
+from lib_dlhpc.explore.model_parallel.cuts import (
     NETWORKS,
     STAGES,
     WAYS,
@@ -27,10 +27,10 @@ from lib_dlhpc.explore.model_parallel_cuts import (
     stages_view,
     where_to_cut,
 )
-from lib_dlhpc.explore.model_parallel_cuts import cuts_state as cuts_view
-from lib_dlhpc.explore.model_parallel_cuts import experiment as of_cut
-from lib_dlhpc.explore.model_parallel_cuts import seconds as cut_seconds
-from lib_dlhpc.explore.model_parallel_live import (
+from lib_dlhpc.explore.model_parallel.cuts import cuts_state as cuts_view
+from lib_dlhpc.explore.model_parallel.cuts import experiment as of_cut
+from lib_dlhpc.explore.model_parallel.cuts import seconds as cut_seconds
+from lib_dlhpc.explore.model_parallel.live import (
     MICROBATCHES,
     RANKS,
     Ran,
@@ -43,8 +43,8 @@ from lib_dlhpc.explore.model_parallel_live import (
     result_html,
     split_here,
 )
-from lib_dlhpc.explore.model_parallel_live import WAYS as SHARED_OUT
-from lib_dlhpc.explore.model_parallel_pipeline import (
+from lib_dlhpc.explore.model_parallel.live import WAYS as SHARED_OUT
+from lib_dlhpc.explore.model_parallel.pipeline import (
     SCHEDULES,
     Pipe,
     a_pipeline,
@@ -59,8 +59,8 @@ from lib_dlhpc.explore.model_parallel_pipeline import (
     played,
     uneven_words,
 )
-from lib_dlhpc.explore.model_parallel_pipeline import predicted as pipe_predicted
-from lib_dlhpc.explore.model_parallel_products import (
+from lib_dlhpc.explore.model_parallel.pipeline import predicted as pipe_predicted
+from lib_dlhpc.explore.model_parallel.products import (
     GPUS,
     SPLITS,
     Products,
@@ -72,8 +72,8 @@ from lib_dlhpc.explore.model_parallel_products import (
     split_products,
     time_view,
 )
-from lib_dlhpc.explore.model_parallel_products import seconds as product_seconds
-from lib_dlhpc.explore.model_parallel_published import published_table
+from lib_dlhpc.explore.model_parallel.products import seconds as product_seconds
+from lib_dlhpc.explore.model_parallel.published import published_table
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate

@@ -3,8 +3,8 @@
 import pytest
 from experiment_page import fills
 
-from lib_dlhpc.explore import network_lab
-from lib_dlhpc.explore.network_lab import DELAYS, RATES, sizes, state, words
+from lib_dlhpc.explore.labs import network_lab
+from lib_dlhpc.explore.labs.network_lab import DELAYS, RATES, sizes, state, words
 from lib_dlhpc.launch.network import NetworkError
 from lib_dlhpc.launch.network.crossover import ALGORITHMS, SIZES, by_ping_pong, predicted
 from lib_dlhpc.launch.network.model import Messages
@@ -35,7 +35,7 @@ def at_once(monkeypatch):
         def __init__(self, target, args, daemon):
             self.start = lambda: target(*args)
 
-    monkeypatch.setattr("lib_dlhpc.explore.network_lab.threading.Thread", Now)
+    monkeypatch.setattr("lib_dlhpc.explore.labs.network_lab.threading.Thread", Now)
 
 
 def parts(panel):

@@ -23,14 +23,21 @@ from planted import Planted
 
 from lib_dlhpc.calibration.machine import fit_machine
 from lib_dlhpc.costs.compute import layer_times, update_time
-from lib_dlhpc.explore import one_step_drawings
-from lib_dlhpc.explore import one_step_here as here
-from lib_dlhpc.explore import one_step_layers as layers
-from lib_dlhpc.explore import one_step_measured as measured
-from lib_dlhpc.explore import one_step_stored as stored
-from lib_dlhpc.explore.charts import shipped_drawings
-from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.one_step import (
+from lib_dlhpc.explore.blocks.charts import shipped_drawings
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.one_step import drawings as one_step_drawings
+from lib_dlhpc.explore.one_step import here, layers, measured, stored
+from lib_dlhpc.explore.one_step.machines import (
+    DEVICES,
+    Mine,
+    example_points,
+    precision_of,
+    quicker_arithmetic,
+    quicker_memory,
+    quicker_start,
+)
+from lib_dlhpc.explore.one_step.ranks import stoppable
+from lib_dlhpc.explore.one_step.roofline import (
     BATCHES,
     BOUND,
     Setting,
@@ -42,16 +49,6 @@ from lib_dlhpc.explore.one_step import (
     roofline,
     roofline_view,
 )
-from lib_dlhpc.explore.one_step_machines import (
-    DEVICES,
-    Mine,
-    example_points,
-    precision_of,
-    quicker_arithmetic,
-    quicker_memory,
-    quicker_start,
-)
-from lib_dlhpc.explore.one_step_ranks import stoppable
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.machine import read_device

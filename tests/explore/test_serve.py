@@ -17,9 +17,9 @@ import pytest
 from jupyter_server.base.websocket import WebSocketMixin
 from patience import PATIENCE, eventually
 
-from lib_dlhpc.explore.door import own_names
-from lib_dlhpc.explore.serve import served, voila_configuration
-from lib_dlhpc.explore.visitors import add_visitor_options
+from lib_dlhpc.explore.server.door import own_names
+from lib_dlhpc.explore.server.serve import served, voila_configuration
+from lib_dlhpc.explore.server.visitors import add_visitor_options
 
 STATIC = "/voila/templates/dlhpc/static/page.css"
 NO_KERNEL = "00000000-0000-0000-0000-000000000000"

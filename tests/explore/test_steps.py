@@ -1,6 +1,6 @@
 """Steps: exchanged as a whole, deaf to what is gone, still while they serve."""
 
-from lib_dlhpc.explore.steps import Steps
+from lib_dlhpc.explore.blocks.steps import Steps
 
 FEW, MANY = [("1", 1), ("2", 2)], [("1", 1), ("2", 2), ("64", 64), ("4,200", 4200)]
 

@@ -11,9 +11,9 @@ import pytest
 from experiment_page import Now, button, click, words
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.compare_charts import ROWS
-from lib_dlhpc.explore.submit import Submitted, run_folder, submitted
-from lib_dlhpc.explore.submit_found import at_site
+from lib_dlhpc.explore.compare.charts import ROWS
+from lib_dlhpc.explore.submit.found import at_site
+from lib_dlhpc.explore.submit.page import Submitted, run_folder, submitted
 from lib_dlhpc.launch import JobError, Site, attach
 from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.spec.experiment import loads

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from experiment_page import click, controls, each_position_shows_its_own, fills, told
 
-from lib_dlhpc.explore import traces, traces_drawings, traces_puzzle
-from lib_dlhpc.explore.lesson import Lesson
-from lib_dlhpc.explore.traces import IN_TURN, NOBODY, Setting, read_it, said, trace
-from lib_dlhpc.explore.traces_charts import (
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.traces import drawings as traces_drawings
+from lib_dlhpc.explore.traces import puzzle as traces_puzzle
+from lib_dlhpc.explore.traces import waits as traces
+from lib_dlhpc.explore.traces.charts import (
     LOOKS,
     bars_of,
     coupled_state,
@@ -19,8 +20,8 @@ from lib_dlhpc.explore.traces_charts import (
     ranks_state,
     trace_state,
 )
-from lib_dlhpc.explore.traces_panel import TracePanel
-from lib_dlhpc.explore.traces_puzzle import (
+from lib_dlhpc.explore.traces.panel import TracePanel
+from lib_dlhpc.explore.traces.puzzle import (
     MISTAKES,
     PUZZLES,
     TROUBLES,
@@ -30,6 +31,7 @@ from lib_dlhpc.explore.traces_puzzle import (
     puzzle,
     the_finding,
 )
+from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, read_it, said, trace
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse
 

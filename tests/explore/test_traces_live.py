@@ -16,8 +16,9 @@ from experiment_page import Now, button, click, controls, each_position_shows_it
 from patience import eventually
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import traces_here, traces_process
-from lib_dlhpc.explore.traces_coupled import (
+from lib_dlhpc.explore.traces import here as traces_here
+from lib_dlhpc.explore.traces import process as traces_process
+from lib_dlhpc.explore.traces.coupled import (
     COSTS,
     RANKS,
     SHARED,
@@ -30,10 +31,10 @@ from lib_dlhpc.explore.traces_coupled import (
     ways,
     workflow,
 )
-from lib_dlhpc.explore.traces_coupled_here import Setting as Coupled
-from lib_dlhpc.explore.traces_coupled_here import couple_here
-from lib_dlhpc.explore.traces_coupled_here import workflow as run_here
-from lib_dlhpc.explore.traces_here import (
+from lib_dlhpc.explore.traces.coupled_here import Setting as Coupled
+from lib_dlhpc.explore.traces.coupled_here import couple_here
+from lib_dlhpc.explore.traces.coupled_here import workflow as run_here
+from lib_dlhpc.explore.traces.here import (
     NOBODY,
     PROGRAM,
     STEPS,
@@ -43,9 +44,9 @@ from lib_dlhpc.explore.traces_here import (
     from_meeting,
     machine,
 )
-from lib_dlhpc.explore.traces_here import Setting as Planted
-from lib_dlhpc.explore.traces_live import trace_here
-from lib_dlhpc.explore.traces_process import Cancelled, RunError, through
+from lib_dlhpc.explore.traces.here import Setting as Planted
+from lib_dlhpc.explore.traces.live import trace_here
+from lib_dlhpc.explore.traces.process import Cancelled, RunError, through
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.timeline import from_rows

@@ -8,9 +8,10 @@ from module_text import has_every_part
 from lib_dlhpc.calibration.messages import curve
 from lib_dlhpc.calibration.numbers import TRAFFIC
 from lib_dlhpc.costs.compute import layer_times
-from lib_dlhpc.explore import one_step_here as here
-from lib_dlhpc.explore import one_step_layers as layers
-from lib_dlhpc.explore.one_step import (
+from lib_dlhpc.explore.one_step import here, layers
+from lib_dlhpc.explore.one_step.machines import Mine
+from lib_dlhpc.explore.one_step.measured import GEMM, SUM, message_ratio
+from lib_dlhpc.explore.one_step.roofline import (
     ARITHMETIC,
     MEMORY,
     START,
@@ -20,8 +21,6 @@ from lib_dlhpc.explore.one_step import (
     point,
     roof,
 )
-from lib_dlhpc.explore.one_step_machines import Mine
-from lib_dlhpc.explore.one_step_measured import GEMM, SUM, message_ratio
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.machine import read_device
 

@@ -9,11 +9,17 @@ from module_text import has_every_part
 
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.costs.work import device_work
-from lib_dlhpc.explore.data_parallel import PER_NODE, bucket_wall, goyal, step_of, step_seconds
-from lib_dlhpc.explore.data_parallel_live import Setting as Live
-from lib_dlhpc.explore.data_parallel_live import times_as_fast
-from lib_dlhpc.explore.data_parallel_race import Race, courses, race_wall, served
-from lib_dlhpc.explore.data_parallel_scaling import (
+from lib_dlhpc.explore.data_parallel.buckets import (
+    PER_NODE,
+    bucket_wall,
+    goyal,
+    step_of,
+    step_seconds,
+)
+from lib_dlhpc.explore.data_parallel.live import Setting as Live
+from lib_dlhpc.explore.data_parallel.live import times_as_fast
+from lib_dlhpc.explore.data_parallel.race import Race, courses, race_wall, served
+from lib_dlhpc.explore.data_parallel.scaling import (
     Scaling,
     node_rate,
     scaling_wall,
@@ -21,7 +27,7 @@ from lib_dlhpc.explore.data_parallel_scaling import (
     strong_gain,
     weak,
 )
-from lib_dlhpc.explore.data_parallel_waiting import Ranks, expected_wait, waiting_share
+from lib_dlhpc.explore.data_parallel.waiting import Ranks, expected_wait, waiting_share
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.step import bucket_times
 from lib_dlhpc.prediction.validate import results, validate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.costs.network import flat
-from lib_dlhpc.explore.allreduce import (
+from lib_dlhpc.explore.allreduce.sizes import (
     RANKS,
     Flat,
     Nodes,

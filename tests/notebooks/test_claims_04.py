@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore.model_parallel_cuts import NETWORKS, WAYS, Cut, cut_wall, seconds, stages
-from lib_dlhpc.explore.model_parallel_cuts import unevenness as uneven
-from lib_dlhpc.explore.model_parallel_live import QUICKEST, quickest
-from lib_dlhpc.explore.model_parallel_live import Setting as Live
-from lib_dlhpc.explore.model_parallel_pipeline import (
+from lib_dlhpc.explore.model_parallel.cuts import NETWORKS, WAYS, Cut, cut_wall, seconds, stages
+from lib_dlhpc.explore.model_parallel.cuts import unevenness as uneven
+from lib_dlhpc.explore.model_parallel.live import QUICKEST, quickest
+from lib_dlhpc.explore.model_parallel.live import Setting as Live
+from lib_dlhpc.explore.model_parallel.pipeline import (
     Pipe,
     bubble_of,
     formula,
@@ -21,7 +21,7 @@ from lib_dlhpc.explore.model_parallel_pipeline import (
     predicted,
     speed_up,
 )
-from lib_dlhpc.explore.model_parallel_products import (
+from lib_dlhpc.explore.model_parallel.products import (
     Products,
     bytes_sent,
     exchanges,
@@ -29,9 +29,9 @@ from lib_dlhpc.explore.model_parallel_products import (
     products,
     products_wall,
 )
-from lib_dlhpc.explore.model_parallel_products import predicted as split
-from lib_dlhpc.explore.model_parallel_products import seconds as lasts
-from lib_dlhpc.explore.model_parallel_published import nodes_gain
+from lib_dlhpc.explore.model_parallel.products import predicted as split
+from lib_dlhpc.explore.model_parallel.products import seconds as lasts
+from lib_dlhpc.explore.model_parallel.published import nodes_gain
 from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.timeline import breakdown

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore import hybrid_parallel_cosmos as cosmos
-from lib_dlhpc.explore import hybrid_parallel_deep as deep
-from lib_dlhpc.explore import hybrid_parallel_map as ways
-from lib_dlhpc.explore.hybrid_parallel import comparisons
-from lib_dlhpc.explore.hybrid_parallel_charts import TERMS, Way
-from lib_dlhpc.explore.hybrid_parallel_cosmos import Cubes, finer, step_of
-from lib_dlhpc.explore.hybrid_parallel_live import Setting, times_as_fast
+from lib_dlhpc.explore.hybrid_parallel import cosmos, deep
+from lib_dlhpc.explore.hybrid_parallel import map as ways
+from lib_dlhpc.explore.hybrid_parallel.charts import TERMS, Way
+from lib_dlhpc.explore.hybrid_parallel.cosmos import Cubes, finer, step_of
+from lib_dlhpc.explore.hybrid_parallel.live import Setting, times_as_fast
+from lib_dlhpc.explore.hybrid_parallel.published import comparisons
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import read_experiment

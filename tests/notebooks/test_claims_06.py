@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore.large_batch import (
+from lib_dlhpc.explore.large_batch.rules import (
     BATCHES,
     NOTABLE,
     base,
@@ -17,7 +17,7 @@ from lib_dlhpc.explore.large_batch import (
     published,
     times_base,
 )
-from lib_dlhpc.explore.large_batch_time import WORTH, Cost, saved, seconds_to_accuracy, steps_needed
+from lib_dlhpc.explore.large_batch.time import WORTH, Cost, saved, seconds_to_accuracy, steps_needed
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.training.large_batch import CHANCE, MNIST, Trial, outcome
 from lib_dlhpc.training.large_batch_results import (

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore import io_bottleneck as input_
-from lib_dlhpc.explore import io_bottleneck_batch as batch
-from lib_dlhpc.explore import io_bottleneck_cache as cache
-from lib_dlhpc.explore import io_bottleneck_loader as loader
-from lib_dlhpc.explore import io_bottleneck_nodes as nodes
-from lib_dlhpc.explore.io_bottleneck import Setting, demand, experiment, found, hours
-from lib_dlhpc.explore.io_bottleneck_live import questions
+from lib_dlhpc.explore.io_bottleneck import batch, cache, loader, nodes
+from lib_dlhpc.explore.io_bottleneck import limits as input_
+from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, experiment, found, hours
+from lib_dlhpc.explore.io_bottleneck.live import questions
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.prediction.io import nodes_needed

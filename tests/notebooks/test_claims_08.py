@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore.memory_wall import (
+from lib_dlhpc.explore.memory_wall.ledger import (
     PUBLISHED,
     Setting,
     capacity,
@@ -15,13 +15,13 @@ from lib_dlhpc.explore.memory_wall import (
     in_time,
     shares,
 )
-from lib_dlhpc.explore.memory_wall_live import Setting as Capped
-from lib_dlhpc.explore.memory_wall_live import experiment as live
-from lib_dlhpc.explore.memory_wall_live import ledger
-from lib_dlhpc.explore.memory_wall_outside import LINKS, crossing, forward_share, needed, seconds
-from lib_dlhpc.explore.memory_wall_outside import Setting as Away
-from lib_dlhpc.explore.memory_wall_ways import Setting as Step
-from lib_dlhpc.explore.memory_wall_ways import fitting, quickest, sent, way
+from lib_dlhpc.explore.memory_wall.live import Setting as Capped
+from lib_dlhpc.explore.memory_wall.live import experiment as live
+from lib_dlhpc.explore.memory_wall.live import ledger
+from lib_dlhpc.explore.memory_wall.outside import LINKS, crossing, forward_share, needed, seconds
+from lib_dlhpc.explore.memory_wall.outside import Setting as Away
+from lib_dlhpc.explore.memory_wall.ways import Setting as Step
+from lib_dlhpc.explore.memory_wall.ways import fitting, quickest, sent, way
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.offload import PAGE_FAULT
 from lib_dlhpc.prediction.validate import results, validate

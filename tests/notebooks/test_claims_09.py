@@ -8,7 +8,7 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc.costs.checkpoints import Saving
-from lib_dlhpc.explore.failures import (
+from lib_dlhpc.explore.failures.interval import (
     DAY,
     LLAMA_MTBF,
     PUBLISHED,
@@ -17,13 +17,13 @@ from lib_dlhpc.explore.failures import (
     found,
     interval_wall,
 )
-from lib_dlhpc.explore.failures_live import EXAMPLE, expected, mtbf_of, total_of
-from lib_dlhpc.explore.failures_machine import Setting as Failing
-from lib_dlhpc.explore.failures_network import WIDTHS, Learner
-from lib_dlhpc.explore.failures_versions import last_layer_bytes
-from lib_dlhpc.explore.failures_ways import BEST, WAYS, ways_walls
-from lib_dlhpc.explore.failures_ways import Setting as Saved
-from lib_dlhpc.explore.failures_ways import found as saved
+from lib_dlhpc.explore.failures.live import EXAMPLE, expected, mtbf_of, total_of
+from lib_dlhpc.explore.failures.machine import Setting as Failing
+from lib_dlhpc.explore.failures.network import WIDTHS, Learner
+from lib_dlhpc.explore.failures.versions import last_layer_bytes
+from lib_dlhpc.explore.failures.ways import BEST, WAYS, ways_walls
+from lib_dlhpc.explore.failures.ways import Setting as Saved
+from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.prediction.intervals import daly, exact, goodput, young
 from lib_dlhpc.prediction.validate import results, validate
 

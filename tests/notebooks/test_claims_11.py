@@ -7,14 +7,21 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore.traces import IN_TURN, NOBODY, Setting, foretold_gain, network_wall, said
-from lib_dlhpc.explore.traces_coupled import Setting as Coupled
-from lib_dlhpc.explore.traces_coupled import best, named, number_of, times_quicker, ways
-from lib_dlhpc.explore.traces_coupled_here import Setting as Workflow
-from lib_dlhpc.explore.traces_coupled_here import waiting_share
-from lib_dlhpc.explore.traces_here import Setting as Planted
-from lib_dlhpc.explore.traces_here import longer_if_late
-from lib_dlhpc.explore.traces_puzzle import PUZZLES, puzzle
+from lib_dlhpc.explore.traces.coupled import Setting as Coupled
+from lib_dlhpc.explore.traces.coupled import best, named, number_of, times_quicker, ways
+from lib_dlhpc.explore.traces.coupled_here import Setting as Workflow
+from lib_dlhpc.explore.traces.coupled_here import waiting_share
+from lib_dlhpc.explore.traces.here import Setting as Planted
+from lib_dlhpc.explore.traces.here import longer_if_late
+from lib_dlhpc.explore.traces.puzzle import PUZZLES, puzzle
+from lib_dlhpc.explore.traces.waits import (
+    IN_TURN,
+    NOBODY,
+    Setting,
+    foretold_gain,
+    network_wall,
+    said,
+)
 from lib_dlhpc.prediction.coupled import waits
 
 

@@ -15,7 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from lib_dlhpc.explore.serve import UNWANTED_EXTENSIONS
+from lib_dlhpc.explore.server.serve import UNWANTED_EXTENSIONS
 
 # What conda itself provides. All else is installed by pip: a name on conda-forge may be another package.
 CONDA_ONLY = {"python", "pip"}

@@ -12,11 +12,12 @@ from lib_dlhpc import loads
 from lib_dlhpc.cli import main
 from lib_dlhpc.costs.network import Level, Network
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import allreduce, schedule_view
-from lib_dlhpc.explore.controls import change
-from lib_dlhpc.explore.explorer import Explorer
-from lib_dlhpc.explore.explorer_axes import axes_of
-from lib_dlhpc.explore.explorer_limits import messages, too_much
+from lib_dlhpc.explore.allreduce import sizes as allreduce
+from lib_dlhpc.explore.blocks import schedule_view
+from lib_dlhpc.explore.explorer.axes import axes_of
+from lib_dlhpc.explore.explorer.controls import change
+from lib_dlhpc.explore.explorer.limits import messages, too_much
+from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.prediction import collectives, predict
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, price, prove, schedule

@@ -1,0 +1,1 @@
+"""Module 03: allreduce."""

@@ -1,0 +1,1 @@
+"""What every page is built of: figures, questions, controls beside results, runs with progress."""

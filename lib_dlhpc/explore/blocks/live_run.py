@@ -1,0 +1,138 @@
+"""A run on MPI ranks of this machine, from a page that stays alive: two buttons, and what came out below them.
+
+The lessons on data, model and hybrid parallelism share it: each says what a click trains and what it tells of it.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import ipywidgets
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.panels import problem_html
+from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.failures.folder import Folder
+from lib_dlhpc.explore.gantt.chart import gantt_state
+from lib_dlhpc.launch.jobs import ENDS, BatchJob
+from lib_dlhpc.launch.local import Job, JobError, start
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.timeline.store import load
+
+PAUSE = 0.1  # s between two looks at a run
+
+Begin = Callable[[Experiment, int], Job | BatchJob]  # starts the ranks of a run
+Thread = Callable[..., Any]  # in what they are watched
+# Trains, and returns the result and the timeline; says the words, or how many ranks are at work.
+Train = Callable[..., tuple[dict[str, Any], Timeline]]
+S = TypeVar("S")  # what the controls say
+
+
+class Came(NamedTuple):
+    """What is shown of a run that came through."""
+
+    step: Timeline  # for the chart
+    said: str  # HTML, above the chart
+    result: str  # HTML, below it
+
+
+def live_run(
+    chosen: Callable[[], S],
+    work: Callable[[S, Train], Came],
+    begin: Begin = start,
+    thread: Thread = threading.Thread,
+    refused: Callable[[S], str] = lambda _: "",
+) -> list[ipywidgets.Widget]:
+    """Return the buttons Train and Cancel, what is said of the run, and a box for chart and tables.
+
+    chosen: what the controls say. work(setting, train): calls train(experiment), any number of times, and tells
+    what came of it. refused: why a setting cannot be run, or "". A SpecError or JobError takes the place of
+    what is said; the run's folder is gone in any case.
+    """
+    train_it = ipywidgets.Button(description="Train", button_style="primary", tooltip="Seconds")
+    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
+    said = ipywidgets.HTML(verdict_html("Nothing trained yet."))
+    figure, result, below = chart("gantt"), ipywidgets.HTML(), ipywidgets.VBox([])
+    stop = threading.Event()
+
+    def train(experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
+        ranks = experiment.devices
+        at_work = verdict_html(words or f"{ranks_in_words(ranks)} at work ...")
+        said.value = at_work
+        job = begin(experiment, ranks)
+        kept = Folder("run", job.folder)  # no longer than this page's kernel
+        try:
+            while (state := job.state) not in ENDS:
+                said.value = verdict_html("Queued ...") if state == "queued" else at_work
+                if stop.wait(PAUSE):
+                    job.cancel()
+            return job.wait(), load(job.folder / "timeline.npz")
+        finally:
+            kept.remove()
+
+    def watch(setting: S) -> None:
+        try:
+            came = work(setting, train)
+            figure.update(**gantt_state(came.step))
+            result.value = came.result
+            below.children = (figure, result)
+            said.value = came.said
+        except (JobError, SpecError) as reason:
+            words = verdict_html("Cancelled.") if stop.is_set() else problem_html(str(reason))
+            said.value = words
+        finally:
+            train_it.disabled, cancel.disabled = False, True
+
+    def clicked(_: Any) -> None:
+        setting = chosen()
+        if problem := refused(setting):
+            said.value = problem_html(problem)
+            return
+        train_it.disabled, cancel.disabled = True, False
+        stop.clear()
+        thread(target=watch, args=(setting,), daemon=True).start()
+
+    train_it.on_click(clicked)
+    cancel.on_click(lambda _: stop.set())
+    return [ipywidgets.HBox([train_it, cancel]), said, below]
+
+
+def one_step(timeline: Timeline, number: int) -> Timeline:
+    """Return one step of each rank, from 0 s on: from its update before to its own; the last if there are fewer."""
+    update = timeline.where("compute", "update")
+    return between(timeline, lambda own: np.append(-np.inf, timeline.stop[own & update]), number)
+
+
+def between(
+    timeline: Timeline, marks: Callable[[NDArray[np.bool_]], NDArray[np.float64]], number: int
+) -> Timeline:
+    """Return what each rank begins between mark `number` and the next of its own, from 0 s on; or the last two.
+
+    marks: the times (s) at which steps of a rank begin and end, for the mask of its rows.
+    """
+    kept = np.zeros(len(timeline), dtype=bool)
+    for rank in np.unique(timeline.rank):
+        own = timeline.rank == rank
+        at = np.sort(marks(own))
+        begin = min(number, len(at) - 2)
+        kept |= own & (timeline.start >= at[begin]) & (timeline.start < at[begin + 1])
+    step = timeline.select(kept)
+    zero = step.start.min()
+    return replace(step, start=step.start - zero, stop=step.stop - zero)
+
+
+def with_rate(experiment: Experiment, rate: float) -> Experiment:
+    """Return the run with the rate (samples/s) of one rank of this machine in the place of the catalog's laptop."""
+    batch = experiment.global_batch
+    known = {"calibration.rate": rate, "calibration.devices": 1, "calibration.batch": batch}
+    return experiment.set(known)
+
+
+def ranks_in_words(count: int) -> str:
+    """Return "1 rank", "2 ranks" ..."""
+    return f"{count} rank{'s' if count > 1 else ''}"

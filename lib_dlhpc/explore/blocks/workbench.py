@@ -1,0 +1,73 @@
+"""An experiment of a lesson on the page: its controls on one side, what follows from them on the other."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import ipywidgets
+
+from lib_dlhpc.explore.blocks.panels import problem_html
+from lib_dlhpc.explore.blocks.style import PAGE_STYLE, Labels
+
+_FULL = ipywidgets.Layout(width="auto")
+_STYLE = {"description_width": "7.5em"}
+
+
+def slider(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
+    """Return a slider over `options` (text, value)."""
+    return ipywidgets.SelectionSlider(
+        description=label,
+        tooltip=tooltip,
+        options=list(options),
+        value=value,
+        layout=_FULL,
+        style=_STYLE,
+        continuous_update=True,
+    )
+
+
+def dropdown(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
+    """Return a list to choose from."""
+    return ipywidgets.Dropdown(
+        description=label,
+        tooltip=tooltip,
+        options=list(options),
+        value=value,
+        layout=_FULL,
+        style=_STYLE,
+    )
+
+
+def workbench(
+    controls: Mapping[str, Any], results: Iterable[Any], show: Any, note: str = ""
+) -> ipywidgets.Box:
+    """Lay controls beside results; `show()` is called now and whenever a control moves.
+
+    note: one sentence of what to look for, shown below the controls.
+    """
+    look = ipywidgets.HTML(f"<p><b>Look for</b> {note}</p>" if note else "")
+    unseen = ipywidgets.VBox([ipywidgets.HTML(PAGE_STYLE), Labels()])
+    unseen.add_class("dlhpc-hidden")
+    side = ipywidgets.VBox([*controls.values(), look, unseen])
+    side.add_class("dlhpc-controls")
+    main = ipywidgets.VBox(list(results))
+    main.add_class("dlhpc-results")
+    for control in controls.values():
+        control.observe(lambda _: show(), "value")
+    show()
+    page = ipywidgets.Box([side, main])
+    page.add_class("dlhpc-page")
+    return page
+
+
+def wall_html(wall: str, fine: str) -> str:
+    """Return the limit that is hit, or the quiet line that says there is none."""
+    return (
+        problem_html(f"✕ Wall. {wall}")
+        if wall
+        else (f'<div class="dlhpc-walls" role="status"><p>✓ {fine}</p></div>')
+    )
+
+
+def verdict_html(text: str) -> str:
+    """Return what an experiment comes to, in HTML; a screen reader reads it out when it changes."""
+    return f'<p class="dlhpc-verdict" role="status">{text}</p>'

@@ -1,0 +1,145 @@
+"""An experiment run here from a page: a button, how far it is, then a chart and a table of every way to know a step.
+
+from lib_dlhpc.explore.compare.page import compared
+compared(load("labs/experiments/digits.toml"), ranks=2)
+"""
+
+import threading
+from html import escape
+
+import ipywidgets
+
+from lib_dlhpc.comparison import Comparison
+from lib_dlhpc.comparison.bands import ALL
+from lib_dlhpc.comparison.comparison import (
+    SECONDS,
+    WAYS,
+    Begin,
+    beside,
+    estimated,
+    measured,
+    start_beside,
+)
+from lib_dlhpc.comparison.placed import check_here, placed, why_not
+from lib_dlhpc.comparison.text import NOT_MEASURED
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.panels import notice_html, table_html
+from lib_dlhpc.explore.compare.charts import ROWS, compared_state, foretold_state
+from lib_dlhpc.explore.compare.panel import Panel, Thread, no_longer_than_the_page, styled
+from lib_dlhpc.launch.local import Job
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.host import cores
+from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import format_quantity as show
+
+RANKS_A_CORE = 4  # more than so many ranks a core is no run but a queue
+
+
+class RunHere:
+    """The panel's state: one experiment, and what its newest run came to, in `found`.
+
+    ranks, machine: see `compare`. begin: what starts the ranks. thread: in what they are watched.
+    """
+
+    def __init__(
+        self,
+        ranks: int | None = None,
+        machine: Machine | None = None,
+        seconds: float = SECONDS,
+        begin: Begin = start_beside,
+        thread: Thread = threading.Thread,
+        label: str = "Run this here",
+    ) -> None:
+        self.ranks, self.machine, self.seconds, self.begin = ranks, machine, seconds, begin
+        self.experiment: Experiment | None = None
+        self.found: Comparison | None = None
+        self.panel = Panel(label, chart("compared"), self._work, thread)
+        self.widget = self.panel.widget
+
+    def follow(self, experiment: Experiment) -> None:
+        """Take over another experiment: what was run of the one before is gone; say whether it can be run."""
+        if experiment == self.experiment:
+            return
+        self.experiment, self.found = experiment, None
+        if not self.panel.busy:
+            self._ready()
+
+    def _ready(self) -> None:
+        assert self.experiment is not None
+        problem = why_not(self.experiment, RANKS_A_CORE * cores()) if self.ranks is None else ""
+        self.panel.clear()
+        self.panel.run.disabled = bool(problem)
+        self.panel.say("Nothing run yet.")
+        if problem:
+            self.panel.said.value = notice_html(f"Cannot be run here. {problem}")
+
+    def _work(self) -> None:
+        experiment = self.experiment
+        assert experiment is not None
+        try:
+            found = self._compare(experiment)
+            if experiment == self.experiment:
+                self.found = found
+                self.panel.show(compared_state(found), comparison_html(found))
+                self.panel.say("<br>".join(map(escape, found.verdict)))
+        finally:
+            if experiment != self.experiment:
+                self._ready()
+
+    def _compare(self, experiment: Experiment) -> Comparison:
+        panel = self.panel
+        panel.say("Predicting and simulating ...")
+        here = placed(experiment, self.ranks, self.machine)
+        check_here(here)
+        told = estimated(here)
+        panel.show(foretold_state(told))
+        wanted = told.steps_in(self.seconds)
+        at_work = f"{count(here.ranks, 'rank')} at work:"
+        panel.say(f"{at_work} {count(wanted, 'step')} ...")
+
+        def look(job: Job) -> None:
+            panel.look(job)
+            done = [row["step"] for row in job.metrics() if "step" in row]
+            if done:
+                panel.say(f"{at_work} step {done[-1]} of {wanted} ...")
+
+        with no_longer_than_the_page(self.begin) as begin:
+            return beside(told, [measured(here, wanted, None, look, begin)])
+
+
+def compared(
+    experiment: Experiment,
+    ranks: int | None = None,
+    machine: Machine | None = None,
+    seconds: float = SECONDS,
+    begin: Begin = start_beside,
+    thread: Thread = threading.Thread,
+) -> ipywidgets.Box:
+    """Return a button that runs some steps of an experiment here, and what comes of them beside what was foretold.
+
+    ranks, machine: see `compare`. begin: what starts the ranks. thread: in what they are watched.
+    """
+    here = RunHere(ranks, machine, seconds, begin, thread)
+    here.follow(experiment)
+    return styled(here.widget)
+
+
+def comparison_html(of: Comparison) -> str:
+    """Return the terms every way, how far each is off, and what is to be known, as a table and notes."""
+    ways = [way for way in WAYS if way in of.step]
+    foretold_ways = [way for way in ways if way != "measured"]
+    lines = [["", *(ROWS[way] for way in ways), *(f"{way} off" for way in foretold_ways)]]
+    for name, seconds in {ALL: of.step, **of.terms}.items():
+        off = [seconds.get(way, 0.0) - seconds.get("measured", 0.0) for way in foretold_ways]
+        errors = [f"{each / of.step['measured']:+.1%}" for each in off]
+        times = [show(seconds[way], "s") if way in seconds else "" for way in ways]
+        lines.append([name, *times, *errors])
+    for name, seconds in of.not_measured.items():
+        shown = {way: show(each, "s") for way, each in seconds.items()} | {"measured": NOT_MEASURED}
+        lines.append([name, *(shown.get(way, "") for way in ways), *("" for _ in foretold_ways)])
+    flag = [f"No verdict: {of.no_verdict}"] if of.no_verdict else []
+    notes = "".join(notice_html(note) for note in (*flag, *of.notes))
+    words = "off: what is foretold less what was measured, of the measured step."
+    words += f" This machine was {of.placed.calibration}." if of.placed.calibration else ""
+    return f"{notes}{table_html(lines)}<p><small>{escape(words)}</small></p>"

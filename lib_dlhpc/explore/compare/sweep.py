@@ -1,0 +1,164 @@
+"""A sweep run here from a page: every setting a row, predicted, simulated and measured.
+
+from lib_dlhpc.explore.compare.sweep import swept
+swept(load("labs/experiments/digits.toml"), {"strategy.batch": [8, 16, 32], "ranks": [1, 2]})
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from html import escape
+from math import prod
+from typing import Any
+
+import ipywidgets
+
+from lib_dlhpc.comparison import Sweep, sweep
+from lib_dlhpc.comparison.comparison import Begin, start_beside
+from lib_dlhpc.comparison.sweep import placed_setting, settings_of
+from lib_dlhpc.comparison.sweep_text import cells, summary
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.panels import notice_html
+from lib_dlhpc.explore.compare.charts import swept_state
+from lib_dlhpc.explore.compare.panel import Panel, Thread, no_longer_than_the_page, styled
+from lib_dlhpc.launch.local import Job
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
+
+SECONDS = 2.0  # of real steps of each setting, about
+Axes = Mapping[str, Sequence[Any]]
+
+
+class SweepHere:
+    """The panel's state: one experiment and what is varied of it, and what its newest run came to, in `found`.
+
+    ranks, machine, most: see `sweep`. begin: what starts the ranks. thread: in what they are watched.
+    """
+
+    def __init__(
+        self,
+        ranks: int | None = None,
+        machine: Machine | None = None,
+        seconds: float = SECONDS,
+        begin: Begin = start_beside,
+        thread: Thread = threading.Thread,
+        most: int | None = None,
+    ) -> None:
+        self.where: dict[str, Any] = {"ranks": ranks, "machine": machine, "most": most}
+        self.seconds, self.begin = seconds, begin
+        self.found: Sweep | None = None
+        self._of: tuple[Experiment, Axes] | None = None
+        self._told: tuple[State, str] | None = None
+        self.panel = Panel("Run them here", chart("swept"), self._work, thread)
+        self.widget = self.panel.widget
+
+    def follow(
+        self, experiment: Experiment, axes: Axes, told: tuple[State, str] | None = None
+    ) -> None:
+        """Take over another sweep: what was run of the one before is gone; say what of it can be run.
+
+        told: a state of the figure and a table for as long as nothing was run; HTML.
+        """
+        self._of, self._told, self.found = (experiment, axes), told, None
+        if not self.panel.busy:
+            self._ready()
+
+    def _ready(self) -> None:
+        assert self._of is not None
+        if self._told is None:
+            self.panel.clear()
+        else:
+            self.panel.show(*self._told)
+        runs, many, why_not = self._runs(*self._of)
+        self.panel.run.disabled = not runs
+        self.panel.say(f"{many} settings; nothing run yet.")
+        if why_not:
+            some = f"{runs} of {many} settings" if runs else "No setting"
+            self.panel.said.value = notice_html(f"{some} can be run here. {why_not}")
+
+    def _runs(self, experiment: Experiment, axes: Axes) -> tuple[int, int, str]:
+        """Return how many settings can be run here, of how many, and why the first that cannot be cannot."""
+        many, why_not = prod(len(values) for values in axes.values()), ""
+        if self.where["most"] is None:
+            return many, many, ""  # whoever wrote them in a notebook is told when they are run
+        runs = 0
+        for setting in settings_of(axes):
+            try:
+                placed_setting(experiment, setting, **self.where)
+                runs += 1
+            except SpecError as error:
+                why_not = why_not or str(error)
+        return runs, many, why_not
+
+    def _work(self) -> None:
+        of = self._of
+        assert of is not None
+        try:
+            found = self._sweep(*of)
+            if of is self._of:
+                self.found = found
+                self.panel.show(swept_state(found), sweep_html(found))
+                self.panel.say("<br>".join(map(escape, summary(found))))
+        finally:
+            if of is not self._of:
+                self._ready()
+
+    def _sweep(self, experiment: Experiment, axes: Axes) -> Sweep:
+        panel, seen = self.panel, dict[str, None]()
+        many = self._runs(experiment, axes)[0]
+
+        def look(job: Job) -> None:
+            panel.look(job)
+            seen[str(job.folder)] = None
+            panel.say(f"Setting {len(seen)} of {many} ...")
+
+        panel.say("Predicting and simulating ...")
+        with no_longer_than_the_page(self.begin) as begin:
+            return sweep(
+                experiment, axes, **self.where, seconds=self.seconds, look=look, begin=begin
+            )
+
+
+def swept(
+    experiment: Experiment,
+    axes: Axes,
+    ranks: int | None = None,
+    machine: Machine | None = None,
+    seconds: float = SECONDS,
+    begin: Begin = start_beside,
+    thread: Thread = threading.Thread,
+) -> ipywidgets.Box:
+    """Return a button that runs every setting of a sweep here, and what comes of them.
+
+    axes, ranks, machine: see `sweep`. begin: what starts the ranks. thread: in what they are watched.
+    """
+    here = SweepHere(ranks, machine, seconds, begin, thread)
+    here.follow(experiment, axes)
+    return styled(here.widget)
+
+
+def sweep_html(of: Sweep) -> str:
+    """Return a row for each setting, and what is to be known, as a table and notes."""
+    found = [row.comparison for row in of.rows if row.comparison]
+    notes = dict.fromkeys(note for each in found for note in each.notes)
+    return "".join(map(notice_html, notes)) + settings_html(cells(of))
+
+
+def settings_html(lines: Sequence[Sequence[str]]) -> str:
+    """Return a head and a row for each setting as a table that scrolls where it is wider than the page.
+
+    A row with fewer cells says something at its end, for which it has all the room that is left.
+    """
+    head, *rows = lines
+    columns = "".join(f"<th scope=col>{escape(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{_cells(row, len(head))}</tr>" for row in rows)
+    return (
+        '<div class="dlhpc-wide" tabindex="0" role="group" aria-label="Every setting"><table>'
+        f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cells(row: Sequence[str], columns: int) -> str:
+    *cells, last = row
+    words = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+    return f'{words}<td colspan="{columns - len(cells)}">{escape(last)}</td>'

@@ -1,0 +1,1 @@
+"""Module 02: data parallelism."""

@@ -1,0 +1,189 @@
+"""One step of data parallelism: gradients leave in buckets while backward goes on. What sticks out?
+
+one_step()      the experiment of buckets and overlap, on the machine of "ImageNet in one hour"
+goyal()         that run, with the compute time of one GPU alone, as all experiments of the lesson use it
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import ipywidgets
+import numpy as np
+
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.data_parallel.charts import buckets_state
+from lib_dlhpc.explore.gantt.chart import gantt_state
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.timeline import breakdown
+
+PER_NODE = 8  # GPUs in a node of that machine
+MOST_NODES = 2048  # the machine had 44; beyond, the lesson supposes more of the same
+GPUS = (8, 16, 32, 64, 128, 256)
+IMAGES = (1, 2, 4, 8, 16, 32, 64)
+BUCKETS = (1e3, 10e3, 100e3, 1e6, 4e6, 10e6, 25e6, 50e6, 100e6, 200e6)  # B
+NICS = (1e9, 10e9, 25e9, 50e9, 100e9, 400e9)  # bit/s
+ALLREDUCES = ("hierarchical", "rabenseifner", "ring")
+NOTABLE = 0.05  # share of a step from which what sticks out is a wall
+
+
+@cache
+def goyal(jitter: float | None = None) -> Experiment:
+    """Return "ImageNet in one hour", its measured rate turned into that of one GPU alone.
+
+    Its batches are there in time, so storage is left out. jitter: in place of the machine's.
+    """
+    changes: dict[str, Any] = {"machine.nodes": MOST_NODES, "storage.tier": ""}
+    if jitter is not None:
+        changes["machine.jitter"] = jitter
+    return what_if(replay("goyal-2017").experiment, changes)
+
+
+def one_step() -> ipywidgets.Box:
+    """Return the experiment: one step as a picture, and its time against the size of a bucket."""
+    controls = {
+        "gpus": slider("GPUs", "In nodes of 8", [(f"{p:,}", p) for p in GPUS], 256),
+        "images": slider("Images a GPU", "Batch of one GPU", [(str(n), n) for n in IMAGES], 32),
+        "bucket": slider(
+            "Bucket",
+            "So many bytes leave at once",
+            [(format_quantity(b, "B"), b) for b in BUCKETS],
+            25e6,
+        ),
+        "overlap": dropdown(
+            "Exchange",
+            "When buckets leave",
+            [("during backward", True), ("after backward", False)],
+            True,
+        ),
+        "allreduce": dropdown(
+            "Allreduce",
+            "How a bucket is summed",
+            [(name, name) for name in ALLREDUCES],
+            "hierarchical",
+        ),
+        "nic": slider("NIC", "Of a node", [(f"{r / 1e9:g} Gb/s", r / 8) for r in NICS], 50e9 / 8),
+    }
+    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
+    picture, curve = chart("gantt"), chart("bucket_sizes")
+
+    def show() -> None:
+        experiment = step_of(**{name: control.value for name, control in controls.items()})
+        prediction = predict(experiment)
+        timeline = simulate(experiment)
+        picture.update(**gantt_state(timeline, ranks=[0]))
+        curve.update(*buckets_view(experiment))
+        words = step_words(prediction, breakdown(timeline).step_time)
+        verdict.value = f'<p class="dlhpc-verdict">{words}</p>'
+        wall.value = wall_html(bucket_wall(prediction), "Little of the exchange sticks out.")
+
+    note = "the buckets of the communication stream: which of them end after backward does?"
+    return workbench(controls, [verdict, wall, picture, curve], show, note)
+
+
+def step_of(
+    gpus: int = 256,
+    images: int = 32,
+    bucket: float = 25e6,
+    overlap: bool = True,
+    allreduce: str = "hierarchical",
+    nic: float = 50e9 / 8,
+) -> Experiment:
+    """Return the experiment that the controls describe; all GPUs are equally fast in it."""
+    return goyal(0.0).set(
+        {
+            "strategy.nodes": gpus // PER_NODE,
+            "strategy.batch": images,
+            "strategy.bucket": bucket,
+            "strategy.overlap": overlap,
+            "strategy.allreduce": allreduce,
+            "machine.inter_node.bandwidth": nic,
+        }
+    )
+
+
+def buckets_view(experiment: Experiment) -> Any:
+    """Return the columns of the chart "bucket_sizes": with overlap and without, over sizes in B."""
+    sizes = np.unique([*BUCKETS, *np.geomspace(BUCKETS[0], BUCKETS[-1], 61)])
+    swept = experiment.set({"strategy.bucket": sizes})
+    lines = {
+        name: predict(swept.set({"strategy.overlap": overlap})).step_time
+        for name, overlap in (("during backward", True), ("after backward", False))
+    }
+    now = predict(experiment)
+    return buckets_state(
+        sizes, lines, float(now.compute), float(experiment.strategy.bucket), float(now.step_time)
+    )
+
+
+def step_words(prediction: Breakdown, simulated: float) -> str:
+    """Say how long a step takes, predicted and played, and what of its exchange is hidden."""
+    whole, out = float(prediction.communication.total), float(prediction.exposed_communication)
+    count = bucket_count(prediction.experiment)
+    sent = "One bucket takes" if count == 1 else f"{count} buckets take"
+    return (
+        f"<b>One step: {_time(prediction.step_time)}</b> predicted, {_time(simulated)} simulated."
+        f" {sent} {_time(whole)} on the network;"
+        f" {max(0.0, 1 - out / whole):.0%} of that is hidden behind backward, {_time(out)} stick out."
+    )
+
+
+def bucket_count(experiment: Experiment) -> int:
+    """Return how many buckets leave in a step."""
+    strategy = experiment.strategy
+    cut = buckets(experiment.model, strategy.bucket, BYTES[strategy.precision])
+    return int(np.count_nonzero(cut.sizes))
+
+
+def bucket_wall(prediction: Breakdown) -> str:
+    """Say why much of the exchange sticks out, or nothing where it does not."""
+    cost, out = prediction.communication, float(prediction.exposed_communication)
+    if out < NOTABLE * float(prediction.step_time):
+        return ""
+    whole, backward = float(cost.total), float(prediction.backward)
+    if not prediction.experiment.strategy.overlap:
+        return f"Nothing is hidden: the GPUs stand still for all {_time(whole)} of the exchange."
+    count = bucket_count(prediction.experiment)
+    if float(cost.latency) > 0.5 * whole:
+        return (
+            f"Buckets too small: {count} exchanges wait {_time(cost.latency)} for latency alone,"
+            f" and backward takes only {_time(backward)}."
+        )
+    if count == 1:
+        return (
+            "Bucket too large: it is complete when backward ends, so there is nothing left to hide"
+            f" behind, and all {_time(whole)} stick out."
+        )
+    if whole > backward:
+        return (
+            f"The network: the exchange takes {_time(whole)} and backward {_time(backward)};"
+            " no bucket size hides the difference."
+        )
+    return "The last bucket is large, and leaves when backward ends: all of it sticks out."
+
+
+class StepSeconds(NamedTuple):
+    """What a question tells of one step, in s."""
+
+    backward: float
+    exchange: float
+    exposed: float
+
+
+def step_seconds(gpus: int = 256) -> StepSeconds:
+    """Return how long backward and the exchange of the published run take, and what sticks out."""
+    step = predict(step_of(gpus))
+    return StepSeconds(
+        float(step.backward), float(step.communication.total), float(step.exposed_communication)
+    )
+
+
+def _time(seconds: Any) -> str:
+    return format_quantity(float(seconds), "s")

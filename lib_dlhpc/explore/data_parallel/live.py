@@ -1,0 +1,165 @@
+"""Whole steps for real: a network trained on MPI ranks of this machine, its timeline, and what was foretold.
+
+The rate of a run on one rank is the only thing that the prediction is told of this machine, so it foretells
+nothing until one rank has run. `dlhpc run labs/experiments/digits.toml -n 4` is such a run outside the page.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import ipywidgets
+import numpy as np
+
+from lib_dlhpc.explore.blocks.live_run import (
+    Begin,
+    Came,
+    Thread,
+    Train,
+    between,
+    live_run,
+    ranks_in_words,
+    with_rate,
+)
+from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
+from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.launch.local import start
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Timeline
+
+RANKS, BUCKETS = (1, 2, 3, 4), (1e3, 8e3, 100e3)
+BATCH, EPOCHS = 240, 12
+SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
+WHEN = {True: "during backward", False: "after backward"}
+
+
+class Setting(NamedTuple):
+    """What the controls say. bucket: B."""
+
+    ranks: int = 1
+    bucket: float = 8e3
+    overlap: bool = True
+
+
+Rates = dict[Setting, float]  # samples/s
+
+
+def experiment(setting: Setting) -> Experiment:
+    """Return the run: a small network on digits, the same global batch on any number of ranks."""
+    shared: dict[str, Any] = {
+        "nodes": 1,
+        "devices_per_node": setting.ranks,
+        "batch": BATCH // setting.ranks,
+    }
+    shared["precision"] = "fp64"  # rounding must not tell one number of ranks from another
+    exchange = {"allreduce": "ring", "bucket": setting.bucket, "overlap": setting.overlap}
+    tables: dict[str, Any] = {
+        "model": "cnn-digits",
+        "dataset": "digits",
+        "machine": "laptop",
+        "strategy": {**shared, **exchange},
+        "run": {"epochs": EPOCHS},
+        "training": {"rate": 0.05},
+    }
+    return read_experiment(tables)
+
+
+def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
+    """Return controls, a button that trains, the step that was measured, and rates beside predictions.
+
+    begin: what starts the ranks. thread: in what they are watched.
+    """
+    controls = {
+        "ranks": slider("Ranks", "They share the batch", [(str(n), n) for n in RANKS], 1),
+        "bucket": dropdown(
+            "Bucket",
+            "Gradients that leave together",
+            [(show(size, "B"), size) for size in BUCKETS],
+            8e3,
+        ),
+        "overlap": dropdown(
+            "Exchange",
+            "When buckets leave",
+            [(words, early) for early, words in WHEN.items()],
+            True,
+        ),
+    }
+    asked = ipywidgets.HTML()
+    rates: Rates = {}
+
+    def chosen() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def ask() -> None:
+        asked.value = verdict_html(asked_words(chosen()))
+
+    def work(setting: Setting, train: Train) -> Came:
+        told, timeline = train(experiment(setting))
+        rates[setting] = told["samples"] / told["seconds"]
+        said = (
+            f"<b>{show(rates[setting], 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; test accuracy"
+            f" {told['accuracy']:.1%} after {EPOCHS} epochs, as on any other number of ranks."
+        )
+        result = result_html(setting, told["terms"], rates)
+        return Came(one_step(timeline), verdict_html(said), result)
+
+    note = "how soon a bucket leaves, and what the cores of this machine make of four ranks."
+    return workbench(controls, [asked, *live_run(chosen, work, begin, thread)], ask, note)
+
+
+def asked_words(setting: Setting) -> str:
+    """Say what a click would train."""
+    if setting.ranks == 1:
+        return f"1 rank with the whole batch of {BATCH}: nothing to exchange."
+    return (
+        f"{setting.ranks} ranks, each with {BATCH // setting.ranks} samples of a batch of {BATCH}; buckets of"
+        f" {show(setting.bucket, 'B')} leave {WHEN[setting.overlap]}."
+    )
+
+
+def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
+    """Return one step of each rank, from its forward to the next, from 0 s on: the last one if there are fewer."""
+    forward = timeline.where("compute", "forward")
+    return between(timeline, lambda own: np.append(timeline.start[own & forward], np.inf), number)
+
+
+def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -> str:
+    """Return the terms of this run three ways and all rates so far beside predictions, and why they part."""
+    known = next((rate for each, rate in rates.items() if each.ranks == 1), None)
+    if known is None:
+        return verdict_html(
+            "Train on one rank as well: its rate is what the prediction starts from."
+        )
+    lines = [["ranks", "bucket", "exchange", "measured", "predicted", "error"]]
+    for each in sorted(rates):
+        run = [str(each.ranks), show(each.bucket, "B"), WHEN[each.overlap]]
+        if each.ranks == 1:
+            run[1:], beside = ["", ""], ["calibrates", ""]
+        else:
+            foretold = float(predict(calibrated(each, known)).throughput)
+            beside = [show(foretold, "samples/s"), f"{foretold / rates[each] - 1:+.0%}"]
+        lines.append([*run, show(rates[each], "samples/s"), *beside])
+    ways = three_ways(calibrated(setting, known), measured)
+    return (
+        terms_html(ways)
+        + table_html(lines)
+        + verdict_html(
+            "<b>Why they part.</b> The prediction gives each rank a core of its own and knows of no Python between"
+            " two messages. A step this short is mostly such work, and ranks that share a core wait for their"
+            " turn, which the record calls communication."
+        )
+    )
+
+
+def times_as_fast(setting: Setting) -> float:
+    """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
+    one = predict(experiment(setting._replace(ranks=1)))
+    return float(predict(experiment(setting)).throughput / one.throughput)
+
+
+def calibrated(setting: Setting, rate: float) -> Experiment:
+    """Return the run with the rate of one rank (samples/s) in the place of the catalog's laptop."""
+    return with_rate(experiment(setting), rate)

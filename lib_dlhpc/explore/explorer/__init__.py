@@ -1,0 +1,1 @@
+"""The what-if explorer."""

@@ -1,0 +1,162 @@
+"""A step as it was played: its terms beside those predicted, why they differ, and the picture of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.explore.blocks.charts import between
+from lib_dlhpc.explore.explorer.limits import messages
+from lib_dlhpc.explore.gantt.chart import gantt_state
+from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.clock import StepProgress
+from lib_dlhpc.simulation.compare import why
+from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Measured, Timeline, breakdown
+
+Bands = Mapping[str, tuple[float, float]]  # (low, high) s by name, the whole step as "one step"
+MOST_DRAWN = 2  # steps on the chart, or as many as lie between two averages of local updates ...
+MOST_LOCAL = 8  # ... up to so many
+
+
+@dataclass(frozen=True)
+class Played:
+    """A prediction's experiment as it was played, with what was predicted."""
+
+    experiment: Experiment
+    seed: int
+    steps: int
+    predicted: Mapping[str, float]  # s, by term
+    timelines: Mapping[str, Timeline]  # by fidelity; the last is the one that was asked for
+    bands: Bands = field(default_factory=dict)  # of the prediction, where its machine was measured
+
+    @property
+    def fidelity(self) -> str:
+        """What was asked for."""
+        return list(self.timelines)[-1]
+
+
+def play(
+    prediction: Breakdown,
+    fidelity: str,
+    seed: int,
+    steps: int,
+    progress: StepProgress | None,
+    bands: Bands | None = None,
+) -> Played:
+    """Play the steps in rounds and, if asked for, also as events. Raises what `simulate` raises."""
+    e = prediction.experiment
+    wanted = dict.fromkeys(["rounds", fidelity])
+    return Played(
+        e,
+        seed,
+        steps,
+        {name: float(seconds) for name, seconds in prediction.terms.items()},
+        {each: simulate(e, each, seed, steps, progress=progress) for each in wanted},
+        bands or {},
+    )
+
+
+def gantt_of(played: Played) -> dict[str, Any]:
+    """Return the state of the chart "gantt"; of many steps, the first ones."""
+    timeline = played.timelines[played.fidelity]
+    local = int(played.experiment.strategy.local_steps)
+    steps, drawn = breakdown(timeline).steps, max(MOST_DRAWN, min(local, MOST_LOCAL))
+    if steps <= drawn:
+        return gantt_state(timeline)
+    state = gantt_state(first_steps(timeline, drawn))
+    state["summary"] = f"The first {drawn} of {steps} steps. {state['summary']}"
+    return state
+
+
+def first_steps(timeline: Timeline, count: int) -> Timeline:
+    """Return what each rank began before the forward that comes after its `count`-th update."""
+    done = np.flatnonzero(timeline.where("compute", "update"))
+    done = done[np.lexsort((timeline.start[done], timeline.rank[done]))]
+    ranks = timeline.rank[done]
+    last = done[np.arange(len(done)) - np.searchsorted(ranks, ranks) == count - 1]
+    updated = np.full(timeline.ranks, np.inf)
+    updated[timeline.rank[last]] = timeline.stop[last]
+    later = timeline.where("compute", "forward") & (timeline.start >= updated[timeline.rank])
+    end = np.full(timeline.ranks, np.inf)
+    np.minimum.at(end, timeline.rank[later], timeline.start[later])
+    return timeline.select(timeline.start < end[timeline.rank])
+
+
+def played_html(played: Played) -> str:
+    """Return the terms, predicted and simulated, as a table, and a sentence for each reason to differ."""
+    measured = {
+        fidelity: measure(played.experiment, timeline)
+        for fidelity, timeline in played.timelines.items()
+    }
+    shown = measured[played.fidelity]
+    step = sum(played.predicted.values())
+    terms = [name for name, value in played.predicted.items() if value or shown.terms[name]]
+    simulated = [f"simulated, {fidelity}" for fidelity in measured]
+    head = ["", "predicted", *simulated, "difference", f"rank {shown.slowest:,}"]
+    held = _carried(played, shown)
+    head += ["90 % band"] * bool(held)
+    columns = [f"<th scope=col>{escape(text)}</th>" for text in head]
+    rows = [_row("one step", step, list(measured.values()), step, held)]
+    rows += [
+        _row(name, played.predicted[name], list(measured.values()), step, held) for name in terms
+    ]
+    reasons = why(played.experiment, played.fidelity, shown.terms, played.predicted)
+    return (
+        f'<div class="dlhpc-played"><table><caption>{escape(_caption(played, shown.steps))}</caption>'
+        f"<thead><tr>{''.join(columns)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        f"<p><small>Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes"
+        f" longest. Difference: of {escape(played.fidelity)}, in parts of the predicted step."
+        f"{' Band: of that fidelity, by the factors of the prediction.' * bool(held)}</small></p>"
+        f"{_why_html(reasons)}</div>"
+    )
+
+
+def _caption(played: Played, steps: int) -> str:
+    e = played.experiment
+    words = f"{f'{steps} steps' if steps > 1 else 'One step'} on {int(e.devices):,} ranks"
+    how = e.strategy.allreduce if e.strategy.update != "asynchronous" else "asynchronous"
+    words += f", {how.replace('_', ' ')}, seed {played.seed}"
+    if played.fidelity == "events" and e.strategy.update == "synchronous":
+        words += f"; {messages(e, steps):,} messages, each followed on its own"
+    return words
+
+
+def _carried(played: Played, shown: Measured) -> Bands:
+    """Return the bands of what was simulated, where the prediction has some."""
+    if not played.bands:
+        return {}
+    from lib_dlhpc.comparison.bands import ALL, carried
+
+    predicted = {ALL: sum(played.predicted.values()), **played.predicted}
+    return carried(played.bands, predicted, {ALL: shown.step_time, **shown.terms})
+
+
+def _row(
+    name: str, predicted: float, measured: Sequence[Measured], step: float, held: Bands
+) -> str:
+    def seconds(of: Measured, terms: Mapping[str, float]) -> float:
+        return terms.get(name, of.step_time)
+
+    simulated = [seconds(one, one.terms) for one in measured]
+    cells = [show(value, "s") for value in (predicted, *simulated)]
+    cells.append(f"{(simulated[-1] - predicted) / step:+.2%}")
+    cells.append(show(seconds(measured[-1], measured[-1].slowest_terms), "s"))
+    cells += [between(held[name])] if held else []
+    return (
+        f"<tr><th scope=row>{escape(name)}</th><td>{'</td><td>'.join(map(escape, cells))}</td></tr>"
+    )
+
+
+def _why_html(reasons: Sequence[str]) -> str:
+    if not reasons:
+        return "<p><b>No term differs</b> by more than rounding.</p>"
+    # They are written for the command line, too.
+    said = [reason.replace("--fidelity events", "fidelity events") for reason in reasons]
+    items = "".join(f"<li>{escape(text[0].upper() + text[1:])}</li>" for text in said)
+    return f"<p><b>Why they differ</b></p><ul>{items}</ul>"

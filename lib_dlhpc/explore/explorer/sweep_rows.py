@@ -1,0 +1,111 @@
+"""A sweep of the explorer before anything is run: each setting predicted, and simulated where that is quick."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.charts import State, between
+from lib_dlhpc.explore.compare.charts import label, points_state
+from lib_dlhpc.explore.compare.sweep import settings_html
+from lib_dlhpc.explore.explorer.axes import at
+from lib_dlhpc.explore.explorer.limits import steps_within
+from lib_dlhpc.explore.explorer.measured import known_of
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.watchdog import DeadlockError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+WAYS = ("predicted", "rounds", "events")
+# Of all settings together: half a second or so, in which a page answers to nothing else. Counted, not timed, so that
+# the same settings are simulated on every machine.
+MOST_ROWS, MOST_MESSAGES = 40_000, 30_000
+LEFT_OUT = "-: it takes long to play; the command dlhpc simulate has no such limit."
+ALL = "one step"
+
+
+@dataclass
+class Told:
+    """One setting: s of a step by way, and what it may be off by; or why there is none."""
+
+    setting: Mapping[str, Any]
+    step: dict[str, float] = field(default_factory=dict)
+    bands: dict[str, tuple[float, float] | None] = field(default_factory=dict)
+    problem: str = ""
+
+
+def foretell(experiment: Experiment, name: str, values: Sequence[Any]) -> list[Told]:
+    """Return what is foretold of each value of a field, on the experiment's own machine."""
+    rows, there = [], []
+    for value in values:
+        row = Told({name: value})
+        rows.append(row)
+        try:
+            one = at(experiment, row.setting)
+            prediction = predict(one)
+        except SpecError as error:
+            row.problem = str(error)
+            continue
+        row.step["predicted"] = float(prediction.step_time)
+        if not one.strategy.is_split:  # its draws take half a second
+            row.bands["predicted"] = known_of(prediction).bands.get(ALL)
+        there.append((row, one))
+    for row, one in there:
+        for fidelity in WAYS[1:]:
+            share = (MOST_ROWS / len(there), MOST_MESSAGES / len(there))
+            if steps := steps_within(one, fidelity, *share):
+                _play(row, one, fidelity, steps)
+    return rows
+
+
+def _play(row: Told, experiment: Experiment, fidelity: str, steps: int) -> None:
+    every = int(experiment.strategy.local_steps)
+    try:
+        timeline = simulate(experiment, fidelity, steps=-(-steps // every) * every)
+    except (SpecError, DeadlockError):
+        return  # there is no such point; "Play this step" says why
+    row.step[fidelity] = seconds = measure(experiment, timeline).step_time
+    if band := row.bands.get("predicted"):
+        by = seconds / row.step["predicted"]  # as compare has it: off by the same factor
+        row.bands[fidelity] = (band[0] * by, band[1] * by)
+
+
+def told_state(rows: Sequence[Told], title: str) -> State:
+    """Every setting that can be: a point for each way."""
+    shown = [(label(row.setting), row.step, row.bands) for row in rows if row.step]
+    (name,) = rows[0].setting
+    axes = {name: [row.setting[name] for row in rows if row.step]}
+    return points_state(shown, axes, _words(rows, title))
+
+
+def _words(rows: Sequence[Told], title: str) -> str:
+    found = [row for row in rows if row.step]
+    if not found:
+        return f"{title}: none of the values can be."
+    quickest = min(found, key=lambda row: row.step["predicted"])
+    slowest = max(found, key=lambda row: row.step["predicted"])
+    times = [show(row.step["predicted"], "s") for row in (quickest, slowest)]
+    if len(found) == 1:
+        return f"{title}: predicted, one step takes {times[0]} at {label(quickest.setting)}."
+    if slowest.step["predicted"] <= quickest.step["predicted"] * (1 + 1e-9):
+        return f"{title}: predicted, one step takes {times[0]} whatever the value."
+    return (
+        f"{title}: predicted, one step is shortest at {label(quickest.setting)} with {times[0]}, longest at"
+        f" {label(slowest.setting)} with {times[1]}."
+    )
+
+
+def told_html(rows: Sequence[Told]) -> str:
+    """Return a row for each setting, as a table."""
+    some = any(row.bands.get("predicted") for row in rows)
+    (name,) = rows[0].setting
+    lines = [[name.rpartition(".")[2].replace("_", " "), *WAYS, *["90 % band"] * some]]
+    for row in rows:
+        times = [show(row.step[way], "s") if way in row.step else "-" for way in WAYS]
+        band = row.bands.get("predicted")
+        cells = [*times, *[between(band) if band else "-"] * some]
+        lines.append([label(row.setting), *([row.problem] if row.problem else cells)])
+    left_out = any(row.step and len(row.step) < len(WAYS) for row in rows)
+    return settings_html(lines) + f"<p><small>{LEFT_OUT}</small></p>" * left_out

@@ -1,0 +1,1 @@
+"""Module 09: checkpoints, failures, versions."""

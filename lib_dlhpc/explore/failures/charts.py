@@ -1,0 +1,234 @@
+"""Columns and sentences for the drawings of the lesson on failures; see charts.py for their use."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.explore.data_parallel.charts import line_columns
+from lib_dlhpc.spec.units import format_quantity as show
+
+# Okabe and Ito's colours; dash, symbol, hatching or height tell them apart without.
+LINES = {
+    "checkpoints": ("#0072b2", [6, 3], "square"),
+    "work done again": ("#d55e00", [2, 2], "triangle-up"),
+    "restarts": ("#777777", [1, 3], "diamond"),
+    "all that is lost": ("#000000", [1, 0], "circle"),
+}
+LOST = {"checkpoints": "#56b4e9", "work done again": "#d55e00", "restarts": "#999999"}
+# Colour, height in a row, and whether it is hatched.
+PHASES = {
+    "training": ("#56b4e9", 0.6, False),
+    "work done again": ("#e69f00", 0.6, True),
+    "checkpoint": ("#0072b2", 1.0, False),
+    "wait": ("#f0e442", 0.6, False),
+    "restart": ("#999999", 0.3, False),
+}
+WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
+LABELLED = 14  # versions that have their bytes beside them
+TICKS = [d * 10.0**k for k in range(-3, 1) for d in (1, 2, 5)]
+TICKS += [60.0 * m for m in (0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720)]
+TICKS += [86400.0 * d for d in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)]
+LEAST = 1e-4  # share of the time, where the chart of losses ends
+Floats: TypeAlias = NDArray[np.float64]
+# s, mean loss, 10 % and 90 % of the runs, what the formula says
+Played: TypeAlias = Sequence[tuple[float, float, float, float, float]]
+
+
+def loss_state(
+    at: Floats,
+    parts: Mapping[str, Floats],
+    lost: Floats,
+    marks: Mapping[str, float],
+    interval: float,
+    played: Played,
+) -> State:
+    """Shares of the time against the interval in s: by cause and in all; where it would be the least.
+
+    marks: intervals in s by whose formula they are.
+    """
+    curves = {**parts, "all that is lost": lost}
+    curves = {name: np.where(y >= LEAST, y, np.nan) for name, y in curves.items()}
+    shown = {name: (at[np.isfinite(y)], y[np.isfinite(y)]) for name, y in curves.items()}
+    columns, ends = line_columns({name: (x, y) for name, (x, y) in shown.items() if len(x)})
+    late = [x > at[-1] / 30 for x in ends["x"]]
+    own = float(np.interp(np.log(interval), np.log(at), np.nan_to_num(lost, nan=1.0)))
+    inside = [(name, x) for name, x in marks.items() if at[0] <= x <= at[-1]]
+    right = interval > np.sqrt(at[0] * at[-1])
+    data: dict[str, dict[str, Any]] = {
+        "lines": columns,
+        "ends": {**ends, "late": late},
+        "marks": {
+            "x": [x for _, x in inside],
+            "words": [f"{name}: {show(x, 's')}" for name, x in inside],
+            "dy": [-4 - 14 * k for k in range(len(inside))],
+        },
+        "now": {
+            "x": [interval],
+            "y": [max(own, LEAST)],
+            "words": [f"now: {own:.1%} lost"],
+            "side": ["right" if right else "left"],
+            "shift": [-11 if right else 11],
+        },
+        "played": {
+            "x": [p[0] for p in played],
+            "y": [p[1] for p in played],
+            "low": [max(p[2], LEAST) for p in played],
+            "high": [p[3] for p in played],
+        },
+        "room": {"y": [LEAST, 1.0], "x": [float(at[0]), float(at[-1])]},
+    }
+    named = ", ".join(f"{name} {show(x, 's')}" for name, x in marks.items())
+    words = f"With a checkpoint every {show(interval, 's')} {own:.1%} of the time is lost. Best intervals: {named}."
+    if played:
+        each = ", ".join(f"{mean:.1%} at {show(at, 's')}" for at, mean, *_ in played)
+        words += f" Runs that were played lost {each}."
+    return data, words
+
+
+def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
+    """What each run did in its first `span` s. runs: phases (kind, start, stop, ended) by a run's name."""
+    names = ("run", "kind", "start", "stop", "top", "bottom", "hatched", "told")
+    bars: dict[str, list[Any]] = {name: [] for name in names}
+    strikes: dict[str, list[Any]] = {"x": [], "top": [], "bottom": []}
+    told = []
+    for row, (name, phases) in enumerate(runs.items()):
+        sums, before = dict.fromkeys(PHASES, 0.0), len(strikes["x"])
+        for phase in phases:
+            kind = "restart" if phase.kind == "first start" else phase.kind
+            if kind not in PHASES or phase.start >= span:
+                continue
+            stop, high, middle = min(phase.stop, span), PHASES[kind][1], row + 0.5
+            sums[kind] += stop - phase.start
+            append(
+                bars,
+                run=name,
+                kind=kind,
+                start=phase.start,
+                stop=stop,
+                top=middle - 0.4 * high,
+                bottom=middle + 0.4 * high,
+                hatched=PHASES[kind][2],
+                told=f"{kind}: {show(phase.stop - phase.start, 's')}",
+            )
+            if not phase.ended and phase.stop < span:
+                append(strikes, x=phase.stop, top=row + 0.04, bottom=row + 0.96)
+        count = len(strikes["x"]) - before
+        parts = [f"{kind} {show(seconds, 's')}" for kind, seconds in sums.items() if seconds > 0]
+        told.append(f"{name}: {', '.join(parts)}; {count} failure{'s' * (count != 1)}")
+    data: dict[str, dict[str, Any]] = {
+        "bars": bars,
+        "strikes": strikes,
+        "rows": {"name": list(runs), "middle": [row + 0.5 for row in range(len(runs))]},
+        "room": {"x": [0.0, span], "y": [0.0, float(max(len(runs), 1))], "step": [_tick(span)] * 2},
+    }
+    return data, f"In the first {show(span, 's')}: {'. '.join(told)}."
+
+
+def _tick(span: float) -> float:
+    """Return the s between two marks of a clock, for about six of them."""
+    return next((step for step in TICKS if span <= 7 * step), 7 * TICKS[-1])
+
+
+def costs_state(
+    ways: Mapping[str, tuple[float, float]], interval: float | None, words: Mapping[str, str]
+) -> State:
+    """Seconds that training stands still for one checkpoint, and until it is safe, for each way to save.
+
+    interval: s between two checkpoints, None where each way has its own.
+    """
+    names = ("way", "blocked", "safe", "still", "written", "told", "late", "split")
+    points: dict[str, list[Any]] = {name: [] for name in names}
+    low = min(blocked for blocked, _ in ways.values())
+    high = max(blocked + behind for blocked, behind in ways.values())
+    ends = (
+        [low / 3, high * 6]
+        if interval is None
+        else [min(low, interval) / 3, max(high, interval) * 6]
+    )
+    for name, (blocked, behind) in ways.items():
+        append(
+            points,
+            way=name,
+            blocked=blocked,
+            safe=blocked + behind,
+            still=show(blocked, "s"),
+            written=show(blocked + behind, "s"),
+            told=f"{name}: {words[name]}",
+            split=behind > 0,
+            late=behind > 0,
+        )
+    data: dict[str, dict[str, Any]] = {
+        "points": points,
+        "interval": {
+            "x": [] if interval is None else [interval],
+            "words": [] if interval is None else [f"the next one is due: {show(interval, 's')}"],
+        },
+        "room": {"x": ends},
+    }
+    told = "; ".join(
+        f"{name}: training stands still for {still}" + (f", safe after {safe}" if split else "")
+        for name, still, safe, split in zip(
+            points["way"], points["still"], points["written"], points["split"], strict=True
+        )
+    )
+    return data, f"One checkpoint. {told}."
+
+
+def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
+    """What is lost, by cause, for each way to save: shares of the time, and the interval in s."""
+    names = ("way", "part", "start", "stop", "middle", "share", "hatched")
+    bars: dict[str, list[Any]] = {name: [] for name in names}
+    ends: dict[str, list[Any]] = {"way": [], "x": [], "words": []}
+    most = max(1 - shares["training"] for shares, _ in ways.values())
+    for name, (shares, interval) in ways.items():
+        start = 0.0
+        for part in LOST:
+            stop = start + shares[part]
+            if shares[part] > 0:
+                append(
+                    bars,
+                    way=name,
+                    part=part,
+                    start=start,
+                    stop=stop,
+                    middle=(start + stop) / 2,
+                    share=f"{shares[part]:.1%}",
+                    hatched=part == "work done again",
+                )
+            start = stop
+        kept = f"{shares['training']:.1%} left, every {show(interval, 's')}"
+        append(ends, way=name, x=start, words=kept)
+    best = max(ways, key=lambda name: ways[name][0]["training"])
+    data = {"bars": bars, "ends": ends, "room": {"x": [0.0, 1.02 * most]}}
+    told = ", ".join(f"{name} {shares['training']:.1%}" for name, (shares, _) in ways.items())
+    return data, f"Share of the time that becomes training: {told}. The most has {best}."
+
+
+def written_state(rows: Sequence[tuple[str, float, float, str]]) -> State:
+    """What each version wrote: (name, B written, B of the whole state, words)."""
+    few = len(rows) <= LABELLED
+    data: dict[str, dict[str, Any]] = {
+        "bars": {
+            "version": [r[0] for r in rows],
+            "order": list(range(len(rows))),
+            "written": [r[1] for r in rows],
+            "label": [show(r[1], "B") if few else "" for r in rows],
+            "told": [r[3] for r in rows],
+        },
+        "whole": {
+            "y": [rows[0][2]] if rows else [],
+            "words": [f"the whole state: {show(rows[0][2], 'B')}"] if rows else [],
+        },
+        "room": {"y": [0.0, 1.4 * rows[0][2] if rows else 1.0]},
+    }
+    if not rows:
+        return data, "No version yet."
+    told = ", ".join(f"{name} {show(written, 'B')}" for name, written, _, _ in rows[-8:])
+    every = sum(r[1] for r in rows)
+    return data, (
+        f"Written by each version: {told}. In all {show(every, 'B')}; whole copies would be"
+        f" {show(rows[0][2] * len(rows), 'B')}."
+    )

@@ -1,0 +1,1 @@
+"""Module 05: hybrid and spatial parallelism."""

@@ -1,0 +1,109 @@
+"""A lab in a notebook: findings as a list, the learner's cell as a file, and that file on MPI ranks.
+
+show(findings)                        what holds and what does not
+save(step, Path("step.py"))           the whole cell that defines `step`
+run_ranks(Path("checks.py"), ...)     what `mpiexec -n 4 python checks.py ...` prints
+"""
+
+import linecache
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import ipywidgets
+
+from lib_dlhpc.explore.blocks.style import PAGE_STYLE
+from lib_dlhpc.labs.findings import Finding, mark, summary
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.launch.mpi import run_to_end
+
+PATIENCE = 180  # s until ranks that do not end are given up
+EDGE = {True: "#009e73", False: "#d55e00", None: "#888"}  # never the only sign
+ITEM = "margin: 6px 0; padding: 0 10px; border-left: 4px solid"
+LINES = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
+SAID = {True: "holds", False: "does not hold", None: "not looked at yet"}
+
+
+def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywidgets.HTML:
+    """Return the findings as a list on the page. below: one more sentence, as text."""
+    items = "".join(
+        f'<li style="{ITEM} {EDGE[each.right]}">{mark(each)} <b>{escape(each.law)}</b>'
+        f" <span>({SAID[each.right]})</span><br>"
+        f"{escape(each.words)}</li>"
+        for each in findings
+    )
+    head = f"<p><b>{escape(title)}</b></p>" if title else ""
+    last = f"<p>{escape(below)}</p>" if below else ""
+    page = ipywidgets.HTML(
+        f'{PAGE_STYLE}{head}<ul class="dlhpc-findings" role="status" style="list-style: none; padding: 0">{items}</ul>'
+        f"<p>{escape(summary(findings))}</p>{last}"
+    )
+    page.add_class("dlhpc-results")
+    return page
+
+
+def say(words: str) -> ipywidgets.HTML:
+    """Return text, lines kept, as a widget."""
+    page = ipywidgets.HTML(f'{PAGE_STYLE}<pre role="status" style="{LINES}">{escape(words)}</pre>')
+    page.add_class("dlhpc-results")
+    return page
+
+
+def save(function: Callable[..., Any], path: Path, *others: Callable[..., Any]) -> Path:
+    """Write the cells (or the file) that define `function`, `others` and what they call of their kind to `path`.
+
+    Raises LabError if the source of one is not known.
+    """
+    cells: dict[str, str] = {}
+    todo, seen = [function, *others], set()
+    while todo:
+        each = todo.pop(0)
+        if each in seen:
+            continue
+        seen.add(each)
+        file = each.__code__.co_filename
+        cells[file] = "".join(linecache.getlines(file)).strip()
+        if not cells[file]:
+            raise LabError(f"{each.__name__}: its source is not known; run its cell again.")
+        todo += _called(each)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text("\n\n\n".join(cells.values()) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def _called(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return the functions of the same notebook (or file) that a function names."""
+    names: set[str] = set()
+    codes = [function.__code__]
+    for code in codes:
+        names.update(code.co_names)
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    known = [function.__globals__.get(name) for name in sorted(names)]
+    return [
+        each
+        for each in known
+        if isinstance(each, FunctionType) and each.__globals__ is function.__globals__
+    ]
+
+
+def run_ranks(worker: Path, *arguments: str, ranks: int = 4, patience: float = PATIENCE) -> str:
+    """Run `mpiexec -n RANKS python WORKER ARGUMENTS` and return what it prints.
+
+    Raises LabError with the last lines where it fails or does not end, SpecError where MPI is missing.
+    """
+    try:
+        run = run_to_end(ranks, str(worker), *arguments, patience=patience)
+    except subprocess.TimeoutExpired:
+        raise LabError(
+            f"{ranks} ranks did not end within {patience:g} s: does one of them wait for a call that another"
+            " never makes? The check on emulated ranks says which."
+        ) from None
+    if run.returncode:
+        told = "\n".join((run.stdout + run.stderr).strip().splitlines()[-12:])
+        raise LabError(f"The ranks ended with an error:\n{told}")
+    return run.stdout.strip()

@@ -1,0 +1,228 @@
+"""Break it and heal it: runs on digits in this kernel, seconds long, their curves beside each other.
+
+A run goes on in a thread of its own, on one rank without MPI; the page stays alive, and Cancel ends it
+within an epoch.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from html import escape
+from math import ceil
+from time import monotonic
+from typing import Any, NamedTuple
+
+import ipywidgets
+import numpy as np
+
+from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.large_batch.charts import RUNS, Curve, runs_state, schedule_state
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.data_parallel import Diverged
+from lib_dlhpc.training.large_batch import CHANCE, DIGITS, Rule, Trial, experiment_of
+from lib_dlhpc.training.rates import rate_at
+from lib_dlhpc.training.single_rank import SingleRank
+from lib_dlhpc.training.threads import one_thread
+from lib_dlhpc.training.trainer import train
+
+BATCHES = (16, 32, 64, 128, 256, 512, 1024)
+RULES = ("linear scaling", "SGD, rate as it is", "LARS")
+RATES = {"linear scaling": 0.02, "SGD, rate as it is": 0.02, "LARS": 10.0}
+TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)
+PAUSE = 0.2  # s between two pictures of a run, at least
+COLLAPSED = 0.4
+EPOCHS = DIGITS.epochs
+
+
+class Cancelled(Exception):
+    """The learner ended the run."""
+
+
+class Setting(NamedTuple):
+    """What the controls say."""
+
+    batch: int = 128
+    rule: str = "linear scaling"
+    times: float = 1.0
+    warm_up: float = 8.0
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the run is called on the chart."""
+        rule = {"linear scaling": "linear", "SGD, rate as it is": "SGD"}.get(self.rule, self.rule)
+        factor = "" if self.times == 1 else f", rate × {self.times:g}"
+        return f"{rule} {self.batch:,}{factor}"
+
+
+def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.Box:
+    """Return the experiment: controls, a button that trains, and the curves of the last six runs.
+
+    thread: what the run goes on in.
+    """
+    controls = {
+        "batch": slider("Batch", "Samples of one step", [(f"{b:,}", b) for b in BATCHES], 128),
+        "rule": dropdown(
+            "Rule", "How the rate follows the batch", [(r, r) for r in RULES], RULES[0]
+        ),
+        "times": slider(
+            "Rate ×", "Times the rate of the rule", [(f"{t:g}", t) for t in TIMES], 1.0
+        ),
+        "warm_up": slider(
+            "Warm-up",
+            "Epochs in which the rate rises",
+            [(f"{w} epochs", float(w)) for w in (0, 2, 8, 16)],
+            8.0,
+        ),
+        "seed": slider(
+            "Seed", "Other first weights, another order", [(str(s), s) for s in range(5)], 0
+        ),
+    }
+    asked, wall = ipywidgets.HTML(), ipywidgets.HTML(wall_html("", "Nothing trained yet."))
+    rates, runs = chart("rate_schedule"), chart("live_runs", *runs_state([], EPOCHS, None))
+    train_it = _button("Train", "Some seconds; the page stays usable", "primary")
+    cancel = _button("Cancel", "Ends within an epoch")
+    clear = _button("Clear", "Take all runs off the chart")
+    bar = ipywidgets.IntProgress(max=EPOCHS, layout={"width": "12em"})
+    bar.tooltip = "Epochs done"
+    state = ipywidgets.HTML('<p role="status">Ready.</p>')
+    curves: list[Curve] = []
+    stop = threading.Event()
+
+    def setting() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def show() -> None:
+        asked.value = f'<p class="dlhpc-verdict">{asked_words(setting())}</p>'
+        rates.update(*schedule_view(setting()))
+
+    def work(chosen: Setting) -> None:
+        epochs, accuracy = [0.0], [CHANCE]
+        curves[:] = [*curves[-len(RUNS) + 1 :], Curve(chosen.name, epochs, accuracy)]
+        drawn = monotonic()
+
+        def told(epoch: float, share: float) -> None:
+            nonlocal drawn
+            epochs.append(epoch)
+            accuracy.append(share)
+            bar.value = int(epoch)
+            if monotonic() - drawn > PAUSE:
+                drawn = monotonic()
+                runs.update(*runs_state(curves, EPOCHS, None))
+
+        words = "Done."
+        try:
+            learn(experiment_of_setting(chosen), told, stop)
+        except Cancelled:
+            words = f"Cancelled after epoch {epochs[-1]:.0f}."
+        except Diverged as error:
+            words = f"Diverged after epoch {epochs[-1]:.0f}: {error}."
+            told(min(epochs[-1] + 1, EPOCHS), CHANCE)
+        finally:
+            runs.update(*runs_state(curves, EPOCHS, None))
+            wall.value = wall_html(
+                run_wall(chosen, accuracy[-1], stop.is_set()), "This run learned."
+            )
+            state.value = f'<p role="status">{escape(chosen.name)}: {words}</p>'
+            busy(False)
+
+    def busy(running: bool) -> None:
+        train_it.disabled = clear.disabled = running
+        cancel.disabled = not running
+
+    def start(_: Any) -> None:
+        busy(True)
+        bar.value = 0
+        stop.clear()
+        state.value = f'<p role="status">{escape(setting().name)} is training ...</p>'
+        thread(target=work, args=(setting(),), daemon=True).start()
+
+    def cleared(_: Any) -> None:
+        curves.clear()
+        runs.update(*runs_state(curves, EPOCHS, None))
+        wall.value = wall_html("", "Nothing trained yet.")
+
+    busy(False)
+    train_it.on_click(start)
+    cancel.on_click(lambda _: stop.set())
+    clear.on_click(cleared)
+    row = ipywidgets.HBox([train_it, cancel, clear, bar], layout={"flex_flow": "row wrap"})
+    note = "the batch at which linear scaling breaks; then what heals it there."
+    return workbench(controls, [asked, rates, row, state, wall, runs], show, note)
+
+
+def experiment_of_setting(setting: Setting) -> Experiment:
+    """Return the experiment that the controls describe."""
+    rule = Rule(
+        (setting.batch,),
+        (RATES[setting.rule] * setting.times,),
+        (setting.warm_up,),
+        "lars" if setting.rule == "LARS" else "momentum",
+        scaled=setting.rule == "linear scaling",
+    )
+    study = replace(DIGITS, rules={"live": rule})
+    trial = Trial("test", "live", setting.batch, rule.rates[0], setting.warm_up, setting.seed)
+    return experiment_of(study, trial)
+
+
+def learn(
+    experiment: Experiment, told: Callable[[float, float], None], stop: threading.Event
+) -> None:
+    """Train on one rank in this process; told(epoch, accuracy) after each epoch.
+
+    Raises Cancelled soon after `stop` is set, Diverged as `train` does.
+    """
+
+    def report(row: dict[str, Any]) -> None:
+        if stop.is_set():
+            raise Cancelled
+        if row.get("accuracy") is not None:
+            told(row["epoch"], row["accuracy"])
+
+    with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+        train(experiment, SingleRank(), report=report)
+
+
+def schedule_view(setting: Setting) -> State:
+    """Return the columns of the chart "rate_schedule"."""
+    training, epochs = experiment_of_setting(setting).training, float(EPOCHS)
+    at = np.unique([*np.linspace(0, epochs, 81), setting.warm_up])
+    rates = [rate_at(training, float(epoch), epochs, setting.batch) for epoch in at]
+    return schedule_state(at, np.array(rates))
+
+
+def asked_words(setting: Setting) -> str:
+    """Say what the controls ask for: rate and steps."""
+    factor, experiment = setting.batch / DIGITS.base_batch, experiment_of_setting(setting)
+    scaled = setting.rule == "linear scaling"
+    rate = f"{experiment.training.rate:g} × {factor:g} = " * scaled + f"{peak_rate(setting):.3g}"
+    each = ceil(experiment.dataset.trained / setting.batch)
+    return (
+        f"<b>{factor:g} times the base batch of {DIGITS.base_batch}, rate {rate}</b> after the warm-up:"
+        f" {each} steps an epoch, {each * EPOCHS:,} in all; seed {setting.seed}."
+    )
+
+
+def peak_rate(setting: Setting) -> float:
+    """Return the rate after the warm-up."""
+    factor = setting.batch / DIGITS.base_batch if setting.rule == "linear scaling" else 1.0
+    return RATES[setting.rule] * setting.times * factor
+
+
+def run_wall(setting: Setting, accuracy: float, cancelled: bool) -> str:
+    """Say why a run learned nothing, or nothing."""
+    if cancelled or accuracy > COLLAPSED:
+        return ""
+    if setting.rule == "LARS":
+        return f"{setting.name}: {accuracy:.0%}. Each layer moves by its share of |w|; even that was too far."
+    return (
+        f"{setting.name}: {accuracy:.0%} right, chance is {CHANCE:.0%}. At rate {peak_rate(setting):.3g} a step"
+        " leaves the region in which the gradient still says something. Try a smaller rate, a longer warm-up, or LARS."
+    )
+
+
+def _button(text: str, tooltip: str, style: str = "") -> ipywidgets.Button:
+    return ipywidgets.Button(
+        description=text, tooltip=tooltip, button_style=style, layout={"width": "auto"}
+    )

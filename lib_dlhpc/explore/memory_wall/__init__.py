@@ -1,0 +1,1 @@
+"""Module 08: memory and out-of-core training."""

@@ -1,0 +1,260 @@
+"""Ways round the wall: the same step on the same GPUs, each way a point of time against memory.
+
+four_ways()    the experiment, with a button that lets the library look for the quickest that fits
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import ipywidgets
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.panels import problem_html, table_html
+from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.memory_wall.charts import ways_state
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.fit import Search
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.machine import read_device
+from lib_dlhpc.spec.units import format_quantity as show
+
+PER_NODE = 8
+MODELS = {"GPT-2, 1.5 G weights": "gpt2-1.5b", "GPT, 22 G weights": "gpt-22b"}
+A100 = tuple(float(read_device(f"a100-sxm-{n}gb").memory) for n in (40, 80))  # as in experiment 1
+MEMORIES = (8e9, 16e9, 24e9, *A100, 160e9)
+NETWORKS = {
+    "one 25 Gb/s Ethernet": ("ethernet-25g", 1),
+    "two 25 Gb/s Ethernet": ("ethernet-25g", 2),
+    "one 100 Gb/s Ethernet": ("ethernet-100g", 1),
+    "eight 200 Gb/s InfiniBand": ("ib-hdr", 8),
+}
+SEARCHED, LISTED = 150, 5  # predictions of a search, and ways that it lists
+PATIENCE = 5.0  # s after which a search ends, for a page answers to nothing meanwhile
+WORDS = {
+    "as it is": "each GPU has all weights, all state, and keeps all activations of its samples",
+    "scores again": "attention's scores are made again in backward",
+    "all again": "each block keeps its input and goes forward once more in backward",
+    "small passes": "one sample at a time, gradients added up",
+    "ZeRO 1": "each GPU keeps a part of the optimizer's state",
+    "ZeRO 2": "and of the gradients",
+    "ZeRO 3": "and of the weights, gathered before each use",
+    "tensor": "each layer is split over the GPUs of a node",
+    "pipeline": "each GPU has some of the layers",
+    "activations away": "activations wait in the memory of the host",
+    "all away": "weights and state wait there too",
+    "ZeRO 3 + all again": "state shared out, activations made again",
+    "pipeline + ZeRO 1": "some of the layers, and a part of their state",
+}
+
+
+class Setting(NamedTuple):
+    """What the controls say. batch: samples of a step, all GPUs together; memory: B of a GPU."""
+
+    model: str = "gpt2-1.5b"
+    gpus: int = 16
+    batch: int = 64
+    memory: float = A100[0]
+    network: str = "two 25 Gb/s Ethernet"
+
+
+class Way(NamedTuple):
+    """One way, predicted."""
+
+    name: str
+    kind: str
+    prediction: Breakdown
+
+    @property
+    def memory(self) -> float:
+        """Bytes on the fullest GPU."""
+        return float(self.prediction.memory_total)
+
+    @property
+    def seconds(self) -> float:
+        """Of a step."""
+        return float(self.prediction.step_time)
+
+
+def four_ways() -> ipywidgets.Box:
+    """Return the experiment: all ways in one chart with the wall, and a search."""
+    controls = {
+        "model": dropdown("Network", "What is trained", MODELS.items(), "gpt2-1.5b"),
+        "gpus": slider("GPUs", "In nodes of 8", [(str(n), n) for n in (8, 16, 32, 64)], 16),
+        "batch": slider(
+            "Batch",
+            "Samples of a step, all GPUs together",
+            [(str(n), n) for n in (64, 128, 256)],
+            64,
+        ),
+        "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], A100[0]),
+        "network": dropdown(
+            "Out of node",
+            "Between nodes; inside a node it is NVLink",
+            [(n, n) for n in NETWORKS],
+            "two 25 Gb/s Ethernet",
+        ),
+    }
+    verdict, wall, found = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+    look = ipywidgets.Button(
+        description="Let the library look",
+        button_style="primary",
+        layout={"width": "auto", "align_self": "flex-start"},
+        tooltip="Tries what fits, also two ways at once",
+    )
+    picture = chart("memory_ways")
+
+    def chosen() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def update() -> None:
+        setting = chosen()
+        picture.update(*ways_view(setting))
+        verdict.value = f'<p class="dlhpc-verdict">{ways_words(setting)}</p>'
+        wall.value = wall_html(
+            ways_wall(setting), "It fits as it is: every way round costs for nothing."
+        )
+        found.value = ""
+
+    def search(_: Any) -> None:
+        found.value = search_html(chosen())
+
+    look.on_click(search)
+    note = "which points lie left of the wall, and which of them is the lowest; then a slower network: who climbs?"
+    return workbench(controls, [verdict, wall, picture, look, found], update, note)
+
+
+def experiment(setting: Setting, **strategy: Any) -> Experiment:
+    """Return the run; a replica of several GPUs takes the samples of all of them. Raises SpecError."""
+    split = strategy.get("tensor", 1) * strategy.get("pipeline", 1)
+    network, nics = NETWORKS[setting.network]
+    fixed = {"nodes": setting.gpus // PER_NODE, "batch": setting.batch * split // setting.gpus}
+    device = {"name": "a100-sxm-80gb", "memory": setting.memory}
+    machine = {
+        "name": "selene",
+        "device": device,
+        "inter_node": network,
+        "nics": nics,
+        "jitter": 0.0,
+    }
+    return read_experiment(
+        {
+            "model": {"name": setting.model},
+            "dataset": {"name": "webtext"},
+            "machine": machine,
+            "storage": {"tier": ""},
+            "strategy": {**fixed, "precision": "bf16", "optimizer": "adam", **strategy},
+        }
+    )
+
+
+def _tried(setting: Setting) -> list[tuple[str, str, dict[str, Any]]]:
+    own, stages = setting.batch // setting.gpus, min(8, setting.gpus)
+    piped = {"pipeline": stages, "microbatches": own * stages}
+    return [
+        ("as it is", "as it is", {}),
+        ("scores again", "made again", {"recompute": "selective"}),
+        ("all again", "made again", {"recompute": "full"}),
+        ("small passes", "split", {"microbatches": own}),
+        ("ZeRO 1", "shared out", {"zero": 1}),
+        ("ZeRO 2", "shared out", {"zero": 2}),
+        ("ZeRO 3", "shared out", {"zero": 3}),
+        ("tensor", "split", {"tensor": PER_NODE, "sequence_parallel": True}),
+        ("pipeline", "split", piped),
+        ("activations away", "put away", {"offload": "activations"}),
+        ("all away", "put away", {"offload": "all"}),
+        ("ZeRO 3 + all again", "together", {"zero": 3, "recompute": "full"}),
+        ("pipeline + ZeRO 1", "together", {**piped, "zero": 1}),
+    ]
+
+
+@lru_cache(maxsize=64)
+def ways(setting: Setting) -> tuple[Way, ...]:
+    """Return all ways, predicted; those that the network does not allow are left out."""
+    found = []
+    for name, kind, changes in _tried(setting):
+        try:
+            found.append(Way(name, kind, predict(experiment(setting, **changes))))
+        except SpecError:
+            continue
+    return tuple(found)
+
+
+def way(setting: Setting, name: str) -> Way:
+    """Return one of the ways by its name."""
+    (found,) = (each for each in ways(setting) if each.name == name)
+    return found
+
+
+def quickest(setting: Setting, names: tuple[str, ...]) -> str:
+    """Return which of these ways is the quickest of those that fit."""
+    return next(each.name for each in fitting(setting) if each.name in names)
+
+
+def sent(zero: int, microbatches: int) -> float:
+    """Return the s of a step in which bytes of gradients and weights are on their way between replicas.
+
+    In proportion to the bytes: the same links carry them all.
+    """
+    changes = {"zero": zero, "microbatches": microbatches}
+    return float(predict(experiment(Setting(), **changes)).communication.bandwidth)
+
+
+def ways_view(setting: Setting) -> State:
+    """Return the columns of the chart "memory_ways"."""
+    found = [(each.name, each.kind, each.memory, each.seconds) for each in ways(setting)]
+    return ways_state(found, setting.memory, WORDS)
+
+
+def fitting(setting: Setting) -> list[Way]:
+    """Return the ways that fit, the quickest first."""
+    inside = [each for each in ways(setting) if each.memory <= setting.memory]
+    return sorted(inside, key=lambda each: each.seconds)
+
+
+def ways_words(setting: Setting) -> str:
+    """Say what it takes as it is, and what the quickest way that fits costs beside it."""
+    plain, inside = ways(setting)[0], fitting(setting)
+    told = f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b>"
+    if not inside:
+        return f"{told} None of these ways alone fits."
+    best = inside[0]
+    factor = best.seconds / plain.seconds
+    return (
+        f"{told} The quickest that fits: {best.name}, {show(best.memory, 'B')}, {show(best.seconds, 's')},"
+        f" {factor:.2f} times as long. The slowest that fits: {inside[-1].name},"
+        f" {inside[-1].seconds / plain.seconds:.2f} times."
+    )
+
+
+def ways_wall(setting: Setting) -> str:
+    """Say why the run does not fit as it is, or nothing where it does."""
+    plain = ways(setting)[0]
+    if plain.memory <= setting.memory:
+        return ""
+    terms = plain.prediction.memory
+    most = max(terms, key=lambda name: float(terms[name]))
+    inside = len(fitting(setting))
+    help_ = (
+        f"{inside} of the ways below bring it under"
+        if inside
+        else "no way below does it alone: search"
+    )
+    return (
+        f"Memory: a GPU would need {show(plain.memory, 'B')} and has {show(setting.memory, 'B')}. The largest"
+        f" term is {most}, {show(float(terms[most]), 'B')}; {help_}."
+    )
+
+
+def search_html(setting: Setting) -> str:
+    """Return the quickest ways to fit that the library finds, as a table."""
+    search = Search(experiment(setting))
+    search.run(SEARCHED, PATIENCE)
+    found = search.ordered()
+    if not found:
+        return problem_html(f"Nothing fits among {search.tried} ways tried: take more GPUs.")
+    lines = [["the quickest that fit, one way or two at once", "memory of a GPU", "step"]]
+    for each in found[:LISTED]:
+        size, took = float(each.prediction.memory_total), float(each.prediction.step_time)
+        lines.append([each.words, show(size, "B"), show(took, "s")])
+    return table_html(lines)

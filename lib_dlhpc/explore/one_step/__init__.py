@@ -1,0 +1,1 @@
+"""Module 01: one step."""

@@ -1,0 +1,280 @@
+"""serve: notebooks as pages of their own, on this machine, with nothing fetched from elsewhere.
+
+Voila runs in this process; each visitor gets a kernel.  Kernels are started before anyone asks,
+end with the page that used them, and are culled when a page went away without saying so.
+"""
+
+import argparse
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
+from lib_dlhpc.explore.server.visitors import add_visitor_options
+from lib_dlhpc.lifetime import owned
+
+HERE = Path(__file__).parent
+IDLE = 600  # s without a message and without a page, then a kernel is ended
+LONGEST = 20  # characters of a folder for temporary files; a socket's path has 103 at most (macOS), 107 (Linux)
+PINGS = "The websocket_ping_timeout"
+# They have nothing to do on such a page, and some of them throw there.
+UNWANTED_EXTENSIONS = [
+    "ipyparallel-labextension",
+    "jupyterlab_pygments",
+    "nbdime-jupyterlab",
+    "@jupyterlab/git",
+    "@jupyter-notebook/lab-extension",
+]
+
+
+def serve(
+    target: str | Path,
+    port: int = 0,
+    ip: str = "127.0.0.1",
+    browser: bool = True,
+    preheat: int = 1,
+    first: str = "",
+    token: str = "",
+    allow_hosts: Sequence[str] = (),
+) -> None:
+    """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
+
+    first: the notebook of the folder to open; the default is the gallery itself.
+    port: 0 takes a free one.  ip: who may come; the default is this machine only, "0.0.0.0" all.
+    preheat: kernels kept ready for each notebook, about 100 MB each; 0 starts them on demand.
+    token: what visitors have to bring, in the address that is printed; "": nothing.
+    allow_hosts: names by which others may ask for this server, such as that of a proxy, besides its own.
+    Raises FileNotFoundError for a target that is neither a notebook nor a folder.
+    """
+    path = Path(target).resolve()
+    if not path.is_dir() and path.suffix != ".ipynb":
+        raise FileNotFoundError(f"neither a notebook nor a folder: {path}")
+    if not path.exists():
+        raise FileNotFoundError(f"no such notebook or folder: {path}")
+    _prepare_environment()
+    from voila.app import Voila
+    from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+
+    from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
+
+    class Farewell(VoilaShutdownKernelHandler):
+        def check_xsrf_cookie(self) -> None:
+            """A closing page cannot send the token; knowing the kernel's id is proof enough."""
+
+        async def post(self, kernel_id: str) -> None:
+            if kernel_id in self.kernel_manager:  # the page may say it twice
+                await self.kernel_manager.shutdown_kernel(kernel_id, now=True)
+            self.set_status(204)
+
+    class Server(Voila):
+        def init_handlers(self) -> list[Any]:
+            own = [
+                (f"{self.base_url}voila/api/shutdown/(.*)", Farewell),
+                (f"{self.base_url}voila/templates/(.*)", TemplateFiles),
+            ]
+            theirs = super().init_handlers()
+            # What lists files for JupyterLab's gallery; ours does without.
+            theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
+            return behind_door([*own, *theirs])
+
+        def launch_browser(self) -> None:
+            # Voila calls this once it listens: the moment when the address is known to be right.
+            home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{self.port}/"
+            address = f"{home}voila/render/{first}" if first else home
+            address += f"?token={quote(token)}" if token else ""
+            print(f"{first or path.name} is at {address}   (Ctrl-C ends it)", flush=True)
+            if browser:
+                webbrowser.open(address)
+
+    port = port or _free_port(ip)
+    config = voila_configuration(path, port, ip, preheat, token, allow_hosts)
+    with owned.temporary_folder("dlhpc-", _short_folder()) as sockets:
+        config.Voila.connection_dir_root = str(sockets)
+        server = Server(config=config)
+        server.initialize([str(path)])
+        server.start()
+
+
+@contextmanager
+def served(target: str | Path, preheat: int = 0, *options: str) -> Iterator[tuple[str, int]]:
+    """Serve from a process of its own; yields (address, process id) and ends it, kernels included.
+
+    options: more of the command line.
+    Raises RuntimeError with what the process said if it does not come up.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "lib_dlhpc.explore.server.serve",
+        str(target),
+        "--no-browser",
+        f"--preheat={preheat}",
+        *options,
+    ]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        try:
+            assert process.stdout is not None
+            address = re.search(r"http://\S+", process.stdout.readline())
+            if address is None:
+                process.wait()
+                errors.seek(0)
+                raise RuntimeError(f"the server did not start: {errors.read()[-2000:]}")
+            yield address.group(0), process.pid
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _prepare_environment() -> None:
+    """What Voila and its kernels read from the environment."""
+    paths = [str(HERE), *filter(None, [os.environ.get("JUPYTER_PATH")])]
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
+    os.environ[PAGE_HAS_VEGA] = "1"
+    # One visitor, one core: thirty kernels with a thread pool each would only fight.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    # Jupyter waits 90 s for an answer to what it asks a page every 30 s, and Tornado, which reads
+    # the two settings but does not use them, warns of that. Both at 30 s close a page before the
+    # first question, and one that is closed while it loads may never draw.
+    logging.getLogger("tornado.general").addFilter(lambda said: PINGS not in said.getMessage())
+
+
+def voila_configuration(
+    path: Path, port: int, ip: str, preheat: int, token: str = "", allow_hosts: Sequence[str] = ()
+) -> Any:
+    """Return the configuration of a Voila server of this notebook or folder."""
+    from traitlets.config import Config
+
+    from lib_dlhpc.explore.server.door import (
+        ANY_ADDRESS,
+        NAMES,
+        Nowhere,
+        Visitors,
+        is_local,
+        own_names,
+    )
+
+    config = Config()
+    config.Voila.update(ip=ip, port=port, open_browser=True, log_level="ERROR")
+    config.Voila.update(token=token, identity_provider_class=Visitors)
+    config.VoilaConfiguration.update(
+        template="dlhpc",
+        allow_template_override="NO",
+        classic_tree=True,
+        strip_sources=True,
+        show_tracebacks=False,
+        preheat_kernel=preheat > 0,
+        default_pool_size=preheat,
+        extension_denylist=UNWANTED_EXTENSIONS,
+        page_config_hook=_page_hook(path),
+    )
+    config.MappingKernelManager.update(
+        cull_interval=60, cull_idle_timeout=IDLE, cull_connected=False, cull_busy=False
+    )
+    if os.name == "posix":
+        config.KernelManager.transport = "ipc"  # sockets that only this user can open
+    config.Voila.tornado_settings = {
+        NAMES: own_names(ip, allow_hosts),
+        ANY_ADDRESS: not is_local(ip),
+        "default_handler_class": Nowhere,
+        "compress_response": not is_local(ip),  # pages are a third as heavy
+    }
+    return config
+
+
+def _short_folder() -> Path:
+    """Return a folder for temporary files whose path leaves room for the names of a kernel's sockets."""
+    usual = Path(tempfile.gettempdir())
+    return usual if len(str(usual)) <= LONGEST or os.name != "posix" else Path("/tmp")
+
+
+def _free_port(ip: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((ip, 0))
+        return int(probe.getsockname()[1])
+
+
+def _page_hook(root: Path) -> Any:
+    """Titles for the template: of the notebook shown, or of all notebooks of the gallery."""
+    gallery = root.is_dir()
+    folder = root if gallery else root.parent
+
+    def hook(page_config: dict[str, Any], notebook_path: str = "", **_: Any) -> dict[str, Any]:
+        page_config["dlhpcGallery"] = gallery
+        here = folder / (notebook_path or "").strip("/")
+        if here.is_dir():
+            notebooks = sorted(here.glob("*.ipynb"))
+            page_config["dlhpcTitle"] = "What-if lab for deep learning on HPC"
+            page_config["dlhpcAbout"] = {
+                str(file.relative_to(folder).as_posix()): _words(file) for file in notebooks
+            }
+        elif here.exists():
+            page_config["dlhpcTitle"] = _words(here)["title"]
+        return page_config
+
+    return hook
+
+
+def _words(file: Path) -> dict[str, str]:
+    """Number, title and first paragraph of a notebook, from its name and its first text cell."""
+    number = re.match(r"\d+", file.stem)
+    title, about = file.stem.lstrip("0123456789_- ").replace("_", " ").capitalize(), ""
+    try:
+        cells = json.loads(file.read_text(encoding="utf-8")).get("cells", [])
+    except (OSError, ValueError):
+        cells = []
+    text = "\n".join(
+        "".join(cell.get("source", "")) for cell in cells if cell.get("cell_type") == "markdown"
+    )
+    heading = re.search(r"^#\s+(.+)$", text, flags=re.MULTILINE)
+    if heading:
+        title = re.sub(r"^\d+[\s.:]+", "", heading.group(1)).strip()
+        paragraph = re.search(r"^(?![#\s>*|-]).+(?:\n(?!\s*$).+)*", text[heading.end() :], re.M)
+        about = re.sub(r"[*_`]", "", paragraph.group(0)).replace("\n", " ") if paragraph else ""
+    return {
+        "number": number.group(0) if number else "",
+        "title": title,
+        "about": about if len(about) <= 160 else about[:157].rsplit(" ", 1)[0] + " …",
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line: python -m lib_dlhpc.explore.server.serve TARGET."""
+    parser = argparse.ArgumentParser(description="Serve a notebook or a folder of them as pages.")
+    parser.add_argument("target", nargs="?", default=".")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--ip", default="127.0.0.1", help="0.0.0.0 lets other machines in")
+    add_visitor_options(parser)
+    parser.add_argument("--preheat", type=int, default=1, help="kernels kept ready, a notebook")
+    parser.add_argument("--no-browser", action="store_true")
+    given = parser.parse_args(arguments)
+    serve(
+        given.target,
+        given.port,
+        given.ip,
+        not given.no_browser,
+        given.preheat,
+        token=given.token or "",
+        allow_hosts=given.allow_host,
+    )
+
+
+if __name__ == "__main__":
+    main()

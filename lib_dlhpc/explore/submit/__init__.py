@@ -1,0 +1,1 @@
+"""An experiment submitted to a batch system from a page."""

@@ -1,0 +1,1 @@
+"""Module 11: traces and waits."""

@@ -1,0 +1,205 @@
+"""A simulation that feeds training: which ranks do what, what lies between them, and who waits for whom.
+
+couple()    the experiment: who simulates, how much a sample costs to make, the buffer, variation; all placements
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from html import escape
+from typing import NamedTuple
+
+import ipywidgets
+
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.blocks.workbench import slider, verdict_html, wall_html, workbench
+from lib_dlhpc.explore.traces.charts import coupled_state
+from lib_dlhpc.prediction.coupled import (
+    CoupledPrediction,
+    enough_depth,
+    placements,
+    predict_coupled,
+)
+from lib_dlhpc.simulation.coupled import simulate_coupled
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.spec.workflow import Costs, Workflow, loads
+from lib_dlhpc.timeline.coupled import mean_terms
+
+RANKS, BATCHES, BATCH = 8, 60, 8
+SHARED = 0
+SAMPLING, DEPTHS, JITTERS = (1, 2, 4, 8, 16), (1, 2, 4, 8), (0.0, 0.1, 0.3)
+# s on one core of a laptop, as `dlhpc couple` measures them, rounded.
+COSTS = Costs(
+    point=25e-9, sample=1.6e-3, small_step=2.5e-5, update=1.4e-3, latency=3e-6, byte=1e-10
+)
+WORTH = 0.03  # of a run: what another placement must save to be worth a word
+WORKFLOW = """
+[simulation]
+grid = 64
+steps = {steps}
+sampling = {sampling}
+restart = 16
+substeps = 4
+halo = 2
+
+[coupling]
+depth = {depth}
+
+[model]
+family = "sequential"
+input = [1, 64, 64]
+layers = [
+    {{ kind = "conv", channels = 4, kernel = 3, padding = 1 }},
+    {{ kind = "conv", channels = 1, kernel = 3, padding = 1 }},
+]
+
+[strategy]
+batch = {batch}
+precision = "fp64"
+optimizer = "adam"
+nodes = 1
+devices_per_node = 1
+
+[training]
+rate = 0.05
+decay = "cosine"
+"""
+
+
+class Setting(NamedTuple):
+    """What the controls say. simulating: ranks, SHARED: all do both; sampling: steps of a sample."""
+
+    simulating: int = 1
+    sampling: int = 4
+    depth: int = 2
+    jitter: float = 0.1
+
+
+@lru_cache(maxsize=64)
+def workflow(setting: Setting, batches: int = BATCHES) -> Workflow:
+    """Return the workflow that the controls describe."""
+    steps = setting.sampling * BATCH * batches
+    text = WORKFLOW.format(steps=steps, sampling=setting.sampling, depth=setting.depth, batch=BATCH)
+    own = loads(text)
+    if setting.simulating == SHARED:
+        return own.placed("shared")
+    return own.placed("separate", setting.simulating)
+
+
+def costs(setting: Setting) -> Costs:
+    """Return what things cost."""
+    return replace(COSTS, jitter=setting.jitter)
+
+
+@lru_cache(maxsize=64)
+def ways(setting: Setting) -> tuple[CoupledPrediction, ...]:
+    """Return all placements of the ranks: all doing both, then 1, 2 ... simulating."""
+    every = placements(workflow(setting), costs(setting), RANKS)
+    return tuple(sorted(every, key=number_of))
+
+
+def number_of(way: CoupledPrediction) -> int:
+    """Return the ranks that simulate, SHARED for all doing both."""
+    return SHARED if way.placement == "shared" else way.simulating
+
+
+def named(way: CoupledPrediction) -> str:
+    """Return a placement in words."""
+    return "all, in turn" if way.placement == "shared" else f"{way.simulating} + {way.training}"
+
+
+def best(setting: Setting) -> CoupledPrediction:
+    """Return the quickest placement."""
+    return min(ways(setting), key=lambda way: way.seconds)
+
+
+@lru_cache(maxsize=64)
+def played(setting: Setting) -> dict[str, float]:
+    """Return the terms of the mean rank as the simulator plays them, s."""
+    return mean_terms(simulate_coupled(workflow(setting), costs(setting), RANKS))
+
+
+def couple() -> ipywidgets.Box:
+    """Return the experiment."""
+    who = [("all, in turn", SHARED), *((f"{n} of {RANKS}", n) for n in range(1, RANKS))]
+    controls = {
+        "simulating": slider("Simulate", "Ranks that do; the others train", who, 1),
+        "sampling": slider(
+            "A sample",
+            "How far the simulation goes for one",
+            [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING],
+            4,
+        ),
+        "depth": slider(
+            "Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2
+        ),
+        "jitter": slider(
+            "Varies",
+            "Standard deviation of a rank's time for a batch",
+            [(f"{x:.0%}", x) for x in JITTERS],
+            0.1,
+        ),
+    }
+    wall, said, bars = ipywidgets.HTML(), ipywidgets.HTML(), chart("traces_coupled")
+    terms = ipywidgets.HTML()
+
+    def update() -> None:
+        setting = Setting(**{name: control.value for name, control in controls.items()})
+        now = predict_coupled(workflow(setting), costs(setting), RANKS)
+        wall.value = wall_html(pace_wall(setting, now), "Neither side waits long for the other.")
+        said.value = verdict_html(best_words(setting, now))
+        every = [(named(way), way.terms) for way in ways(setting)]
+        bars.update(*coupled_state(every, named(now)))
+        terms.value = terms_html(now, played(setting))
+
+    note = "the placement whose bar is shortest: are its waits gone, and what is in their place?"
+    return workbench(controls, [wall, said, bars, terms], update, note)
+
+
+def waited(terms: dict[str, float]) -> float:
+    """Return the s that the mean rank waits for the other side."""
+    return terms["wait for samples"] + terms["wait for room"]
+
+
+def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
+    """Say which side lets the other wait, where it does."""
+    if waited(dict(now.terms)) < WORTH * now.seconds:
+        return ""
+    p, c = show(now.produce, "s"), show(now.consume, "s")
+    pace = f"A batch takes {p} to make and {c} to train on"
+    enough = enough_depth(workflow(setting), costs(setting), RANKS)
+    if 0.9 < now.produce / now.consume < 1 / 0.9 and enough > setting.depth:
+        return f"{pace}: alike, but both vary. A buffer of {enough} batches would even that out."
+    who = (
+        "training waits for samples" if now.slower == "simulation" else "simulation waits for room"
+    )
+    return f"{pace}: the {who}. A buffer puts that off and makes no run shorter: move ranks."
+
+
+def best_words(setting: Setting, now: CoupledPrediction) -> str:
+    """Say what the chosen placement takes, and which is the quickest."""
+    quickest = best(setting)
+    words = f"<b>{escape(named(now))}: {show(now.seconds, 's')}</b>"
+    waits = waited(dict(now.terms))
+    words += (
+        f", of which the mean rank waits {show(waits, 's')} for the other side." if waits else "."
+    )
+    if quickest.seconds < (1 - WORTH) * now.seconds:
+        words += f" {escape(named(quickest))} would take {show(quickest.seconds, 's')}."
+    else:
+        words += " No placement is much quicker."
+    return words
+
+
+def terms_html(now: CoupledPrediction, simulated: dict[str, float]) -> str:
+    """Return the terms of the chosen placement, predicted and simulated."""
+    lines = [["mean rank", "predicted", "simulated"]]
+    lines += [[n, show(s, "s"), show(simulated[n], "s")] for n, s in now.terms.items()]
+    lines.append(["the run", show(now.seconds, "s"), show(sum(simulated.values()), "s")])
+    return table_html(lines)
+
+
+def times_quicker(setting: Setting) -> float:
+    """Return how many times quicker the quickest placement is than the chosen one."""
+    now = predict_coupled(workflow(setting), costs(setting), RANKS)
+    return now.seconds / best(setting).seconds

@@ -1,0 +1,185 @@
+"""The coupled workflow on ranks of this machine: as chosen, then as the prediction would have it, three ways each.
+
+couple_here()    the experiment: ranks, how much a sample costs, buffer, placement to begin with; run, cancel
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, NamedTuple
+
+import ipywidgets
+
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.live_run import ranks_in_words
+from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.explore.traces.charts import coupled_state
+from lib_dlhpc.explore.traces.coupled import BATCH, COSTS, SHARED
+from lib_dlhpc.explore.traces.coupled import Setting as Chosen
+from lib_dlhpc.explore.traces.coupled import workflow as described
+from lib_dlhpc.explore.traces.live import RealRun, ways_html
+from lib_dlhpc.explore.traces.process import RunError, through
+from lib_dlhpc.lifetime import owned
+from lib_dlhpc.prediction.coupled import predict_coupled
+from lib_dlhpc.spec.host import cores
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.spec.workflow import Workflow, dumps
+
+BATCHES = 20
+SAMPLING, DEPTHS, RANKS = (1, 4, 16), (1, 2, 8), (2, 3)
+
+Told = dict[str, Any]  # what `dlhpc couple --json` prints
+
+
+class Setting(NamedTuple):
+    """What the controls say. simulating: ranks to begin with, SHARED: all do both."""
+
+    ranks: int = 2
+    sampling: int = 16
+    depth: int = 2
+    simulating: int = 1
+
+
+def workflow(setting: Setting) -> Workflow:
+    """Return what is run; what it costs is measured first."""
+    return described(Chosen(setting.simulating, setting.sampling, setting.depth), BATCHES)
+
+
+def run(setting: Setting, stop: threading.Event) -> Told:
+    """Run it, and then the placement that promises to be quicker. Raises Cancelled, RunError; leaves nothing."""
+    folder = owned.make_folder("dlhpc-coupled-")
+    try:
+        (folder / "workflow.toml").write_text(dumps(workflow(setting)), encoding="utf-8")
+        words = ("couple", str(folder / "workflow.toml"), "-n", str(setting.ranks), "--json")
+        told: Told = json.loads(through(words, folder, stop))
+        return told
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror or error}.") from None
+    finally:
+        owned.remove_folder(folder)
+
+
+def couple_here(
+    coupled: Callable[[Setting, threading.Event], Told] = run,
+    thread: Callable[..., Any] = threading.Thread,
+) -> ipywidgets.Box:
+    """Return controls, buttons, and what came of a click. thread: in what it is done."""
+    starts = [("one simulates", 1), ("all, in turn", SHARED)]
+    controls = {
+        "ranks": slider("Ranks", "Of this machine", [(str(n), n) for n in RANKS], 2),
+        "sampling": slider(
+            "A sample",
+            "How far the simulation goes for one",
+            [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING],
+            16,
+        ),
+        "depth": slider(
+            "Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2
+        ),
+        "simulating": dropdown("Begin with", "The placement that is run first", starts, 1),
+    }
+    question, bars, result = ipywidgets.HTML(), chart("traces_coupled"), ipywidgets.HTML()
+
+    def chosen() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def ask() -> None:
+        question.value = verdict_html(asked_words(chosen()))
+
+    def work(
+        setting: Setting, stop: threading.Event, tell: Callable[[str], None]
+    ) -> tuple[str, list[Any]]:
+        tell(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
+        told = coupled(setting, stop)
+        bars.update(*coupled_state(bars_of(told), ""))
+        result.value = result_html(told)
+        return came_words(told), [bars, result]
+
+    real = RealRun(chosen, work, thread, "Couple", "Some ten seconds")
+    note = (
+        "whether the placement that was foretold to be best has fewer waits here, and is quicker."
+    )
+    return workbench(controls, [question, *real.widgets], ask, note)
+
+
+def asked_words(setting: Setting) -> str:
+    """Say what a click would run."""
+    first = "all do both, in turn" if setting.simulating == SHARED else "rank 0 simulates"
+    many = " More ranks than cores: they take turns." if setting.ranks > cores() else ""
+    return (
+        f"{BATCHES} batches of {BATCH} samples, one each {setting.sampling} steps of the simulation; up to"
+        f" {setting.depth} batch{'es' * (setting.depth > 1)} in between. First {first}; then, if another placement"
+        f" promises to be quicker, that one. {ranks_in_words(setting.ranks)}.{many}"
+    )
+
+
+def placed(run_of: Mapping[str, Any]) -> str:
+    """Return a placement in words."""
+    one = run_of["predicted"]
+    if one["placement"] == "shared":
+        return "all, in turn"
+    return f"{one['simulating']} + {one['training']}"
+
+
+def runs_of(told: Told) -> list[Mapping[str, Any]]:
+    """Return what was run: one placement, or two."""
+    return [told["before"], *([told["after"]] if told["after"] else [])]
+
+
+def bars_of(told: Told) -> list[tuple[str, dict[str, float]]]:
+    """Return each run, predicted, simulated and measured, with its terms."""
+    return [
+        (f"{placed(one)}, {engine}", {name: way[engine] for name, way in one["terms"].items()})
+        for one in runs_of(told)
+        for engine in ("predicted", "simulated", "measured")
+    ]
+
+
+def came_words(told: Told) -> str:
+    """Say whether the placement that was foretold to be the best one was."""
+    before, after = told["before"], told["after"]
+    name = escape(placed(before))
+    words = f"{name} took {show(before['seconds'], 's')}, of which the mean rank waited {show(before['waited'], 's')}"
+    if after is None:
+        return f"<b>✓ {words}.</b> No other placement promises to save more than a few hundredths."
+    quicker = after["seconds"] < before["seconds"]
+    came = (
+        f"{escape(placed(after))} took {show(after['seconds'], 's')} and waited"
+        f" {show(after['waited'], 's')}"
+    )
+    if quicker:
+        return f"<b>✓ {words}; {came}: quicker, as foretold.</b>"
+    return f"<b>✗ {words}; {came}: not quicker here.</b> Are other programs on these cores?"
+
+
+def result_html(told: Told) -> str:
+    """Return the terms of each run by engine, with errors, and why they part."""
+    parts = []
+    for one in runs_of(told):
+        rows = dict(one["terms"])
+        engines = ("predicted", "simulated", "measured")
+        rows["the run"] = {e: sum(way[e] for way in one["terms"].values()) for e in engines}
+        p, c = (show(one["predicted"][name], "s") for name in ("produce", "consume"))
+        parts.append(
+            f"<p><b>{escape(placed(one))}</b>: a batch takes {p} to make, {c} to train on."
+        )
+        parts.append(f"</p>{ways_html(rows)}")
+    first, last = runs_of(told)[-1]["errors"]
+    return "".join(parts) + verdict_html(
+        f"What is learned is real: on fields that it has not seen the network's error fell from {first:.3g} to"
+        f" {last:.3g} of their change. {WHY}"
+    )
+
+
+WHY = (
+    "<br><b>Why they part.</b> Costs are measured in a few seconds before the run, and a core that others use as well"
+    " has other costs a moment later: what a rank computes is then off, and the waits of the other side with it."
+    " Memory that two ranks share, and turns on a core, are not in the formula."
+)
+
+
+def waiting_share(setting: Setting) -> float:
+    """Return the % of a run that the one training rank waits, where things cost what they do on a laptop's core."""
+    way = predict_coupled(workflow(setting), COSTS, setting.ranks)
+    return 100 * setting.ranks * way.terms["wait for samples"] / way.seconds

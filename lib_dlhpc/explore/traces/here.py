@@ -1,0 +1,179 @@
+"""An unmodified mpi4py program, traced on ranks of this machine; the same foretold and played.
+
+run()        starts it; from_meeting(): its trace from where all have met
+ways()       the time of the mean rank, and what the late one costs: predicted, simulated, measured
+"""
+
+import base64
+import io
+import threading
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.explore.traces.charts import rank_parts
+from lib_dlhpc.explore.traces.process import RunError, through
+from lib_dlhpc.lifetime import owned
+from lib_dlhpc.prediction.neighbors import predict_neighbors
+from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
+from lib_dlhpc.spec.machine import Machine, load_machine
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.timeline.analysis import Analysis, analyse
+from lib_dlhpc.timeline.formats import read, write
+
+PROGRAM = Path(__file__).with_name("program.py")
+RANKS, STEPS, WORK = 4, 20, 0.04
+FIRST = 2 / 3  # of the work: before the messages
+NOBODY = -1
+FOUND_AS = {
+    "computes longer": ("load imbalance", "wait at collective"),
+    "sends late": ("late sender",),
+}
+TERMS = ("works", "waits for a sender", "waits at a collective", "moves data")
+
+Ways = dict[str, dict[str, float]]  # s by term, then by engine
+
+
+class Setting(NamedTuple):
+    """What is planted: which rank is late, how, by how many s a step; B of a message."""
+
+    rank: int = 2
+    how: str = "computes longer"
+    by: float = 0.04
+    size: int = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Came:
+    """What came of a run: its trace, from where all have met, and what each rank slept in each step, s."""
+
+    timeline: Timeline
+    before: NDArray[Any]  # (steps, ranks)
+    after: NDArray[Any]
+
+
+def run(setting: Setting, stop: threading.Event) -> Came:
+    """Trace the program. Raises Cancelled and RunError; nothing is left of it in any case."""
+    folder = owned.make_folder("dlhpc-traced-")
+    try:
+        through((*words_of(setting, folder / "trace.npz"), "--told", str(folder)), folder, stop)
+        slept = np.stack([np.load(folder / f"slept-{rank}.npy") for rank in range(RANKS)], axis=1)
+        whole = read(folder / "trace.npz")
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror or error}.") from None
+    finally:
+        owned.remove_folder(folder)
+    return Came(from_meeting(whole), slept[..., 0], slept[..., 1])
+
+
+def words_of(setting: Setting, out: Path) -> tuple[str, ...]:
+    """Return what to say to dlhpc."""
+    late = ("--rank", str(setting.rank), "--by", f"{setting.by:g}") if setting.rank >= 0 else ()
+    when = ("--before",) if late and setting.how == "sends late" else ()
+    size = ("--steps", str(STEPS), "--work", f"{WORK:g}", "--bytes", str(setting.size))
+    return (
+        *("trace", "run", "-n", str(RANKS), "--out", str(out)),
+        *(str(PROGRAM), *size, *late, *when),
+    )
+
+
+def from_meeting(whole: Timeline) -> Timeline:
+    """Return a trace from the moment when all are at the barrier: who is started late is not late."""
+    barrier = np.array(whole.names)[whole.name] == "MPI_Barrier"
+    met = float(whole.start[barrier].max())
+    own = whole.select(whole.stop >= met)
+    return replace(own, start=np.maximum(own.start, met) - met, stop=own.stop - met)
+
+
+def asked(setting: Setting) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the s that each rank is to work before its messages and behind them, (steps, ranks) each."""
+    before = np.full((STEPS, RANKS), FIRST * WORK)
+    after = np.full((STEPS, RANKS), (1 - FIRST) * WORK)
+    if setting.rank == NOBODY:
+        return before, after
+    if setting.how == "sends late":
+        after += setting.by
+        before[:, setting.rank] += setting.by
+        after[:, setting.rank] -= setting.by
+    else:
+        after[:, setting.rank] += setting.by
+    return before, after
+
+
+def machine() -> Machine:
+    """Return nodes that are joined as the cores of a laptop are."""
+    laptop = load_machine("laptop")
+    return replace(laptop, nodes=RANKS, inter_node=laptop.intra_node)
+
+
+def played(setting: Setting, came: Came) -> Timeline:
+    """Return the program as the simulator plays it, with what each rank really slept in each step."""
+    what = program(STEPS, RANKS, came.before, came.after, 0.0, setting.size)
+    return simulate_neighbors(what, ring(machine(), RANKS), barrier=True)
+
+
+def ways(setting: Setting, came: Came) -> Ways:
+    """Return the s of the mean rank by term, and what the late rank costs, by engine.
+
+    Predicted: from what was asked for; simulated: from what was slept.
+    """
+    link = machine().inter_node
+    message, hops = link.latency + setting.size / link.bandwidth, np.log2(RANKS)
+    foretold = predict_neighbors(*asked(setting), message, hops * link.latency)
+    engines = {"simulated": analyse(played(setting, came)), "measured": analyse(came.timeline)}
+    terms: Ways = {}
+    if setting.rank != NOBODY:
+        pairs = 2 if setting.how == "sends late" else 1  # both neighbors wait
+        terms["what the late rank costs"] = {"predicted": pairs * STEPS * setting.by} | {
+            name: cost_of(setting, one) for name, one in engines.items()
+        }
+    for term in TERMS:
+        own = {name: float(rank_parts(one)[term].mean()) for name, one in engines.items()}
+        terms[term] = {"predicted": float(foretold.terms[term].mean())} | own
+    terms["the run"] = {"predicted": foretold.seconds} | {n: a.span for n, a in engines.items()}
+    return terms
+
+
+def cost_of(setting: Setting, analysis: Analysis) -> float:
+    """Return the s that the analysis says the late rank costs; 0: it has not found it."""
+    found = analysis.findings
+    own = (
+        f.seconds
+        for kind in FOUND_AS[setting.how]
+        for f in found
+        if f.kind == kind and f.rank == setting.rank
+    )
+    return next(own, 0.0)
+
+
+def files(timeline: Timeline) -> dict[str, bytes]:
+    """Return a trace as files to keep: for Perfetto and Chrome, and an OTF2 archive in a zip."""
+    with owned.temporary_folder("dlhpc-traced-") as folder:
+        write(timeline, folder / "trace.json")
+        write(timeline, folder / "trace.otf2")
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in sorted((folder / "trace.otf2").rglob("*")):
+                archive.write(file, str(file.relative_to(folder)))
+        chrome = (folder / "trace.json").read_bytes()
+        return {"trace.json": chrome, "trace.otf2.zip": packed.getvalue()}
+
+
+def download_html(name: str, content: bytes, words: str) -> str:
+    """Return a link that saves a file."""
+    kind = "application/zip" if name.endswith(".zip") else "application/json"
+    data = base64.b64encode(content).decode("ascii")
+    return f'<a style="text-decoration: underline" download="{name}" href="data:{kind};base64,{data}">{words}</a>'
+
+
+def longer_if_late(setting: Setting) -> float:
+    """Return the s by which the run gets longer because the late rank sends late, all having as much to do."""
+    before, after = asked(setting)
+    in_step = np.full_like(before, FIRST * WORK)
+    return predict_neighbors(before, after, 0.0, 0.0).seconds - (
+        predict_neighbors(in_step, before + after - in_step, 0.0, 0.0).seconds
+    )
