@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.visitors import add_visitor_options
+from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import signals
 
 EXPLORER = Path(__file__).resolve().parents[2] / "modules" / "00_what_if_explorer.ipynb"
@@ -30,7 +30,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _explore(options: argparse.Namespace) -> int:
-    from lib_dlhpc.explore.serve import serve
+    from lib_dlhpc.explore.server.serve import serve
 
     page = Path(options.page) if options.page else EXPLORER.parent
     first = "" if options.page else EXPLORER.name

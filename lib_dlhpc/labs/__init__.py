@@ -10,5 +10,5 @@ repair_the_input/       lab 7: a slow input script, a learner's loader, its file
 survive/                lab 8: expected time and checkpoint interval, a run that is killed and restarted
 predict_your_cluster/   lab 9: a hidden cluster, a learner's calibration and prediction of it
 
-Widgets of the labs are in explore/lab.py and explore/lab_predict_your_cluster.py.
+Widgets of the labs are in explore/labs/lab.py and explore/labs/predict_your_cluster.py.
 """

@@ -43,7 +43,7 @@ def jobs():
 
 
 CELL = """
-from lib_dlhpc.explore.submit import submitted
+from lib_dlhpc.explore.submit.page import submitted
 from lib_dlhpc.launch import Site
 from lib_dlhpc.spec.experiment import loads
 experiment = loads('''

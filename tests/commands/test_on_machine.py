@@ -9,7 +9,7 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.comparison.bands import bands
-from lib_dlhpc.explore.one_step_machines import MACHINE, SHIPPED
+from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import load
 

@@ -13,7 +13,7 @@ from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.short import FEWEST, MOST
 from lib_dlhpc.comparison.steady import steps_of
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.compare import comparison_html
+from lib_dlhpc.explore.compare.page import comparison_html
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate

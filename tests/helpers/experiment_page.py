@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from lib_dlhpc.explore import charts
-from lib_dlhpc.explore.charts import State
-from lib_dlhpc.explore.figure import Figure, dataset_names
+from lib_dlhpc.explore.blocks import charts
+from lib_dlhpc.explore.blocks.charts import State
+from lib_dlhpc.explore.blocks.figure import Figure, dataset_names
 
 
 class Now:

@@ -59,7 +59,7 @@ def starter(repository):
 def on_ranks(require):
     """A function: the output of a program on MPI ranks."""
     from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.lab import run_ranks
+    from lib_dlhpc.explore.labs.lab import run_ranks
     from lib_dlhpc.launch.mpi import mpiexec
 
     try:

@@ -4,7 +4,7 @@ import pytest
 from lab_answers import found
 from patience import PATIENCE
 
-from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.emulated.ranks import LabError
 from lib_dlhpc.labs.findings import passed
 

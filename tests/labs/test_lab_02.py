@@ -5,7 +5,7 @@ import functools
 import pytest
 from lab_answers import found
 
-from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.emulated.machine import seconds_of
 from lib_dlhpc.labs.findings import passed
 

@@ -6,7 +6,7 @@ import pytest
 from lab_answers import found, run_cell
 from patience import PATIENCE
 
-from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.schedules import PIPELINES, prove_pipeline

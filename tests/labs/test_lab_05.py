@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
-from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
 

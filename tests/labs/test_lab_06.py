@@ -5,7 +5,7 @@ import linecache
 
 import pytest
 
-from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.fit_the_model import small_run
 from lib_dlhpc.labs.fit_the_model.capped_run import available

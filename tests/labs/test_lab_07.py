@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
-from lib_dlhpc.explore.lab import save
+from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.findings import as_text, passed, seed_of
 from lib_dlhpc.labs.repair_the_input import loader
 from lib_dlhpc.labs.repair_the_input.laws import (

@@ -9,7 +9,7 @@ import pytest
 from lab_answers import found, run_cell
 from patience import PATIENCE
 
-from lib_dlhpc.explore.lab import save as save_cells
+from lib_dlhpc.explore.labs.lab import save as save_cells
 from lib_dlhpc.labs.findings import as_text, passed, seed_of
 from lib_dlhpc.labs.survive.checkpoint_interval import (
     GOODPUT,

@@ -29,7 +29,7 @@ from typing import Any
 import psutil
 import websockets
 
-from lib_dlhpc.explore.serve import served
+from lib_dlhpc.explore.server.serve import served
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "00_what_if_explorer.ipynb"
