@@ -18,7 +18,7 @@ import nbformat
 from nbclient import NotebookClient
 from playwright.sync_api import Page, sync_playwright
 
-from lib_dlhpc.explore.blocks import figure
+from lib_dlhpc.explore.blocks import built, figure
 
 HERE = Path(__file__).parent
 WIDTH = 760  # px
@@ -84,7 +84,7 @@ def stored(outputs: list[Any], made: list[Any], page: Page, room: int) -> Iterat
 def drawn(state: Any, page: Page) -> bytes:
     """Return a figure as PNG; state: what the widget holds."""
     page.goto("about:blank")
-    page.add_script_tag(content=figure.VEGA.read_text("utf-8"), type="module")
+    page.add_script_tag(content=built.vega().read_text("utf-8"), type="module")
     code, css = (
         (figure.HERE / "static" / name).read_text("utf-8") for name in ("figure.js", "figure.css")
     )

@@ -1,30 +1,59 @@
-"""Colors of Okabe and Ito (2008), distinguishable with all common kinds of color vision."""
+"""One color for each cause of time, in every chart of every page; Okabe and Ito's (2008), and Tol's for two more.
+
+Whatever a color says, a word or a hatching says as well.
+"""
+
+FORWARD, BACKWARD, UPDATE = "#56b4e9", "#0072b2", "#004c73"
+GRADIENTS, COLLECTIVES, NEIGHBORS, EXPERTS = "#e69f00", "#d55e00", "#cc79a7", "#882255"
+INPUT, CHECKPOINT, BUBBLE, IDLE = "#009e73", "#44aa99", "#f0e442", "#a9b0b8"
 
 # Terms of a step, in the order in which they are stacked.
 TERMS = {
-    "forward": "#56b4e9",
-    "backward": "#0072b2",
-    "update": "#009e73",
-    "waiting for the slowest": "#999999",
-    "exposed communication": "#d55e00",
-    "pipeline bubble": "#f0e442",
-    "input stall": "#e69f00",
-    "checkpoint": "#cc79a7",
+    "forward": FORWARD,
+    "backward": BACKWARD,
+    "update": UPDATE,
+    "waiting for the slowest": IDLE,
+    "exposed communication": GRADIENTS,
+    "pipeline bubble": BUBBLE,
+    "input stall": INPUT,
+    "checkpoint": CHECKPOINT,
 }
+# Communication by its purpose: the keys of Breakdown.messages.
+COMMUNICATION = {
+    "data": GRADIENTS,
+    "tensor": COLLECTIVES,
+    "sequence": COLLECTIVES,
+    "pipeline": NEIGHBORS,
+    "spatial": NEIGHBORS,
+    "experts": EXPERTS,
+}
+# Memory has the color of what causes it.
+MEMORY = {
+    "weights": BACKWARD,
+    "master weights": "#3f97cc",
+    "gradients": GRADIENTS,
+    "optimizer state": UPDATE,
+    "activations": FORWARD,
+    "working set": "#a6d6f2",
+    "input batch": INPUT,
+    "communication buffer": COLLECTIVES,
+    "driver and workspace": IDLE,
+}
+LIGHT_INK = {"backward", "update", "weights", "optimizer state"}  # white letters on these
 OTHER = "#000000"  # a term without a color
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000")
 # Kinds of events of a timeline.
 KINDS = {
-    "forward": TERMS["forward"],
-    "backward": TERMS["backward"],
-    "update": TERMS["update"],
-    "communication": TERMS["exposed communication"],
-    "wait": "#cccccc",
-    "bubble": TERMS["pipeline bubble"],
-    "input": TERMS["input stall"],
-    "checkpoint": TERMS["checkpoint"],
+    "forward": FORWARD,
+    "backward": BACKWARD,
+    "update": UPDATE,
+    "communication": GRADIENTS,
+    "wait": IDLE,
+    "bubble": BUBBLE,
+    "input": INPUT,
+    "checkpoint": CHECKPOINT,
     "region": "#cfe3ef",
     "send": "#f5c18a",
     "receive": "#8a3d00",
-    "collective": TERMS["exposed communication"],
+    "collective": COLLECTIVES,
 }

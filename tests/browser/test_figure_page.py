@@ -16,9 +16,10 @@ pytestmark = pytest.mark.browser
 
 TWO_FIGURES = """
 import ipywidgets as widgets
+from lib_dlhpc.explore.blocks.built import compiled
 from lib_dlhpc.explore.blocks.figure import Figure
 
-spec = {
+spec = compiled({
     "title": "Bars", "height": 120, "autosize": "none",
     "padding": {"left": 40, "right": 20, "top": 5, "bottom": 40},
     "data": {"name": "bars"}, "mark": "bar",
@@ -27,7 +28,7 @@ spec = {
         "y": {"field": "name", "type": "nominal"},
     },
     "usermeta": {"table": {"bars": {"name": "bar", "value": "how long"}}},
-}
+})
 
 def bars(value):
     return {"bars": {"name": ["a", "b"], "value": [value, 100 - value]}}
@@ -105,7 +106,7 @@ def test_the_words_and_numbers_say_what_the_drawing_shows(eventually: Any, page:
 
 def test_figures_share_one_vega_that_the_browser_may_keep(eventually: Any, page: Any) -> None:
     entries = "performance.getEntriesByType('resource').map(e => [e.name, e.decodedBodySize])"
-    vega = eventually(lambda: [size for name, size in page.evaluate(entries) if "vega.js" in name])
+    vega = eventually(lambda: [size for name, size in page.evaluate(entries) if "/vega-" in name])
     assert len(vega) == 1 and vega[0] < 1e6
     # Neither figure carries the library in its state: the websocket stays light.
     eventually(lambda: page.evaluate("document.documentElement.outerHTML.length") < 500_000)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.explore.blocks import charts, drawings
-from lib_dlhpc.explore.blocks.figure import dataset_names
+from lib_dlhpc.explore.blocks.built import dataset_names
 
 NODES = 2 ** np.arange(9)
 STATES = {
@@ -30,14 +30,9 @@ def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def test_the_shipped_drawings_are_what_altair_draws() -> None:
-    """After a change: python -m lib_dlhpc.explore.blocks.drawings."""
-    assert charts.SHIPPED.read_text(encoding="utf-8") == drawings.written()
-
-
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = charts.drawing(name), STATES[name]
+    spec, (data, summary) = drawings.DRAWINGS[name](), STATES[name]
     assert dataset_names(spec) <= set(data)
     assert fields(spec) <= {column for columns in data.values() for column in columns}
     shown = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}

@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.explore.blocks import figure as room
+from lib_dlhpc.explore.blocks.built import compiled
 from lib_dlhpc.explore.blocks.figure import Figure
 
-SPEC = {
-    "title": "Two layers",
-    "layer": [
-        {"data": {"name": "bars"}, "mark": "bar"},
-        {"data": {"name": "rule"}, "mark": "rule"},
-    ],
-}
+SPEC = compiled(
+    {
+        "title": "Two layers",
+        "layer": [
+            {"data": {"name": "bars"}, "mark": "bar", "encoding": {}},
+            {"data": {"name": "rule"}, "mark": "rule", "encoding": {}},
+        ],
+    }
+)
 
 
 def test_columns_become_what_json_can_carry() -> None:
@@ -66,7 +69,7 @@ def test_the_library_travels_once_a_kernel(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv(room.PAGE_HAS_VEGA, raising=False)
     carried = room.Runtime()._esm
     monkeypatch.setenv(room.PAGE_HAS_VEGA, "1")
-    assert len(room.Runtime()._esm) < 100 < 700_000 < len(carried) < 1_000_000
+    assert len(room.Runtime()._esm) < 100 < 400_000 < len(carried) < 700_000
 
 
 def test_a_stored_notebook_shows_no_address() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.explore.blocks import charts
-from lib_dlhpc.explore.blocks.figure import Figure, dataset_names
+from lib_dlhpc.explore.blocks.built import dataset_names
+from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.memory_wall import drawings as memory_wall_drawings
 from lib_dlhpc.explore.memory_wall import live as memory_wall_live
@@ -85,7 +86,7 @@ def shown(page: Any) -> str:
 
 @pytest.mark.parametrize("name", memory_wall_drawings.DRAWINGS)
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = charts.drawing(name), STATES[name]
+    spec, (data, summary) = memory_wall_drawings.DRAWINGS[name](), STATES[name]
     assert dataset_names(spec) == set(data)
     assert fields(spec) <= {column for columns in data.values() for column in columns}
     told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}

@@ -23,7 +23,6 @@ from planted import Planted
 
 from lib_dlhpc.calibration.machine import fit_machine
 from lib_dlhpc.costs.compute import layer_times, update_time
-from lib_dlhpc.explore.blocks.charts import shipped_drawings
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.one_step import drawings as one_step_drawings
 from lib_dlhpc.explore.one_step import here, layers, measured, stored
@@ -91,11 +90,6 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(mine):
     assert set(found) == set(one_step_drawings.DRAWINGS)
     for name, state in found.items():
         fills(name, state)
-
-
-def test_the_shipped_drawings_are_those_of_the_code():
-    for name, draw in one_step_drawings.DRAWINGS.items():
-        assert json.loads(json.dumps(draw())) == shipped_drawings()[name]
 
 
 @pytest.mark.parametrize("experiment", [roofline, layers.step_by_layers])

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from lib_dlhpc.explore.blocks import charts
+from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.blocks.charts import State
-from lib_dlhpc.explore.blocks.figure import Figure, dataset_names
+from lib_dlhpc.explore.blocks.drawings import all_drawings
+from lib_dlhpc.explore.blocks.figure import Figure
 
 
 class Now:
@@ -81,7 +83,7 @@ def fields(spec: Any) -> set[str]:
 
 def fills(name: str, state: State, derived: Iterable[str] = ()) -> None:
     """Assert that a state has every dataset and field of its drawing, but for those that the drawing derives."""
-    spec, (data, summary) = charts.drawing(name), state
+    spec, (data, summary) = all_drawings()[name](), state
     assert dataset_names(spec) == set(data)
     assert fields(spec) - set(derived) <= {c for columns in data.values() for c in columns}
     table = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}

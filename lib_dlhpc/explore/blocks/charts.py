@@ -1,43 +1,27 @@
 """What each chart shows: columns for its drawing, and the same in a sentence.
 
-A drawing is made once (see drawings.py) and read from static/drawings.json; here numbers become the
-columns of its named datasets.  Each `..._state` returns (data, summary), what Figure.update takes:
+A drawing is made once (see drawings.py and built.py); here numbers become the columns of its named
+datasets.  Each `..._state` returns (data, summary), what Figure.update takes:
 
     step = chart("step")
     step.update(*step_state(breakdown.terms))
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.built import drawings
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
-SHIPPED = Path(__file__).parent / "static" / "drawings.json"
-
 Data = dict[str, dict[str, Any]]
 State = tuple[Data, str]
 
-# Okabe and Ito's colours (2008), told apart by all common kinds of colour vision.
-PARTS = palette.TERMS
-LEDGER = {
-    "weights": "#0072b2",
-    "master weights": "#56b4e9",
-    "gradients": "#009e73",
-    "optimizer state": "#f0e442",
-    "activations": "#e69f00",
-    "working set": "#cc79a7",
-    "input batch": "#56b4e9",
-    "communication buffer": "#d55e00",
-    "driver and workspace": "#999999",
-}
+PARTS, LEDGER, LIGHT_INK = palette.TERMS, palette.MEMORY, palette.LIGHT_INK
 LINES = {  # colour and dash
     "predicted": ("#0072b2", [1, 0]),
     "ideal": ("#999999", [2, 3]),
@@ -50,22 +34,14 @@ TOTALS = {
     "device-hours": ("#009e73", [2, 2]),
 }
 HIDDEN, EXPOSED = "all hidden (bound)", "nothing hidden (bound)"
-LIGHT_INK = {"backward"}  # white letters on these, black on all others
-
-
-@cache
-def shipped_drawings() -> dict[str, Any]:
-    """Return the drawings of static/drawings.json by name."""
-    drawings: dict[str, Any] = json.loads(SHIPPED.read_text(encoding="utf-8"))
-    return drawings
 
 
 def drawing(name: str) -> dict[str, Any]:
-    """Return the Vega-Lite specification called `name`; KeyError tells the legal names."""
-    if name not in shipped_drawings():
-        raise KeyError(f"no drawing {name!r}; there are: {', '.join(shipped_drawings())}")
-    spec: dict[str, Any] = shipped_drawings()[name]
-    return spec
+    """Return the compiled drawing called `name`; KeyError names the legal ones."""
+    known = drawings()
+    if name not in known:
+        raise KeyError(f"no drawing {name!r}; there are: {', '.join(known)}")
+    return known[name]
 
 
 def chart(name: str, data: Data | None = None, summary: str = "") -> Figure:

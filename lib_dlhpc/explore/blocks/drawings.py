@@ -1,20 +1,15 @@
-"""The drawings, written in Altair once; pages read the result from static/drawings.json.
+"""The drawings, written in Altair; built.py compiles them once and keeps the result.
 
-Importing Altair takes more than a second and 65 MB in each visitor's kernel, so it stays here:
-
-    python -m lib_dlhpc.explore.blocks.drawings        writes static/drawings.json again
-
-Every drawing is one view of fixed height whose width follows the page.  Colours are Okabe and
-Ito's; whatever a colour says, a word, a dash or a hatching says as well.
+Importing Altair takes more than a second and 65 MB, so no visitor's kernel does. Every drawing is one view of
+fixed height whose width follows the page. Whatever a color says, a word, a dash or a hatching says as well.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.charts import LEDGER, LINES, PARTS, SHIPPED, TOTALS
+from lib_dlhpc.explore.blocks.charts import LEDGER, LINES, PARTS, TOTALS
 
 HATCH = (
     "url(#dlhpc-hatch)"  # a pattern that figure.js defines: what is beyond a wall, or only a bound
@@ -25,7 +20,7 @@ SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
 WHOLE = "datum.value % 1 ? '' : format(datum.value, ',d')"  # a short axis has ticks between them
 PERCENT = "format(datum.value, '.0%')"
 HALO: dict[str, Any] = {
-    "stroke": "var(--jp-layout-color0, Canvas)",
+    "stroke": "var(--dl-card, Canvas)",
     "strokeWidth": 3,
 }  # round words over lines
 WORD = 7.0  # px, a character of the labels
@@ -312,7 +307,7 @@ def finished(
     chart = chart.properties(padding={"left": left, "top": top, "right": right, "bottom": bottom})
     chart = chart.properties(usermeta={"table": table or {}})
     spec: dict[str, Any] = chart.to_dict()
-    for key in ("config", "$schema"):  # figure.js has the theme and the bundle's Vega-Lite
+    for key in ("config", "$schema"):  # built.py has the theme and chooses the version
         spec.pop(key, None)
     return spec
 
@@ -327,8 +322,8 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def written() -> str:
-    """Return all drawings as the text that is shipped."""
+def all_drawings() -> dict[str, Callable[[], dict[str, Any]]]:
+    """Return the functions that draw, by the names of their drawings, of all pages."""
     # These build on this file.
     from lib_dlhpc.explore.allreduce import drawings as allreduce_drawings
     from lib_dlhpc.explore.compare import drawings as compare_drawings
@@ -359,11 +354,4 @@ def written() -> str:
         one_step_drawings,
         traces_drawings,
     )
-    drawings = DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}
-    shown = {name: draw() for name, draw in drawings.items()}
-    return json.dumps(shown, indent=1, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    SHIPPED.write_text(written(), encoding="utf-8")
-    print(f"{SHIPPED}: {SHIPPED.stat().st_size / 1e3:.0f} kB")
+    return DRAWINGS | {name: draw for room in others for name, draw in room.DRAWINGS.items()}

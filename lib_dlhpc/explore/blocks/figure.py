@@ -1,6 +1,6 @@
 """Figure: a chart that stays on the page; the drawing goes over once, afterwards only columns.
 
-The browser needs Vega (0.9 MB) to draw.  A page made by `serve.py` loads it itself, as a file that
+The browser needs Vega (0.6 MB) to draw.  A page made by `serve.py` loads it itself, as a file that
 the browser keeps.  Everywhere else (JupyterLab, Notebook, plain Voila) one hidden `Runtime` widget
 carries it over, once a kernel, however many figures there are.  Nothing is fetched from elsewhere.
 """
@@ -17,10 +17,10 @@ import anywidget
 import traitlets
 from ipywidgets import widget_serialization
 
+from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA, Readable
 
 HERE = Path(__file__).parent
-VEGA = HERE.parent / "server" / "voila" / "templates" / "dlhpc" / "static" / "vega.js"
 
 Columns = Mapping[str, Iterable[Any]]
 
@@ -32,7 +32,7 @@ class Runtime(anywidget.AnyWidget):
 
     @traitlets.default("_esm")
     def _code(self) -> str:
-        code = "" if os.environ.get(PAGE_HAS_VEGA) else VEGA.read_text(encoding="utf-8")
+        code = "" if os.environ.get(PAGE_HAS_VEGA) else built.vega().read_text(encoding="utf-8")
         return code + "\nexport default {};\n"
 
 
@@ -45,7 +45,7 @@ def runtime() -> Runtime:
 class Figure(Readable, anywidget.AnyWidget):
     """A Vega-Lite drawing with named datasets whose columns may change at any time.
 
-    spec: a Vega-Lite 6 specification; its data are named (`{"name": "bars"}`) and empty.
+    spec: a specification from built.compiled() or built.drawings(); its data are named and empty.
     data: dataset name -> column name -> values, all columns of a dataset equally long;
           numpy arrays are welcome, what is not finite is drawn as missing.
     summary: the chart in a sentence or two: read out to those who cannot see it, shown to all.
@@ -72,7 +72,7 @@ class Figure(Readable, anywidget.AnyWidget):
         summary: str = "",
         signals: Mapping[str, Any] | None = None,
     ) -> None:
-        self._legal = frozenset(dataset_names(spec))
+        self._legal = frozenset(spec["usermeta"]["datasets"])
         self._states = count(1)
         super().__init__(
             spec=dict(spec),
@@ -118,7 +118,7 @@ class Figure(Readable, anywidget.AnyWidget):
     @property
     def title(self) -> str:
         """The caption."""
-        title = self.spec.get("title", "")
+        title = self.spec["usermeta"]["title"]
         return str(title.get("text", "") if isinstance(title, dict) else title)
 
     def plain_text(self) -> str:
@@ -141,19 +141,3 @@ def _scalar(item: Any) -> Any:
     if hasattr(item, "item"):  # a numpy scalar inside a list
         item = item.item()
     return None if isinstance(item, float) and not math.isfinite(item) else item
-
-
-def dataset_names(spec: Any) -> set[str]:
-    """Names of the data that a specification reads, at any depth."""
-    names: set[str] = set()
-    if isinstance(spec, Mapping):
-        data = spec.get("data")
-        if isinstance(data, Mapping) and isinstance(data.get("name"), str):
-            names.add(data["name"])
-        for key, value in spec.items():
-            if key not in ("datasets", "usermeta"):
-                names |= dataset_names(value)
-    elif isinstance(spec, list):
-        for item in spec:
-            names |= dataset_names(item)
-    return names

@@ -1,4 +1,4 @@
-"""The drawings of a comparison, in Altair; drawings.py writes them to static/drawings.json."""
+"""The drawings of a comparison, in Altair."""
 
 from collections.abc import Callable
 from typing import Any

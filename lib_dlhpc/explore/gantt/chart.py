@@ -51,8 +51,8 @@ class Look(NamedTuple):
 LOOKS = {
     "forward": Look(PARTS["forward"], 1.0, False, "#000000"),
     "backward": Look(PARTS["backward"], 1.0, False, "#ffffff"),
-    "update": Look("#00b886", 1.0, False, "#000000"),
-    "stands still": Look("#999999", 0.12, True, "currentColor"),
+    "update": Look(PARTS["update"], 1.0, False, "#ffffff"),
+    "stands still": Look(PARTS["waiting for the slowest"], 0.35, True, "currentColor"),
     "pipeline bubble": Look(PARTS["pipeline bubble"], 0.45, True, "currentColor"),
     "exchange": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
     "others still missing": Look(PARTS["exposed communication"], 0.25, True, "currentColor"),
@@ -82,7 +82,7 @@ def gantt(timeline: Timeline, title: str = "", ranks: Iterable[int] | None = Non
     """
     spec = dict(drawing("gantt"))
     if title:
-        spec["title"] = title
+        spec["usermeta"] = {**spec["usermeta"], "title": title}
     return Figure(spec, **gantt_state(timeline, ranks))
 
 

@@ -1,4 +1,4 @@
-"""The drawing of the Gantt chart, in Altair; drawings.py writes it to static/drawings.json."""
+"""The drawing of the Gantt chart, in Altair."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The drawings of the lesson on hybrid parallelism, in Altair; drawings.py writes them to static/drawings.json."""
+"""The drawings of the lesson on hybrid parallelism, in Altair."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The drawings of the lesson on input, in Altair; drawings.py writes them to static/drawings.json."""
+"""The drawings of the lesson on input, in Altair."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

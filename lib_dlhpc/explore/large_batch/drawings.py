@@ -1,4 +1,4 @@
-"""The drawings of the lesson on large batches, in Altair; drawings.py writes them to static/drawings.json."""
+"""The drawings of the lesson on large batches, in Altair."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

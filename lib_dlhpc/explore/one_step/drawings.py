@@ -1,4 +1,4 @@
-"""The drawings of the lesson on one step, in Altair; drawings.py writes them to static/drawings.json."""
+"""The drawings of the lesson on one step, in Altair."""
 
 from collections.abc import Callable
 from functools import partial

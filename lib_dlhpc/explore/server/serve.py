@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import owned
@@ -63,6 +64,7 @@ def serve(
     if not path.exists():
         raise FileNotFoundError(f"no such notebook or folder: {path}")
     _prepare_environment()
+    from tornado.web import StaticFileHandler
     from voila.app import Voila
     from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 
@@ -82,6 +84,11 @@ def serve(
             own = [
                 (f"{self.base_url}voila/api/shutdown/(.*)", Farewell),
                 (f"{self.base_url}voila/templates/(.*)", TemplateFiles),
+                (
+                    rf"{self.base_url}voila/built/(vega-\w+\.js)",
+                    StaticFileHandler,
+                    {"path": str(built.vega().parent)},
+                ),
             ]
             theirs = super().init_handlers()
             # What lists files for JupyterLab's gallery; ours does without.
@@ -218,6 +225,7 @@ def _page_hook(root: Path) -> Any:
 
     def hook(page_config: dict[str, Any], notebook_path: str = "", **_: Any) -> dict[str, Any]:
         page_config["dlhpcGallery"] = gallery
+        page_config["dlhpcVega"] = built.vega().name
         here = folder / (notebook_path or "").strip("/")
         if here.is_dir():
             notebooks = sorted(here.glob("*.ipynb"))

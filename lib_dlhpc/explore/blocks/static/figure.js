@@ -7,22 +7,6 @@ const RUNTIME_EVENT = "dlhpc-vega"; // sent by the Vega bundle once it is there
 const PATIENCE = 30_000; // ms to wait for it
 const REST = 200; // ms without a change before charts out of sight follow
 
-// Colours of text and rules follow the page; nothing is painted behind the chart.
-const THEME = {
-  background: null,
-  aria: false, // the figure as a whole has a label; one for each mark costs 2 ms a redraw
-  view: { stroke: null },
-  title: { color: "currentColor", anchor: "start" },
-  axis: {
-    labelColor: "currentColor", titleColor: "currentColor", labelFontSize: 12, titleFontSize: 12,
-    titleFontWeight: "normal", domainColor: "currentColor", domainOpacity: 0.4,
-    tickColor: "currentColor", tickOpacity: 0.4, gridColor: "currentColor", gridOpacity: 0.12,
-  },
-  legend: { labelColor: "currentColor", titleColor: "currentColor", labelFontSize: 12 },
-  text: { color: "currentColor", fontSize: 12 },
-  rule: { color: "currentColor" },
-};
-
 export function vega() {
   if (globalThis.dlhpcVega) return Promise.resolve(globalThis.dlhpcVega);
   return new Promise((resolve, reject) => {
@@ -66,6 +50,57 @@ function table(data, headings) {
   });
 }
 
+// The numbers of the table, or all of them, as comma-separated values.
+function comma(data, headings) {
+  const cell = (value) => /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? "");
+  const listed = Object.keys(headings ?? {}).length ? headings
+    : Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, Object.fromEntries(Object.keys(columns).map((key) => [key, key]))]));
+  return Object.entries(listed).filter(([name]) => data[name]).map(([name, columns]) =>
+    [Object.values(columns), ...rows(data[name]).map((row) => Object.keys(columns).map((key) => row[key]))]
+      .map((line) => line.map(cell).join(",")).join("\n")).join("\n\n") + "\n";
+}
+
+// The drawing as a file of its own: colors that the page gives are written into it.
+function picture(plot) {
+  const drawn = plot.querySelector("svg");
+  const copy = drawn.cloneNode(true);
+  const parts = drawn.querySelectorAll("*");
+  copy.querySelectorAll("*").forEach((node, i) => {
+    for (const name of ["fill", "stroke"]) {
+      const value = node.getAttribute(name) ?? "";
+      if (/currentColor|var\(/.test(value)) node.setAttribute(name, getComputedStyle(parts[i])[name]);
+    }
+  });
+  const style = getComputedStyle(plot);
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  copy.setAttribute("style", `color: ${style.color}; background: ${getComputedStyle(document.body).backgroundColor}; font-family: ${style.fontFamily}`);
+  copy.prepend(plot.parentElement.querySelector(".dlhpc-patterns defs").cloneNode(true));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function text(content, type) {
+  return new Blob([content], { type });
+}
+
+async function pixels(plot) {
+  const canvas = plot.querySelector("canvas") ?? document.createElement("canvas");
+  const drawn = plot.querySelector("svg");
+  if (drawn) {
+    const image = new Image();
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture(plot))}`;
+    await image.decode();
+    Object.assign(canvas, { width: 2 * drawn.clientWidth, height: 2 * drawn.clientHeight });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  }
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}
+
+function download(blob, name) {
+  const link = element("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
 // Hatching for drawings: `fill: "url(#dlhpc-hatch)"`.
 function patterns() {
   const holder = element("div", { class: "dlhpc-patterns", "aria-hidden": "true" });
@@ -89,10 +124,10 @@ function tooltip(bubble) {
 }
 
 function render({ model, el }) {
-  const { title: heading, ...spec } = structuredClone(model.get("spec"));
-  const title = typeof heading === "object" ? heading?.text : heading;
-  const headings = spec.usermeta?.table;
-  const renderer = spec.usermeta?.renderer ?? "svg";
+  const { usermeta: about, ...spec } = structuredClone(model.get("spec"));
+  const title = typeof about.title === "object" ? about.title?.text : about.title;
+  const headings = about.table;
+  const renderer = about.renderer ?? "svg";
 
   // Vega puts a role of its own on the element it draws in: that is the inner one.
   const ground = element("div", { "aria-hidden": "true" });
@@ -100,12 +135,20 @@ function render({ model, el }) {
   plot.style.minHeight = typeof spec.height === "number" ? `${spec.height}px` : "";
   const words = element("p", { class: "dlhpc-words" });
   const numbers = element("div", { class: "dlhpc-numbers" });
-  const more = element("details", {}, element("summary", {}, "Show the numbers"), numbers);
+  const files = element("p", { class: "dlhpc-files" });
+  const more = element("details", {}, element("summary", {}, "Numbers and files"), numbers, files);
+  const save = { CSV: () => text(comma(model.get("data"), headings), "text/csv"), SVG: () => text(picture(plot), "image/svg+xml"),
+    PNG: () => pixels(plot) };
+  for (const [name, make] of Object.entries(save)) {
+    const button = element("button", { type: "button" }, `Save as ${name}`);
+    button.addEventListener("click", async () => download(await make(), `${(title || "chart").replace(/[^\w]+/g, "_")}.${name.toLowerCase()}`));
+    files.append(button);
+  }
   const bubble = element("div", { class: "dlhpc-bubble", "aria-hidden": "true" });
   bubble.hidden = true;
   const figure = element("figure", { class: "dlhpc-figure" });
   if (title) figure.append(element("figcaption", {}, title));
-  figure.append(plot, words, ...(headings ? [more] : []), bubble, patterns());
+  figure.append(plot, words, more, bubble, patterns());
   el.classList.add("dlhpc-figure-view");
   el.append(figure);
 
@@ -133,23 +176,10 @@ function render({ model, el }) {
   }
 
   async function start() {
-    const { View, parse, compile } = await vega();
+    const { View, parse } = await vega();
     if (gone) return;
-    const { config, ...drawing } = spec;
-    const { spec: program } = compile(
-      { ...drawing, width: inner() },
-      { config: merged({ font: getComputedStyle(figure).fontFamily, ...THEME }, config ?? {}) });
-    view = new View(parse(program), { renderer, tooltip: tooltip(bubble) });
+    view = new View(parse({ ...spec, width: inner() }), { renderer, tooltip: tooltip(bubble) });
     view.initialize(ground);
-  }
-
-  function merged(base, over) {
-    const both = { ...base };
-    for (const [key, value] of Object.entries(over)) {
-      both[key] = value && typeof value === "object" && !Array.isArray(value)
-        ? merged(base[key] ?? {}, value) : value;
-    }
-    return both;
   }
 
   function feed() {

@@ -1,0 +1,143 @@
+"""What pages need and nobody should write or commit: Vega as one file, and the drawings compiled to it.
+
+Both come from installed packages (Altair, vl-convert) when they are first used and are kept in
+~/.cache/lib_dlhpc, so that a visitor's kernel imports neither.
+
+vega()            the file with Vega, for pages without a network
+compiled(spec)    a Vega-Lite specification as Vega
+drawings()        all drawings of this package by name, compiled
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parents[2]
+VEGA_LITE = "6.4"  # of those that vl-convert has
+# The name by which vl-convert knows the Vega inside it; nothing is fetched. A release with another Vega fails here.
+# Figures wait for dlhpcVega, or for this event when they are there first.
+SNIPPET = """
+import { View, parse, changeset, truthy } from "https://cdn.jsdelivr.net/npm/vega@6.2.0/+esm";
+globalThis.dlhpcVega ??= { View, parse, changeset, truthy };
+globalThis.dispatchEvent(new Event("dlhpc-vega"));
+"""
+# Colors of text and rules follow the page; nothing is painted behind the chart.
+INK: dict[str, Any] = {"labelColor": "currentColor", "titleColor": "currentColor"}
+THEME: dict[str, Any] = {
+    "background": None,
+    "aria": False,  # the figure as a whole has a label; one for each mark costs 2 ms a redraw
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "title": {"color": "currentColor", "anchor": "start"},
+    "axis": {
+        **INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "domainColor": "currentColor",
+        "domainOpacity": 0.4,
+        "tickColor": "currentColor",
+        "tickOpacity": 0.4,
+        "gridColor": "currentColor",
+        "gridOpacity": 0.12,
+    },
+    "legend": {**INK, "labelFontSize": 12},
+    "text": {"color": "currentColor", "fontSize": 12},
+    "rule": {"color": "currentColor"},
+}
+
+
+def vega() -> Path:
+    """Return the JavaScript module that defines dlhpcVega (0.6 MB); it is made when it is first asked for."""
+
+    def make() -> str:
+        import vl_convert
+
+        return str(vl_convert.javascript_bundle(SNIPPET, vl_version=VEGA_LITE))
+
+    return kept("vega", "js", version("vl-convert-python") + SNIPPET, make)
+
+
+def compiled(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Vega-Lite specification as Vega, in this package's theme.
+
+    Its usermeta says what the figure shows around it: title, table, datasets by name.
+    """
+    import vl_convert
+
+    own = dict(spec)
+    title, about = own.pop("title", ""), dict(own.pop("usermeta", {}))
+    about |= {"title": title, "datasets": sorted(dataset_names(own))}
+    config = {**THEME, **own.get("config", {})}
+    done: dict[str, Any] = vl_convert.vegalite_to_vega({**own, "config": config}, VEGA_LITE)
+    done.pop("background", None)
+    return {**done, "usermeta": about}
+
+
+@cache
+def drawings() -> dict[str, dict[str, Any]]:
+    """Return the drawings of all pages by name, compiled."""
+
+    def make() -> str:
+        from lib_dlhpc.explore.blocks.drawings import all_drawings
+
+        return json.dumps({name: compiled(draw()) for name, draw in all_drawings().items()})
+
+    # Python files of the pages decide what is drawn, their palette how.
+    files = [*PACKAGE.glob("explore/**/*.py"), PACKAGE / "results" / "palette.py"]
+    stamps = sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    key = repr((stamps, version("altair"), version("vl-convert-python")))
+    found: dict[str, dict[str, Any]] = json.loads(
+        kept("drawings", "json", key, make).read_text(encoding="utf-8")
+    )
+    return found
+
+
+def kept(name: str, ending: str, key: str, make: Callable[[], str]) -> Path:
+    """Return the kept file of this name whose making depended on `key`; make it, in place of older ones, if needed."""
+    folder = _folder()
+    file = folder / f"{name}-{sha256(key.encode()).hexdigest()[:16]}.{ending}"
+    if not file.exists():
+        text = make()
+        for old in folder.glob(f"{name}-*.{ending}"):
+            old.unlink(missing_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, suffix=f".{ending}.part")
+        with open(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        os.replace(temporary, file)
+    return file
+
+
+@cache
+def _folder() -> Path:
+    """Return where built files are kept; a folder of its own for this process where that cannot be written."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    folder = Path(home) / "lib_dlhpc"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="lib_dlhpc-"))
+
+
+def dataset_names(spec: Any) -> set[str]:
+    """Names of the data that a Vega-Lite specification reads, at any depth."""
+    names: set[str] = set()
+    if isinstance(spec, Mapping):
+        data = spec.get("data")
+        if isinstance(data, Mapping) and isinstance(data.get("name"), str):
+            names.add(data["name"])
+        for key, value in spec.items():
+            if key not in ("datasets", "usermeta"):
+                names |= dataset_names(value)
+    elif isinstance(spec, list):
+        for item in spec:
+            names |= dataset_names(item)
+    return names
