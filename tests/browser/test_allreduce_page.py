@@ -1,4 +1,4 @@
-"""The allreduce lesson as a learner uses it: guesses unlock, every control moves something, chunks fly."""
+"""The allreduce lesson as a learner uses it: guesses uncover, every control moves something, chunks fly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,10 +36,10 @@ def changed(page: Any, index: int, act: Callable[[], Any], eventually: Any) -> N
 
 
 def test_nothing_is_shown_before_a_guess_and_all_after(closed: Any, eventually: Any) -> None:
-    has(closed.locator(".dlhpc-page"), 0)
-    has(closed.get_by_text("Locked until you commit a guess."), len(GUESSES))
+    covered = closed.locator(".dlhpc-stage.covered[inert]")
+    has(covered, len(GUESSES))
     commit(closed, 1, GUESSES[1])
-    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    has(covered, len(GUESSES) - 1)
     told = closed.locator(".dlhpc-question").nth(1).locator(".dlhpc-feedback")
     eventually(lambda: "it is 14 rounds" in told.first.inner_text())
     eventually(lambda: "close" in closed.locator("table").last.inner_text())

@@ -1,11 +1,11 @@
-"""The lesson on data parallelism as a learner uses it: guesses unlock, every control is seen to move something."""
+"""The lesson on data parallelism as a learner uses it: guesses uncover, every control is seen to move something."""
 
 from typing import Any
 
 import pytest
 from lesson_page import (
     MOST_MEMORY,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     experiment,
@@ -44,7 +44,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "256 GPUs over 32 times one node of 8"
-    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
 
 
 @pytest.mark.parametrize("index", SLIDERS)

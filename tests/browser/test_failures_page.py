@@ -1,4 +1,4 @@
-"""The lesson on failures as a learner uses it: guesses unlock, controls move, versions are clicked, a run is killed."""
+"""The lesson on failures as a learner uses it: guesses, controls, versions, a killed run."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     click_soon,
@@ -46,7 +46,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "BLOOM, 720 checkpoints of 40 s in 90 days"
-    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 18.6 min", "a factor of 1.86")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 18.6 min", "a factor of 1.86")
 
 
 @pytest.mark.parametrize("index", SLIDERS)

@@ -1,4 +1,4 @@
-"""The lesson on hybrid parallelism as a learner uses it: guesses unlock, every control is seen to move something."""
+"""The lesson on hybrid parallelism as a learner uses it: guesses uncover, every control is seen to move something."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     experiment,
@@ -56,7 +56,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "Oyama et al. 2019: cubes of 512³"
-    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 21.8 GB", "a factor of 2.18")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 21.8 GB", "a factor of 2.18")
 
 
 @pytest.mark.parametrize("index", SLIDERS)

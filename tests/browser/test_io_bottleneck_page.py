@@ -1,4 +1,4 @@
-"""The lesson on input as a learner uses it: guesses unlock, every control is seen to move something."""
+"""The lesson on input as a learner uses it: guesses uncover, every control is seen to move something."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from lesson_page import (
     DRAWN,
     MOST_MEMORY,
     SHOWN,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     click_soon,
@@ -48,7 +48,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "files looked up, opened, closed"
-    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 0.729 GB/s", "a factor of 27.5")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 0.729 GB/s", "a factor of 27.5")
 
 
 @pytest.mark.parametrize("index", SLIDERS)

@@ -1,4 +1,4 @@
-"""The lesson on large batches as a learner uses it: guesses unlock, controls move drawings, runs can be cancelled."""
+"""The lesson on large batches as a learner uses it: guesses uncover, controls move drawings, runs can be cancelled."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     click_soon,
@@ -47,7 +47,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "Published: ResNet-50 on ImageNet"
-    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "Chance is 10 %", "a factor of")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "Chance is 10 %", "a factor of")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
@@ -121,13 +121,13 @@ def test_a_real_run_is_drawn_live_and_shown_beside_what_was_foretold(
     eventually(at_work)
     slider(page, 2, "GPUs").press("ArrowRight")
     eventually(lambda: page.get_by_text("times the prediction").count() == 1)
-    card = page.locator(".dlhpc-question").nth(3)
+    card = page.locator(".dlhpc-card").nth(3)
     tells(card, "1: 4 ranks", "2: one rank")
     tells(card.locator("table").first, "predicted", "simulated", "measured")
 
 
 def test_a_real_run_can_be_cancelled(page: Any, eventually: Any) -> None:
-    card = page.locator(".dlhpc-question").nth(3)
+    card = page.locator(".dlhpc-card").nth(3)
     click_soon(card.get_by_role("button", name="Cancel"))
     page.get_by_role("button", name=REAL).click()
     tells(card, "The run was cancelled.")

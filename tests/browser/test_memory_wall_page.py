@@ -1,4 +1,4 @@
-"""The lesson on memory as a learner uses it: guesses unlock, every control is seen to move something."""
+"""The lesson on memory as a learner uses it: guesses uncover, every control is seen to move something."""
 
 from typing import Any
 
@@ -41,11 +41,11 @@ GUESSES = {0: "1", 1: 1, 2: "50", 3: "40"}  # a number: that choice of a list
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
-    has(closed.locator(".dlhpc-page"), 0)
-    has(closed.get_by_text("Locked until you commit a guess."), len(GUESSES))
+    covered = closed.locator(".dlhpc-stage.covered[inert]")
+    has(covered, len(GUESSES))
     has(closed.get_by_text("7.5 G weights, Adam, on each of 64 GPUs"))
     commit(closed, 0, GUESSES[0])
-    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    has(covered, len(GUESSES) - 1)
     told = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
     eventually(lambda: "it is 37.1 GB" in told.first.inner_text())
     eventually(lambda: "a factor of 37.1" in closed.locator("table").last.inner_text())

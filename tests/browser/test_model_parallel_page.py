@@ -1,11 +1,11 @@
-"""The lesson on split networks as a learner uses it: guesses unlock, every control is seen to move something."""
+"""The lesson on split networks as a learner uses it: guesses uncover, every control is seen to move something."""
 
 from typing import Any
 
 import pytest
 from lesson_page import (
     MOST_MEMORY,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     experiment,
@@ -40,7 +40,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "HyPar-Flow, 512 nodes over 1"
-    a_guess_unlocks(closed, eventually, GUESSES, 1, before, "it is 2.7", "a factor of 1.4")
+    a_guess_uncovers(closed, eventually, GUESSES, 1, before, "it is 2.7", "a factor of 1.4")
 
 
 @pytest.mark.parametrize("index", SLIDERS)

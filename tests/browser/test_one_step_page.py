@@ -1,4 +1,4 @@
-"""The lesson on one step as a learner uses it: guesses unlock, controls move drawings, this machine is measured."""
+"""The lesson on one step as a learner uses it: guesses uncover, controls move drawings, this machine is measured."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     click_soon,
@@ -43,7 +43,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "This is the first module after"
-    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 42.3 µs", "a factor of 141")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 42.3 µs", "a factor of 141")
 
 
 def test_every_control_moves_a_drawing_on_a_phone_and_a_desk_and_a_visitor_is_cheap(

@@ -8,7 +8,7 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    a_guess_unlocks,
+    a_guess_uncovers,
     choice_moves,
     choose,
     click_soon,
@@ -43,7 +43,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "in each of eight steps. On average a rank does not compute for 30% of the time"
-    a_guess_unlocks(closed, eventually, GUESSES, 0, before, "it is 2.09 %", "a factor of 4.77")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 2.09 %", "a factor of 4.77")
 
 
 def test_controls_move_drawings_and_walls_say_why(shared: Any, eventually: Any) -> None:

@@ -1,4 +1,4 @@
-"""A lesson locks what a guess is about, answers at once, and remembers."""
+"""A lesson covers what a guess is about, answers at once, and remembers."""
 
 import ipywidgets
 import pytest
@@ -7,81 +7,81 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.lesson import Lesson
 
 
-def parts(card, kind):
-    found = []
-    for child in card.children:
-        if isinstance(child, kind):
-            found.append(child)
-        found += parts(child, kind) if isinstance(child, ipywidgets.Box) else []
-    return found
+def test_a_guess_is_final_and_stands_beside_the_result():
+    lesson = Lesson()
+    card = lesson.predict("How many?", 90.0, "%", "So it is.", then=ipywidgets.Label("the chart"))
+    said = card.question.answer("50 %")
+    assert said["words"] == "You said 50 %; it is 90 %. So it is."
+    assert said["bars"] == [["your guess", 50.0, "50 %"], ["result", 90.0, "90 %"]]
+    assert said["final"] and said["right"] is False
+    assert card.question.answer("90 %") == said and len(lesson.guesses) == 1
 
 
-def commit(card, value):
-    (entry,) = parts(card, (ipywidgets.Text, ipywidgets.Dropdown))
-    entry.value = value
-    parts(card, ipywidgets.Button)[0].click()
-    return " ".join(text.value for text in parts(card, ipywidgets.HTML))
+def test_a_question_may_be_skipped_and_is_no_guess_then():
+    lesson = Lesson()
+    said = lesson.predict("How many?", 90.0, "%", "So it is.").question.answer("")
+    assert (said["words"], said["right"], said["final"]) == ("It is 90 %. So it is.", None, True)
+    assert not lesson.guesses
 
 
-def test_a_guess_unlocks_what_it_is_about_and_cannot_be_taken_back():
-    lesson, prize = Lesson(), ipywidgets.Label("the chart")
-    card = lesson.predict("How many?", 90.0, "%", "So it is.", then=prize)
-    assert prize not in parts(card, ipywidgets.Label)
-    said = commit(card, "50 %")
-    assert "You said 50 %; it is 90 %. So it is." in said
-    assert parts(card, ipywidgets.Label) == [prize]
-    assert parts(card, ipywidgets.Text)[0].disabled and parts(card, ipywidgets.Button)[0].disabled
-
-
-@pytest.mark.parametrize("nonsense", ["", "many", "%", "1 2", "nan"])
-def test_what_is_no_number_is_reported_and_unlocks_nothing(nonsense):
-    lesson, prize = Lesson(), ipywidgets.Label("the chart")
-    card = lesson.predict("How many?", 90.0, "%", then=prize)
-    assert "✗" in commit(card, nonsense)
-    assert not lesson.guesses and prize not in parts(card, ipywidgets.Label)
-    assert "90" not in " ".join(text.value for text in parts(card, ipywidgets.HTML))
+@pytest.mark.parametrize("nonsense", ["many", "%", "1 2", "nan"])
+def test_what_is_no_number_is_reported_and_reveals_nothing(nonsense):
+    lesson = Lesson()
+    said = lesson.predict("How many?", 90.0, "%").question.answer(nonsense)
+    assert said["right"] is False and not said["final"] and "90" not in said["words"]
+    assert not lesson.guesses
 
 
 def test_the_result_is_computed_only_when_the_guess_is_made():
     asked = []
     card = Lesson().predict("How many?", lambda: asked.append(1) or 3.0)
     assert not asked
-    assert "✓" in commit(card, "3.1")
+    assert card.question.answer("3.1")["right"]
     assert asked == [1]
 
 
-def test_a_choice_unlocks_too_and_needs_to_be_one():
+def test_a_choice_needs_to_be_one():
     lesson = Lesson()
     card = lesson.predict_choice("Which?", ("ring", "tree"), lambda: "tree", "Because.")
-    assert "Choose one of: ring, tree." in commit(card, "choose")
-    assert "You said ring; it is tree. Because." in commit(card, "ring")
+    assert card.question.answer("star")["words"] == "Choose one of: ring, tree."
+    assert card.question.answer("ring")["words"] == "You said ring; it is tree. Because."
     assert lesson.guesses[0].surprise == float("inf")
 
 
 def test_each_answer_of_a_check_has_its_own_feedback_and_may_be_tried_again():
-    card = Lesson().choose("Which?", {"a": "No, since <b>.", "b": "Yes."}, right="b")
-    first, second = parts(card, ipywidgets.Button)
-    first.click()
-    assert "✗ No, since &lt;b&gt;." in parts(card, ipywidgets.HTML)[-1].value
-    second.click()
-    assert "✓ Yes." in parts(card, ipywidgets.HTML)[-1].value
+    question = Lesson().choose("Which?", {"a": "No.", "b": "Yes."}, right="b").question
+    assert question.answer("a") == {"right": False, "words": "No.", "final": False}
+    assert question.answer("b") == {"right": True, "words": "Yes.", "final": True}
     with pytest.raises(SpecError, match="expected one of a, b"):
         Lesson().choose("Which?", {"a": "", "b": ""}, right="c")
 
 
 def test_a_computed_answer_has_a_tolerance_and_a_hint():
-    card = Lesson().compute("How long?", 2.0, "ms", hint="Count both ways.")
-    assert "Too small. Count both ways." in commit(card, "1")
-    assert "Too large." in commit(card, "4 ms")
-    assert "✗" in commit(card, "long")
-    assert "✓ Yes: 2 ms." in commit(card, "2.01 ms")
+    question = Lesson().compute("How long?", 2.0, "ms", hint="Count both ways.").question
+    assert question.answer("1")["words"] == "Too small. Count both ways."
+    assert question.answer("4 ms")["words"].startswith("Too large.")
+    assert question.answer("long")["right"] is False
+    assert question.answer("2.01 ms")["words"] == "Yes: 2 ms."
+
+
+def test_a_step_shows_its_answer_beside_the_notes_of_the_visitor():
+    card = Lesson().steps(("Double the batch.", lambda: "It fits."), ("Halve it.", "Faster."))
+    first, second = (step.question for step in card.children)
+    assert first.answer("it fits?")["words"] == "It fits." and first.verdict["answer"] == "it fits?"
+    assert second.verdict == {}
+    assert card.plain_text().splitlines() == [
+        "- Double the batch.",
+        "It fits.",
+        "- Halve it.",
+        "Faster.",
+    ]
 
 
 def test_surprises_come_with_the_largest_first_and_fill_as_guesses_come():
     lesson = Lesson()
     table = lesson.surprises()
     assert "No guesses yet" in table.value
-    commit(lesson.predict("small?", 1.0), "1.1")
-    commit(lesson.predict("large <?", 100.0), "1")
+    lesson.predict("small?", 1.0).question.answer("1.1")
+    lesson.predict("large <?", 100.0).question.answer("1")
     assert table.value.index("large &lt;?") < table.value.index("small?")
     assert "a factor of 100" in table.value and "close" in table.value

@@ -76,8 +76,7 @@ def commit(page: Any, number: int, guess: str | int) -> None:
         card.locator("select").first.select_option(index=guess)
     else:
         card.locator("input").first.fill(guess)
-        card.locator("input").first.press("Tab")
-    card.get_by_role("button", name="Commit").click()
+    card.get_by_role("button", name="Check my guess").click()
 
 
 def experiment(page: Any, index: int) -> Any:
@@ -116,7 +115,7 @@ def choice_moves(
     eventually(lambda: page.evaluate(look, index) != before, f"a change by {label}")
 
 
-def a_guess_unlocks(
+def a_guess_uncovers(
     closed: Any,
     eventually: Any,
     guesses: Mapping[int, str | int],
@@ -125,15 +124,15 @@ def a_guess_unlocks(
     answer: str,
     compared: str,
 ) -> None:
-    """Assert that a page shows `before` and no experiment, and after guess `number` one and how far off it was.
+    """Assert that a page shows `before` and covered experiments, and that guess `number` uncovers one.
 
     answer: text below the question. compared: its row in the table of guesses at the end.
     """
-    has(closed.locator(".dlhpc-page"), 0)
-    has(closed.get_by_text("Locked until you commit a guess."), len(guesses))
+    covered = closed.locator(".dlhpc-stage.covered[inert]")
+    has(covered, len(guesses))
     has(closed.get_by_text(before))
     commit(closed, number, guesses[number])
-    eventually(lambda: closed.locator(".dlhpc-page").count() == 1)
+    has(covered, len(guesses) - 1)
     told = closed.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
     eventually(lambda: answer in told.first.inner_text())
     eventually(lambda: compared in closed.locator("table").last.inner_text())

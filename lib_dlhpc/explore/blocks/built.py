@@ -10,6 +10,8 @@ drawings()        all drawings of this package by name, compiled
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -18,7 +20,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PACKAGE = Path(__file__).parents[2]
+from lib_dlhpc.results import palette
+
+PAGES = Path(__file__).parents[1]
 VEGA_LITE = "6.4"  # of those that vl-convert has
 # The name by which vl-convert knows the Vega inside it; nothing is fetched. A release with another Vega fails here.
 # Figures wait for dlhpcVega, or for this event when they are there first.
@@ -80,6 +84,11 @@ def compiled(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**done, "usermeta": about}
 
 
+def prepare() -> None:
+    """Make what is missing, in a process of its own: Altair would stay in this one."""
+    subprocess.run([sys.executable, "-m", "lib_dlhpc.explore.blocks.built"], check=True)
+
+
 @cache
 def drawings() -> dict[str, dict[str, Any]]:
     """Return the drawings of all pages by name, compiled."""
@@ -89,10 +98,12 @@ def drawings() -> dict[str, dict[str, Any]]:
 
         return json.dumps({name: compiled(draw()) for name, draw in all_drawings().items()})
 
-    # Python files of the pages decide what is drawn, their palette how.
-    files = [*PACKAGE.glob("explore/**/*.py"), PACKAGE / "results" / "palette.py"]
-    stamps = sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-    key = repr((stamps, version("altair"), version("vl-convert-python")))
+    # What decides how a drawing looks: its code, the names in its charts, the palette.
+    files = [
+        file for name in ("*drawing*", "charts", "built") for file in PAGES.rglob(f"{name}.py")
+    ]
+    texts = [file.read_text(encoding="utf-8") for file in sorted([*files, Path(palette.__file__)])]
+    key = repr((texts, version("altair"), version("vl-convert-python")))
     found: dict[str, dict[str, Any]] = json.loads(
         kept("drawings", "json", key, make).read_text(encoding="utf-8")
     )
@@ -141,3 +152,8 @@ def dataset_names(spec: Any) -> set[str]:
         for item in spec:
             names |= dataset_names(item)
     return names
+
+
+if __name__ == "__main__":
+    vega()
+    drawings()

@@ -328,6 +328,7 @@ def all_drawings() -> dict[str, Callable[[], dict[str, Any]]]:
     from lib_dlhpc.explore.allreduce import drawings as allreduce_drawings
     from lib_dlhpc.explore.compare import drawings as compare_drawings
     from lib_dlhpc.explore.data_parallel import drawings as data_parallel_drawings
+    from lib_dlhpc.explore.explorer import drawings as explorer_drawings
     from lib_dlhpc.explore.failures import drawings as failures_drawings
     from lib_dlhpc.explore.gantt import drawing as gantt_drawing
     from lib_dlhpc.explore.hybrid_parallel import drawings as hybrid_parallel_drawings
@@ -343,6 +344,7 @@ def all_drawings() -> dict[str, Callable[[], dict[str, Any]]]:
         allreduce_drawings,
         compare_drawings,
         data_parallel_drawings,
+        explorer_drawings,
         failures_drawings,
         gantt_drawing,
         hybrid_parallel_drawings,

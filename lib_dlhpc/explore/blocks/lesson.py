@@ -1,11 +1,12 @@
-"""A lesson: guesses that unlock what they are about, checks that answer at once, surprises at the end.
+"""A lesson: guesses that uncover what they are about, checks that answer at once, surprises at the end.
 
     lesson = Lesson()
     lesson.predict("How many times faster are 256 GPUs than 8?", 28.8, unit="times", then=chart)
     lesson.choose("Which grows with the ranks?", {"the latency of a ring": "Yes: ...", ...})
+    lesson.steps(("Raise the batch until ...", "Memory: the activations ..."), ...)
     lesson.surprises()
 
-Guesses live in the page's kernel and nowhere else.
+Answers are kept in the visitor's browser (see question.py).
 """
 
 import math
@@ -17,11 +18,11 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.plain_text import Line, Readable, text_of
+from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
+from lib_dlhpc.explore.blocks.question import Card, Question, verdict
 from lib_dlhpc.spec.units import parse_quantity
 
 CLOSE = 0.2  # a guess within 20 % counts as right
-RIGHT, WRONG = "✓", "✗"
 
 
 @dataclass
@@ -48,25 +49,23 @@ class Lesson:
         unit: str = "",
         explanation: str = "",
         then: ipywidgets.Widget | None = None,
-    ) -> ipywidgets.VBox:
-        """Ask for a number; once it is given, show it beside `result` and unlock `then`.
+    ) -> Card:
+        """Ask for a number; once it is given, or skipped, show it beside `result` and uncover `then`.
 
         result: the number, or what computes it when asked. unit: what is shown behind both.
         """
-        entry = ipywidgets.Text(placeholder="your guess", layout={"width": "12em"})
-        entry.tooltip = question
 
-        def judge(text: str) -> Guess:
-            guess = parse_quantity(
-                text.strip().removesuffix(unit).strip() or "nothing", "", "guess"
-            )
-            value = float(result() if callable(result) else result)
-            return Guess(question, _shown(guess, unit), _shown(value, unit), _factor(guess, value))
+        def judge(text: str) -> dict[str, Any]:
+            guess = _number(text, unit, "guess") if text else None
+            value = float(_value(result))
+            right = _shown(value, unit)
+            if guess is None:
+                return verdict(None, f"It is {right}. {explanation}", final=True)
+            taken = Guess(question, _shown(guess, unit), right, _factor(guess, value))
+            bars = [["your guess", guess, taken.guess], ["result", value, right]]
+            return self._taken(taken, explanation, text, bars=bars)
 
-        def answer() -> str:
-            return _shown(float(_value(result)), unit)
-
-        return self._ask(question, entry, judge, explanation, then, answer)
+        return self._card("number", question, judge, explanation, then, result, unit)
 
     def predict_choice(
         self,
@@ -75,105 +74,94 @@ class Lesson:
         result: str | Callable[[], str],
         explanation: str = "",
         then: ipywidgets.Widget | None = None,
-    ) -> ipywidgets.VBox:
-        """Ask for one of `options`; once it is chosen, show `result` and unlock `then`."""
-        entry = ipywidgets.Dropdown(options=["choose", *options], layout={"width": "auto"})
+    ) -> Card:
+        """Ask for one of `options`; once it is chosen, or skipped, show `result` and uncover `then`."""
 
-        def judge(text: str) -> Guess:
-            if text not in options:
+        def judge(text: str) -> dict[str, Any]:
+            if text and text not in options:
                 raise SpecError(f"Choose one of: {', '.join(options)}.")
-            value = str(result() if callable(result) else result)
-            return Guess(question, text, value, 1.0 if text == value else math.inf)
+            value = str(_value(result))
+            if not text:
+                return verdict(None, f"It is {value}. {explanation}", final=True)
+            off = 1.0 if text == value else math.inf
+            return self._taken(Guess(question, text, value, off), explanation, text)
 
-        return self._ask(
-            question, entry, judge, explanation, then, answer=lambda: str(_value(result))
-        )
+        return self._card("choice", question, judge, explanation, then, result, options=options)
 
-    def choose(self, question: str, answers: Mapping[str, str], right: str) -> ipywidgets.VBox:
+    def choose(self, question: str, answers: Mapping[str, str], right: str) -> Card:
         """Ask a check question; each answer has its own feedback, given at once, and may be tried again.
 
         answers: answer -> what to say to it, the misconception behind a wrong one.
         """
         if right not in answers:
             raise SpecError(f"right = {right!r}: expected one of {', '.join(answers)}.")
-        feedback = _feedback()
-        buttons = []
-        for answer in answers:
-            button = ipywidgets.Button(description=answer, layout={"width": "auto"})
-            button.on_click(lambda _, a=answer: _tell(feedback, a == right, answers[a]))
-            buttons.append(button)
-        row = ipywidgets.HBox(buttons, layout={"flex_flow": "row wrap"})
-        return Card(
-            question, [row, feedback], lambda: [question, *(f"- {answer}" for answer in answers)]
-        )
+
+        def judge(text: str) -> dict[str, Any]:
+            if text not in answers:
+                raise SpecError(f"Choose one of: {', '.join(answers)}.")
+            return verdict(text == right, answers[text], final=text == right)
+
+        asked = Question("check", question, judge, options=list(answers))
+        return Card(asked, lambda: [question, *(f"- {answer}" for answer in answers)])
 
     def compute(
         self, question: str, answer: float, unit: str = "", hint: str = "", tolerance: float = 0.02
-    ) -> ipywidgets.VBox:
+    ) -> Card:
         """Ask for a number to be worked out; right within `tolerance` (relative), else `hint` and try again."""
-        entry = ipywidgets.Text(
-            placeholder=f"number{' in ' + unit if unit else ''}", continuous_update=False
-        )
-        entry.tooltip = question
-        feedback = _feedback()
 
-        def judge(_: Any) -> None:
-            try:
-                given = parse_quantity(entry.value.strip().removesuffix(unit).strip(), "", "answer")
-            except SpecError as error:
-                _tell(feedback, False, str(error))
-                return
+        def judge(text: str) -> dict[str, Any]:
+            if not text:
+                return verdict(None, f"It is {_shown(answer, unit)}. {hint}", final=True)
+            given = _number(text, unit, "answer")
             if math.isclose(given, answer, rel_tol=tolerance):
-                _tell(feedback, True, f"Yes: {_shown(answer, unit)}.")
-            else:
-                size = "large" if given > answer else "small"
-                _tell(feedback, False, f"Too {size}. {hint}")
+                return verdict(True, f"Yes: {_shown(answer, unit)}.", final=True, answer=text)
+            size = "large" if given > answer else "small"
+            return verdict(False, f"Too {size}. {hint}")
 
-        check = ipywidgets.Button(description="Check")
-        check.on_click(judge)
+        asked = Question("number", question, judge, unit=unit)
         # Its numbers are those of one learner.
-        return Card(
-            question, [ipywidgets.HBox([entry, check]), feedback], lambda: ["A number to work out."]
-        )
+        return Card(asked, lambda: [question, "A number to work out."])
+
+    def steps(self, *steps: tuple[str, str | Callable[[], str]]) -> Column:
+        """List things to do with the experiment above: pairs of an instruction and the answer to compare with."""
+        return Column([self._step(*step) for step in steps])
+
+    def _step(self, instruction: str, answer: str | Callable[[], str]) -> Card:
+        def judge(text: str) -> dict[str, Any]:
+            return verdict(None, str(_value(answer)), final=True, answer=text.strip("-"))
+
+        asked = Question("step", instruction, judge)
+        return Card(asked, lambda: [f"- {instruction}", f"  {_value(answer)}"])
 
     def surprises(self) -> ipywidgets.HTML:
         """Return a table of all guesses against results, the largest surprise first; it fills as guesses come."""
         self._refresh()
         return self._summary
 
-    def _ask(
+    def _taken(self, guess: Guess, explanation: str, text: str, **more: Any) -> dict[str, Any]:
+        self.guesses.append(guess)
+        self._refresh()
+        words = f"You said {guess.guess}; it is {guess.result}. {explanation}"
+        return verdict(guess.surprise <= 1 + CLOSE, words, final=True, answer=text, **more)
+
+    def _card(
         self,
+        kind: str,
         question: str,
-        entry: Any,
-        judge: Callable[[str], Guess],
+        judge: Callable[[str], dict[str, Any]],
         explanation: str,
         then: ipywidgets.Widget | None,
-        answer: Callable[[], str],
-    ) -> ipywidgets.VBox:
-        commit = ipywidgets.Button(description="Commit", tooltip="Your guess stays as it is")
-        feedback = _feedback()
-        locked = ipywidgets.HTML("<p><em>Locked until you commit a guess.</em></p>")
-        below = ipywidgets.VBox([locked] if then is not None else [])
+        result: Any,
+        unit: str = "",
+        options: tuple[str, ...] = (),
+    ) -> Card:
+        def lines() -> list[str]:
+            value = _value(result)
+            answer = value if isinstance(value, str) else _shown(float(value), unit)
+            return [question, f"Answer: {answer}. {explanation}", text_of(then) if then else ""]
 
-        def committed(_: Any) -> None:
-            try:
-                guess = judge(entry.value)
-            except SpecError as error:
-                _tell(feedback, False, str(error))
-                return
-            entry.disabled = commit.disabled = True
-            self.guesses.append(guess)
-            self._refresh()
-            words = f"You said {guess.guess}; it is {guess.result}. {explanation}"
-            _tell(feedback, guess.surprise <= 1 + CLOSE, words)
-            below.children = (then,) if then is not None else ()
-
-        commit.on_click(committed)
-        return Card(
-            question,
-            [ipywidgets.HBox([entry, commit]), feedback, below],
-            lambda: [question, f"Answer: {answer()}. {explanation}", text_of(then)],
-        )
+        asked = Question(kind, question, judge, unit=unit, options=list(options))
+        return Card(asked, lines, then)
 
     def _refresh(self) -> None:
         if not self.guesses:
@@ -190,34 +178,14 @@ class Lesson:
         )
 
 
-class Card(Readable, ipywidgets.VBox):
-    """A question with what belongs to it. lines: what a reader of the notebook sees where no kernel runs."""
-
-    def __init__(self, question: str, parts: list[Any], lines: Callable[[], list[str]]) -> None:
-        super().__init__([ipywidgets.HTML(f"<p><b>{escape(question)}</b></p>"), *parts])
-        self.add_class("dlhpc-question")
-        self._lines = lines
-
-    def plain_text(self) -> str:
-        """Return the lines that are not empty."""
-        return "\n".join(line.strip() for line in self._lines() if line.strip())
+def _number(text: str, unit: str, what: str) -> float:
+    return float(parse_quantity(text.strip().removesuffix(unit).strip() or "nothing", "", what))
 
 
 def _value(result: Any) -> Any:
     """Return a result, computed now if it is not there yet; an experiment that comes Later stays unmade."""
     result = getattr(result, "answer", result)
     return result() if callable(result) else result
-
-
-def _feedback() -> ipywidgets.HTML:
-    feedback = ipywidgets.HTML()
-    feedback.add_class("dlhpc-feedback")
-    return feedback
-
-
-def _tell(feedback: ipywidgets.HTML, right: bool, words: str) -> None:
-    mark = RIGHT if right else WRONG
-    feedback.value = f'<p role="status">{mark} {escape(words)}</p>'
 
 
 def _shown(value: float, unit: str) -> str:

@@ -45,6 +45,7 @@ def workbench(
     note: one sentence of what to look for, shown below the controls.
     """
     look = ipywidgets.HTML(f"<p><b>Look for</b> {note}</p>" if note else "")
+    look.add_class("dlhpc-note")
     unseen = ipywidgets.VBox([ipywidgets.HTML(PAGE_STYLE), Labels()])
     unseen.add_class("dlhpc-hidden")
     side = ipywidgets.VBox([*controls.values(), look, unseen])

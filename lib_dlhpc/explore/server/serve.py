@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
 from lib_dlhpc.explore.server.visitors import add_visitor_options
@@ -63,6 +64,7 @@ def serve(
         raise FileNotFoundError(f"neither a notebook nor a folder: {path}")
     if not path.exists():
         raise FileNotFoundError(f"no such notebook or folder: {path}")
+    built.prepare()
     _prepare_environment()
     from tornado.web import StaticFileHandler
     from voila.app import Voila
@@ -235,9 +237,22 @@ def _page_hook(root: Path) -> Any:
             }
         elif here.exists():
             page_config["dlhpcTitle"] = _words(here)["title"]
+            page_config["dlhpcCourse"] = _in_course(here)
         return page_config
 
     return hook
+
+
+def _in_course(file: Path) -> dict[str, Any]:
+    """Where a notebook stands in the course; empty for one that is not of it."""
+    before, here, after = course.place(file.name)
+    if file.name == course.EXPLORER:
+        return {"name": file.stem, "explorer": course.EXPLORER}
+    if here is None:
+        return {}
+    others = {"before": before and before._asdict(), "after": after and after._asdict()}
+    at = {"at": course.PATH.index(here) + 1, "of": len(course.PATH), "explorer": course.EXPLORER}
+    return {**here._asdict(), **others, **at, "name": here.name}
 
 
 def _words(file: Path) -> dict[str, str]:

@@ -1,0 +1,127 @@
+// A question: its entry, its verdict, and the cover over what it is about until there is a final answer.
+//
+// Answers are kept in this browser, a page by its file's name, and given back to the kernel after a reload.
+// ?gates=off opens everything (a workshop), ?gates=on takes "Skip" away (a class).
+
+const PAGE = document.body.dataset.page ?? location.pathname.split("/").pop().replace(/\.ipynb$/, "");
+const NUMBER = /^\d+/.exec(PAGE)?.[0] ?? "";
+const ANSWERS = "dlhpc-answers", PROGRESS = "dlhpc-progress";
+const GATES = new URLSearchParams(location.search).get("gates") ?? "light";
+
+function stored(key) {
+  try { return JSON.parse(localStorage.getItem(key)) ?? {}; } catch { return {}; }
+}
+
+function keep(key, change) {
+  const all = stored(key);
+  change(all);
+  try { localStorage.setItem(key, JSON.stringify(all)); } catch { /* a browser may refuse; nothing depends on it */ }
+}
+
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+// How many of this page's questions have a final answer.
+function count() {
+  const all = document.querySelectorAll(".dlhpc-question").length;
+  const done = document.querySelectorAll(".dlhpc-question[data-final]").length;
+  if (NUMBER) keep(PROGRESS, (pages) => { pages[NUMBER] = { done, of: all }; });
+  dispatchEvent(new CustomEvent("dlhpc-progress", { detail: { done, of: all } }));
+}
+
+function bars(rows) {
+  const most = Math.max(...rows.map(([, value]) => Math.abs(value)), Number.MIN_VALUE);
+  return element("div", { class: "bars", "aria-hidden": "true" }, ...rows.map(([label, value, text], i) => {
+    const bar = element("i");
+    bar.style.width = `${100 * Math.abs(value) / most}%`;
+    return element("div", { class: i ? "result" : "guess" }, element("span", {}, label), element("div", {}, bar), element("b", {}, text));
+  }));
+}
+
+function render({ model, el }) {
+  const get = (name) => model.get(name);
+  const kind = get("kind");
+  const card = element(kind === "step" ? "div" : "form", { class: `dlhpc-question ${kind}` });
+  const words = element("p", { class: "asked" }, get("question"));
+  words.id = `q-${Math.random().toString(36).slice(2)}`;
+  const entry = element("div", { class: "entry" });
+  const verdict = element("div", { class: "dlhpc-feedback", role: "status" });
+  card.append(words, entry, verdict);
+  el.append(card);
+
+  const give = (text) => {
+    model.set("given", [Date.now(), text]);
+    model.save_changes();
+    if (text || kind === "step") keep(ANSWERS, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
+  };
+  const button = (text, press, look = "") => {
+    const made = element("button", { type: "button", class: look }, text);
+    made.addEventListener("click", press);
+    entry.append(made);
+    return made;
+  };
+  const named = { "aria-labelledby": words.id };
+  let field = null;
+  if (kind === "number") {
+    field = entry.appendChild(element("input", { ...named, autocomplete: "off", placeholder: get("unit") ? `in ${get("unit")}` : "a number" }));
+  } else if (kind === "choice") {
+    field = entry.appendChild(element("select", named));
+    field.append(element("option", { value: "" }, "choose"), ...get("options").map((text) => element("option", {}, text)));
+  } else if (kind === "check") {
+    for (const text of get("options")) button(text, () => give(text), "option");
+  } else {
+    field = entry.appendChild(element("input", { ...named, autocomplete: "off", placeholder: "what you see" }));
+    button("Show the answer", () => give(field.value || "-"));
+  }
+  if (kind === "number" || kind === "choice") {
+    const gated = get("gates");
+    const check = () => {
+      if (field.value.trim()) give(field.value.trim());
+      else {
+        verdict.replaceChildren(element("p", { class: "wrong" }, kind === "number" ? `✗ Type a number${get("unit") ? ` in ${get("unit")}` : ""}, or skip.` : "✗ Choose one, or skip."));
+        field.focus();
+      }
+    };
+    button(gated ? "Check my guess" : "Check", check, "first");
+    if (GATES !== "on") button(gated ? "Skip" : "Show the answer", () => give(""), "quiet");
+    card.addEventListener("submit", (event) => { event.preventDefault(); check(); });
+  }
+
+  const stage = () => el.closest(".dlhpc-card")?.querySelector(":scope > .dlhpc-stage");
+  function show() {
+    const said = get("verdict");
+    const final = Boolean(said.final);
+    card.toggleAttribute("data-final", final);
+    const mark = said.right === true ? "✓ " : said.right === false ? "✗ " : "";
+    verdict.replaceChildren(...(said.words ? [element("p", { class: said.right === false ? "wrong" : said.right ? "right" : "" }, mark + said.words)] : []),
+      ...(said.bars ? [bars(said.bars)] : []));
+    if (final && kind !== "check") for (const control of entry.children) control.disabled = true;
+    if (final && field && said.answer !== undefined) field.value = said.answer;
+    const open = final || GATES === "off";
+    const about = stage();
+    if (about) {
+      about.classList.toggle("covered", !open);
+      about.inert = !open;
+    }
+    count();
+  }
+
+  model.on("change:verdict", show);
+  // Parents are put on the page after their children.
+  const placed = new MutationObserver(() => {
+    if (!el.isConnected || (get("gates") && !stage())) return;
+    placed.disconnect();
+    show();
+  });
+  placed.observe(document.body, { childList: true, subtree: true });
+  show();
+  const before = stored(ANSWERS)[PAGE]?.[get("name")];
+  if (before && !get("verdict").final) give(before);
+  return () => { model.off("change:verdict", show); placed.disconnect(); };
+}
+
+export default { render };

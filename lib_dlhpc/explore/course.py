@@ -1,0 +1,133 @@
+"""The path through the course: its modules in reading order, what each asks and needs, and the labs that go with it."""
+
+from typing import NamedTuple
+
+
+class Module(NamedTuple):
+    """One module: its notebook, what it is called and asks, how long it takes, and what it builds on."""
+
+    file: str  # in modules/
+    number: str
+    title: str
+    question: str
+    minutes: int
+    needs: tuple[str, ...] = ()  # numbers of modules
+    labs: tuple[str, ...] = ()  # folders in labs/
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending: the key of answers kept in a browser."""
+        return self.file.removesuffix(".ipynb")
+
+
+class Lab(NamedTuple):
+    """One lab: its title and how long it takes."""
+
+    title: str
+    minutes: int
+
+
+LABS = {
+    "01_data_parallel_step": Lab("Write your own data-parallel step", 50),
+    "02_overlap": Lab("Make it overlap", 75),
+    "03_large_batch": Lab("Tune the large batch", 50),
+    "04_pipeline": Lab("Build the pipeline", 90),
+    "05_split_convolution": Lab("Split a convolution", 90),
+    "06_fit_the_model": Lab("Fit the model", 90),
+    "07_repair_the_input": Lab("Repair the input", 90),
+    "08_survive": Lab("Survive", 75),
+    "09_predict_your_cluster": Lab("Predict your cluster", 90),
+}
+EXPLORER = "00_what_if_explorer.ipynb"
+PATH = (
+    Module(
+        "01_one_step.ipynb",
+        "01",
+        "One step, measured",
+        "Where does one training step's time go on my machine?",
+        45,
+    ),
+    Module("03_allreduce.ipynb", "03", "Allreduce", "Which algorithm, when?", 50),
+    Module(
+        "02_data_parallel.ipynb",
+        "02",
+        "Data parallelism",
+        "Why is 256 GPUs not 256×?",
+        50,
+        ("03",),
+        ("01_data_parallel_step", "02_overlap"),
+    ),
+    Module(
+        "06_large_batch_lars.ipynb",
+        "06",
+        "Large batches and LARS",
+        "How far can the batch grow?",
+        55,
+        ("02",),
+        ("03_large_batch",),
+    ),
+    Module(
+        "07_io_bottlenecks.ipynb",
+        "07",
+        "I/O bottlenecks",
+        "Why do GPUs wait for files?",
+        50,
+        ("02",),
+        ("07_repair_the_input",),
+    ),
+    Module(
+        "04_model_parallel.ipynb",
+        "04",
+        "Model parallelism",
+        "How do you split one network?",
+        60,
+        ("03",),
+        ("04_pipeline",),
+    ),
+    Module(
+        "08_memory_and_out_of_core.ipynb",
+        "08",
+        "Memory and out of core",
+        "What if it does not fit?",
+        50,
+        ("02",),
+        ("06_fit_the_model",),
+    ),
+    Module(
+        "05_hybrid_parallel.ipynb",
+        "05",
+        "Hybrid and spatial parallelism",
+        "Which combination, where?",
+        60,
+        ("02", "04"),
+        ("05_split_convolution",),
+    ),
+    Module(
+        "09_state_and_failures.ipynb",
+        "09",
+        "State and failures",
+        "How do you not lose a month?",
+        55,
+        ("02",),
+        ("08_survive",),
+    ),
+    Module(
+        "11_traces_and_waits.ipynb",
+        "11",
+        "Traces and waits",
+        "Who waits for whom?",
+        50,
+        ("02",),
+        ("09_predict_your_cluster",),
+    ),
+)
+
+
+def place(file: str) -> tuple[Module | None, Module | None, Module | None]:
+    """Return the module before, the module of this file, and the one after; None where there is none."""
+    files = [module.file for module in PATH]
+    if file not in files:
+        return None, None, None
+    at = files.index(file)
+    before = PATH[at - 1] if at else None
+    return before, PATH[at], PATH[at + 1] if at + 1 < len(PATH) else None

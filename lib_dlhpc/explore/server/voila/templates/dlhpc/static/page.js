@@ -1,0 +1,86 @@
+// What a page does beside its widgets: rows of text and figure, contents, theme, progress, a lost kernel.
+
+const { baseUrl, kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
+const cells = document.querySelector("#rendered_cells > div");
+
+// A figure stands to the right of the text round it, from its heading (or the figure before) to the next.
+function rows() {
+  let row = null, text = null;
+  for (const cell of [...cells.children]) {
+    if (!cell.hasAttribute("cell-index")) continue;
+    const figure = cell.querySelector(".celltag_figure");
+    const heading = cell.querySelector("h1, h2");
+    if (figure || heading || !row) {
+      if (!row || heading || row.classList.contains("with-figure")) {
+        row = document.createElement("section");
+        row.className = "dlhpc-row";
+        text = document.createElement("div");
+        text.className = "dlhpc-text";
+        row.append(text);
+        cells.insertBefore(row, cell);
+      }
+    }
+    if (figure) {
+      const stage = document.createElement("div");
+      stage.className = "dlhpc-figures";
+      stage.append(cell);
+      row.append(stage);
+      row.classList.add("with-figure");
+      new ResizeObserver(() => {
+        // A column that is taller than the window stays with its end in view, not with its start.
+        stage.style.top = `${Math.min(64, innerHeight - stage.offsetHeight - 16)}px`;
+      }).observe(stage);
+    } else text.append(cell);
+  }
+}
+
+function contents() {
+  const list = document.querySelector(".dlhpc-top .contents ol");
+  if (!list) return;
+  for (const heading of cells.querySelectorAll("h2")) {
+    const link = document.createElement("a");
+    link.href = `#${heading.id}`;
+    link.textContent = heading.textContent.replace(/¶$/, "");
+    const item = document.createElement("li");
+    item.append(link);
+    list.append(item);
+  }
+  const fold = list.closest("details");
+  list.addEventListener("click", () => { fold.open = false; });
+  addEventListener("keydown", (event) => { if (event.key === "Escape") fold.open = false; });
+}
+
+function theme() {
+  const root = document.documentElement;
+  const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  document.querySelector(".dlhpc-top .theme").addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.setItem("dlhpc-theme", root.dataset.theme); } catch { /* it lasts as long as the page */ }
+  });
+}
+
+addEventListener("dlhpc-progress", ({ detail: { done, of } }) => {
+  const place = document.querySelector(".dlhpc-top .done");
+  const words = of ? ` · ${done} of ${of} done` : "";
+  if (place && place.textContent !== words) place.textContent = words;
+});
+
+// The kernel ends with the page; what the browser keeps of it could not answer any more.
+addEventListener("pagehide", () => navigator.sendBeacon(`${baseUrl}voila/api/shutdown/${kernelId}`));
+addEventListener("pageshow", (event) => event.persisted && location.reload());
+
+// A kernel that died, or a server that was started again, is named; the page comes back with its answers.
+const lost = document.getElementById("dlhpc-lost");
+lost.querySelector("button").addEventListener("click", () => location.reload());
+async function alive() {
+  try {
+    const answer = await fetch(`${baseUrl.replace(/voila\/$/, "")}api/kernels/${kernelId}`);
+    lost.hidden = answer.ok || answer.status === 403;
+  } catch { lost.hidden = false; }
+}
+setInterval(() => document.visibilityState === "visible" && alive(), 10_000);
+
+rows();
+cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voila moves the cells to the end
+contents();
+theme();
