@@ -12,14 +12,12 @@ import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import chart
-from lib_dlhpc.explore.blocks.panels import problem_html
-from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
-from lib_dlhpc.launch.local import Job, JobError, start
+from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
@@ -27,7 +25,6 @@ from lib_dlhpc.timeline.store import load
 PAUSE = 0.1  # s between two looks at a run
 
 Begin = Callable[[Experiment, int], Job | BatchJob]  # starts the ranks of a run
-Thread = Callable[..., Any]  # in what they are watched
 # Trains, and returns the result and the timeline; says the words, or how many ranks are at work.
 Train = Callable[..., tuple[dict[str, Any], Timeline]]
 S = TypeVar("S")  # what the controls say
@@ -48,58 +45,43 @@ def live_run(
     thread: Thread = threading.Thread,
     refused: Callable[[S], str] = lambda _: "",
 ) -> list[ipywidgets.Widget]:
-    """Return the buttons Train and Cancel, what is said of the run, and a box for chart and tables.
+    """Return the buttons Train and Cancel with what goes on, and a box for chart and tables.
 
     chosen: what the controls say. work(setting, train): calls train(experiment), any number of times, and tells
     what came of it. refused: why a setting cannot be run, or "". A SpecError or JobError takes the place of
     what is said; the run's folder is gone in any case.
     """
-    train_it = ipywidgets.Button(description="Train", button_style="primary", tooltip="Seconds")
-    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
-    said = ipywidgets.HTML(verdict_html("Nothing trained yet."))
     figure, result, below = chart("gantt"), ipywidgets.HTML(), ipywidgets.VBox([])
-    stop = threading.Event()
 
     def train(experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
         ranks = experiment.devices
-        at_work = verdict_html(words or f"{ranks_in_words(ranks)} at work ...")
-        said.value = at_work
+        at_work = words or f"{ranks_in_words(ranks)} at work ..."
+        runner.say(at_work)
         job = begin(experiment, ranks)
         kept = Folder("run", job.folder)  # no longer than this page's kernel
         try:
             while (state := job.state) not in ENDS:
-                said.value = verdict_html("Queued ...") if state == "queued" else at_work
-                if stop.wait(PAUSE):
+                runner.say("Queued ..." if state == "queued" else at_work)
+                if runner.stop.wait(PAUSE):
                     job.cancel()
             return job.wait(), load(job.folder / "timeline.npz")
         finally:
             kept.remove()
 
-    def watch(setting: S) -> None:
-        try:
-            came = work(setting, train)
-            figure.update(**gantt_state(came.step))
-            result.value = came.result
-            below.children = (figure, result)
-            said.value = came.said
-        except (JobError, SpecError) as reason:
-            words = verdict_html("Cancelled.") if stop.is_set() else problem_html(str(reason))
-            said.value = words
-        finally:
-            train_it.disabled, cancel.disabled = False, True
+    def run(_: Runner) -> None:
+        came = work(setting[0], train)
+        figure.update(**gantt_state(came.step))
+        result.value = came.result
+        below.children = (figure, result)
+        runner.said.value = came.said
 
-    def clicked(_: Any) -> None:
-        setting = chosen()
-        if problem := refused(setting):
-            said.value = problem_html(problem)
-            return
-        train_it.disabled, cancel.disabled = True, False
-        stop.clear()
-        thread(target=watch, args=(setting,), daemon=True).start()
+    def refuse() -> str:
+        setting[:] = [chosen()]  # as it was at the click
+        return refused(setting[0])
 
-    train_it.on_click(clicked)
-    cancel.on_click(lambda _: stop.set())
-    return [ipywidgets.HBox([train_it, cancel]), said, below]
+    setting: list[S] = []
+    runner = Runner("Train", run, "Nothing trained yet.", "Seconds", thread, refuse)
+    return [*runner.widget.children, below]
 
 
 def one_step(timeline: Timeline, number: int) -> Timeline:

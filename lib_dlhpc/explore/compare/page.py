@@ -24,8 +24,9 @@ from lib_dlhpc.comparison.placed import check_here, placed, why_not
 from lib_dlhpc.comparison.text import NOT_MEASURED
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import ROWS, compared_state, foretold_state
-from lib_dlhpc.explore.compare.panel import Panel, Thread, no_longer_than_the_page, styled
+from lib_dlhpc.explore.compare.panel import Panel, no_longer_than_the_page, styled
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores

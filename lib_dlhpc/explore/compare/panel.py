@@ -1,4 +1,4 @@
-"""Buttons Run and Cancel for work that starts ranks: done in a thread, told as it goes, ended when asked to."""
+"""A run of ranks on a page, with a figure and a table below it; its folders go with the page's kernel."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,23 +8,18 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.comparison.comparison import Begin
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.figure import Figure
-from lib_dlhpc.explore.blocks.panels import problem_html
+from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
-from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.launch.local import Job, JobError
 
-Thread = Callable[..., Any]  # in what ranks are watched
 
+class Panel(Runner):
+    """A runner with a figure and a table below it, empty until there is something to show.
 
-class Panel:
-    """The buttons, what is said, and a figure and a table below, empty until there is something to show.
-
-    work: called in a thread after a click. It tells what goes on with `say`, gives `look` to whatever starts
-    ranks, so that Cancel ends them, and calls `show`. A SpecError or JobError is told in place of a result.
+    work: gives `look` to whatever starts ranks, so that Cancel ends them, and calls `show`.
     """
 
     def __init__(
@@ -34,29 +29,14 @@ class Panel:
         work: Callable[[], None],
         thread: Thread = threading.Thread,
     ) -> None:
-        self.figure, self.work, self.thread = figure, work, thread
-        self.run = ipywidgets.Button(
-            description=label, button_style="primary", tooltip="Takes some seconds"
-        )
-        self.cancel = ipywidgets.Button(
-            description="Cancel", tooltip="Ends all ranks", disabled=True
-        )
-        self.said, self.table = ipywidgets.HTML(), ipywidgets.HTML()
+        super().__init__(label, lambda _: work(), thread=thread)
+        self.figure, self.table = figure, ipywidgets.HTML()
         self.below = ipywidgets.VBox([])
-        self.busy = False
-        self._stop = threading.Event()
-        buttons = ipywidgets.HBox([self.run, self.cancel])
-        self.widget = ipywidgets.VBox([buttons, self.said, self.below])
-        self.run.on_click(lambda _: self._clicked())
-        self.cancel.on_click(lambda _: self._stop.set())
-
-    def say(self, words: str) -> None:
-        """Tell what goes on; HTML."""
-        self.said.value = verdict_html(words)
+        self.widget.children = (*self.widget.children, self.below)
 
     def look(self, job: Job) -> None:
         """End a run where Cancel was pressed."""
-        if self._stop.is_set():
+        if self.stop.is_set():
             job.cancel()
             raise JobError("The run was cancelled.")
 
@@ -69,21 +49,6 @@ class Panel:
     def clear(self) -> None:
         """Show nothing below the buttons."""
         self.below.children = ()
-
-    def _clicked(self) -> None:
-        self.run.disabled, self.cancel.disabled, self.busy = True, False, True
-        self._stop.clear()
-        self.thread(target=self._work, daemon=True).start()
-
-    def _work(self) -> None:
-        try:
-            self.work()
-        except (JobError, SpecError) as reason:
-            stopped = self._stop.is_set()
-            self.said.value = verdict_html("Cancelled.") if stopped else problem_html(str(reason))
-        finally:
-            self.busy = False
-            self.run.disabled, self.cancel.disabled = False, True
 
 
 @contextmanager

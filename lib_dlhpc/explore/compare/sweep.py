@@ -19,8 +19,9 @@ from lib_dlhpc.comparison.sweep_text import cells, summary
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.panels import notice_html
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import swept_state
-from lib_dlhpc.explore.compare.panel import Panel, Thread, no_longer_than_the_page, styled
+from lib_dlhpc.explore.compare.panel import Panel, no_longer_than_the_page, styled
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine

@@ -20,9 +20,10 @@ from lib_dlhpc.comparison import Comparison
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import problem_html
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import compared_state
 from lib_dlhpc.explore.compare.page import comparison_html
-from lib_dlhpc.explore.compare.panel import Panel, Thread, styled
+from lib_dlhpc.explore.compare.panel import Panel, styled
 from lib_dlhpc.explore.submit.found import found
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, load_site, submit
 from lib_dlhpc.launch.jobs import ENDS, TICKET
