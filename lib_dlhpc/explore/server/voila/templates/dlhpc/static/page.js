@@ -6,30 +6,31 @@ const cells = document.querySelector("#rendered_cells > div");
 // A figure stands to the right of the text round it, from its heading (or the figure before) to the next.
 function rows() {
   let row = null, text = null;
+  const place = (name) => {
+    const made = document.createElement("div");
+    made.className = name;
+    row.append(made);
+    return made;
+  };
   for (const cell of [...cells.children]) {
     if (!cell.hasAttribute("cell-index")) continue;
     const figure = cell.querySelector(".celltag_figure");
     const heading = cell.querySelector("h1, h2");
-    if (figure || heading || !row) {
-      if (!row || heading || row.classList.contains("with-figure")) {
-        row = document.createElement("section");
-        row.className = "dlhpc-row";
-        text = document.createElement("div");
-        text.className = "dlhpc-text";
-        row.append(text);
-        cells.insertBefore(row, cell);
-      }
+    if (!row || heading || (figure && row.classList.contains("with-figure"))) {
+      row = document.createElement("section");
+      row.className = "dlhpc-row";
+      cells.insertBefore(row, cell);
+      text = place("dlhpc-text");
     }
     if (figure) {
-      const stage = document.createElement("div");
-      stage.className = "dlhpc-figures";
-      stage.append(cell);
-      row.append(stage);
+      const figures = place("dlhpc-figures");
+      figures.append(cell);
       row.classList.add("with-figure");
+      text = place("dlhpc-text after");
+      // A column that is taller than the window stays with its end in view, not with its start.
       new ResizeObserver(() => {
-        // A column that is taller than the window stays with its end in view, not with its start.
-        stage.style.top = `${Math.min(64, innerHeight - stage.offsetHeight - 16)}px`;
-      }).observe(stage);
+        figures.style.top = `${Math.min(64, innerHeight - figures.offsetHeight - 16)}px`;
+      }).observe(figures);
     } else text.append(cell);
   }
 }
