@@ -7,7 +7,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import signals
 
-EXPLORER = Path(__file__).resolve().parents[2] / "modules" / "00_what_if_explorer.ipynb"
+MODULES = Path(__file__).resolve().parents[2] / "modules"
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -16,7 +16,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     page.add_argument(
         "page",
         nargs="?",
-        help="a notebook or a folder of them (default: all modules, opened at the explorer)",
+        help="a notebook or a folder of them (default: the course, opened at its front door)",
     )
     page.add_argument(
         "--no-browser", action="store_true", help="print the address and open nothing"
@@ -32,9 +32,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _explore(options: argparse.Namespace) -> int:
     from lib_dlhpc.explore.server.serve import serve
 
-    page = Path(options.page) if options.page else EXPLORER.parent
-    first = "" if options.page else EXPLORER.name
-    if not (page / first).exists():
+    page = Path(options.page) if options.page else MODULES
+    if not page.exists():
         raise SpecError(
             f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
         )
@@ -44,7 +43,6 @@ def _explore(options: argparse.Namespace) -> int:
             options.port,
             options.ip,
             not options.no_browser,
-            first=first,
             token=options.token or "",
             allow_hosts=options.allow_host,
         )

@@ -1,4 +1,4 @@
-"""dlhpc explore, as `make explore` runs it: one address, the explorer behind it, nothing left afterwards."""
+"""dlhpc explore, as `make explore` runs it: one address, the front door behind it, nothing left afterwards."""
 
 import re
 import signal
@@ -13,7 +13,9 @@ from patience import PATIENCE
 pytestmark = pytest.mark.browser
 
 
-def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eventually, tmp_path):
+def test_it_prints_an_address_shows_the_front_door_and_ends_cleanly(
+    open_page, eventually, tmp_path
+):
     command = [sys.executable, "-m", "lib_dlhpc.cli", "explore", "--no-browser"]
     errors = tmp_path / "errors"
     with errors.open("w") as stream:
@@ -24,12 +26,12 @@ def test_it_prints_an_address_shows_the_explorer_and_ends_cleanly(open_page, eve
         line = server.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/\S*", line).group(0)
         page = open_page(address)
-        page.wait_for_function(
-            "document.querySelectorAll('.dlhpc-plot[data-serial] svg').length === 6"
-        )
+        eventually(lambda: page.title().startswith("What-if lab"))
+        page.get_by_role("link", name="Plan", exact=True).first.click()
+        page.wait_for_selector(".dlhpc-plot[data-serial] svg")
         eventually(lambda: page.title() == "What-if explorer")
-        page.get_by_role("link", name="All modules").click()
-        page.get_by_text("Allreduce: which algorithm, when?").wait_for()
+        page.get_by_role("link", name="What-if lab").click()
+        page.get_by_text("Which algorithm, when?").wait_for()
         children = psutil.Process(server.pid).children(recursive=True)
         assert children
         page.close()  # or it asks for its kernel after the server's end, and complains

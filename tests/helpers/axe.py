@@ -6,7 +6,8 @@ from typing import Any
 
 RUN = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
   .filter(found => ["serious", "critical"].includes(found.impact))
-  .map(found => [found.id, found.nodes.length, found.nodes.slice(0, 4).map(node => node.html.slice(0, 160) + " | " + node.failureSummary.slice(0, 200))])"""
+  .map(found => [found.id, found.nodes.length, found.nodes.slice(0, 4)
+    .map(node => node.html.slice(0, 160) + " | " + node.failureSummary.slice(0, 200))])"""
 
 
 @cache

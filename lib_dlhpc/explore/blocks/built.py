@@ -84,9 +84,9 @@ def compiled(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**done, "usermeta": about}
 
 
-def prepare() -> None:
-    """Make what is missing, in a process of its own: Altair would stay in this one."""
-    subprocess.run([sys.executable, "-m", "lib_dlhpc.explore.blocks.built"], check=True)
+def prepare(module: str) -> None:
+    """Run a module that makes what is missing, in a process of its own: Altair would stay in this one."""
+    subprocess.run([sys.executable, "-m", module], check=True, stdout=subprocess.DEVNULL)
 
 
 @cache

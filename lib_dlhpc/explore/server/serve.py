@@ -46,13 +46,11 @@ def serve(
     ip: str = "127.0.0.1",
     browser: bool = True,
     preheat: int = 1,
-    first: str = "",
     token: str = "",
     allow_hosts: Sequence[str] = (),
 ) -> None:
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
-    first: the notebook of the folder to open; the default is the gallery itself.
     port: 0 takes a free one.  ip: who may come; the default is this machine only, "0.0.0.0" all.
     preheat: kernels kept ready for each notebook, about 100 MB each; 0 starts them on demand.
     token: what visitors have to bring, in the address that is printed; "": nothing.
@@ -64,12 +62,17 @@ def serve(
         raise FileNotFoundError(f"neither a notebook nor a folder: {path}")
     if not path.exists():
         raise FileNotFoundError(f"no such notebook or folder: {path}")
-    built.prepare()
+    of_course = (path / course.EXPLORER).exists()
+    built.prepare("lib_dlhpc.explore.blocks.built")
+    if of_course:
+        built.prepare("lib_dlhpc.explore.front.page")
     _prepare_environment()
+    from jupyter_server.base.handlers import JupyterHandler
     from tornado.web import StaticFileHandler
     from voila.app import Voila
     from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 
+    from lib_dlhpc.explore.front.page import front_page
     from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
 
     class Farewell(VoilaShutdownKernelHandler):
@@ -80,6 +83,10 @@ def serve(
             if kernel_id in self.kernel_manager:  # the page may say it twice
                 await self.kernel_manager.shutdown_kernel(kernel_id, now=True)
             self.set_status(204)
+
+    class FrontDoor(JupyterHandler):
+        def get(self) -> None:
+            self.finish(front_page().read_bytes())
 
     class Server(Voila):
         def init_handlers(self) -> list[Any]:
@@ -93,6 +100,8 @@ def serve(
                 ),
             ]
             theirs = super().init_handlers()
+            if of_course:
+                own.insert(0, (self.base_url, FrontDoor))
             # What lists files for JupyterLab's gallery; ours does without.
             theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
             return behind_door([*own, *theirs])
@@ -100,9 +109,8 @@ def serve(
         def launch_browser(self) -> None:
             # Voila calls this once it listens: the moment when the address is known to be right.
             home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{self.port}/"
-            address = f"{home}voila/render/{first}" if first else home
-            address += f"?token={quote(token)}" if token else ""
-            print(f"{first or path.name} is at {address}   (Ctrl-C ends it)", flush=True)
+            address = f"{home}?token={quote(token)}" if token else home
+            print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
             if browser:
                 webbrowser.open(address)
 

@@ -1,0 +1,109 @@
+"""The front door as one HTML file: made when it is first asked for, kept until the package changes.
+
+front_page()   the file; making it takes about twenty seconds, once (python -m lib_dlhpc.explore.front.page)
+"""
+
+import json
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from lib_dlhpc.explore import course
+from lib_dlhpc.explore.blocks import built
+
+HERE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[2]
+THEME = HERE.parent / "server" / "voila" / "templates" / "dlhpc" / "static" / "theme.css"
+RENDER = "voila/render/"
+
+
+def front_page() -> Path:
+    """Return the page, made anew when a file of the package that is not a page of its own has changed."""
+    files = [
+        *PACKAGE.glob("[!e]*/**/*.py"),
+        *PACKAGE.glob("catalog/**/*.toml"),
+        *PACKAGE.glob("catalog/**/*.csv"),
+    ]
+    stamps = sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    own = [
+        file.read_text(encoding="utf-8")
+        for file in sorted(HERE.rglob("*.*"))
+        if file.suffix != ".pyc"
+    ]
+    return built.kept("front", "html", repr((stamps, own, THEME.read_text("utf-8"))), written)
+
+
+def written() -> str:
+    """Return the page as text."""
+    from lib_dlhpc.explore.front import results
+
+    rows = results.proof()
+    within = sum(row["error"] <= 0.1 for row in rows)
+    data = {
+        "steps": results.steps(),
+        "networks": results.NETWORKS,
+        "start": results.START,
+        "proof": [[row["id"], row["group"], round(row["ratio"], 4), row["miss"]] for row in rows],
+    }
+    known = results.published()
+    parts = {
+        "theme": THEME.read_text(encoding="utf-8"),
+        "style": static("front.css"),
+        "script": static("front.js"),
+        "data": json.dumps(data, separators=(",", ":")).replace("</", "<\\/"),
+        "path": "".join(map(card, course.PATH)),
+        "modules": str(len(course.PATH)),
+        "labs": "".join(
+            f"<li>{escape(lab.title)} <span>{lab.minutes} min</span></li>"
+            for lab in course.LABS.values()
+        ),
+        "lab_count": str(len(course.LABS)),
+        "explorer": RENDER + course.EXPLORER,
+        "first": RENDER + course.PATH[0].file,
+        "predicted": f"{known['predicted']:.1f}",
+        "published": f"{known['published']:.0f}",
+        "share": f"{100 * known['predicted'] / known['published']:.2f}",
+        "rows": str(len(rows)),
+        "within": f"{100 * within / len(rows):.0f}",
+        "table": "".join(map(table_row, rows)),
+    }
+    return Template(static("front.html")).substitute(parts)
+
+
+def card(module: course.Module) -> str:
+    """Return a module as a card: its picture, number, minutes, question, what it builds on, its labs."""
+    from lib_dlhpc.explore.front.thumbnails import PICTURES
+
+    labs = "".join(
+        f'<span class="lab">Lab: {escape(course.LABS[lab].title)}</span>' for lab in module.labs
+    )
+    needs = f" · after {', '.join(module.needs)}" if module.needs else ""
+    return (
+        f'<a class="module" href="{RENDER}{module.file}" data-number="{module.number}">{PICTURES[module.number]()}'
+        f'<span class="text"><small>{module.number} · {module.minutes} min{needs}</small><b>{escape(module.title)}</b>'
+        f'<span class="asks">{escape(module.question)}</span><span class="done" hidden></span></span>{labs}</a>'
+    )
+
+
+def table_row(row: dict[str, Any]) -> str:
+    """Return a published row: its class, what was measured, both values, the error, and why it misses."""
+    cells = (
+        row["group"],
+        row["quantity"],
+        row["published"],
+        row["predicted"],
+        f"{row['ratio'] - 1:+.0%}",
+        row["reason"],
+    )
+    inside = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
+    return f'<tr id="{escape(row["id"])}"><th scope="row">{escape(row["id"])}</th>{inside}</tr>'
+
+
+def static(name: str) -> str:
+    """Return a file of this folder as text."""
+    return (HERE / "static" / name).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    print(front_page())

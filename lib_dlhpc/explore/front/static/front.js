@@ -1,0 +1,152 @@
+// The front door: a step of some ranks, the share of all GPUs that is lost, predicted against published.
+const data = JSON.parse(document.getElementById("data").textContent);
+const at = (id) => document.getElementById(id);
+const NS = "http://www.w3.org/2000/svg";
+
+function draw(parent, tag, attributes, text) {
+  const node = document.createElementNS(NS, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  parent.append(node);
+  return node;
+}
+
+function hatch(svg) {
+  const defs = draw(svg, "defs", {});
+  const pattern = draw(defs, "pattern", { id: `${svg.id}-idle`, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
+  draw(pattern, "rect", { width: 2, height: 5, fill: "var(--dl-bad)" });
+  return `url(#${svg.id}-idle)`;
+}
+
+const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+
+function step(now, animate) {
+  const svg = at("step");
+  svg.replaceChildren();
+  const width = svg.clientWidth || 600;
+  const phone = width < 420;
+  const ranks = phone ? [now.ranks[0], now.ranks.find((one) => one.backward === now.slowest) ?? now.ranks.at(-1)] : now.ranks;
+  const left = 64, right = 10, row = 30, top = 24;
+  const height = top + ranks.length * row + 30;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.style.height = `${height}px`;
+  const idle = hatch(svg);
+  const x = (time) => left + time / now.end * (width - left - right);
+  const bars = draw(svg, "g", animate ? { class: "grow" } : {});
+  ranks.forEach((one, i) => {
+    const y = top + i * row;
+    draw(svg, "text", { x: left - 8, y: y + 14, "text-anchor": "end", class: "soft" }, `rank ${one.rank}`);
+    const bar = (from, to, fill, more = {}) => to > from && draw(bars, "rect", { x: x(from), y, width: x(to) - x(from), height: 18, fill, ...more });
+    bar(0, one.forward, "var(--dl-forward)");
+    bar(one.forward, one.backward, "var(--dl-backward)");
+    if (now.slowest - one.backward > 0.2) bar(one.backward, now.slowest, idle, { stroke: "var(--dl-bad)", "stroke-width": 1 });
+    for (const [from, to] of one.sent) {
+      const seen = Math.max(from, one.backward < to && from >= one.backward - 0.01 ? now.slowest : from);
+      if (to > seen) draw(bars, "rect", { x: x(seen), y: y + 20, width: x(to) - x(seen), height: 4, fill: "var(--dl-gradient)" });
+    }
+    bar(now.slowest, now.end, "var(--dl-gradient)");
+  });
+  const line = x(now.slowest);
+  draw(svg, "line", { x1: line, x2: line, y1: 16, y2: top + ranks.length * row, stroke: "var(--dl-bad)", "stroke-width": 1.5 });
+  draw(svg, "text", { x: line - 6, y: 13, "text-anchor": "end", class: "strong" }, now.gpus > 1 && now.waiting > 0 ? "everyone waits for the slowest rank" : "backward ends");
+  const end = top + ranks.length * row + 16;
+  const every = [10, 20, 50, 100, 200, 500].find((size) => now.end / size <= 7) ?? 1000;
+  for (let time = 0; time <= now.end; time += every) draw(svg, "text", { x: x(time), y: end, "text-anchor": "middle", class: "soft" }, `${time} ms`);
+}
+
+// 16 x 16 squares: what of all GPUs computes, waits, or stands in the exposed part of the allreduce.
+function grid(now) {
+  const svg = at("grid");
+  svg.replaceChildren();
+  svg.setAttribute("viewBox", "0 0 160 160");
+  const idle = hatch(svg);
+  const waits = Math.round(256 * now.waiting), exposed = Math.round(256 * now.exposed);
+  for (let i = 0; i < 256; i += 1) {
+    const place = { x: (i % 16) * 10 + 0.5, y: Math.floor(i / 16) * 10 + 0.5, width: 8, height: 8, rx: 1.5 };
+    if (i < 256 - waits - exposed) draw(svg, "rect", { ...place, fill: "var(--dl-backward)" });
+    else if (i < 256 - exposed) draw(svg, "rect", { ...place, fill: idle, stroke: "var(--dl-bad)", "stroke-width": 0.8 });
+    else draw(svg, "rect", { ...place, fill: "var(--dl-gradient)" });
+  }
+}
+
+function show(animate) {
+  const [n, g] = [Number(at("gpus").value), Number(at("network").value)];
+  const now = data.steps[n][g];
+  const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 100 ? 1 : 0 });
+  const lost = now.gpus * (1 - now.efficiency);
+  at("count").textContent = at("times").textContent = number(now.gpus);
+  at("gpus-now").textContent = number(now.gpus);
+  at("network-now").textContent = `${data.networks[g]} Gb/s`;
+  at("gpus").setAttribute("aria-valuetext", `${now.gpus} GPUs`);
+  at("network").setAttribute("aria-valuetext", `${data.networks[g]} gigabits a second`);
+  at("speedup").textContent = number(now.speedup);
+  at("efficiency").textContent = percent(now.efficiency);
+  at("minutes").textContent = now.minutes > 120 ? `${(now.minutes / 60).toFixed(1)} h` : `${now.minutes.toFixed(1)} min`;
+  at("finding").textContent = `${number(lost)} of ${number(now.gpus)} GPUs' worth of time is lost in every step`;
+  at("step-words").textContent = `${percent(now.waiting)} of the step waits for the slowest rank, ${percent(now.exposed)} is allreduce that backward does not hide.`
+    + ` Shown: one simulated step of ${now.end.toFixed(0)} ms; the mean is ${now.mean.toFixed(0)} ms.`;
+  step(now, animate && !matchMedia("(prefers-reduced-motion: reduce)").matches);
+  grid(now);
+}
+
+function proof() {
+  const svg = at("proof");
+  svg.replaceChildren();
+  const groups = [...new Set(data.proof.map(([, group]) => group))]
+    .map((name) => [name, data.proof.filter(([, group]) => group === name)]).sort((a, b) => b[1].length - a[1].length);
+  const phone = svg.clientWidth < 480;
+  const width = svg.clientWidth || 700, left = phone ? 96 : 138, row = 22, top = 8;
+  const height = top + groups.length * row + 36;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.style.height = `${height}px`;
+  const ends = [0.3, 2.5].map(Math.log);
+  const x = (ratio) => left + (Math.log(Math.min(Math.max(ratio, 0.3), 2.5)) - ends[0]) / (ends[1] - ends[0]) * (width - left - 16);
+  draw(svg, "rect", { x: x(0.9), y: top, width: x(1.1) - x(0.9), height: groups.length * row, fill: "var(--dl-tint)" });
+  for (const tick of [0.3, 0.5, 0.7, 1, 1.5, 2]) {
+    draw(svg, "line", { x1: x(tick), x2: x(tick), y1: top, y2: top + groups.length * row, stroke: "var(--dl-line)", "stroke-width": tick === 1 ? 2 : 1 });
+    draw(svg, "text", { x: x(tick), y: top + groups.length * row + 15, "text-anchor": "middle", class: "soft" }, String(tick));
+  }
+  draw(svg, "text", { x: (left + width) / 2, y: height - 3, "text-anchor": "middle", class: "soft" }, "predicted / published; shaded: within 10 %");
+  let named = 0;
+  groups.forEach(([name, rows], i) => {
+    const y = top + i * row + row / 2;
+    draw(svg, "text", { x: left - 8, y: y + 4, "text-anchor": "end" }, name);
+    for (const [id, , ratio, miss] of rows) {
+      const link = draw(svg, "a", { href: `#${id}`, "aria-label": `${id}: predicted over published ${ratio.toFixed(2)}` });
+      draw(link, "circle", { cx: x(ratio), cy: y, r: 4.5, fill: miss ? "var(--dl-tensor)" : "var(--dl-backward)", opacity: 0.7 });
+      draw(link, "title", {}, `${id}: ${ratio.toFixed(2)}`);
+    }
+    const worst = rows.filter(([, , , miss]) => miss).sort((a, b) => Math.abs(Math.log(b[2])) - Math.abs(Math.log(a[2])))[0];
+    if (worst && !phone && named < 6) {
+      named += 1;
+      draw(svg, "text", { x: x(worst[2]) + 8, y: y + 4, class: "soft" }, worst[0]);
+    }
+  });
+}
+
+for (const [id, most, value] of [["gpus", data.steps.length - 1, data.start[0]], ["network", data.networks.length - 1, data.start[1]]]) {
+  at(id).max = most;
+  at(id).value = value;
+  at(id).addEventListener("input", () => show(false));
+}
+show(true);
+proof();
+let last = innerWidth;
+addEventListener("resize", () => { if (innerWidth !== last) { last = innerWidth; show(false); proof(); } });
+
+let progress = {};
+try { progress = JSON.parse(localStorage.getItem("dlhpc-progress")) ?? {}; } catch { /* nothing is known of this visitor */ }
+for (const card of document.querySelectorAll(".module")) {
+  const own = progress[card.dataset.number];
+  if (!own?.done) continue;
+  const words = card.querySelector(".done");
+  words.textContent = own.done >= own.of ? "✓ done" : `${own.done} of ${own.of} done`;
+  words.hidden = false;
+}
+
+const root = document.documentElement;
+document.querySelector(".theme").addEventListener("click", () => {
+  const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  root.dataset.theme = dark ? "light" : "dark";
+  try { localStorage.setItem("dlhpc-theme", root.dataset.theme); } catch { /* it lasts as long as the page */ }
+});

@@ -1,0 +1,67 @@
+"""The front door shows what the engines compute, and every module and lab once."""
+
+import json
+import re
+
+import pytest
+
+from lib_dlhpc import predict
+from lib_dlhpc.explore import course
+from lib_dlhpc.explore.front import page, results, thumbnails
+
+
+def test_modules_and_labs_of_the_path_are_those_of_the_repository(repository):
+    notebooks = {file.name for file in (repository / "modules").glob("*.ipynb")}
+    assert {module.file for module in course.PATH} | {course.EXPLORER} == notebooks
+    labs = {file.parent.name for file in (repository / "labs").glob("*/checks.py")}
+    assert set(course.LABS) == labs
+    assert sorted(lab for module in course.PATH for lab in module.labs) == sorted(labs)
+    readme = (repository / "labs" / "README.md").read_text("utf-8")
+    for folder, lab in course.LABS.items():
+        assert re.search(rf"{lab.title}\]\({folder}/README.md\).*\| {lab.minutes} \|", readme)
+
+
+@pytest.mark.parametrize("module", course.PATH, ids=lambda module: module.number)
+def test_a_module_asks_what_its_notebook_asks_and_comes_after_what_it_needs(repository, module):
+    cells = json.loads((repository / "modules" / module.file).read_text("utf-8"))["cells"]
+    title = "".join(cells[0]["source"]).splitlines()[0]
+    assert module.question.casefold() in title.casefold()
+    before = [other.number for other in course.PATH[: course.PATH.index(module)]]
+    assert set(module.needs) <= set(before)
+
+
+def test_places_in_the_path():
+    first, last = course.PATH[0], course.PATH[-1]
+    assert course.place(first.file) == (None, first, course.PATH[1])
+    assert course.place(last.file) == (course.PATH[-2], last, None)
+    assert course.place("other.ipynb") == (None, None, None)
+
+
+def test_a_step_is_what_prediction_and_simulation_say():
+    run = results.goyal()
+    now, prediction = results.step(run), predict(run)
+    assert now["minutes"] == pytest.approx(float(prediction.time_to_train) / 60, abs=0.006)
+    assert now["speedup"] / now["gpus"] == pytest.approx(now["efficiency"], abs=2e-3)
+    lost = now["waiting"] + now["exposed"]
+    assert now["efficiency"] + lost == pytest.approx(1, abs=2e-3)
+    slowest = max(rank["backward"] for rank in now["ranks"])
+    assert slowest == now["slowest"] < now["end"]
+    assert now["end"] == pytest.approx(now["mean"], rel=0.1)  # one step, and the mean of all
+
+
+@pytest.mark.parametrize("number", thumbnails.PICTURES)
+def test_a_picture_has_marks_within_its_frame(number):
+    picture = thumbnails.PICTURES[number]()
+    assert picture.count("<rect") + picture.count("<path") >= 2
+    for x, width in re.findall(r'x="([-\d.]+)" y="[-\d.]+" width="([\d.]+)"', picture):
+        assert float(x) >= 0 and float(x) + float(width) <= thumbnails.WIDTH + 0.1
+    assert set(thumbnails.PICTURES) == {module.number for module in course.PATH}
+
+
+def test_every_published_row_is_in_the_page():
+    text = page.front_page().read_text(encoding="utf-8")
+    rows = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])["proof"]
+    assert len(rows) > 150
+    for identity, *_ in rows:
+        assert f'<tr id="{identity}">' in text
+    assert not re.search(r'(src|href)="https?:', text)
