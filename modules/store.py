@@ -62,10 +62,17 @@ def execute(notebook: Any, folder: Path, page: Page) -> None:
             made = [state for key, state in client.widget_state.items() if key not in before]
             cell.outputs = list(stored(cell.outputs, made, page, room))
             room -= sum(len(output.data.get("image/png", "")) for output in cell.outputs)
-            cell.execution_count, cell.metadata = count, nbformat.NotebookNode()
+            cell.execution_count, cell.metadata = count, shown(cell)
             for output in cell.outputs:
                 if output.output_type == "execute_result":
                     output.execution_count = count
+
+
+def shown(cell: Any) -> Any:
+    """Return what a page needs to know of a cell: its tags, and that code nobody writes is hidden in JupyterLab."""
+    tags = cell.metadata.get("tags")
+    hidden = {} if "def " in cell.source else {"jupyter": {"source_hidden": True}}
+    return nbformat.from_dict({**({"tags": tags} if tags else {}), **hidden})
 
 
 def stored(outputs: list[Any], made: list[Any], page: Page, room: int) -> Iterator[Any]:

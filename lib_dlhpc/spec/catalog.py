@@ -10,7 +10,17 @@ from typing import Any
 from lib_dlhpc.errors import SpecError, suggest
 
 ROOT = Path(__file__).resolve().parents[1] / "catalog"
-KINDS = ("devices", "links", "machines", "models", "datasets", "replays", "published", "sites")
+KINDS = (
+    "devices",
+    "links",
+    "machines",
+    "models",
+    "datasets",
+    "replays",
+    "presets",
+    "published",
+    "sites",
+)
 _LEGAL_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]*")
 
 

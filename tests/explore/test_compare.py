@@ -150,7 +150,7 @@ def test_the_explorers_section_runs_nothing_before_it_is_opened() -> None:
     section.follow(digits(batch=16))
     assert section.panel.experiment == digits(batch=16)
     section.opened.value = False
-    assert section.widget.children == (section.opened,)
+    assert section.body.children == ()
 
 
 def test_shared_cores_are_said_above_the_table() -> None:

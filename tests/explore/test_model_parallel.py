@@ -261,7 +261,7 @@ def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
 
 
 def test_each_learner_has_a_bubble_of_their_own() -> None:
-    asked = {bubble_check(Lesson(), seed).children[0].value for seed in range(8)}
+    asked = {bubble_check(Lesson(), seed).question.question for seed in range(8)}
     assert len(asked) > 4
     assert set(SCHEDULES) == {"GPipe", "1F1B", "interleaved, 2 chunks", "interleaved, 3 chunks"}
 

@@ -15,7 +15,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.allreduce import sizes as allreduce
 from lib_dlhpc.explore.blocks import schedule_view
 from lib_dlhpc.explore.explorer.axes import axes_of
-from lib_dlhpc.explore.explorer.controls import change
+from lib_dlhpc.explore.explorer.controls import NAMED
 from lib_dlhpc.explore.explorer.limits import messages, too_much
 from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.prediction import collectives, predict
@@ -111,12 +111,12 @@ def test_every_command_takes_it(file, fidelity, capsys):
 
 def test_the_explorer_offers_and_explains_it():
     page = Explorer()
-    control = page.controls["allreduce"]
-    assert (STAR.label, "star") in list(control.options)
-    for _, name in control.options:
-        control.value = name
-        assert page.experiment.strategy.allreduce == name and page.headline.value
-    experiment = change(page.experiment, "allreduce", "star")
+    options = NAMED["strategy.allreduce"].options(page.experiment)
+    assert (STAR.label, "star") in options
+    for _, name in options:
+        page.move("strategy.allreduce", name)
+        assert page.experiment.strategy.allreduce == name
+    experiment = page.experiment.set({"strategy.allreduce": "star"})
     assert "star" in next(axis.values for axis in axes_of(experiment) if axis.title == "Allreduce")
     assert messages(experiment.set({"strategy.nodes": 2}), 1) > 0
     too_much(experiment, "events", 1)

@@ -14,7 +14,6 @@ import numpy as np
 from lib_dlhpc.explore.blocks.live_run import (
     Begin,
     Came,
-    Thread,
     Train,
     between,
     live_run,
@@ -22,6 +21,7 @@ from lib_dlhpc.explore.blocks.live_run import (
     with_rate,
 )
 from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.launch.local import start

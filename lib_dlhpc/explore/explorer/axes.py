@@ -9,14 +9,14 @@ import numpy as np
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.explorer.views import node_counts
+from lib_dlhpc.explore.explorer.controls import node_counts
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import ALLREDUCES, AUTO
 from lib_dlhpc.spec.units import format_quantity
 
-RANKS = "ranks"  # that share out the samples of a step, as in `dlhpc compare --sweep ranks=1,2`
+RANKS = "ranks"  # over which the samples of a step are partitioned, as in `dlhpc compare --sweep ranks=1,2`
 NODES, DEVICES = "strategy.nodes", "strategy.devices_per_node"
 BATCH, ALLREDUCE, BUCKET = "strategy.batch", "strategy.allreduce", "strategy.bucket"
 MOST = 12  # values on a page
@@ -33,12 +33,12 @@ class Axis:
 
 
 def axes_of(experiment: Experiment) -> list[Axis]:
-    """Return what can be varied of this experiment; ranks of a network that is shared out cannot."""
+    """Return what can be varied of this experiment; the ranks of a split network cannot."""
     strategy, machine = experiment.strategy, experiment.machine
     found = []
     if not is_partitioned(experiment):
         if not int(experiment.servers):
-            found.append(Axis("Ranks that share a step's samples", RANKS, _sharing(experiment)))
+            found.append(Axis("Ranks that share a step's samples", RANKS, _rank_counts(experiment)))
         if int(machine.nodes) > 1:
             nodes = node_counts(int(machine.nodes), int(strategy.nodes))
             found.append(Axis("Nodes, a batch on each device", NODES, _few(nodes)))
@@ -59,7 +59,7 @@ def at(experiment: Experiment, setting: Mapping[str, Any]) -> Experiment:
     """Return the experiment with one setting of an axis, on its own machine. Raises SpecError."""
     fields = {name: value for name, value in setting.items() if name != RANKS}
     there = what_if(experiment, fields)
-    return _shared(there, setting[RANKS]) if RANKS in setting else there
+    return _partitioned(there, setting[RANKS]) if RANKS in setting else there
 
 
 def values_from(text: str) -> list[Any]:
@@ -72,8 +72,8 @@ def values_from(text: str) -> list[Any]:
     return [int(word) if word.isascii() and word.isdigit() else word for word in words]
 
 
-def _shared(experiment: Experiment, ranks: Any) -> Experiment:
-    """Return the experiment on so many ranks, which share out the samples of a step."""
+def _partitioned(experiment: Experiment, ranks: Any) -> Experiment:
+    """Return the experiment on N ranks, over which the samples of a step are partitioned."""
     samples, node = int(experiment.global_batch), int(experiment.machine.devices_per_node)
     if type(ranks) is not int or ranks < 1:
         raise SpecError(f"ranks = {ranks!r}: expected a whole number, at least 1.")
@@ -82,7 +82,7 @@ def _shared(experiment: Experiment, ranks: Any) -> Experiment:
     return what_if(experiment, there)
 
 
-def _sharing(experiment: Experiment) -> tuple[int, ...]:
+def _rank_counts(experiment: Experiment) -> tuple[int, ...]:
     """Return numbers of ranks up to all of the machine, each with whole samples."""
     most = int(experiment.machine.nodes) * int(experiment.machine.devices_per_node)
     samples = int(experiment.global_batch)

@@ -13,21 +13,21 @@ MOST_SERVERS = 2048  # ranks with a parameter server, where everyone sends to ev
 MOST_ROWS = 600_000  # of a timeline
 MOST_MESSAGES = 100_000  # followed one by one; one or two seconds
 STEPS = (16, 4, 1)  # more of them even out the jitter
-QUICK_SPLIT = 32  # ranks that share a network
+QUICK_SPLIT = 32  # ranks of a split network
 QUICK_RANKS, QUICK_ROWS, QUICK_MESSAGES = 1024, 15_000, 10_000  # a tenth of a second or two
 
 
 def too_much(experiment: Experiment, fidelity: str, steps: int) -> str:
-    """Say why a page does not play this; nothing if it does."""
+    """Say why a page does not simulate this; "" where it does."""
     ranks, most = int(experiment.devices), MOST_RANKS[fidelity]
     served = experiment.strategy.allreduce == "parameter_server" and most > MOST_SERVERS
     if served:
         most = MOST_SERVERS
     if ranks > most:
         kind = f"{fidelity} with a parameter server" if served else fidelity
-        reason = f"{ranks:,} ranks; this page plays {kind} on up to {most:,}"
+        reason = f"{ranks:,} ranks; this page simulates {kind} on up to {most:,}"
     elif (rows := _rows(experiment, steps)) > MOST_ROWS:
-        reason = f"about {rows:,} events to keep; this page keeps up to {MOST_ROWS:,}"
+        reason = f"about {rows:,} events to store; this page stores up to {MOST_ROWS:,}"
     elif fidelity == "events" and (count := messages(experiment, steps)) > MOST_MESSAGES:
         reason = f"{count:,} messages, each followed on its own; this page follows up to {MOST_MESSAGES:,}"
     else:
@@ -35,13 +35,13 @@ def too_much(experiment: Experiment, fidelity: str, steps: int) -> str:
     ways = ["fewer nodes", "larger buckets"] + ["fewer steps"] * (steps > 1)
     ways += ["fidelity rounds"] * (fidelity == "events")
     return (
-        f"Not played: {reason}. Choose {', '.join(ways[:-1])} or {ways[-1]}. The command dlhpc simulate"
+        f"Not simulated: {reason}. Choose {', '.join(ways[:-1])} or {ways[-1]}. The command dlhpc simulate"
         f" goes further, to {MOST_IN_A_TERMINAL:,} messages with events."
     )
 
 
 def quick(experiment: Experiment, fidelity: str, steps: int) -> bool:
-    """Whether playing takes so little time that it may follow every move of a control."""
+    """Whether simulating takes so little time that it may follow every move of a control."""
     if int(experiment.devices) > QUICK_RANKS or _rows(experiment, steps) > QUICK_ROWS:
         return False
     if too_much(experiment, fidelity, steps):

@@ -1,8 +1,9 @@
-"""The explorer on a machine that was measured: its name in the list of machines, and what it makes unsure."""
+"""The explorer on a machine that was measured: its name in the list of machines, and the bands of its predictions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import Breakdown
@@ -17,12 +18,15 @@ from lib_dlhpc.spec.measured_machine import (
     measured_on,
 )
 
+if TYPE_CHECKING:
+    from lib_dlhpc.calibration.machine import Calibrated
+
 OWN, OTHER = "measured here", "measured elsewhere"  # values of the list of machines
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a step may be off by: s by name, the whole of it as "one step"; and what is to be said of that."""
+    """(low, high) s that a step and its terms may take, by name, the whole as "one step"; and notes on that."""
 
     bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -45,12 +49,25 @@ def _own(path: str, changed: int) -> Machine | None:
         return None
 
 
+def learn(found: "Calibrated") -> None:
+    """Store a calibration as the user's own, as `dlhpc calibrate` does. Raises SpecError where it cannot be stored."""
+    from lib_dlhpc.calibration.machine_report import as_toml
+    from lib_dlhpc.lifetime.files import write_text
+
+    out = default_path()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, as_toml(found))
+    except OSError as error:
+        raise SpecError(f"{out}: {error.strerror}.") from None
+
+
 def on_own(experiment: Experiment, changes: Mapping[str, object]) -> Experiment:
     """Return the experiment on the user's own machine, and with `changes`. Raises SpecError where there is none."""
     own = own_machine()
     if own is None:
         raise SpecError(
-            "There is no calibration of this machine; `dlhpc calibrate` takes a minute."
+            "There is no calibration of this machine; open Run here and press Calibrate."
         )
     there = what_if(experiment, {**changes, "machine.name": STAND_IN})
     return replace(there, machine=measured_on(there.machine, own))
@@ -89,5 +106,5 @@ def known_of(prediction: Breakdown) -> Known:
         return Known(notes=(f"No bands: {error}", *notes))
     if not found:
         return Known(notes=tuple(notes))
-    told = f"90 % bands: by the intervals of the machine's numbers, {calibration_of(machine)}."
-    return Known(found, (told, *notes))
+    words = f"90 % bands: by the intervals of the machine's numbers, {calibration_of(machine)}."
+    return Known(found, (words, *notes))

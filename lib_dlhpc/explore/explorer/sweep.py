@@ -1,6 +1,6 @@
-"""The explorer's section "Sweep a setting": one thing varied, each value foretold at once, measured here if asked for.
+"""The explorer's section "Sweep a setting": one thing varied, each value predicted at once, measured here if asked for.
 
-Nothing is foretold before the section is opened, and what runs ranks is imported then: most visitors never do.
+Nothing is predicted before the section is opened, and what runs ranks is imported then: most visitors never do.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.blocks.style import Labels
 from lib_dlhpc.explore.explorer.axes import Axis, axes_of, values_from
-from lib_dlhpc.explore.explorer.controls import select
-from lib_dlhpc.explore.explorer.play import REST, Soon
+from lib_dlhpc.explore.explorer.soon import REST, Soon
 from lib_dlhpc.spec.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class Sweep:
 
     def __init__(self) -> None:
         self.opened = ipywidgets.ToggleButton(
-            description="Sweep a setting", icon="caret-right", layout={"width": "auto"}
+            description="Sweep a setting", layout={"width": "auto"}
         )
         self.controls = _controls()
         self.here: SweepHere | None = None
@@ -32,31 +31,31 @@ class Sweep:
         self._filling = False
         self._written = False  # whether somebody wrote values of their own
         self._soon = Soon(REST)
-        self.told = ipywidgets.HTML()
+        self.said = ipywidgets.HTML()
         labels = ipywidgets.VBox([Labels()])
         labels.add_class("dlhpc-hidden")
         self._bar = ipywidgets.Box([*self.controls.values(), labels])
         for name in ("dlhpc-play-controls", "dlhpc-sweep"):
             self._bar.add_class(name)
-        self.widget = ipywidgets.VBox([self.opened])
+        self.body = ipywidgets.VBox([])
         self.opened.observe(self._toggled, "value")
         self.controls["vary"].observe(lambda _: self._chosen(), "value")
         self.controls["values"].observe(lambda _: self._wrote(), "value")
 
     def follow(self, experiment: Experiment) -> None:
-        """Take over another experiment; foretell it where the section is open, once the controls rest."""
+        """Take over another experiment; predict it where the section is open, once the controls rest."""
         self._experiment = experiment
         if self.opened.value:
             self._soon(self.show)
 
     def show(self) -> None:
-        """Foretell the present sweep and show it, or say why not."""
+        """Predict the present sweep and show it, or say why not."""
         self._soon.cancel()
         if self._experiment is None or not self.opened.value:
             return
         from lib_dlhpc.explore.compare.page import RANKS_A_CORE
         from lib_dlhpc.explore.compare.sweep import SweepHere
-        from lib_dlhpc.explore.explorer.sweep_rows import foretell, told_html, told_state
+        from lib_dlhpc.explore.explorer.sweep_rows import predict_rows, rows_html, rows_state
         from lib_dlhpc.spec.host import cores
 
         if self.here is None:
@@ -65,20 +64,20 @@ class Sweep:
         try:
             values = values_from(self.controls["values"].value)
         except SpecError as error:
-            self._tell(str(error))
+            self._say(str(error))
             return
-        rows = foretell(self._experiment, axis.field, values)
+        rows = predict_rows(self._experiment, axis.field, values)
         if not any(row.step for row in rows):
-            self._tell(rows[0].problem)
+            self._say(rows[0].problem)
             return
-        self.told.value = ""
-        state, table = told_state(rows, axis.title), told_html(rows)
+        self.said.value = ""
+        state, table = rows_state(rows, axis.title), rows_html(rows)
         self.here.follow(self._experiment, {axis.field: values}, (state, table))
-        self.widget.children = (self.opened, self._bar, self.told, self.here.widget)
+        self.body.children = (self._bar, self.said, self.here.widget)
 
-    def _tell(self, problem: str) -> None:
-        self.told.value = problem_html(problem)
-        self.widget.children = (self.opened, self._bar, self.told)
+    def _say(self, problem: str) -> None:
+        self.said.value = problem_html(problem)
+        self.body.children = (self._bar, self.said)
 
     def _fill(self, experiment: Experiment) -> Axis:
         """Make the controls offer what can be varied, and return what is."""
@@ -96,13 +95,11 @@ class Sweep:
         return axes[field]
 
     def _toggled(self, _: Any) -> None:
-        shown = self.opened.value
-        self.opened.icon = "caret-down" if shown else "caret-right"
-        if shown:
+        if self.opened.value:
             self.show()
         else:
             self._soon.cancel()
-            self.widget.children = (self.opened,)
+            self.body.children = ()
 
     def _chosen(self) -> None:
         if not self._filling:
@@ -113,6 +110,15 @@ class Sweep:
         if not self._filling:
             self._written = bool(self.controls["values"].value.strip())
             self.show()
+
+
+def select(control: Any, options: list[tuple[str, Any]], value: Any) -> None:
+    """Make a dropdown offer `options` and stand at `value`, sent to the browser in one message."""
+    with control.hold_sync():
+        # Unchanged options are left alone: the browser would rebuild the whole control.
+        if list(control.options) != options:
+            control.options = options
+        control.value = value
 
 
 def _controls() -> dict[str, Any]:

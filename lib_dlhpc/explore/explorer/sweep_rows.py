@@ -22,12 +22,12 @@ WAYS = ("predicted", "rounds", "events")
 # Of all settings together: half a second or so, in which a page answers to nothing else. Counted, not timed, so that
 # the same settings are simulated on every machine.
 MOST_ROWS, MOST_MESSAGES = 40_000, 30_000
-LEFT_OUT = "-: it takes long to play; the command dlhpc simulate has no such limit."
+LEFT_OUT = "-: it takes long to simulate; the command dlhpc simulate has no such limit."
 ALL = "one step"
 
 
 @dataclass
-class Told:
+class Row:
     """One setting: s of a step by way, and what it may be off by; or why there is none."""
 
     setting: Mapping[str, Any]
@@ -36,11 +36,11 @@ class Told:
     problem: str = ""
 
 
-def foretell(experiment: Experiment, name: str, values: Sequence[Any]) -> list[Told]:
-    """Return what is foretold of each value of a field, on the experiment's own machine."""
+def predict_rows(experiment: Experiment, name: str, values: Sequence[Any]) -> list[Row]:
+    """Return the prediction for each value of a field, on the experiment's own machine."""
     rows, there = [], []
     for value in values:
-        row = Told({name: value})
+        row = Row({name: value})
         rows.append(row)
         try:
             one = at(experiment, row.setting)
@@ -56,23 +56,23 @@ def foretell(experiment: Experiment, name: str, values: Sequence[Any]) -> list[T
         for fidelity in WAYS[1:]:
             share = (MOST_ROWS / len(there), MOST_MESSAGES / len(there))
             if steps := steps_within(one, fidelity, *share):
-                _play(row, one, fidelity, steps)
+                _simulate(row, one, fidelity, steps)
     return rows
 
 
-def _play(row: Told, experiment: Experiment, fidelity: str, steps: int) -> None:
+def _simulate(row: Row, experiment: Experiment, fidelity: str, steps: int) -> None:
     every = int(experiment.strategy.local_steps)
     try:
         timeline = simulate(experiment, fidelity, steps=-(-steps // every) * every)
     except (SpecError, DeadlockError):
-        return  # there is no such point; "Play this step" says why
+        return  # there is no such point; "Simulate this step" says why
     row.step[fidelity] = seconds = measure(experiment, timeline).step_time
     if band := row.bands.get("predicted"):
         by = seconds / row.step["predicted"]  # as compare has it: off by the same factor
         row.bands[fidelity] = (band[0] * by, band[1] * by)
 
 
-def told_state(rows: Sequence[Told], title: str) -> State:
+def rows_state(rows: Sequence[Row], title: str) -> State:
     """Every setting that can be: a point for each way."""
     shown = [(label(row.setting), row.step, row.bands) for row in rows if row.step]
     (name,) = rows[0].setting
@@ -80,7 +80,7 @@ def told_state(rows: Sequence[Told], title: str) -> State:
     return points_state(shown, axes, _words(rows, title))
 
 
-def _words(rows: Sequence[Told], title: str) -> str:
+def _words(rows: Sequence[Row], title: str) -> str:
     found = [row for row in rows if row.step]
     if not found:
         return f"{title}: none of the values can be."
@@ -97,7 +97,7 @@ def _words(rows: Sequence[Told], title: str) -> str:
     )
 
 
-def told_html(rows: Sequence[Told]) -> str:
+def rows_html(rows: Sequence[Row]) -> str:
     """Return a row for each setting, as a table."""
     some = any(row.bands.get("predicted") for row in rows)
     (name,) = rows[0].setting

@@ -9,16 +9,9 @@ from collections.abc import Mapping
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.live_run import (
-    Begin,
-    Came,
-    Thread,
-    Train,
-    live_run,
-    one_step,
-    ranks_in_words,
-)
+from lib_dlhpc.explore.blocks.live_run import Begin, Came, Train, live_run, one_step, ranks_in_words
 from lib_dlhpc.explore.blocks.panels import notice_html, problem_html, table_html
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.explore.hybrid_parallel.runs import (

@@ -13,7 +13,6 @@ import ipywidgets
 from lib_dlhpc.explore.blocks.live_run import (
     Begin,
     Came,
-    Thread,
     Train,
     live_run,
     one_step,
@@ -21,6 +20,7 @@ from lib_dlhpc.explore.blocks.live_run import (
     with_rate,
 )
 from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import three_ways
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.launch.local import start

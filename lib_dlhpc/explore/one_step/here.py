@@ -11,9 +11,9 @@ import ipywidgets
 
 from lib_dlhpc.comparison.comparison import Begin, start_beside
 from lib_dlhpc.comparison.placed import placed
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.explore.compare.page import RunHere
-from lib_dlhpc.explore.compare.panel import Thread
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment

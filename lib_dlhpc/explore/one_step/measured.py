@@ -22,8 +22,8 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.panels import notice_html, problem_html, table_html
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import slider, verdict_html, workbench
-from lib_dlhpc.explore.compare.panel import Thread
 from lib_dlhpc.explore.one_step.charts import measured_state
 from lib_dlhpc.explore.one_step.machines import Mine, Told, roofline_of
 from lib_dlhpc.explore.one_step.ranks import stoppable

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.explore.blocks.lesson import RIGHT, WRONG
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.explore.traces.waits import KINDS, NOBODY, RANKS, WORK, Setting, said, trace
@@ -151,11 +150,11 @@ def find_it() -> ipywidgets.Box:
         number = controls["number"].value
         planted, trouble, rank = puzzle(number), controls["trouble"].value, controls["rank"].value
         if not trouble:
-            told.value = verdict_html(f"{WRONG} Choose a trouble first.")
+            told.value = verdict_html("✗ Choose a trouble first.")
             return
         tries[number] = tries.get(number, 0) + 1
         right = is_right(planted, trouble, rank)
-        mark = RIGHT if right else WRONG
+        mark = "✓" if right else "✗"
         told.value = verdict_html(f"{mark} {feedback(planted, trouble, rank)}")
         if right:
             done.setdefault(number, tries[number] == 1)

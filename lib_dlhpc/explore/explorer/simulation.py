@@ -1,11 +1,9 @@
-"""The explorer's section "Play this step": the simulation beside the prediction, and its picture.
+"""The explorer's section "Simulate this step": the simulation beside the prediction, and its timeline.
 
-Nothing is played before the section is opened. Then it follows the controls where that is quick, once
-they rest; where it is not, what is shown is marked as of other settings until it is played again.
+Nothing is simulated before the section is opened. Then it follows the controls where that is quick, once
+they rest; where it is not, what is shown is marked as of other settings until it is simulated again.
 """
 
-import asyncio
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -16,26 +14,26 @@ from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import notice_html, problem_html
 from lib_dlhpc.explore.blocks.style import Labels
 from lib_dlhpc.explore.explorer.limits import quick, too_much
-from lib_dlhpc.explore.explorer.played import Bands, gantt_of, play, played_html
+from lib_dlhpc.explore.explorer.simulated import Bands, gantt_of, simulate_step, simulated_html
+from lib_dlhpc.explore.explorer.soon import REST, Soon
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
 
-REST = 0.2  # s without a move before it is played again
-PATIENCE = 10.0  # s after which playing is given up, for a page answers to nothing meanwhile
+PATIENCE = 10.0  # s after which it is given up: a page answers to nothing meanwhile
 STEPS = (1, 2, 4, 8, 16)
 STALE = "dlhpc-stale"
 
 
-class Play:
-    """The section's state: the newest prediction, and what was played of it or of an older one."""
+class Simulation:
+    """The section's state: the newest prediction, and what was simulated of it or of an older one."""
 
     def __init__(self) -> None:
         self.opened = ipywidgets.ToggleButton(
-            description="Play this step", icon="caret-right", layout={"width": "auto"}
+            description="Simulate this step", layout={"width": "auto"}
         )
         self.controls = _controls()
-        self.again = ipywidgets.Button(description="Play again", icon="play")
-        self.told, self.table = ipywidgets.HTML(), ipywidgets.HTML()
+        self.again = ipywidgets.Button(description="Simulate again", icon="play")
+        self.said, self.table = ipywidgets.HTML(), ipywidgets.HTML()
         self.figure = chart("gantt")
         self._prediction: Breakdown | None = None
         self._bands: Bands = {}
@@ -47,16 +45,16 @@ class Play:
         bar = ipywidgets.Box([*self.controls.values(), self.again, labels])
         bar.add_class("dlhpc-play-controls")
         self._result = ipywidgets.VBox([self.table, self.figure])
-        # What the open section shows; the result is there as soon as something was played.
-        self._inside: tuple[Any, ...] = (self.opened, bar, self.told)
-        self.widget = ipywidgets.VBox([self.opened])
+        # What the open section shows; the result is there as soon as something was simulated.
+        self._inside: tuple[Any, ...] = (bar, self.said)
+        self.body = ipywidgets.VBox([])
         self.opened.observe(self._toggled, "value")
-        self.again.on_click(lambda _: self.play())
+        self.again.on_click(lambda _: self.simulate())
         for control in self.controls.values():
             control.observe(self._moved, "value")
 
     def follow(self, prediction: Breakdown, bands: Bands | None = None) -> None:
-        """Take over another experiment: play it if the section is open and that is quick.
+        """Take over another experiment: simulate it if the section is open and that is quick.
 
         bands: (low, high) s that its step and terms may take, by name, where that is known.
         """
@@ -74,21 +72,21 @@ class Play:
         if not self.opened.value:
             return
         self._mark(True)
-        self._soon(self.play if quick(e, *self._how) else self._tell_stale)
+        self._soon(self.simulate if quick(e, *self._how) else self._say_stale)
 
-    def play(self) -> None:
-        """Play the newest experiment and show it, or say why not."""
+    def simulate(self) -> None:
+        """Simulate the newest experiment and show it, or say why not."""
         self._soon.cancel()
         if self._prediction is None or not self.opened.value:
             return
         fidelity, steps = self._how
         problem = too_much(self._prediction.experiment, fidelity, steps)
         if problem:
-            self._tell(problem_html(problem))
+            self._say(problem_html(problem))
             return
         end = perf_counter() + PATIENCE
         try:
-            played = play(
+            found = simulate_step(
                 self._prediction,
                 fidelity,
                 self.controls["seed"].value,
@@ -98,71 +96,45 @@ class Play:
             )
         except Cancelled:
             words = f"Given up after {PATIENCE:g} s. Choose fewer nodes or fidelity rounds."
-            self._tell(problem_html(words))
+            self._say(problem_html(words))
         except (SpecError, DeadlockError) as error:
-            self._tell(problem_html(str(error)))
+            self._say(problem_html(str(error)))
         else:
-            self.table.value = played_html(played)
-            self.figure.update(**gantt_of(played))
-            self.told.value = ""
+            self.table.value = simulated_html(found)
+            self.figure.update(**gantt_of(found))
+            self.said.value = ""
             self._mark(False)
             if self._result not in self._inside:
                 self._inside += (self._result,)
-                self.widget.children = self._inside
+                self.body.children = self._inside
 
     @property
     def _how(self) -> tuple[str, int]:
         return self.controls["fidelity"].value, self.controls["steps"].value
 
     def _toggled(self, _: Any) -> None:
-        shown = self.opened.value
-        self.opened.icon = "caret-down" if shown else "caret-right"
-        self.play()
-        self.widget.children = self._inside if shown else (self.opened,)
+        self.simulate()
+        self.body.children = self._inside if self.opened.value else ()
 
     def _moved(self, _: Any) -> None:
         if not self._following:
             self._mark(True)
-            self._soon(self.play)
+            self._soon(self.simulate)
 
-    def _tell_stale(self) -> None:
+    def _say_stale(self) -> None:
         assert self._prediction is not None
         problem = too_much(self._prediction.experiment, *self._how)
-        stale = notice_html("Of other settings. Press Play again for the present ones.")
-        self._tell(problem_html(problem) or stale)
+        stale = notice_html("Of other settings. Press Simulate again for the present ones.")
+        self._say(problem_html(problem) or stale)
 
-    def _tell(self, words: str) -> None:
-        self.told.value = words
+    def _say(self, words: str) -> None:
+        self.said.value = words
         self._mark(True)
 
     def _mark(self, stale: bool) -> None:
         marked = STALE in self._result._dom_classes
         if stale != marked:
             (self._result.add_class if stale else self._result.remove_class)(STALE)
-
-
-class Soon:
-    """Calls the newest of several functions once, `rest` seconds after the last; at once without a loop."""
-
-    def __init__(self, rest: float) -> None:
-        self.rest = rest
-        self._waiting: asyncio.TimerHandle | None = None
-
-    def __call__(self, act: Callable[[], None]) -> None:
-        """Call `act` soon, in place of what was to be called."""
-        self.cancel()
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            act()
-        else:
-            self._waiting = loop.call_later(self.rest, act)
-
-    def cancel(self) -> None:
-        """Call nothing of what was to be called."""
-        if self._waiting:
-            self._waiting.cancel()
-            self._waiting = None
 
 
 def _controls() -> dict[str, Any]:
@@ -183,6 +155,6 @@ def _controls() -> dict[str, Any]:
             style=style,
         ),
         "steps": ipywidgets.SelectionSlider(
-            description="Steps", tooltip="Played one after another", options=STEPS, style=style
+            description="Steps", tooltip="Simulated one after another", options=STEPS, style=style
         ),
     }

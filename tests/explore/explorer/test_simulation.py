@@ -1,4 +1,4 @@
-"""The section "Play this step": closed it does nothing; open it shows the present run, or says that it does not."""
+"""The section "Simulate this step": closed it does nothing; open it shows the present run, or says that it does not."""
 
 import asyncio
 import re
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.explorer import play as explorer_play
-from lib_dlhpc.explore.explorer.controls import change
+from lib_dlhpc.explore.explorer import simulation as section
+from lib_dlhpc.explore.explorer.choice import Choice
 from lib_dlhpc.explore.explorer.limits import (
     MOST_MESSAGES,
     MOST_RANKS,
@@ -18,9 +18,17 @@ from lib_dlhpc.explore.explorer.limits import (
     quick,
     too_much,
 )
+from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
-from lib_dlhpc.explore.explorer.play import STALE, Soon
-from lib_dlhpc.explore.explorer.played import first_steps, gantt_of, play, played_html
+from lib_dlhpc.explore.explorer.presets import preset
+from lib_dlhpc.explore.explorer.simulated import (
+    first_steps,
+    gantt_of,
+    simulate_step,
+    simulated_html,
+)
+from lib_dlhpc.explore.explorer.simulation import STALE
+from lib_dlhpc.explore.explorer.soon import Soon
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate
@@ -33,78 +41,78 @@ GOYAL = replay("goyal-2017").experiment
 @pytest.fixture
 def page():
     page = Explorer()
-    page.controls["nodes"].value = 4
-    page.play.opened.value = True
+    page.move("strategy.nodes", 4)
+    page.simulation.opened.value = True
     return page
 
 
 def stale(page):
-    return STALE in page.play._result._dom_classes
+    return STALE in page.simulation._result._dom_classes
 
 
 def shown(page):
-    return page.play.table.value, page.play.figure.data, page.play.told.value
+    return page.simulation.table.value, page.simulation.figure.data, page.simulation.said.value
 
 
-def test_nothing_is_played_before_the_section_is_opened(monkeypatch):
+def test_nothing_is_simulated_before_the_section_is_opened(monkeypatch):
     def never(*_, **__):
-        raise AssertionError("played")
+        raise AssertionError("simulated")
 
-    monkeypatch.setattr(explorer_play, "play", never)
+    monkeypatch.setattr(section, "simulate_step", never)
     page = Explorer()
-    page.controls["nodes"].value = 4
-    page.play.controls["steps"].value = 2
-    page.play.again.click()
-    assert page.play.widget.children == (page.play.opened,) and page.play.table.value == ""
+    page.move("strategy.nodes", 4)
+    page.simulation.controls["steps"].value = 2
+    page.simulation.again.click()
+    assert page.simulation.body.children == () and page.simulation.table.value == ""
 
 
 def test_opened_it_shows_prediction_and_simulation_of_the_present_run(page):
-    html = page.play.table.value
+    html = page.simulation.table.value
     predicted = predict(page.experiment)
     simulated = breakdown(simulate(page.experiment))
     for seconds in (predicted.step_time, simulated.step_time):
         assert f"<td>{seconds * 1e3:.3g} ms</td>" in html
     assert "on 32 ranks" in html and "The simulation draws the jitter" in html
-    assert "computes longest" in page.play.figure.summary
-    page.play.opened.value = False
-    assert page.play.widget.children == (page.play.opened,)
+    assert "computes longest" in page.simulation.figure.summary
+    page.simulation.opened.value = False
+    assert page.simulation.body.children == ()
 
 
 @pytest.mark.parametrize(("name", "value"), [("fidelity", "events"), ("seed", 5), ("steps", 4)])
 def test_each_control_of_the_section_moves_something(page, name, value):
     before = shown(page)
-    page.play.controls[name].value = value
+    page.simulation.controls[name].value = value
     assert shown(page) != before and not stale(page)
 
 
 @pytest.mark.parametrize(("name", "value"), [("nodes", 2), ("overlap", False), ("batch", 64)])
 def test_it_follows_the_page_where_that_is_quick(page, name, value):
     before = shown(page)
-    page.controls[name].value = value
+    page.move(f"strategy.{name}", value)
     assert shown(page) != before and not stale(page)
 
 
 def test_where_it_is_not_quick_what_is_shown_is_marked_as_of_other_settings(page):
-    before = page.play.table.value
-    page.controls["nodes"].value = 32
-    page.play.controls["fidelity"].value = "events"
-    page.controls["bucket"].value = 10e6
+    before = page.simulation.table.value
+    page.move("strategy.nodes", 32)
+    page.simulation.controls["fidelity"].value = "events"
+    page.move("strategy.bucket", 10e6)
     assert not quick(page.experiment, "events", 1)
-    assert stale(page) and "Of other settings" in page.play.told.value
-    assert page.play.table.value != before
-    page.play.controls["fidelity"].value = "rounds"
-    assert not stale(page) and page.play.told.value == ""
+    assert stale(page) and "Of other settings" in page.simulation.said.value
+    assert page.simulation.table.value != before
+    page.simulation.controls["fidelity"].value = "rounds"
+    assert not stale(page) and page.simulation.said.value == ""
 
 
-def test_what_a_page_does_not_play_is_reported_with_numbers_and_ways_out(page):
-    page.play.controls["fidelity"].value = "events"
-    page.controls["nodes"].value = 32
-    page.controls["allreduce"].value = "ring"
-    assert "522,240 messages" in page.play.told.value and stale(page)
-    page.play.again.click()
-    assert "fidelity rounds" in page.play.told.value
-    page.play.controls["fidelity"].value = "rounds"
-    assert page.play.told.value == "" and not stale(page)
+def test_what_a_page_does_not_simulate_is_reported_with_numbers_and_ways_out(page):
+    page.simulation.controls["fidelity"].value = "events"
+    page.move("strategy.nodes", 32)
+    page.move("strategy.allreduce", "ring")
+    assert "522,240 messages" in page.simulation.said.value and stale(page)
+    page.simulation.again.click()
+    assert "fidelity rounds" in page.simulation.said.value
+    page.simulation.controls["fidelity"].value = "rounds"
+    assert page.simulation.said.value == "" and not stale(page)
 
 
 def test_mistakes_and_impatience_are_reported(page, monkeypatch):
@@ -115,29 +123,35 @@ def test_mistakes_and_impatience_are_reported(page, monkeypatch):
         raise Cancelled(1.0, 10)
 
     for act, words in ((fails, "&lt;b&gt;no such thing"), (tires, "Given up after 10 s")):
-        monkeypatch.setattr(explorer_play, "play", act)
-        page.play.again.click()
-        assert words in page.play.told.value and stale(page)
+        monkeypatch.setattr(section, "simulate_step", act)
+        page.simulation.again.click()
+        assert words in page.simulation.said.value and stale(page)
 
 
 def test_no_jitter_leaves_the_seed_nothing_to_move():
     page = Explorer(GOYAL.set({"machine.jitter": 0.0, "strategy.nodes": 2, "run.seed": 3}))
-    assert page.play.controls["seed"].disabled and page.play.controls["seed"].value == 3
+    assert page.simulation.controls["seed"].disabled and page.simulation.controls["seed"].value == 3
     page.load(GOYAL)
-    assert not page.play.controls["seed"].disabled and page.play.controls["seed"].value == 0
+    assert (
+        not page.simulation.controls["seed"].disabled
+        and page.simulation.controls["seed"].value == 0
+    )
 
 
 @pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
-def test_every_replay_is_played(run):
+def test_every_replay_is_simulated_or_says_what_is_too_much(run):
+    if run.experiment.strategy.is_split:
+        assert "events to store" in too_much(run.experiment, "rounds", 1)
+        return
     assert too_much(run.experiment, "rounds", 1) == ""
-    played = play(predict(run.experiment), "rounds", 0, 1, None)
-    assert f"on {int(run.experiment.devices):,} ranks" in played_html(played)
-    assert gantt_of(played)["summary"]
+    found = simulate_step(predict(run.experiment), "rounds", 0, 1, None)
+    assert f"on {int(run.experiment.devices):,} ranks" in simulated_html(found)
+    assert gantt_of(found)["summary"]
 
 
 def test_without_jitter_and_contention_no_term_differs():
-    played = play(predict(GOYAL.set({"machine.jitter": 0.0})), "events", 0, 1, None)
-    html = played_html(played)
+    found = simulate_step(predict(GOYAL.set({"machine.jitter": 0.0})), "events", 0, 1, None)
+    html = simulated_html(found)
     assert "No term differs" in html and "simulated, rounds" in html and "simulated, events" in html
     assert set(re.findall(r"[+-]\d+\.\d+%", html)) <= {"+0.00%", "-0.00%"}
 
@@ -151,7 +165,7 @@ def test_messages_are_counted_as_the_simulator_sends_them(algorithm, nodes):
 
 
 def test_limits_name_what_is_too_much():
-    summit = change(GOYAL, "machine", "summit")
+    summit = moved(Choice(preset("goyal-2017")), "machine.name", "summit")[1].experiment
     large = summit.set({"strategy.nodes": 2048})
     assert f"{12288:,} ranks" in too_much(large, "rounds", 1)
     assert f"{MOST_RANKS['rounds']:,}" in too_much(large, "rounds", 1)
@@ -166,11 +180,11 @@ def test_limits_name_what_is_too_much():
 
 
 def test_the_chart_shows_the_first_two_of_many_steps():
-    played = play(predict(GOYAL.set({"strategy.nodes": 2})), "rounds", 1, 8, None)
-    assert gantt_of(played)["summary"].startswith("The first 2 of 8 steps.")
-    whole = played.timelines["rounds"]
+    found = simulate_step(predict(GOYAL.set({"strategy.nodes": 2})), "rounds", 1, 8, None)
+    assert gantt_of(found)["summary"].startswith("The first 2 of 8 steps.")
+    whole = found.timelines["rounds"]
     two = first_steps(whole, 2)
-    same = simulate(played.experiment, seed=1, steps=2)
+    same = simulate(found.experiment, seed=1, steps=2)
     assert np.count_nonzero(two.where("compute", "update")) == 2 * whole.ranks
     work = [t.select(t.where("compute")).sorted() for t in (two, same)]
     np.testing.assert_array_equal(work[0].stop, work[1].stop)
@@ -183,10 +197,10 @@ UPDATES = {
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_other_ways_to_update_are_played_and_limited_as_well(update):
+def test_other_ways_to_update_are_found_and_limited_as_well(update):
     e = GOYAL.set({"strategy.nodes": 2, "calibration.rate": 0.0, **UPDATES[update]})
-    played = play(predict(e), "events", 0, 5, None)
-    html, summary = played_html(played), gantt_of(played)["summary"]
+    found = simulate_step(predict(e), "events", 0, 5, None)
+    html, summary = simulated_html(found), gantt_of(found)["summary"]
     if update == "local":
         assert "8 steps on 16 ranks" in html and summary.startswith("The first 4 of 8 steps.")
         assert "The others wait for the slowest of each step" in summary

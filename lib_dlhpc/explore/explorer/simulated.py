@@ -1,4 +1,4 @@
-"""A step as it was played: its terms beside those predicted, why they differ, and the picture of it."""
+"""A simulated step: its terms beside those predicted, why they differ, and its timeline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +25,8 @@ MOST_LOCAL = 8  # ... up to so many
 
 
 @dataclass(frozen=True)
-class Played:
-    """A prediction's experiment as it was played, with what was predicted."""
+class Simulated:
+    """A prediction's experiment as it was simulated, with what was predicted."""
 
     experiment: Experiment
     seed: int
@@ -41,18 +41,18 @@ class Played:
         return list(self.timelines)[-1]
 
 
-def play(
+def simulate_step(
     prediction: Breakdown,
     fidelity: str,
     seed: int,
     steps: int,
     progress: StepProgress | None,
     bands: Bands | None = None,
-) -> Played:
-    """Play the steps in rounds and, if asked for, also as events. Raises what `simulate` raises."""
+) -> Simulated:
+    """Simulate the steps in rounds and, if asked for, also as events. Raises what `simulate` raises."""
     e = prediction.experiment
     wanted = dict.fromkeys(["rounds", fidelity])
-    return Played(
+    return Simulated(
         e,
         seed,
         steps,
@@ -62,10 +62,10 @@ def play(
     )
 
 
-def gantt_of(played: Played) -> dict[str, Any]:
+def gantt_of(run: Simulated) -> dict[str, Any]:
     """Return the state of the chart "gantt"; of many steps, the first ones."""
-    timeline = played.timelines[played.fidelity]
-    local = int(played.experiment.strategy.local_steps)
+    timeline = run.timelines[run.fidelity]
+    local = int(run.experiment.strategy.local_steps)
     steps, drawn = breakdown(timeline).steps, max(MOST_DRAWN, min(local, MOST_LOCAL))
     if steps <= drawn:
         return gantt_state(timeline)
@@ -88,53 +88,50 @@ def first_steps(timeline: Timeline, count: int) -> Timeline:
     return timeline.select(timeline.start < end[timeline.rank])
 
 
-def played_html(played: Played) -> str:
+def simulated_html(run: Simulated) -> str:
     """Return the terms, predicted and simulated, as a table, and a sentence for each reason to differ."""
     measured = {
-        fidelity: measure(played.experiment, timeline)
-        for fidelity, timeline in played.timelines.items()
+        fidelity: measure(run.experiment, timeline) for fidelity, timeline in run.timelines.items()
     }
-    shown = measured[played.fidelity]
-    step = sum(played.predicted.values())
-    terms = [name for name, value in played.predicted.items() if value or shown.terms[name]]
+    shown = measured[run.fidelity]
+    step = sum(run.predicted.values())
+    terms = [name for name, value in run.predicted.items() if value or shown.terms[name]]
     simulated = [f"simulated, {fidelity}" for fidelity in measured]
     head = ["", "predicted", *simulated, "difference", f"rank {shown.slowest:,}"]
-    held = _carried(played, shown)
+    held = _bands_of(run, shown)
     head += ["90 % band"] * bool(held)
     columns = [f"<th scope=col>{escape(text)}</th>" for text in head]
     rows = [_row("one step", step, list(measured.values()), step, held)]
-    rows += [
-        _row(name, played.predicted[name], list(measured.values()), step, held) for name in terms
-    ]
-    reasons = why(played.experiment, played.fidelity, shown.terms, played.predicted)
+    rows += [_row(name, run.predicted[name], list(measured.values()), step, held) for name in terms]
+    reasons = why(run.experiment, run.fidelity, shown.terms, run.predicted)
     return (
-        f'<div class="dlhpc-played"><table><caption>{escape(_caption(played, shown.steps))}</caption>'
+        f'<div class="dlhpc-simulated"><table><caption>{escape(_caption(run, shown.steps))}</caption>'
         f"<thead><tr>{''.join(columns)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         f"<p><small>Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes"
-        f" longest. Difference: of {escape(played.fidelity)}, in parts of the predicted step."
+        f" longest. Difference: of {escape(run.fidelity)}, in parts of the predicted step."
         f"{' Band: of that fidelity, by the factors of the prediction.' * bool(held)}</small></p>"
         f"{_why_html(reasons)}</div>"
     )
 
 
-def _caption(played: Played, steps: int) -> str:
-    e = played.experiment
+def _caption(run: Simulated, steps: int) -> str:
+    e = run.experiment
     words = f"{f'{steps} steps' if steps > 1 else 'One step'} on {int(e.devices):,} ranks"
     how = e.strategy.allreduce if e.strategy.update != "asynchronous" else "asynchronous"
-    words += f", {how.replace('_', ' ')}, seed {played.seed}"
-    if played.fidelity == "events" and e.strategy.update == "synchronous":
+    words += f", {how.replace('_', ' ')}, seed {run.seed}"
+    if run.fidelity == "events" and e.strategy.update == "synchronous":
         words += f"; {messages(e, steps):,} messages, each followed on its own"
     return words
 
 
-def _carried(played: Played, shown: Measured) -> Bands:
+def _bands_of(run: Simulated, shown: Measured) -> Bands:
     """Return the bands of what was simulated, where the prediction has some."""
-    if not played.bands:
+    if not run.bands:
         return {}
     from lib_dlhpc.comparison.bands import ALL, carried
 
-    predicted = {ALL: sum(played.predicted.values()), **played.predicted}
-    return carried(played.bands, predicted, {ALL: shown.step_time, **shown.terms})
+    predicted = {ALL: sum(run.predicted.values()), **run.predicted}
+    return carried(run.bands, predicted, {ALL: shown.step_time, **shown.terms})
 
 
 def _row(

@@ -1,0 +1,93 @@
+"""The state of a page in its address: short, readable, versioned; a link shows the same picture.
+
+text = encode({"preset": "goyal-2017", "strategy.nodes": 64})   # v1&preset=goyal-2017&strategy.nodes=64
+found = decode(text)                                            # found.fields, found.ignored
+
+address = Address()
+address.state = text                                 # in the browser's address, and in its history
+address.observe(show, "arrivals")                    # a page opened with address.arrived, or went back to it
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+import anywidget
+import traitlets
+
+VERSION = "v1"
+LONGEST = 4000  # characters; browsers and mail programs carry that many
+SAFE = ".:/-_,[]{}*"  # left as they are, so that an address can be read
+
+
+class Arrived(NamedTuple):
+    """What an address says, and in words what of it was not understood."""
+
+    fields: dict[str, Any]
+    ignored: tuple[str, ...] = ()
+
+
+def encode(fields: Mapping[str, Any]) -> str:
+    """Return the fields as the fragment of an address; "" where they are too long for one."""
+    parts = [
+        f"{quote(key, safe=SAFE)}={quote(_text(value), safe=SAFE)}" for key, value in fields.items()
+    ]
+    text = "&".join([VERSION, *parts])
+    return text if len(text) <= LONGEST else ""
+
+
+def decode(text: str) -> Arrived:
+    """Return the fields of a fragment; never raises."""
+    text = text.removeprefix("#")
+    if not text:
+        return Arrived({})
+    if len(text) > LONGEST:
+        return Arrived({}, (f"an address of {len(text):,} characters; the longest is {LONGEST:,}",))
+    version, *parts = text.split("&")
+    if version != VERSION:
+        return Arrived({}, (f"an address of version {unquote(version)[:20]!r}; known: {VERSION}",))
+    fields: dict[str, Any] = {}
+    ignored = []
+    for part in parts:
+        key, equals, value = part.partition("=")
+        name = unquote(key)
+        if not name or not equals:
+            ignored.append(repr(unquote(part)[:60]))
+        elif name in fields:
+            ignored.append(f"a second {name[:60]}")
+        else:
+            fields[name] = _value(unquote(value))
+    return Arrived(fields, tuple(ignored))
+
+
+def _text(value: Any) -> str:
+    """Return a value as text: JSON, or the plain words where nothing else reads as them."""
+    if isinstance(value, str) and _value(value) == value and isinstance(_value(value), str):
+        return value
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+class Address(anywidget.AnyWidget):
+    """The fragment of the browser's address; nothing is shown. In a notebook editor the address is not touched.
+
+    state: what the address shall say; each new one is a step of the browser's history, quick ones together.
+    arrived: what the address said when the page opened, or says after back and forward; arrivals counts them.
+    """
+
+    _esm = Path(__file__).parent / "static" / "address.js"
+
+    state = traitlets.Unicode().tag(sync=True)
+    arrived = traitlets.Unicode().tag(sync=True)
+    arrivals = traitlets.Int().tag(sync=True)
+
+    def __repr__(self) -> str:
+        return "Address()"

@@ -1,0 +1,158 @@
+"""What to change next: the one change that shortens a run most, or the fewest changes that make it fit.
+
+Each candidate keeps the global batch and the precision, and so the training; each is priced by predict(), and
+must fit.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.step import predict
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import AUTO
+from lib_dlhpc.spec.units import format_quantity
+
+Changes = dict[str, Any]
+WORTH = 0.005  # of the time to train; less is no advice
+MOST = 4  # changes to make a run fit
+LOSSES = (
+    "waiting for the slowest",
+    "exposed communication",
+    "pipeline bubble",
+    "input stall",
+    "checkpoint",
+)
+
+
+class Advice(NamedTuple):
+    """A sentence on what is lost, what helps, and the fields to set; no fields where nothing better is known."""
+
+    words: str
+    label: str
+    changes: Changes
+
+
+def advise(p: Breakdown) -> Advice:
+    """Return what to change next in a predicted run."""
+    return _shorten(p) if fits(p) else _make_fit(p)
+
+
+def fits(p: Breakdown) -> bool:
+    """Return whether the fullest device holds its share."""
+    return held(p) <= float(p.experiment.machine.device.memory)
+
+
+def held(p: Breakdown) -> float:
+    """Return the bytes that the fullest device holds."""
+    return float(sum(p.memory.values()))
+
+
+def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
+    """Yield candidates: a label and the fields that it sets. Not all are legal."""
+    s = e.strategy
+    if s.allreduce != AUTO:
+        yield "allreduce: cheapest for each size", {"strategy.allreduce": AUTO}
+    if not s.overlap:
+        yield "overlap gradients with backward", {"strategy.overlap": True}
+    for factor, word in ((0.5, "half"), (0.25, "a quarter"), (2.0, "twice")):
+        yield f"buckets of {word} the size", {"strategy.bucket": float(s.bucket) * factor}
+    for zero in range(int(s.zero) + 1, 4):
+        yield f"ZeRO {zero}", {"strategy.zero": zero}
+    for recompute in ("none", "selective", "full"):
+        if recompute != s.recompute:
+            yield f"recompute: {recompute}", {"strategy.recompute": recompute}
+    if int(s.pipeline) > 1:
+        if s.schedule == "gpipe":
+            yield "1F1B schedule", {"strategy.schedule": "1f1b"}
+        chunks = 2 if s.schedule != "interleaved" else 2 * int(s.chunks)
+        interleaved = {"strategy.schedule": "interleaved", "strategy.chunks": chunks}
+        yield f"interleave {chunks} stages a device", interleaved
+    for factor in (2, 4):
+        micro = {"strategy.microbatches": int(s.microbatches) * factor}
+        yield f"{micro['strategy.microbatches']} microbatches", micro
+    yield from _splits(e)
+    for tier in e.machine.storage if e.storage.tier else ():
+        if tier != e.storage.tier:
+            yield f"read from {tier}", {"storage.tier": tier}
+
+
+def _splits(e: Experiment) -> Iterator[tuple[str, Changes]]:
+    """Yield neighboring splits of the same devices and global batch."""
+    s, samples = e.strategy, int(e.global_batch)
+    own = int(e.devices) // (
+        int(s.tensor) * int(s.pipeline)
+    )  # replicas, for all other degrees as they are
+    for field, now in (("tensor", int(s.tensor)), ("pipeline", int(s.pipeline))):
+        for to in (2 * now, now // 2):
+            replicas = own * now // to if to else 0
+            if replicas and samples % replicas == 0 and own * now == replicas * to:
+                each = samples // replicas
+                micro = max(n for n in range(1, min(each, 8 * to) + 1) if each % n == 0)
+                split = {f"strategy.{field}": to, "strategy.batch": each}
+                yield f"{field} parallelism {now} to {to}", split | {"strategy.microbatches": micro}
+
+
+def _priced(e: Experiment) -> Iterator[tuple[str, Changes, Breakdown]]:
+    for label, changes in moves(e):
+        try:
+            yield label, changes, predict(e.set(changes))
+        except SpecError:
+            continue  # not legal here
+
+
+def _shorten(p: Breakdown) -> Advice:
+    now, terms = float(p.time_to_train), p.terms
+    loss = max(LOSSES, key=lambda name: terms[name])
+    share = terms[loss] / float(p.step_time)
+    words = f"Largest avoidable loss: {loss}, {share:.1%} of the step."
+    if share < WORTH:
+        words = f"Nearly all of the step computes: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
+    fitting = [found for found in _priced(p.experiment) if fits(found[2])]
+    if not fitting:
+        return Advice(f"{words} No single change is known to help.", "", {})
+    label, changes, best = min(fitting, key=lambda found: float(found[2].time_to_train))
+    saved = 1 - float(best.time_to_train) / now
+    if saved < WORTH:
+        return Advice(f"{words} No single change saves more than {WORTH:.1%}.", "", {})
+    more = held(best) - held(p)
+    memory = f" and {'takes' if more > 0 else 'frees'} {format_quantity(abs(more), 'B')} a device"
+    return Advice(
+        f"{words} Try: {label}. It saves {saved:.1%}{memory if abs(more) > 1e6 else ''}.",
+        label,
+        changes,
+    )
+
+
+def _make_fit(p: Breakdown) -> Advice:
+    """Take the change that frees most, again and again, until the run fits."""
+    capacity, largest = (
+        float(p.experiment.machine.device.memory),
+        max(p.memory, key=lambda n: float(p.memory[n])),
+    )
+    words = (
+        f"Does not fit: the fullest device would hold {format_quantity(held(p), 'B')} of"
+        f" {format_quantity(capacity, 'B')}, most of it {largest}."
+    )
+    labels: list[str] = []
+    changes: Changes = {}
+    here = p
+    while not fits(here) and len(labels) < MOST:
+        found = list(_priced(here.experiment))
+        enough = [each for each in found if fits(each[2])]
+        if enough:
+            label, more, there = min(enough, key=lambda each: float(each[2].time_to_train))
+        elif found:
+            label, more, there = min(found, key=lambda each: held(each[2]))
+        if not found or held(there) >= held(here):
+            break
+        labels, changes, here = [*labels, label], changes | more, there
+    if not fits(here):
+        return Advice(
+            f"{words} No {MOST} changes are known to make it fit; use more devices.", "", {}
+        )
+    label = "; then ".join(labels)
+    return Advice(
+        f"{words} Try: {label}. It then holds {format_quantity(held(here), 'B')}.", label, changes
+    )

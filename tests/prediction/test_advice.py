@@ -1,0 +1,51 @@
+"""An advice keeps the training, fits, and saves what it says."""
+
+import pytest
+
+from lib_dlhpc import predict
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.prediction.advice import WORTH, advise, fits, moves
+from lib_dlhpc.prediction.replays import replay, replays
+
+RUNS = [run.name for run in replays()]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_advice_shortens_the_run_and_no_other_move_shortens_it_more(name):
+    now = predict(replay(name).experiment)
+    advice = advise(now)
+    times = []
+    for _, changes in moves(now.experiment):
+        try:
+            there = predict(now.experiment.set(changes))
+        except SpecError:
+            continue
+        assert int(there.experiment.global_batch) == int(now.experiment.global_batch)
+        if fits(there):
+            times.append(float(there.time_to_train))
+    if advice.changes:
+        then = predict(now.experiment.set(advice.changes))
+        assert fits(then) and float(then.time_to_train) == min(times)
+        saved = 1 - float(then.time_to_train) / float(now.time_to_train)
+        assert f"saves {saved:.1%}" in advice.words and advice.label in advice.words
+    else:
+        assert min(times) >= (1 - WORTH) * float(now.time_to_train)
+
+
+def test_a_run_that_does_not_fit_is_made_to_fit():
+    split = {"tensor": 1, "pipeline": 1, "batch": 1, "microbatches": 1, "recompute": "none"}
+    gpt3 = replay("narayanan-2021").experiment.set({f"strategy.{k}": v for k, v in split.items()})
+    now = predict(gpt3)
+    assert not fits(now)
+    advice = advise(now)
+    assert "Does not fit" in advice.words and "optimizer state" in advice.words
+    assert fits(predict(gpt3.set(advice.changes)))
+
+
+def test_what_no_change_makes_fit_says_so():
+    one = replay("narayanan-2021").experiment.set(
+        {f"strategy.{field}": 1 for field in ("nodes", "tensor", "pipeline", "batch", "microbatches")}
+        | {"strategy.devices_per_node": 1, "strategy.recompute": "none"}
+    )
+    advice = advise(predict(one))
+    assert not advice.changes and "use more devices" in advice.words
