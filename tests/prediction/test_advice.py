@@ -44,7 +44,10 @@ def test_a_run_that_does_not_fit_is_made_to_fit():
 
 def test_what_no_change_makes_fit_says_so():
     one = replay("narayanan-2021").experiment.set(
-        {f"strategy.{field}": 1 for field in ("nodes", "tensor", "pipeline", "batch", "microbatches")}
+        {
+            f"strategy.{field}": 1
+            for field in ("nodes", "tensor", "pipeline", "batch", "microbatches")
+        }
         | {"strategy.devices_per_node": 1, "strategy.recompute": "none"}
     )
     advice = advise(predict(one))

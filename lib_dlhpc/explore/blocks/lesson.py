@@ -120,7 +120,7 @@ class Lesson:
 
         asked = Question("number", question, judge, unit=unit)
         # Its numbers are those of one learner.
-        return Card(asked, lambda: [question, "A number to work out."])
+        return Card(asked, lambda: ["A number to work out."])
 
     def steps(self, *steps: tuple[str, str | Callable[[], str]]) -> Column:
         """List things to do with the experiment above: pairs of an instruction and the answer to compare with."""

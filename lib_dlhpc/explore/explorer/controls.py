@@ -26,7 +26,6 @@ from lib_dlhpc.spec.strategy import (
     SCHEDULES,
     TRAINING_PRECISIONS,
 )
-from lib_dlhpc.spec.units import count, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 Options = list[tuple[str, Any]]  # label, value
@@ -141,7 +140,7 @@ def _degrees(key: str) -> Callable[[Experiment], Options]:
 def _experts(e: Experiment) -> Options:
     now = int(e.strategy.experts)
     return [
-        (f"{n}", n) for n in sorted({*(2**k for k in range(9) if _replicas(e) % 2**k == 0), now})
+        (f"{n}", n) for n in sorted({*(2**k for k in range(9) if replicas(e) % 2**k == 0), now})
     ]
 
 
@@ -211,7 +210,8 @@ def _without(condition: Callable[[Experiment], Any], reason: str) -> Callable[[E
     return lambda e: "" if condition(e) else reason
 
 
-def _replicas(e: Experiment) -> int:
+def replicas(e: Experiment) -> int:
+    """Return how many replicas of the network there are."""
     return int(e.devices) // int(e.strategy.replica)
 
 
@@ -229,61 +229,253 @@ _ALONE = _without(lambda e: e.machine.nodes > 1, "this machine is one node: no n
 _MODEL, _MACHINE, _SPLIT, _BATCH, _INPUT, _FAILURES = GROUPS
 
 CONTROLS = (
-    Control("model.name", _MODEL, "Model", "list", "The network that is trained",
-            _entries("models", lambda e: e.model.name), simple=True),
-    Control(SEQUENCE, _MODEL, "Sequence", "steps", "Tokens of one sample", _sequences,
-            _without(lambda e: "sequence" in e.model.options, "samples are no sequences")),
+    Control(
+        "model.name",
+        _MODEL,
+        "Model",
+        "list",
+        "The network that is trained",
+        _entries("models", lambda e: e.model.name),
+        simple=True,
+    ),
+    Control(
+        SEQUENCE,
+        _MODEL,
+        "Sequence",
+        "steps",
+        "Tokens of one sample",
+        _sequences,
+        _without(lambda e: "sequence" in e.model.options, "samples are no sequences"),
+    ),
     Control("machine.name", _MACHINE, "Machine", "list", "The computer", _machines, simple=True),
-    Control("strategy.nodes", _MACHINE, "Nodes", "steps", "Nodes that train; the batch of a replica stays", _nodes,
-            _ALONE, simple=True),
-    Control("strategy.devices_per_node", _MACHINE, "Devices a node", "steps", "GPUs, or ranks, in use in each node",
-            _per_node, _without(lambda e: e.machine.devices_per_node > 1, "a node has one device")),
-    Control("times.rate", _MACHINE, "Device rate", "steps", "Computes, moves memory and launches so many times as fast",
-            _factors),
-    Control("times.bandwidth", _MACHINE, "Bandwidth", "steps",
-            "Of the network between nodes; of links in the node where there is one node", _factors),
-    Control("times.latency", _MACHINE, "Latency", "steps", "Of every message, between nodes and inside", _factors),
-    Control("machine.nics", _MACHINE, "NICs a node", "steps", "Links from a node into the network", _nics, _ALONE),
-    Control("strategy.tensor", _SPLIT, "Tensor", "parts", "Devices that split each layer; the global batch stays",
-            _degrees("tensor")),
-    Control("strategy.pipeline", _SPLIT, "Pipeline", "parts", "Stages of layers; the global batch stays",
-            _degrees("pipeline")),
-    Control("strategy.spatial", _SPLIT, "Spatial", "parts", "Parts of each sample, with halo exchange",
-            _degrees("spatial"), _without(_convolves, "this model has no convolutions")),
-    Control("strategy.microbatches", _SPLIT, "Microbatches", "steps", "Parts of a replica's batch, one after another",
-            _powers(9, "microbatches"), _without(lambda e: e.strategy.update == "synchronous", _LATER)),
-    Control("strategy.schedule", _SPLIT, "Schedule", "parts", "Order of the microbatches in the pipeline",
-            _named(SCHEDULES), _without(lambda e: e.strategy.pipeline > 1, "needs a pipeline")),
-    Control("strategy.chunks", _SPLIT, "Chunks", "parts", "Stages that each rank of an interleaved pipeline holds",
-            lambda e: [(f"{n}", n) for n in sorted({1, 2, 3, 4, 6, 8, int(e.strategy.chunks)})],
-            _without(lambda e: e.strategy.schedule == "interleaved", "needs the interleaved schedule")),
-    Control("strategy.sequence_parallel", _SPLIT, "Sequence parallel", "tick", "Shards activations between layers",
-            _ticks, _without(lambda e: e.strategy.tensor > 1, "needs tensor parallelism")),
-    Control("strategy.experts", _SPLIT, "Experts", "parts", "Replicas over which experts are sharded",
-            _experts, _without(_has("experts"), "no experts in this model")),
-    Control("strategy.zero", _SPLIT, "ZeRO", "parts", "Shards over replicas: 1 optimizer state, 2 gradients, 3 weights",
-            _zeros, _without(lambda e: _replicas(e) > 1, "one replica: nothing to shard over")),
-    Control("strategy.recompute", _SPLIT, "Recompute", "parts", "Activations that backward computes again",
-            _named(RECOMPUTES)),
-    Control("strategy.offload", _SPLIT, "Offload", "parts", "What host memory holds", _named(OFFLOADS)),
-    Control("strategy.batch", _BATCH, "Batch a replica", "steps", "Samples of one replica in a step",
-            _powers(13, "batch"), simple=True),
-    Control("strategy.precision", _BATCH, "Precision", "list", "fp16 and bf16: mixed, with fp32 master weights",
-            _precisions),
-    Control("strategy.optimizer", _BATCH, "Optimizer", "list", "What it stores for each weight takes memory",
-            _named(OPTIMIZERS)),
-    Control("strategy.allreduce", _BATCH, "Allreduce", "list", "Algorithm of gradient synchronization",
-            _allreduces, _ONE),
-    Control("strategy.overlap", _BATCH, "Overlap", "tick", "Synchronize buckets while backward runs", _ticks, _ONE),
-    Control("strategy.bucket", _BATCH, "Bucket", "steps", "Gradients are sent in pieces of this size", _sizes, _ONE),
-    Control("run.epochs", _BATCH, "Epochs", "steps", "Passes over the data set", _epochs, simple=True),
-    Control("dataset.name", _INPUT, "Data set", "list", "What is trained on",
-            _entries("datasets", lambda e: e.dataset.name)),
-    Control("storage.tier", _INPUT, "Read from", "list", "Storage that samples are read from", _tiers),
-    Control("machine.node_mtbf", _FAILURES, "MTBF of a node", "steps", "Mean time between failures of one node", _mtbf),
-    Control("run.checkpoint_interval", _FAILURES, "Checkpoint", "steps", "Time between two checkpoints", _intervals,
-            _without(lambda e: e.storage.tier, "choose storage under Input: checkpoints are written there")),
-)  # fmt: skip
+    Control(
+        "strategy.nodes",
+        _MACHINE,
+        "Nodes",
+        "steps",
+        "Nodes that train; the batch of a replica stays",
+        _nodes,
+        _ALONE,
+        simple=True,
+    ),
+    Control(
+        "strategy.devices_per_node",
+        _MACHINE,
+        "Devices a node",
+        "steps",
+        "GPUs, or ranks, in use in each node",
+        _per_node,
+        _without(lambda e: e.machine.devices_per_node > 1, "a node has one device"),
+    ),
+    Control(
+        "times.rate",
+        _MACHINE,
+        "Device rate",
+        "steps",
+        "Computes, moves memory and launches so many times as fast",
+        _factors,
+    ),
+    Control(
+        "times.bandwidth",
+        _MACHINE,
+        "Bandwidth",
+        "steps",
+        "Of the network between nodes; of links in the node where there is one node",
+        _factors,
+    ),
+    Control(
+        "times.latency",
+        _MACHINE,
+        "Latency",
+        "steps",
+        "Of every message, between nodes and inside",
+        _factors,
+    ),
+    Control(
+        "machine.nics",
+        _MACHINE,
+        "NICs a node",
+        "steps",
+        "Links from a node into the network",
+        _nics,
+        _ALONE,
+    ),
+    Control(
+        "strategy.tensor",
+        _SPLIT,
+        "Tensor",
+        "parts",
+        "Devices that split each layer; the global batch stays",
+        _degrees("tensor"),
+    ),
+    Control(
+        "strategy.pipeline",
+        _SPLIT,
+        "Pipeline",
+        "parts",
+        "Stages of layers; the global batch stays",
+        _degrees("pipeline"),
+    ),
+    Control(
+        "strategy.spatial",
+        _SPLIT,
+        "Spatial",
+        "parts",
+        "Parts of each sample, with halo exchange",
+        _degrees("spatial"),
+        _without(_convolves, "this model has no convolutions"),
+    ),
+    Control(
+        "strategy.microbatches",
+        _SPLIT,
+        "Microbatches",
+        "steps",
+        "Parts of a replica's batch, one after another",
+        _powers(9, "microbatches"),
+        _without(lambda e: e.strategy.update == "synchronous", _LATER),
+    ),
+    Control(
+        "strategy.schedule",
+        _SPLIT,
+        "Schedule",
+        "parts",
+        "Order of the microbatches in the pipeline",
+        _named(SCHEDULES),
+        _without(lambda e: e.strategy.pipeline > 1, "needs a pipeline"),
+    ),
+    Control(
+        "strategy.chunks",
+        _SPLIT,
+        "Chunks",
+        "parts",
+        "Stages that each rank of an interleaved pipeline holds",
+        lambda e: [(f"{n}", n) for n in sorted({1, 2, 3, 4, 6, 8, int(e.strategy.chunks)})],
+        _without(lambda e: e.strategy.schedule == "interleaved", "needs the interleaved schedule"),
+    ),
+    Control(
+        "strategy.sequence_parallel",
+        _SPLIT,
+        "Sequence parallel",
+        "tick",
+        "Shards activations between layers",
+        _ticks,
+        _without(lambda e: e.strategy.tensor > 1, "needs tensor parallelism"),
+    ),
+    Control(
+        "strategy.experts",
+        _SPLIT,
+        "Experts",
+        "parts",
+        "Replicas over which experts are sharded",
+        _experts,
+        _without(_has("experts"), "no experts in this model"),
+    ),
+    Control(
+        "strategy.zero",
+        _SPLIT,
+        "ZeRO",
+        "parts",
+        "Shards over replicas: 1 optimizer state, 2 gradients, 3 weights",
+        _zeros,
+        _without(lambda e: replicas(e) > 1, "one replica: nothing to shard over"),
+    ),
+    Control(
+        "strategy.recompute",
+        _SPLIT,
+        "Recompute",
+        "parts",
+        "Activations that backward computes again",
+        _named(RECOMPUTES),
+    ),
+    Control(
+        "strategy.offload", _SPLIT, "Offload", "parts", "What host memory holds", _named(OFFLOADS)
+    ),
+    Control(
+        "strategy.batch",
+        _BATCH,
+        "Batch a replica",
+        "steps",
+        "Samples of one replica in a step",
+        _powers(13, "batch"),
+        simple=True,
+    ),
+    Control(
+        "strategy.precision",
+        _BATCH,
+        "Precision",
+        "list",
+        "fp16 and bf16: mixed, with fp32 master weights",
+        _precisions,
+    ),
+    Control(
+        "strategy.optimizer",
+        _BATCH,
+        "Optimizer",
+        "list",
+        "What it stores for each weight takes memory",
+        _named(OPTIMIZERS),
+    ),
+    Control(
+        "strategy.allreduce",
+        _BATCH,
+        "Allreduce",
+        "list",
+        "Algorithm of gradient synchronization",
+        _allreduces,
+        _ONE,
+    ),
+    Control(
+        "strategy.overlap",
+        _BATCH,
+        "Overlap",
+        "tick",
+        "Synchronize buckets while backward runs",
+        _ticks,
+        _ONE,
+    ),
+    Control(
+        "strategy.bucket",
+        _BATCH,
+        "Bucket",
+        "steps",
+        "Gradients are sent in pieces of this size",
+        _sizes,
+        _ONE,
+    ),
+    Control(
+        "run.epochs", _BATCH, "Epochs", "steps", "Passes over the data set", _epochs, simple=True
+    ),
+    Control(
+        "dataset.name",
+        _INPUT,
+        "Data set",
+        "list",
+        "What is trained on",
+        _entries("datasets", lambda e: e.dataset.name),
+    ),
+    Control(
+        "storage.tier", _INPUT, "Read from", "list", "Storage that samples are read from", _tiers
+    ),
+    Control(
+        "machine.node_mtbf",
+        _FAILURES,
+        "MTBF of a node",
+        "steps",
+        "Mean time between failures of one node",
+        _mtbf,
+    ),
+    Control(
+        "run.checkpoint_interval",
+        _FAILURES,
+        "Checkpoint",
+        "steps",
+        "Time between two checkpoints",
+        _intervals,
+        _without(
+            lambda e: e.storage.tier, "choose storage under Input: checkpoints are written there"
+        ),
+    ),
+)
 NAMED = {control.field: control for control in CONTROLS}
 
 
@@ -300,36 +492,3 @@ def standing(experiment: Experiment, field: str, times: float = 1) -> Any:
         return int(e.devices_per_node)
     section, name = field.split(".")
     return getattr(getattr(e, section), name)
-
-
-def summary(group: str, e: Experiment, stall: float) -> str:
-    """Return a group in a few words. stall: s by which input is late in a step."""
-    s = e.strategy
-    if group == "Model":
-        return (
-            f"{format_plain(e.model.parameters / 1e9)} B parameters"
-            if e.model.parameters >= 1e9
-            else (f"{format_plain(e.model.parameters / 1e6)} M parameters")
-        )
-    if group == "Machine":
-        return f"{count(e.devices, 'device')} in {count(s.nodes, 'node')}"
-    if group == "Split":
-        degrees = {
-            "tensor": s.tensor,
-            "pipeline": s.pipeline,
-            "spatial": s.spatial,
-            "data": _replicas(e),
-        }
-        return (
-            " × ".join(f"{name} {int(n)}" for name, n in degrees.items() if n > 1) or "one device"
-        )
-    if group == "Batch and optimizer":
-        return f"{int(e.global_batch):,} a step, {s.optimizer}"
-    if group == "Input":
-        where = e.storage.tier or "in memory"
-        return f"{where}, waits {show(stall, 's')} a step" if stall > 0 else f"{where}, no stall"
-    return (
-        "none"
-        if np.isinf(e.machine.node_mtbf)
-        else f"one in {show(e.machine.node_mtbf / s.nodes, 's')}"
-    )

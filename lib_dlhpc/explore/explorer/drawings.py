@@ -66,9 +66,11 @@ def _bars(title: str, unit: str) -> list[Any]:
     parts = alt.Chart(alt.NamedData("parts"))
     bars = parts.encode(x=x, x2="stop:Q", y=_rows())
     plain = bars.mark_bar(
-        fill=alt.expr("datum.color"), fillOpacity=alt.expr("datum.ghost ? 0.4 : 1"), stroke="var(--dl-card, Canvas)",
+        fill=alt.expr("datum.color"),
+        fillOpacity=alt.expr("datum.ghost ? 0.4 : 1"),
+        stroke="var(--dl-card, Canvas)",
         strokeWidth=1,
-    ).encode(tooltip=tooltip_of("part", "size", "share"))  # fmt: skip
+    ).encode(tooltip=tooltip_of("part", "size", "share"))
     hatched = bars.transform_filter("datum.hatched").mark_bar(
         fill=HATCH, fillOpacity=0.4, tooltip=None
     )

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import anywidget
+import numpy as np
 import traitlets
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.plain_text import Readable
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, value_at
-from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED, Control, standing, summary
+from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED, Control, replicas, standing
 from lib_dlhpc.explore.explorer.moves import consequences
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count, format_plain
+from lib_dlhpc.spec.units import format_quantity as show
 
 OPEN = ("Model", "Machine", "Split")
 HERE = Path(__file__).parent / "static"
@@ -103,3 +106,36 @@ def wanted(choice: Choice, field: str, label: str) -> Any:
     if label not in options:
         raise SpecError(f"{field} = {str(label)[:60]!r}: legal: {', '.join(options) or 'nothing'}.")
     return options[label]
+
+
+def summary(group: str, e: Experiment, stall: float) -> str:
+    """Return a group in a few words. stall: s by which input is late in a step."""
+    s = e.strategy
+    if group == "Model":
+        return (
+            f"{format_plain(e.model.parameters / 1e9)} B parameters"
+            if e.model.parameters >= 1e9
+            else (f"{format_plain(e.model.parameters / 1e6)} M parameters")
+        )
+    if group == "Machine":
+        return f"{count(e.devices, 'device')} in {count(s.nodes, 'node')}"
+    if group == "Split":
+        degrees = {
+            "tensor": s.tensor,
+            "pipeline": s.pipeline,
+            "spatial": s.spatial,
+            "data": replicas(e),
+        }
+        return (
+            " × ".join(f"{name} {int(n)}" for name, n in degrees.items() if n > 1) or "one device"
+        )
+    if group == "Batch and optimizer":
+        return f"{int(e.global_batch):,} a step, {s.optimizer}"
+    if group == "Input":
+        where = e.storage.tier or "in memory"
+        return f"{where}, waits {show(stall, 's')} a step" if stall > 0 else f"{where}, no stall"
+    return (
+        "none"
+        if np.isinf(e.machine.node_mtbf)
+        else f"one in {show(e.machine.node_mtbf / s.nodes, 's')}"
+    )

@@ -100,9 +100,12 @@ def memory_state(p: Breakdown, a: Breakdown | None) -> State:
     words = f"✓ fits: {need} of {have}" if fits else f"✗ does not fit: {need} in {have}"
     late = capacity > 0.45 * end
     data["wall"] = {
-        "capacity": [capacity], "end": [end], "words": [words],
-        "side": ["right" if late else "left"], "shift": [-4 if late else 4],
-    }  # fmt: skip
+        "capacity": [capacity],
+        "end": [end],
+        "words": [words],
+        "side": ["right" if late else "left"],
+        "shift": [-4 if late else 4],
+    }
     largest = max(rows[0], key=lambda part: part.size)
     verdict = "Fits" if fits else "Does not fit"
     return data, f"{verdict}: {need} of {have}. Largest: {largest.name}, {show(largest.size, 'B')}."
@@ -115,12 +118,24 @@ def _columns(rows: list[list[Part]], longest: float, unit: str) -> dict[str, lis
         for part in parts:
             share = f"{part.size / whole:.0%}"
             append(
-                columns, row=row, part=part.name, start=start, stop=start + part.size, middle=start + part.size / 2,
-                share=share, share_of_axis=part.size / longest, size=show(part.size, unit),
-                long=f"{part.name} {share}", short=share, color=part.color, ghost=row == "A",
-                ink="#ffffff" if part.color in (palette.BACKWARD, palette.UPDATE, palette.EXPERTS) else "#000000",
+                columns,
+                row=row,
+                part=part.name,
+                start=start,
+                stop=start + part.size,
+                middle=start + part.size / 2,
+                share=share,
+                share_of_axis=part.size / longest,
+                size=show(part.size, unit),
+                long=f"{part.name} {share}",
+                short=share,
+                color=part.color,
+                ghost=row == "A",
+                ink="#ffffff"
+                if part.color in (palette.BACKWARD, palette.UPDATE, palette.EXPERTS)
+                else "#000000",
                 hatched=part.name in HATCHED,
-            )  # fmt: skip
+            )
             start += part.size
     return columns
 
@@ -197,17 +212,52 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     peak = show(float(peak_rate(e.machine.device, e.strategy.precision)), "FLOP/s")
     energy = float(p.energy_to_train)
     return [
-        Headline("Time to train", seconds, show(seconds, "s"), "", _time_remark(p, replay, seconds),
-                 "Steps times the time of a step, and the start; with failures, their expected losses.", -1),
-        Headline("One step", float(p.step_time), show(float(p.step_time), "s"), "", f"of {int(p.steps):,} steps",
-                 "One update of the weights: forward, backward, synchronization, and what is not hidden.", -1),
-        Headline("Throughput", many, format_plain(many), f"{unit}/s", f"batch of {int(e.global_batch):,} samples",
-                 f"{unit.capitalize()} of all devices a second.", 1),
-        Headline("MFU", mfu(p), f"{mfu(p):.1%}", "", f"of {peak} a device",
-                 f"Model FLOP utilization: {flop[1]} over the peak of all devices. Recomputed FLOP do not count.", 1),
-        Headline("Energy", energy, show(energy / 3600, "Wh"), "", f"{format_plain(float(p.device_hours))} device-hours",
-                 "Devices and nodes at their modeled power, times PUE, over the whole run.", -1),
-    ]  # fmt: skip
+        Headline(
+            "Time to train",
+            seconds,
+            show(seconds, "s"),
+            "",
+            _time_remark(p, replay, seconds),
+            "Steps times the time of a step, and the start; with failures, their expected losses.",
+            -1,
+        ),
+        Headline(
+            "One step",
+            float(p.step_time),
+            show(float(p.step_time), "s"),
+            "",
+            f"of {int(p.steps):,} steps",
+            "One update of the weights: forward, backward, synchronization, and what is not hidden.",
+            -1,
+        ),
+        Headline(
+            "Throughput",
+            many,
+            format_plain(many),
+            f"{unit}/s",
+            f"batch of {int(e.global_batch):,} samples",
+            f"{unit.capitalize()} of all devices a second.",
+            1,
+        ),
+        Headline(
+            "MFU",
+            mfu(p),
+            f"{mfu(p):.1%}",
+            "",
+            f"of {peak} a device",
+            f"Model FLOP utilization: {flop[1]} over the peak of all devices. Recomputed FLOP do not count.",
+            1,
+        ),
+        Headline(
+            "Energy",
+            energy,
+            show(energy / 3600, "Wh"),
+            "",
+            f"{format_plain(float(p.device_hours))} device-hours",
+            "Devices and nodes at their modeled power, times PUE, over the whole run.",
+            -1,
+        ),
+    ]
 
 
 def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:

@@ -22,10 +22,19 @@ from lib_dlhpc.spec.experiment import dumps, loads, read_experiment
 from lib_dlhpc.spec.units import format_quantity
 
 EXPERTS = {
-    "model": {"family": "gpt", "layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 1000,
-              "experts": 8},
-    "dataset": "webtext", "machine": "selene", "strategy": {"nodes": 2, "optimizer": "adam", "precision": "fp16"},
-}  # fmt: skip
+    "model": {
+        "family": "gpt",
+        "layers": 4,
+        "hidden": 256,
+        "heads": 4,
+        "sequence": 128,
+        "vocabulary": 1000,
+        "experts": 8,
+    },
+    "dataset": "webtext",
+    "machine": "selene",
+    "strategy": {"nodes": 2, "optimizer": "adam", "precision": "fp16"},
+}
 
 
 @pytest.fixture(autouse=True)
