@@ -289,12 +289,12 @@ def headline_html(
         )
         tiles.append(
             f'<div{first}><dt><abbr title="{escape(line.meaning)}" tabindex="0">{escape(line.name)}</abbr></dt>'
-            f"<dd>{escape(line.text)}{_unit(line.unit)}{warning}{by}</dd><small>{escape(line.remark)}</small></div>"
+            f"<dd>{escape(line.text)}{_unit(line.unit)}{warning}{by}<small>{escape(line.remark)}</small></dd></div>"
         )
     sign = {"good": "✓", "fair": "≈", "poor": "✗"}.get(level, "?")
     tiles.append(
         f'<div class="trust {level}"><dt><abbr title="How far predictions of this kind are off publications."'
-        f' tabindex="0">Trust</abbr></dt><dd>{sign} {escape(short)}</dd><small>{escape(words)}</small></div>'
+        f' tabindex="0">Trust</abbr></dt><dd>{sign} {escape(short)}<small>{escape(words)}</small></dd></div>'
     )
     return f'<dl class="dl-nums" aria-label="Predicted">{"".join(tiles)}</dl>'
 
