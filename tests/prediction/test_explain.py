@@ -86,7 +86,7 @@ def test_a_number_that_was_changed_is_given_and_no_publication_stands_behind_it(
 def test_every_replay_can_be_read_explained_and_written(replay):
     prediction = predict(replay.experiment)
     text = as_text(prediction, explained=True)
-    assert "nan" not in text and "None" not in text
+    assert not re.search(r"\b(nan|None)\b", text)
     plain = as_dict(prediction)
     assert sum(plain["terms"].values()) == pytest.approx(plain["step_time"])
     assert replay.published_time > 0 and replay.source
