@@ -71,6 +71,9 @@ widgets.VBox([slider, widgets.HBox([widgets.VBox([figures[n] for n in names[i::2
                                     for i in (0, 1)])])
 """
 
+# Of a library's slider, or of the browser's own.
+AT_END = """handle => (handle.getAttribute("aria-valuenow") ?? handle.value)
+  === (handle.getAttribute("aria-valuemax") ?? handle.max)"""
 # Resolves with [milliseconds to paint, number of views] after the next key press on the slider.
 TURN = """() => new Promise((resolve) => {
   const plots = [...document.querySelectorAll(".dlhpc-plot")].filter((plot) => {
@@ -168,7 +171,7 @@ def _answers(page: Any, turns: int) -> dict[str, float]:
     for turn in range(turns + 3):
         page.wait_for_timeout(150)  # the screenshot of the turn before keeps the browser busy
         waiting = page.evaluate_handle(f"({{ turn: ({TURN})() }})")
-        at_end = slider.get_attribute("aria-valuenow") == slider.get_attribute("aria-valuemax")
+        at_end = slider.evaluate(AT_END)
         key = "ArrowLeft" if at_end or key == "ArrowRight" else "ArrowRight"
         slider.press(key)
         answer = waiting.evaluate("held => held.turn")
