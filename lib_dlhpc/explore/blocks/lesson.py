@@ -57,7 +57,7 @@ class Lesson:
 
         def judge(text: str) -> dict[str, Any]:
             guess = _number(text, unit, "guess") if text else None
-            value = float(_value(result))
+            value = float(result() if callable(result) else result)
             right = _shown(value, unit)
             if guess is None:
                 return verdict(None, f"It is {right}. {explanation}", final=True)
@@ -80,7 +80,7 @@ class Lesson:
         def judge(text: str) -> dict[str, Any]:
             if text and text not in options:
                 raise SpecError(f"Choose one of: {', '.join(options)}.")
-            value = str(_value(result))
+            value = str(result() if callable(result) else result)
             if not text:
                 return verdict(None, f"It is {value}. {explanation}", final=True)
             off = 1.0 if text == value else math.inf
