@@ -10,8 +10,6 @@ drawings()        all drawings of this package by name, compiled
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -82,11 +80,6 @@ def compiled(spec: Mapping[str, Any]) -> dict[str, Any]:
     done: dict[str, Any] = vl_convert.vegalite_to_vega({**own, "config": config}, VEGA_LITE)
     done.pop("background", None)
     return {**done, "usermeta": about}
-
-
-def prepare(module: str) -> None:
-    """Run a module that makes what is missing, in a process of its own: Altair would stay in this one."""
-    subprocess.run([sys.executable, "-m", module], check=True, stdout=subprocess.DEVNULL)
 
 
 @cache

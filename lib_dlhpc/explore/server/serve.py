@@ -63,9 +63,7 @@ def serve(
     if not path.exists():
         raise FileNotFoundError(f"no such notebook or folder: {path}")
     of_course = (path / course.EXPLORER).exists()
-    built.prepare("lib_dlhpc.explore.blocks.built")
-    if of_course:
-        built.prepare("lib_dlhpc.explore.front.page")
+    built.drawings()  # before there are kernels, each of which would make them
     _prepare_environment()
     from jupyter_server.base.handlers import JupyterHandler
     from tornado.web import StaticFileHandler
