@@ -112,6 +112,8 @@ def serve(
             if browser:
                 webbrowser.open(address)
 
+    if of_course:
+        front_page()
     port = port or _free_port(ip)
     config = voila_configuration(path, port, ip, preheat, token, allow_hosts)
     with owned.temporary_folder("dlhpc-", _short_folder()) as sockets:
