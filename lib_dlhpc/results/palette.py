@@ -3,7 +3,7 @@
 Whatever a color says, a word or a hatching says as well.
 """
 
-FORWARD, BACKWARD, UPDATE = "#56b4e9", "#0072b2", "#004c73"
+FORWARD, BACKWARD, UPDATE = "#56b4e9", "#0072b2", "#004a70"
 GRADIENTS, COLLECTIVES, NEIGHBORS, EXPERTS = "#e69f00", "#d55e00", "#cc79a7", "#882255"
 INPUT, CHECKPOINT, BUBBLE, IDLE = "#009e73", "#44aa99", "#f0e442", "#a9b0b8"
 

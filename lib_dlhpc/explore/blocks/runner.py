@@ -55,11 +55,11 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether work is under way."""
+        """Whether work is in progress."""
         return not self.cancel.disabled
 
     def start(self) -> None:
-        """Begin, as a click does; nothing happens while work is under way."""
+        """Begin, as a click does; nothing happens while work is in progress."""
         if self.busy:
             return
         if problem := self.refuse():

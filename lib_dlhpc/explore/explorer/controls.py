@@ -272,7 +272,7 @@ CONTROLS = (
         _MACHINE,
         "Device rate",
         "steps",
-        "Computes, moves memory and launches so many times as fast",
+        "Factor on compute, memory bandwidth and kernel launches",
         _factors,
     ),
     Control(
