@@ -1,25 +1,55 @@
 """The explorer as a planner uses it: every control moves something, A stays, the address brings it all back."""
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from axe import findings
-from lesson_page import has, judged, tells
+from explorer_page import changes, chip, control, move, opened, part, use
+from lesson_page import has, tells
+from patience import PATIENCE
 
 from lib_dlhpc.explore.explorer.controls import CONTROLS
 from lib_dlhpc.explore.explorer.presets import CHIPS
 from lib_dlhpc.explore.server.serve import served
+from lib_dlhpc.spec.experiment import loads
 
 pytestmark = pytest.mark.browser
 
-DRAWN = ".dlhpc-plot[data-serial] svg"
-# All that a choice decides: numbers, charts, the groups' summaries.
-SHOWN = """() => [...document.querySelectorAll(".dl-main, .dl-top")].map(part => part.innerText).join()
-  + [...document.querySelectorAll(".dl-main svg, .dl-top svg")].map(svg => svg.outerHTML).join()"""
-WRONG = b"model.name = 'nope'\ndataset.name = 'imagenet'\nmachine.name = 'summit'\n"
-GPT3 = "GPT-3 on 1,024 A100"
+MOST_MEMORY = 180e6  # bytes of a visitor's kernel, thirty of which must fit a classroom server
+GPT3, GOYAL = "GPT-3 on 1,024 A100", "Goyal 2017"
+HOSTILE = {  # what is reported of each is reported of no other, so that nobody takes one's words for the next one's
+    "broken": (b"[model\nname = ", "at line 1, column 7)"),
+    "binary": (bytes(range(256)) * 8, "at line 1, column 1)"),
+    "empty": (b"", "[model] is missing"),
+    "a list": (b'model = ["resnet50"]', "[dataset] is missing"),
+    "unknown key": (b'[modle]\nname = "resnet50"', "Did you mean 'model'"),
+    "code": (
+        b"[model]\nname = \"__import__('os').system('id')\"\n[dataset]\nname=\"imagenet\"\n"
+        b'[machine]\nname="abci"',
+        "__import__",
+    ),
+    "markup": (
+        b'[model]\nname = "<img src=x onerror=alert(1)>"\n[dataset]\nname="imagenet"\n'
+        b'[machine]\nname="abci"',
+        "<img src=x",
+    ),
+    "outside": (
+        b'[model]\nname = "../devices/k80"\n[dataset]\nname="imagenet"\n[machine]\nname="abci"',
+        "'../devices/k80': not in the catalog",
+    ),
+    "deep": (b"a = " + b"[" * 100_000, "nested too deeply"),
+    "endless": (
+        b'[model]\nfamily="resnet"\nblocks=[1000000000]\n[dataset]\nname="imagenet"\n'
+        b'[machine]\nname="abci"',
+        "at most 100,000 layers",
+    ),
+    "huge": (b"x" * 30_000_000, "the most is 1,000,000"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -34,106 +64,191 @@ def explorer(repository: Path, chromium: Any, tmp_path_factory: Any) -> Iterator
 @pytest.fixture(scope="module")
 def page(explorer: tuple[str, int], open_lasting_page: Any) -> Any:
     """One page for all tests, in their order."""
-    page = open_lasting_page(explorer[0])
-    page.wait_for_selector(DRAWN)
-    return page
+    return opened(open_lasting_page(explorer[0]))
 
 
-def chip(page: Any, name: str, eventually: Any) -> None:
-    """Choose a preset, and wait until it is shown."""
-    button = page.get_by_role("button", name=name)
-    button.click()
-    eventually(lambda: button.get_attribute("aria-pressed") == "true", what=name)
-
-
-def control(page: Any, field: str) -> Any:
-    return page.locator(f'[data-field="{field}"]')
-
-
-def changes(page: Any, eventually: Any, act: Any, what: str) -> None:
-    before = page.evaluate(SHOWN)
-    act()
-    eventually(lambda: page.evaluate(SHOWN) != before, what=f"a change by {what}")
+def kernels(server: int) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process(server).children():
+        with suppress(psutil.Error):
+            if any("ipykernel" in word for word in child.cmdline()):
+                found.append(child)
+    return found
 
 
 @pytest.mark.parametrize("name", CHIPS.values())
-def test_each_preset_is_shown(page: Any, eventually: Any, name: str) -> None:
-    chip(page, name, eventually)
+def test_each_preset_is_shown(page: Any, name: str) -> None:
+    chip(page, name)
     tells(page.locator(".dl-nums"), "Time to train", "MFU")
     has(page.get_by_role("img", name="Where the time of one step goes"))
 
 
-def test_the_controls_that_apply_move_the_page(page: Any, eventually: Any) -> None:
-    chip(page, "Goyal 2017", eventually)
-    for field, key in (("strategy.nodes", "ArrowLeft"), ("strategy.batch", "ArrowLeft")):
-        group = page.locator(f'details:has([data-field="{field}"])').first
-        if group.get_attribute("open") is None:
-            group.locator("summary").first.click()
-        handle = control(page, field).locator("input[type=range]")
-        changes(page, eventually, lambda h=handle, k=key: h.press(k), field)
+@pytest.mark.parametrize("preset", [GOYAL, GPT3, "CosmoFlow"])
+def test_every_control_that_applies_moves_something(page: Any, preset: str) -> None:
     has(page.locator("[data-field]"), len(CONTROLS))
+    for each in CONTROLS:
+        chip(page, preset)
+        line = control(page, each.field)
+        if line.is_visible() and not line.locator("input[type=range]:disabled").count():
+            changes(page, lambda f=each.field: move(page, f), f"{each.field} of {preset}")
+
+
+def test_a_control_says_its_value_and_goes_back(page: Any, eventually: Any) -> None:
+    chip(page, GOYAL)
+    line = control(page, "strategy.nodes")
+    handle, output = line.locator("input[type=range]"), line.locator("output")
+    handle.press("ArrowLeft")
+    eventually(lambda: handle.get_attribute("aria-valuetext") == output.inner_text() == "16")
+    line.get_by_role("button", name="back to 32").click()
+    eventually(lambda: output.inner_text() == "32")
 
 
 def test_undo_and_redo(page: Any, eventually: Any) -> None:
     number = page.locator(".dl-nums dd").first
-    now = number.inner_text()
+    chip(page, GOYAL)
+    eventually(lambda: "59.8" in number.inner_text())
+    changes(page, lambda: move(page, "strategy.nodes"), "nodes")
     page.get_by_role("button", name="Undo").click()
-    eventually(lambda: number.inner_text() != now)
+    eventually(lambda: "59.8" in number.inner_text())
     page.get_by_role("button", name="Redo").click()
-    eventually(lambda: number.inner_text() == now)
+    eventually(lambda: "59.8" not in number.inner_text())
 
 
-def test_why_gpt3_does_not_fit_and_what_makes_it_fit(page: Any, eventually: Any) -> None:
-    chip(page, GPT3, eventually)
+def test_why_gpt3_does_not_fit_and_what_makes_it_fit(page: Any) -> None:
+    chip(page, GPT3)
     for field in ("strategy.tensor", "strategy.pipeline"):
-        one = control(page, field).get_by_role("radio", name="1", exact=True)
-        changes(page, eventually, lambda part=one: part.check(force=True), field)
-    say = page.locator(".dl-say")
-    tells(say, "Does not fit", "optimizer state", "Try: ")
-    changes(page, eventually, page.get_by_role("button", name="Apply").click, "Apply")
+        changes(page, lambda f=field: part(page, f, "1").check(force=True), field)
+    tells(page.locator(".dl-say"), "Does not fit", "optimizer state", "Try: ")
+    changes(page, page.get_by_role("button", name="Apply").click, "Apply")
     tells(page.locator(".dl-main"), "✓ fits")
 
 
-def test_a_pinned_baseline_stays_and_differences_are_named(page: Any, eventually: Any) -> None:
-    chip(page, GPT3, eventually)
+def test_a_pinned_baseline_stays_and_differences_are_named(page: Any) -> None:
+    chip(page, GPT3)
     page.get_by_role("button", name="Pin as A").click()
-    part = control(page, "strategy.recompute").get_by_role("radio", name="selective", exact=True)
-    changes(page, eventually, lambda: part.check(force=True), "recompute")
-    tells(page.locator(".dl-said"), "recompute")
+    selective = part(page, "strategy.recompute", "selective")
+    changes(page, lambda: selective.check(force=True), "recompute")
+    tells(page.locator(".dl-said"), "recompute full → selective", "step takes", "less")
 
 
-def test_the_address_brings_it_back(page: Any, eventually: Any) -> None:
-    eventually(lambda: "strategy.recompute" in page.evaluate("location.hash"))
-    number = page.locator(".dl-nums dd").first
+def test_reload_and_back_bring_the_same_picture(page: Any, eventually: Any) -> None:
+    address, number = "location.hash", page.locator(".dl-nums dd").first
+    eventually(lambda: "strategy.recompute" in page.evaluate(address))
     now = number.inner_text()
     page.reload()
-    page.wait_for_selector(DRAWN)
-    eventually(lambda: number.inner_text() == now)
+    opened(page)
+    eventually(lambda: number.inner_text() == now, what="the picture after a reload")
+    move(page, "strategy.nodes")
+    eventually(lambda: "strategy.nodes" in page.evaluate(address))
+    page.go_back()
+    eventually(lambda: "strategy.nodes" not in page.evaluate(address))
+    eventually(lambda: number.inner_text() == now, what="the picture after going back")
 
 
-def test_an_address_that_is_wrong_names_what_was_ignored(page: Any, eventually: Any) -> None:
+def test_an_address_that_is_wrong_names_what_was_ignored(page: Any) -> None:
     page.evaluate("location.hash = '#v1&preset=goyal-2017&strategy.nodes=many'")
-    tells(page.locator(".dlhpc-results, .dl-main").first, "Ignored", "many")
+    tells(page.locator(".dl-main"), "Ignored", "many")
 
 
-def test_a_file_that_is_wrong_is_explained(page: Any) -> None:
-    file = {"name": "mine.toml", "mimeType": "text/plain", "buffer": WRONG}
-    page.locator(".dlhpc-file input[type=file]").set_input_files(file)
-    tells(page.locator(".dlhpc-file .problem"), "nope", "legal")
+def test_a_limit_says_by_how_much_and_the_charts_stay(page: Any) -> None:
+    chip(page, GOYAL)
+    changes(page, lambda: control(page, "strategy.batch").locator("input").press("End"), "batch")
+    tells(page.locator(".dl-main"), "too much; the largest batch a device that fits is", "✗")
+    has(page.get_by_role("img", name="Where the time of one step goes"))
 
 
-@pytest.mark.parametrize("section", ["Simulate this step", "Sweep a setting"])
-def test_a_section_opens_and_shows_a_chart(page: Any, eventually: Any, section: str) -> None:
-    chip(page, "Goyal 2017", eventually)
-    changes(page, eventually, page.get_by_role("button", name=section).click, section)
-    page.get_by_role("button", name=section).click()
+def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: Any) -> None:
+    chip(page, GOYAL)
+    opener = page.get_by_role("button", name="Every number: formula, inputs, source")
+    opener.focus()
+    page.keyboard.press("Enter")
+    folds = page.locator(".dlhpc-why")
+    eventually(lambda: folds.count() == 9)
+    folds.first.locator("summary").click()
+    tells(folds.first, "Formula", "P100", "Assumes")
+    opener.click()
 
 
-def test_the_laptop_preset_runs_here_after_one_click(page: Any, eventually: Any) -> None:
-    chip(page, "Runs on this laptop", eventually)
-    page.get_by_role("button", name="Run here", exact=True).click()
-    page.get_by_role("button", name="Run", exact=True).click()
-    eventually(lambda: judged(page.locator("body")), what="a comparison")
+def test_a_saved_experiment_is_what_is_shown_and_loads_back(page: Any, eventually: Any) -> None:
+    number, editor = page.locator(".dl-nums dd").first, page.locator(".dlhpc-file textarea")
+
+    def nodes() -> int:
+        return int(loads(editor.input_value()).strategy.nodes)
+
+    handle = control(page, "strategy.nodes").locator("input")
+    changes(page, lambda: handle.press("Home"), "nodes")
+    eventually(lambda: nodes() == 1, what="one node in the text")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as TOML").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    shown = number.inner_text().split()[:2]  # without the difference from A
+    changes(page, lambda: handle.press("End"), "nodes")
+    eventually(lambda: nodes() > 1, what="more nodes in the text")
+    use(page, text)
+    eventually(lambda: nodes() == 1, what="one node in the text")
+    eventually(lambda: number.inner_text().split()[:2] == shown)
+
+
+def test_no_file_harms_the_page(page: Any, eventually: Any) -> None:
+    problem, headline = page.locator(".dlhpc-file .problem"), page.locator(".dl-nums")
+    alarms: list[str] = []
+    page.on("dialog", lambda dialog: (alarms.append(dialog.message), dialog.dismiss()))
+    before = headline.inner_text()
+    for name, (content, words) in HOSTILE.items():
+        use(page, content)
+        eventually(lambda words=words: words in problem.inner_text(), what=name)
+        eventually(lambda: headline.inner_text() == before, what=f"the headline after {name}")
+    assert not alarms
+
+
+@pytest.mark.parametrize("name", ["broken", "huge"])
+def test_what_was_wrong_with_a_file_goes_with_the_next_experiment(
+    page: Any, eventually: Any, name: str
+) -> None:
+    """Whoever refuses it: the kernel, or the browser, which sends no file that is too large."""
+    problem, (content, words) = page.locator(".dlhpc-file .problem"), HOSTILE[name]
+    use(page, content)
+    eventually(lambda: words in problem.inner_text(), what=name)
+    changes(page, lambda: move(page, "strategy.nodes"), "nodes")
+    eventually(lambda: problem.inner_text() == "", what="the end of the problem")
+    use(page, content)
+    eventually(lambda: words in problem.inner_text(), what=f"{name}, a second time")
+
+
+def test_a_mistake_typed_into_the_text_is_reported(page: Any, eventually: Any) -> None:
+    chip(page, GOYAL)
+    page.get_by_text("The experiment as text").click()
+    editor = page.get_by_role("textbox", name="Experiment as TOML")
+    eventually(lambda: "nodes = 32" in editor.input_value())
+    editor.fill(editor.input_value().replace("nodes = 32", "nodes = 45"))
+    page.get_by_role("button", name="Use this text").click()
+    problem = page.locator(".dlhpc-file .problem")
+    eventually(lambda: "bigbasin has 44" in problem.inner_text())
+
+
+def test_a_visitor_sees_no_source_and_costs_little_memory(
+    page: Any, explorer: tuple[str, int], eventually: Any
+) -> None:
+    eventually(lambda: "from lib_dlhpc" not in page.content())
+    sizes = [kernel.memory_info().rss for kernel in kernels(explorer[1])]
+    assert sizes and max(sizes) < MOST_MEMORY
+
+
+def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: Any) -> None:
+    page = chromium.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.goto(explorer[0])
+    opened(page)
+    config = json.loads(page.locator("#jupyter-config-data").text_content())
+
+    def alive() -> bool:
+        # Other pages' kernels come and go meanwhile; a kernel's id stands in its command line.
+        lines = (" ".join(kernel.cmdline()) for kernel in kernels(explorer[1]))
+        return any(config["kernelId"] in line for line in lines)
+
+    eventually(alive, what="the kernel of the page")
+    page.close(run_before_unload=True)
+    eventually(lambda: not alive(), what="the end of the kernel")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,0 +1,82 @@
+"""Page object of the explorer in a browser: presets, controls, sections, and all that a choice decides."""
+
+from collections.abc import Callable
+from typing import Any
+
+from patience import eventually
+
+DRAWN = ".dlhpc-plot[data-serial] svg"
+GANTT = ".dlhpc-plot[aria-label*='rank by rank']"
+# All that a choice decides: numbers, charts, what the controls stand at, and which of them apply.
+SHOWN = """() => [...document.querySelectorAll(".dl-main, .dl-top")].map(part => part.innerText).join()
+  + [...document.querySelectorAll(".dl-main svg, .dl-top svg")].map(svg => svg.outerHTML).join()"""
+# Headline numbers and charts only.
+RESULTS = """() => document.querySelector(".dl-nums").innerText
+  + [...document.querySelectorAll(".dl-main svg")].map(svg => svg.outerHTML).join()"""
+
+
+def opened(page: Any) -> Any:
+    """Return the page once its charts are drawn."""
+    page.wait_for_selector(DRAWN)
+    return page
+
+
+def chip(page: Any, name: str) -> None:
+    """Choose a preset as it is, and wait until it is shown."""
+    button = page.locator(".chip", has_text=name)
+    button.click()
+    eventually(lambda: button.get_attribute("aria-pressed") == "true", what=name)
+    eventually(lambda: page.locator(".row.changed").count() == 0, what=f"{name} as it is")
+
+
+def control(page: Any, field: str) -> Any:
+    """Return the line of a control, its group unfolded."""
+    line = page.locator(f'[data-field="{field}"]')
+    group = page.locator(f'details.group:has([data-field="{field}"])')
+    if group.get_attribute("open") is None:
+        group.locator("summary").first.click()
+    return line
+
+
+def changes(page: Any, act: Callable[[], Any], what: str, look: str = SHOWN) -> None:
+    """Act, and wait until the page shows something else."""
+    before = page.evaluate(look)
+    act()
+    eventually(lambda: page.evaluate(look) != before, what=f"a change by {what}")
+
+
+def part(page: Any, field: str, name: str) -> Any:
+    """Return one of the buttons that a control is made of."""
+    return control(page, field).get_by_role("radio", name=name, exact=True)
+
+
+def move(page: Any, field: str) -> None:
+    """Move a control to another legal value, whatever kind it is."""
+    line = control(page, field)
+    if line.locator("input[type=range]").count():
+        handle = line.locator("input[type=range]")
+        at_start = handle.input_value() == "0"
+        handle.press("ArrowRight" if at_start else "ArrowLeft")
+    elif line.locator("select").count():
+        select = line.locator("select")
+        count, now = select.locator("option").count(), select.evaluate("s => s.selectedIndex")
+        select.select_option(index=(now + 1) % count)
+    elif line.locator("input[type=radio]").count():
+        line.locator("input[type=radio]:not(:checked):not(:disabled)").first.check(force=True)
+    else:
+        line.locator("input[type=checkbox]").click()
+
+
+def use(page: Any, text: str | bytes) -> None:
+    """Choose a file with this content."""
+    content = text if isinstance(text, bytes) else text.encode()
+    file = {"name": "mine.toml", "mimeType": "text/plain", "buffer": content}
+    page.locator(".dlhpc-file input[type=file]").set_input_files(file)
+
+
+def section(page: Any, name: str) -> None:
+    """Open a section by keyboard."""
+    button = page.get_by_role("button", name=name, exact=True)
+    if "mod-active" not in (button.get_attribute("class") or ""):
+        button.focus()
+        page.keyboard.press("Enter")
