@@ -21,6 +21,7 @@ from lib_dlhpc.spec.experiment import loads
 pytestmark = pytest.mark.browser
 
 MOST_MEMORY = 180e6  # bytes of a visitor's kernel, thirty of which must fit a classroom server
+REST = 1100  # ms; moves that follow each other more quickly are one step of the history
 GPT3, GOYAL = "GPT-3 on 1,024 A100", "Goyal 2017"
 HOSTILE = {  # what is reported of each is reported of no other, so that nobody takes one's words for the next one's
     "broken": (b"[model\nname = ", "at line 1, column 7)"),
@@ -138,6 +139,7 @@ def test_reload_and_back_bring_the_same_picture(page: Any, eventually: Any) -> N
     page.reload()
     opened(page)
     eventually(lambda: number.inner_text() == now, what="the picture after a reload")
+    page.wait_for_timeout(REST)
     move(page, "strategy.nodes")
     eventually(lambda: "strategy.nodes" in page.evaluate(address))
     page.go_back()

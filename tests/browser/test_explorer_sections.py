@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explorer_page import GANTT, changes, chip, control, move, opened, section, use
+from explorer_page import GANTT, changes, chip, control, move, opened, section, settled, use
 from lesson_page import has, judged, tells
 
 from lib_dlhpc.errors import SpecError
@@ -123,7 +123,7 @@ def test_too_many_messages_are_reported_and_not_simulated(page: Any, eventually:
 
 def test_a_bar_says_what_it_is(page: Any) -> None:
     bar = page.locator(f"{GANTT} svg .mark-rect path").nth(3)
-    bar.scroll_into_view_if_needed()
+    settled(page)
     bar.hover()
     bubble = page.locator(".dlhpc-bubble:visible")
     has(bubble)
@@ -152,7 +152,7 @@ def test_what_is_too_large_for_this_machine_is_predicted_all_the_same(
 def test_whatever_is_varied_has_a_chart_of_its_own(page: Any, varied: str) -> None:
     if varied == VARIED[0]:
         use(page, DIGITS.format(ranks=2, batch=32))
-        tells(page.locator(".dl-nums"), "on 2")
+        tells(page.locator(".dl-nums"), "epoch of digits")
     dropdown(page, "Vary").select_option(label=varied)
     tells(results(page), f"{varied}: predicted, one step")
 

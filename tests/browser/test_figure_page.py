@@ -146,8 +146,10 @@ def test_a_figure_fits_its_page(eventually: Any, page: Any, width: int) -> None:
     eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
 
     def fits() -> bool:
-        svg = page.locator(DRAWN).first.bounding_box()
-        return svg["width"] > 0.85 * width and svg["x"] + svg["width"] <= width
+        svg, column = (
+            page.locator(each).first.bounding_box() for each in (DRAWN, ".dlhpc-figure-view")
+        )
+        return 0.85 * column["width"] < svg["width"] <= column["width"] <= width
 
     eventually(fits)
     page.set_viewport_size({"width": 640, "height": 900})
@@ -162,7 +164,8 @@ def test_a_figure_out_of_sight_follows_when_the_controls_rest(eventually: Any, p
 
 
 def test_the_page_can_be_dark(eventually: Any, two: Any, open_page: Any) -> None:
-    page = drawn(open_page(two[0] + "?theme=dark"))
+    page = drawn(open_page(two[0]))
+    page.emulate_media(color_scheme="dark")
     ink = "getComputedStyle(document.querySelector('.dlhpc-plot .role-axis-label text')).fill"
     paper = "getComputedStyle(document.body).backgroundColor"
 
@@ -210,7 +213,7 @@ def test_a_folder_is_a_gallery(
     page.get_by_text("Two figures").click()
     drawn(page)
     eventually(lambda: page.title() == "Two figures")
-    page.get_by_text("All modules").click()
+    page.get_by_role("link", name="What-if lab").click()
     page.wait_for_selector(".dlhpc-gallery")
 
 

@@ -27,6 +27,18 @@ def chip(page: Any, name: str) -> None:
     button.click()
     eventually(lambda: button.get_attribute("aria-pressed") == "true", what=name)
     eventually(lambda: page.locator(".row.changed").count() == 0, what=f"{name} as it is")
+    settled(page)
+
+
+def settled(page: Any) -> None:
+    """Wait until the page has nothing more to show: controls that are being drawn anew take no click."""
+
+    def same() -> bool:
+        before = page.evaluate(SHOWN)
+        page.wait_for_timeout(60)
+        return bool(page.evaluate(SHOWN) == before)
+
+    eventually(same, what="a page at rest")
 
 
 def control(page: Any, field: str) -> Any:

@@ -59,7 +59,17 @@ def assert_equals_prediction(experiment, steps=1, fidelity="rounds"):
 # --- without jitter: the prediction ---
 
 
-@pytest.mark.parametrize("name", catalog.names("replays"))
+PIPELINES = {"narayanan-2021"}  # of uneven stages: the closed form rounds up, see test_hybrid.py
+
+
+def test_a_historical_pipeline_without_jitter_takes_at_most_what_is_predicted():
+    for name in PIPELINES:
+        run = replay(name).experiment.set({"machine.jitter": 0.0})
+        taken, predicted = breakdown(simulate(run)).step_time, float(predict(run).step_time)
+        assert 0.999 * predicted < taken <= predicted
+
+
+@pytest.mark.parametrize("name", sorted(set(catalog.names("replays")) - PIPELINES))
 def test_historical_runs_without_jitter_are_as_predicted(name):
     changes = {"machine.jitter": 0.0, "machine.topology": "single-switch"}  # rounds: no congestion
     assert_equals_prediction(replay(name).experiment.set(changes))
