@@ -148,9 +148,9 @@ function render({ model, el }) {
       found.drawn = text;
       found.line.hidden = Boolean(state.off);
       found.line.classList.toggle("beyond", !state.simple);
+      found.line.classList.toggle("changed", Boolean(state.changed));
       reason(groups.get(state.group), state);
       if (state.off) continue;
-      found.line.classList.toggle("changed", state.changed);
       found.back.hidden = !state.changed || !state.options.includes(state.start);
       found.line.dataset.start = state.start ?? "";
       found.back.title = `Back to ${state.start}`;
