@@ -175,10 +175,16 @@ def test_the_own_machine_gives_bands(page: Any) -> None:
 
 
 def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> None:
+    use(page, DIGITS.format(ranks=2, batch=32))
+    tells(page.locator(".dl-nums"), "epoch of digits")
+    settled(page)
     dropdown(page, "Vary").select_option(label="Ranks, a batch on each")
+    tells(results(page), "Ranks, a batch on each: predicted, one step")
     values = page.get_by_role("textbox", name="Values", exact=True)
     values.fill("1, 2")
     values.press("Enter")
+    eventually(lambda: page.locator(".dlhpc-wide tbody tr").count() == 2, what="two settings")
+    settled(page)
     page.get_by_role("button", name="Run them here").click()
     shown = page.locator(".dlhpc-wide").first
     tells(shown, "measured", "rounds off", "90 % band")
@@ -186,6 +192,7 @@ def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> No
     move(page, "strategy.batch")
     eventually(lambda: "measured" not in shown.inner_text(), what="the end of what was measured")
     page.get_by_role("button", name="Sweep a setting").click()
+    has(dropdown(page, "Vary"), 0)
 
 
 # run here -------------------------------------------------------------------------------------------
@@ -216,8 +223,8 @@ def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
 def test_calibration_shows_how_far_it_is_and_can_be_cancelled(page: Any, eventually: Any) -> None:
     start = page.get_by_role("button", name="Calibrate this machine")
     changes(page, start.click, "Calibrate")
-    has(page.get_by_role("progressbar"))
-    page.get_by_role("button", name="Cancel").last.click()
+    tells(results(page), "Measuring products")
+    start.locator("xpath=..").get_by_role("button", name="Cancel").click()
     tells(results(page), "Cancelled.")
     eventually(start.is_enabled)
 

@@ -86,6 +86,7 @@ class Calibration:
         self.start = ipywidgets.Button(
             description="Calibrate this machine", tooltip=f"About {SECONDS:g} s"
         )
+        self.start.layout.width = "auto"
         self.cancel = ipywidgets.Button(
             description="Cancel", tooltip="Ends all ranks", disabled=True
         )
