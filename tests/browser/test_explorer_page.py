@@ -139,7 +139,8 @@ def test_reload_and_back_bring_the_same_picture(page: Any, eventually: Any) -> N
     page.reload()
     opened(page)
     eventually(lambda: number.inner_text() == now, what="the picture after a reload")
-    page.wait_for_timeout(REST)
+    rested = page.evaluate("performance.now()") + REST
+    eventually(lambda: page.evaluate("performance.now()") > rested)
     move(page, "strategy.nodes")
     eventually(lambda: "strategy.nodes" in page.evaluate(address))
     page.go_back()

@@ -159,6 +159,8 @@ def test_whatever_is_varied_has_a_chart_of_its_own(page: Any, varied: str) -> No
 
 def test_own_values_move_the_chart_and_a_mistake_is_reported(page: Any) -> None:
     dropdown(page, "Vary").select_option(label="Batch a device")
+    tells(results(page), "Batch a device: predicted, one step")
+    settled(page)
     values = page.get_by_role("textbox", name="Values", exact=True)
     values.fill("8, 24, 48")
     values.press("Enter")

@@ -33,10 +33,11 @@ def chip(page: Any, name: str) -> None:
 def settled(page: Any) -> None:
     """Wait until the page has nothing more to show: controls that are being drawn anew take no click."""
 
+    looks = [""]
+
     def same() -> bool:
-        before = page.evaluate(SHOWN)
-        page.wait_for_timeout(60)
-        return bool(page.evaluate(SHOWN) == before)
+        looks.append(page.evaluate(SHOWN))
+        return bool(looks[-1] == looks[-2])
 
     eventually(same, what="a page at rest")
 
