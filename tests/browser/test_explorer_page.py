@@ -2,15 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from axe import findings
 from explorer_page import changes, chip, control, move, opened, part, use
-from lesson_page import has, tells
+from lesson_page import has, kernels, tells
 from patience import PATIENCE
 
 from lib_dlhpc.explore.explorer.controls import CONTROLS
@@ -66,15 +64,6 @@ def explorer(repository: Path, chromium: Any, tmp_path_factory: Any) -> Iterator
 def page(explorer: tuple[str, int], open_lasting_page: Any) -> Any:
     """One page for all tests, in their order."""
     return opened(open_lasting_page(explorer[0]))
-
-
-def kernels(server: int) -> list[psutil.Process]:
-    found = []
-    for child in psutil.Process(server).children():
-        with suppress(psutil.Error):
-            if any("ipykernel" in word for word in child.cmdline()):
-                found.append(child)
-    return found
 
 
 @pytest.mark.parametrize("name", CHIPS.values())
@@ -208,7 +197,7 @@ def test_no_file_harms_the_page(page: Any, eventually: Any) -> None:
 def test_what_was_wrong_with_a_file_goes_with_the_next_experiment(
     page: Any, eventually: Any, name: str
 ) -> None:
-    """Whoever refuses it: the kernel, or the browser, which sends no file that is too large."""
+    """The kernel refuses a broken file; the browser refuses one that is too large, and does not send it."""
     problem, (content, words) = page.locator(".dlhpc-file .problem"), HOSTILE[name]
     use(page, content)
     eventually(lambda: words in problem.inner_text(), what=name)

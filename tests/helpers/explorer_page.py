@@ -7,11 +7,11 @@ from patience import eventually
 
 DRAWN = ".dlhpc-plot[data-serial] svg"
 GANTT = ".dlhpc-plot[aria-label*='rank by rank']"
-# All that a choice decides: numbers, charts, what the controls stand at, and which of them apply.
-SHOWN = """() => [...document.querySelectorAll(".dl-main, .dl-top")].map(part => part.innerText).join()
-  + [...document.querySelectorAll(".dl-main svg, .dl-top svg")].map(svg => svg.outerHTML).join()"""
-# Headline numbers and charts only.
-RESULTS = """() => document.querySelector(".dl-nums").innerText
+# What a choice leads to: headline, numbers and charts. The controls themselves do not count.
+RESULTS = """() => [...document.querySelectorAll(".dl-say, .dl-top, .dl-below")].map(part => part.innerText
+  + [...part.querySelectorAll("svg")].map(svg => svg.outerHTML)).join()"""
+# That, the controls and presets.
+SHOWN = """() => document.querySelector(".dl-explorer").innerText
   + [...document.querySelectorAll(".dl-main svg")].map(svg => svg.outerHTML).join()"""
 
 
@@ -32,7 +32,6 @@ def chip(page: Any, name: str) -> None:
 
 def settled(page: Any) -> None:
     """Wait until the page has nothing more to show: controls that are being drawn anew take no click."""
-
     looks = [""]
 
     def same() -> bool:
@@ -51,11 +50,11 @@ def control(page: Any, field: str) -> Any:
     return line
 
 
-def changes(page: Any, act: Callable[[], Any], what: str, look: str = SHOWN) -> None:
-    """Act, and wait until the page shows something else."""
-    before = page.evaluate(look)
+def changes(page: Any, act: Callable[[], Any], what: str) -> None:
+    """Act, and wait until the page shows other results."""
+    before = page.evaluate(RESULTS)
     act()
-    eventually(lambda: page.evaluate(look) != before, what=f"a change by {what}")
+    eventually(lambda: page.evaluate(RESULTS) != before, what=f"a change by {what}")
 
 
 def part(page: Any, field: str, name: str) -> Any:

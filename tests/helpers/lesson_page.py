@@ -155,11 +155,20 @@ def wall(page: Any, index: int) -> str:
     return str(experiment(page, index).locator(".dlhpc-walls").inner_text())
 
 
+def kernels(server: int) -> list[psutil.Process]:
+    """Return the kernels of a server (a process id)."""
+    found = []
+    for child in psutil.Process(server).children():
+        with suppress(psutil.Error):  # it may end while we look
+            if any("ipykernel" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
 def largest_kernel(server: int) -> int:
     """Return the resident bytes of the largest kernel of a server (a process id)."""
     used = [0]
-    for child in psutil.Process(server).children():
+    for kernel in kernels(server):
         with suppress(psutil.Error):
-            if any("ipykernel" in word for word in child.cmdline()):
-                used.append(child.memory_info().rss)
+            used.append(kernel.memory_info().rss)
     return max(used)

@@ -59,20 +59,22 @@ def assert_equals_prediction(experiment, steps=1, fidelity="rounds"):
 # --- without jitter: the prediction ---
 
 
-PIPELINES = {"narayanan-2021"}  # of uneven stages: the closed form rounds up, see test_hybrid.py
+REPLAYS = {name: replay(name).experiment for name in catalog.names("replays")}
+PIPELINES = sorted(name for name, run in REPLAYS.items() if run.strategy.pipeline > 1)
 
 
-def test_a_historical_pipeline_without_jitter_takes_at_most_what_is_predicted():
-    for name in PIPELINES:
-        run = replay(name).experiment.set({"machine.jitter": 0.0})
-        taken, predicted = breakdown(simulate(run)).step_time, float(predict(run).step_time)
-        assert 0.999 * predicted < taken <= predicted
+@pytest.mark.parametrize("name", PIPELINES)
+def test_historical_pipelines_without_jitter_take_at_most_what_is_predicted(name):
+    """The closed form rounds up where stages are uneven (see test_hybrid.py): here by less than 0.1 %."""
+    run = REPLAYS[name].set({"machine.jitter": 0.0})
+    taken, predicted = breakdown(simulate(run)).step_time, float(predict(run).step_time)
+    assert 0.999 * predicted < taken <= predicted
 
 
-@pytest.mark.parametrize("name", sorted(set(catalog.names("replays")) - PIPELINES))
+@pytest.mark.parametrize("name", sorted(set(REPLAYS) - set(PIPELINES)))
 def test_historical_runs_without_jitter_are_as_predicted(name):
     changes = {"machine.jitter": 0.0, "machine.topology": "single-switch"}  # rounds: no congestion
-    assert_equals_prediction(replay(name).experiment.set(changes))
+    assert_equals_prediction(REPLAYS[name].set(changes))
 
 
 @pytest.mark.parametrize("allreduce", ALLREDUCES)
