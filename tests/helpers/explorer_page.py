@@ -1,13 +1,18 @@
 """Page object of the explorer in a browser: presets, controls, sections, and all that a choice decides."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from patience import eventually
 
 DRAWN = ".dlhpc-plot[data-serial] svg"
 GANTT = ".dlhpc-plot[aria-label*='rank by rank']"
-# What a choice leads to: headline, numbers and charts. The controls themselves do not count.
+# What a choice leads to: headline numbers, parts of the step and of memory. What is derived from the choice itself
+# (remarks, trust, differences from A, the ghost of A) does not count.
+NUMBERS = """() => [...document.querySelectorAll(".dl-nums > div:not(.trust) dd")]
+  .map(each => each.firstChild.textContent)
+  .concat([...document.querySelectorAll(".dl-key")].map(each => each.innerText)).join()"""
+# Headline, numbers and charts. The controls themselves do not count.
 RESULTS = """() => [...document.querySelectorAll(".dl-say, .dl-top, .dl-below")].map(part => part.innerText
   + [...part.querySelectorAll("svg")].map(svg => svg.outerHTML)).join()"""
 # That, the controls and presets.
@@ -50,6 +55,12 @@ def control(page: Any, field: str) -> Any:
     return line
 
 
+def applying(page: Any) -> set[str]:
+    """Return the fields of the controls that apply."""
+    rows = """() => [...document.querySelectorAll(".row:not([hidden])")].map(row => row.dataset.field)"""
+    return set(page.evaluate(rows))
+
+
 def changes(page: Any, act: Callable[[], Any], what: str) -> None:
     """Act, and wait until the page shows other results."""
     before = page.evaluate(RESULTS)
@@ -62,21 +73,45 @@ def part(page: Any, field: str, name: str) -> Any:
     return control(page, field).get_by_role("radio", name=name, exact=True)
 
 
-def move(page: Any, field: str) -> None:
-    """Move a control to another legal value, whatever kind it is."""
+def others(page: Any, field: str) -> Iterator[Callable[[], Any]]:
+    """Yield what sets a control to another legal value, whatever kind it is; of a slider the far ends as well."""
     line = control(page, field)
-    if line.locator("input[type=range]").count():
-        handle = line.locator("input[type=range]")
-        at_start = handle.input_value() == "0"
-        handle.press("ArrowRight" if at_start else "ArrowLeft")
-    elif line.locator("select").count():
-        select = line.locator("select")
-        count, now = select.locator("option").count(), select.evaluate("s => s.selectedIndex")
-        select.select_option(index=(now + 1) % count)
-    elif line.locator("input[type=radio]").count():
-        line.locator("input[type=radio]:not(:checked):not(:disabled)").first.check(force=True)
+    slider, select = line.locator("input[type=range]"), line.locator("select")
+    radios = line.locator("input[type=radio]:not(:disabled)")
+    if slider.count():
+        most = slider.get_attribute("max")
+        for key, end in (("ArrowLeft", "0"), ("ArrowRight", most), ("Home", "0"), ("End", most)):
+            if slider.input_value() != end:
+                yield lambda key=key: slider.press(key)
+    elif select.count():
+        now = select.evaluate("select => select.selectedIndex")
+        for index in range(select.locator("option").count()):
+            if index != now:
+                yield lambda index=index: select.select_option(index=index)
+    elif radios.count():
+        for radio in radios.all():
+            if not radio.is_checked():
+                yield lambda radio=radio: radio.check(force=True)
     else:
-        line.locator("input[type=checkbox]").click()
+        yield line.locator("input[type=checkbox]").click
+
+
+def move(page: Any, field: str) -> None:
+    """Move a control to another legal value."""
+    next(others(page, field))()
+
+
+def moves_numbers(page: Any, field: str) -> bool:
+    """Return whether some value of a control leads to other numbers than its first one."""
+    first = page.evaluate(NUMBERS)
+    for act in others(page, field):
+        address = page.evaluate("location.hash")
+        act()
+        eventually(lambda at=address: page.evaluate("location.hash") != at, what=field)
+        settled(page)
+        if page.evaluate(NUMBERS) != first:
+            return True
+    return False
 
 
 def use(page: Any, text: str | bytes) -> None:
