@@ -23,6 +23,11 @@ WATCH = """words => { window.seen ??= {}; window.seen[words] = false;
 CLICK_SOON = """button => { const look = () => button.disabled ? setTimeout(look, 10) : button.click(); look(); }"""
 
 
+# How many controls that cannot be used yet stay in view over the charts of a narrow window.
+OVER = """() => [...document.querySelectorAll(".dlhpc-stage.covered .dlhpc-controls")]
+  .filter(each => getComputedStyle(each).position === "sticky").length"""
+
+
 def tells(place: Any, *words: str) -> None:
     """Wait until a place of the page shows all these words."""
     eventually(
@@ -131,6 +136,10 @@ def a_guess_uncovers(
     covered = closed.locator(".dlhpc-stage.covered[inert]")
     has(covered, len(guesses))
     has(closed.get_by_text(before))
+    window = closed.viewport_size
+    closed.set_viewport_size({"width": 390, "height": 844})
+    eventually(lambda: closed.evaluate(OVER) == 0, what="controls that leave covered charts alone")
+    closed.set_viewport_size(window)
     commit(closed, number, guesses[number])
     has(covered, len(guesses) - 1)
     told = closed.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
