@@ -1,7 +1,9 @@
 """Structure of a module's notebook: the parts of every lesson."""
 
+import inspect
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 PARTS = (
@@ -19,15 +21,26 @@ PARTS = (
     "doi.org",
 )
 LONGEST = 15  # lines of a code cell
+QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+) import questions")
 
 
 def has_every_part(notebook: Path, guesses: int, checks: int, *more: str) -> None:
-    """Assert that a module has all PARTS and `more`, the number of guesses and checks, and no long code cell."""
+    """Assert that a module has all PARTS and `more`, the number of guesses and checks, and no long code cell.
+
+    Its questions are in its package, one function each: all are asked, and the notebook gives no answer away.
+    """
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells)
     for part in (*PARTS, *more):
         assert part in text
-    assert len(re.findall(r"lesson\.predict", text)) == guesses
-    assert len(re.findall(r"lesson\.choose|_check\(lesson", text)) == checks
     for cell in cells:
         assert cell["cell_type"] == "markdown" or len(cell["source"]) <= LONGEST
+    if asked := QUESTIONS.search(text):
+        module = import_module(f"{asked[1]}.questions")
+        source = inspect.getsource(module)
+        for name in re.findall(r"^def ([a-z]\w*)\(", source, re.MULTILINE):
+            assert text.count(f"questions.{name}()") == 1, name
+        assert not re.findall(r"lesson\.\w+", text)
+        text = source
+    assert len(re.findall(r"lesson\.predict", text)) == guesses
+    assert len(re.findall(r"lesson\.(?:choose|compute)|_check\(lesson", text)) == checks
