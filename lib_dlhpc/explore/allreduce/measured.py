@@ -26,7 +26,7 @@ PATIENCE = 180  # s until a run is given up
 RANKS = 4
 
 
-class MpiMissing(Exception):
+class MpiMissing(RuntimeError):
     """No MPI ranks can be started here; the text says why."""
 
 

@@ -1,4 +1,4 @@
-"""A bowl to learn in: what synchronous, local and stale updates make of the loss, update by update.
+"""The noisy quadratic: the loss under synchronous, local and stale updates, update by update.
 
 The loss is sum h_i x_i^2 / 2 over DIMENSIONS directions of curvature h_i = 1, 1/2, 1/3 ...; a worker's
 gradient carries noise of variance NOISE^2 h_i (the noisy quadratic model of Zhang et al. 2019, "Which
@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 
 
 @lru_cache(maxsize=512)
-def keep_step(workers: int, rate: float, local_steps: int, count: int) -> Floats:
-    """Return the loss after each average: all start from it, take their steps, and meet again."""
+def synchronized(workers: int, rate: float, local_steps: int, count: int) -> Floats:
+    """Return the loss after each average: all start from it, take their steps, and are averaged again."""
     rng, x = np.random.default_rng(SEED), np.ones((COPIES, 1, DIMENSIONS))
     loss = [_loss(x)]
     with np.errstate(over="ignore", invalid="ignore"):

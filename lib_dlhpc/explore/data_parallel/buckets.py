@@ -1,11 +1,11 @@
-"""One step of data parallelism: gradients leave in buckets while backward goes on. What sticks out?
+"""One step of data parallelism: gradients are exchanged in buckets during backward. How much is exposed?
 
 one_step()      the experiment of buckets and overlap, on the machine of "ImageNet in one hour"
 goyal()         that run, with the compute time of one GPU alone, as all experiments of the lesson use it
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import ipywidgets
 import numpy as np
@@ -31,14 +31,14 @@ IMAGES = (1, 2, 4, 8, 16, 32, 64)
 BUCKETS = (1e3, 10e3, 100e3, 1e6, 4e6, 10e6, 25e6, 50e6, 100e6, 200e6)  # B
 NICS = (1e9, 10e9, 25e9, 50e9, 100e9, 400e9)  # bit/s
 ALLREDUCES = ("hierarchical", "rabenseifner", "ring")
-NOTABLE = 0.05  # share of a step from which what sticks out is a wall
+NOTABLE = 0.05  # share of a step from which exposed communication is a wall
 
 
 @cache
 def goyal(jitter: float | None = None) -> Experiment:
     """Return "ImageNet in one hour", its measured rate turned into that of one GPU alone.
 
-    Its batches are there in time, so storage is left out. jitter: in place of the machine's.
+    Its input never stalls, so storage is left out. jitter: in place of the machine's.
     """
     changes: dict[str, Any] = {"machine.nodes": MOST_NODES, "storage.tier": ""}
     if jitter is not None:
@@ -53,13 +53,13 @@ def one_step() -> ipywidgets.Box:
         "images": slider("Images a GPU", "Batch of one GPU", [(str(n), n) for n in IMAGES], 32),
         "bucket": slider(
             "Bucket",
-            "So many bytes leave at once",
+            "Bytes of gradients in one allreduce",
             [(format_quantity(b, "B"), b) for b in BUCKETS],
             25e6,
         ),
         "overlap": dropdown(
             "Exchange",
-            "When buckets leave",
+            "When the buckets are exchanged",
             [("during backward", True), ("after backward", False)],
             True,
         ),
@@ -82,9 +82,9 @@ def one_step() -> ipywidgets.Box:
         curve.update(*buckets_view(experiment))
         words = step_words(prediction, breakdown(timeline).step_time)
         verdict.value = f'<p class="dlhpc-verdict">{words}</p>'
-        wall.value = wall_html(bucket_wall(prediction), "Little of the exchange sticks out.")
+        wall.value = wall_html(bucket_wall(prediction), "Little of the allreduce is exposed.")
 
-    note = "the buckets of the communication stream: which of them end after backward does?"
+    note = "the buckets on the communication stream: which of them end after backward?"
     return workbench(controls, [verdict, wall, picture, curve], show, note)
 
 
@@ -124,65 +124,49 @@ def buckets_view(experiment: Experiment) -> Any:
 
 
 def step_words(prediction: Breakdown, simulated: float) -> str:
-    """Say how long a step takes, predicted and played, and what of its exchange is hidden."""
+    """Say how long a step takes, predicted and simulated, and how much of its allreduce is hidden."""
     whole, out = float(prediction.communication.total), float(prediction.exposed_communication)
     count = bucket_count(prediction.experiment)
     sent = "One bucket takes" if count == 1 else f"{count} buckets take"
     return (
         f"<b>One step: {_time(prediction.step_time)}</b> predicted, {_time(simulated)} simulated."
         f" {sent} {_time(whole)} on the network;"
-        f" {max(0.0, 1 - out / whole):.0%} of that is hidden behind backward, {_time(out)} stick out."
+        f" {max(0.0, 1 - out / whole):.0%} of that is hidden behind backward, {_time(out)} are exposed."
     )
 
 
 def bucket_count(experiment: Experiment) -> int:
-    """Return how many buckets leave in a step."""
+    """Return the number of buckets of a step."""
     strategy = experiment.strategy
     cut = buckets(experiment.model, strategy.bucket, BYTES[strategy.precision])
     return int(np.count_nonzero(cut.sizes))
 
 
 def bucket_wall(prediction: Breakdown) -> str:
-    """Say why much of the exchange sticks out, or nothing where it does not."""
+    """Say why much of the allreduce is exposed, or nothing where it is not."""
     cost, out = prediction.communication, float(prediction.exposed_communication)
     if out < NOTABLE * float(prediction.step_time):
         return ""
     whole, backward = float(cost.total), float(prediction.backward)
     if not prediction.experiment.strategy.overlap:
-        return f"Nothing is hidden: the GPUs stand still for all {_time(whole)} of the exchange."
+        return f"Nothing is hidden: the GPUs are idle for all {_time(whole)} of the allreduce."
     count = bucket_count(prediction.experiment)
     if float(cost.latency) > 0.5 * whole:
         return (
-            f"Buckets too small: {count} exchanges wait {_time(cost.latency)} for latency alone,"
+            f"Buckets too small: {count} allreduces wait {_time(cost.latency)} for latency alone,"
             f" and backward takes only {_time(backward)}."
         )
     if count == 1:
         return (
-            "Bucket too large: it is complete when backward ends, so there is nothing left to hide"
-            f" behind, and all {_time(whole)} stick out."
+            "Bucket too large: it is complete when backward ends, so there is nothing left to overlap"
+            f" with, and all {_time(whole)} are exposed."
         )
     if whole > backward:
         return (
-            f"The network: the exchange takes {_time(whole)} and backward {_time(backward)};"
+            f"The network: the allreduce takes {_time(whole)} and backward {_time(backward)};"
             " no bucket size hides the difference."
         )
-    return "The last bucket is large, and leaves when backward ends: all of it sticks out."
-
-
-class StepSeconds(NamedTuple):
-    """What a question tells of one step, in s."""
-
-    backward: float
-    exchange: float
-    exposed: float
-
-
-def step_seconds(gpus: int = 256) -> StepSeconds:
-    """Return how long backward and the exchange of the published run take, and what sticks out."""
-    step = predict(step_of(gpus))
-    return StepSeconds(
-        float(step.backward), float(step.communication.total), float(step.exposed_communication)
-    )
+    return "The last bucket is large, and complete only when backward ends: all of it is exposed."
 
 
 def _time(seconds: Any) -> str:

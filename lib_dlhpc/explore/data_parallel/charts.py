@@ -7,18 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, append, spread_labels
+from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
-# Okabe and Ito's colours; dash and symbol tell the lines apart without them.
+# No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
 LINES = {
-    "during backward": ("#0072b2", [1, 0], "circle"),
-    "after backward": ("#d55e00", [6, 3], "square"),
-    "weak": ("#0072b2", [1, 0], "circle"),
-    "strong": ("#d55e00", [6, 3], "square"),
-    "ideal": ("#777777", [2, 3], "diamond"),
-    "synchronous": ("#0072b2", [1, 0], "circle"),
-    "asynchronous": ("#d55e00", [6, 3], "square"),
-    "local": ("#009e73", [2, 2], "triangle-up"),
+    "during backward": (SERIES[0], [1, 0], "circle"),
+    "after backward": (SERIES[1], [6, 3], "square"),
+    "weak": (SERIES[0], [1, 0], "circle"),
+    "strong": (SERIES[1], [6, 3], "square"),
+    "ideal": (SERIES[6], [2, 3], "diamond"),
+    "synchronous": (SERIES[0], [1, 0], "circle"),
+    "asynchronous": (SERIES[1], [6, 3], "square"),
+    "local": (SERIES[2], [2, 2], "triangle-up"),
 }
 Floats = NDArray[Any]
 Curves = Mapping[str, tuple[Floats, Floats]]
@@ -40,13 +41,13 @@ def buckets_state(
     best = {name: format_quantity(float(np.min(y)), "s") for name, y in lines.items()}
     return data, (
         f"With buckets of {format_quantity(bucket, 'B')} a step takes {format_quantity(step, 's')}. The shortest"
-        f" there is takes {best['during backward']} with the exchange during backward, {best['after backward']}"
+        f" there is takes {best['during backward']} with the allreduce during backward, {best['after backward']}"
         " with it after."
     )
 
 
 def ranks_state(times: Floats) -> State:
-    """Compute time over its mean of every rank in one step, fastest first; what is above it is waiting."""
+    """Compute time over its mean of every rank in one step, fastest first; what is above it is idle time."""
     order = np.sort(times)
     count = len(order)
     # The last bar is the slowest alone, however many ranks there are.
@@ -67,7 +68,7 @@ def ranks_state(times: Floats) -> State:
     }
     return data, (
         f"The last of the steps: the fastest of {count:,} needs {order[0]:.3g} times the mean, the slowest"
-        f" {slowest:.3g}; {waiting:.1%} of all GPU time is waiting."
+        f" {slowest:.3g}; {waiting:.1%} of all GPU time is idle."
     )
 
 
@@ -117,12 +118,12 @@ def race_state(curves: Curves, target: float, lasts: float) -> State:
         "ends": {**ends, "x": [lasts] * len(shown)},
         "target": {"y": [target], "words": ["a tenth of the loss"]},
     }
-    told = ", ".join(f"{name} {y[-1]:.2g}" for name, (_, y) in shown.items())
-    return data, f"What is left of the loss after {format_quantity(lasts, 's')}: {told}."
+    left = ", ".join(f"{name} {y[-1]:.2g}" for name, (_, y) in shown.items())
+    return data, f"Loss after {format_quantity(lasts, 's')}, over that at the start: {left}."
 
 
 def staleness_state(histogram: Floats) -> State:
-    """How many updates were so many updates old."""
+    """Share of the updates by their staleness."""
     share = histogram / histogram.sum()
     mean = float((np.arange(len(histogram)) * share).sum())
     bars = {
@@ -135,11 +136,11 @@ def staleness_state(histogram: Floats) -> State:
         "mean": {"x": [mean], "words": [f"mean {mean:.3g}"]},
     }
     usual = int(np.argmax(histogram))
-    return data, f"Most often {usual} updates have come in between; {mean:.3g} on average."
+    return data, f"Staleness is most often {usual} updates, {mean:.3g} on average."
 
 
 def left_state(curves: Curves, published: Sequence[tuple[int, float, str]], now: int) -> State:
-    """Rate of each GPU over that in one node, against GPUs; beside it what was published."""
+    """Rate of each GPU over that in one node, against GPUs; with the published points."""
     columns, ends = line_columns(curves)
     points: dict[str, list[Any]] = {n: [] for n in ("x", "y", "words", "error")}
     weak = curves["weak"]
@@ -158,9 +159,9 @@ def left_state(curves: Curves, published: Sequence[tuple[int, float, str]], now:
         "published": points,
         "now": value_at(curves, now, lambda y: f"{y:.0%}"),
     }
-    told = [f"{name} {y:.0%}" for name, y in _values(curves, now)]
+    here = [f"{name} {y:.0%}" for name, y in _values(curves, now)]
     return data, (
-        f"At {now:,} GPUs: {', '.join(told) or 'nothing to predict'}. Published: {points['y'][0]:.0%} at"
+        f"At {now:,} GPUs: {', '.join(here) or 'nothing to predict'}. Published: {points['y'][0]:.0%} at"
         f" {points['x'][0]:,}, which weak scaling meets with an error of {points['error'][0]}."
     )
 
@@ -229,12 +230,12 @@ def _values(curves: Curves, now: int) -> list[tuple[str, float]]:
     return [(name, float(y[0])) for name, y in found if len(y)]
 
 
-def value_at(curves: Curves, now: int, told: Any) -> dict[str, list[Any]]:
+def value_at(curves: Curves, now: int, shown: Any) -> dict[str, list[Any]]:
     """Return the columns of the points of all curves at `now` GPUs."""
     values = _values(curves, now)
     return {
         "x": [now] * len(values),
         "y": [y for _, y in values],
-        "words": [f"{name} {told(y)}" for name, y in values],
+        "words": [f"{name} {shown(y)}" for name, y in values],
         "dy": [-14 if i == 0 else 16 for i in range(len(values))],
     }

@@ -17,13 +17,14 @@ from lib_dlhpc.explore.blocks.drawings import (
     tooltip_of,
 )
 from lib_dlhpc.explore.data_parallel.charts import LINES
+from lib_dlhpc.results import palette
+from lib_dlhpc.results.palette import SERIES
 
 DECADES = [10**k for k in range(10)]
-ORANGE, BLUE = "#d55e00", "#0072b2"
 
 
 def buckets_chart() -> dict[str, Any]:
-    """Time of a step against the size of a bucket, with the exchange during backward and after it."""
+    """Time of a step against the size of a bucket, with the allreduce during backward and after it."""
     x = alt.X("x:Q", title="bucket").scale(type="log", nice=False)
     x = x.axis(axis_of(labelExpr=SI.format("B"), grid=False, values=DECADES))
     y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=22)
@@ -43,21 +44,21 @@ def buckets_chart() -> dict[str, Any]:
 
 
 def ranks_chart() -> dict[str, Any]:
-    """Compute time of each rank in one step, sorted; what is missing to the slowest is hatched."""
+    """Compute time of each rank in one step, sorted; idle time is hatched."""
     x = alt.X("start:Q", title="GPUs, from the fastest to the slowest").scale(nice=False)
     x = x.axis(axis_of(labelExpr=WHOLE, grid=False))
     y = alt.Y("time:Q", title="compute time over mean").scale(nice=False, domainMin=0, padding=10)
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q")
-    work = bars.mark_rect(color="#56b4e9", stroke="#56b4e9", strokeWidth=0.7).encode(
+    work = bars.mark_rect(color=palette.FORWARD, stroke=palette.FORWARD, strokeWidth=0.7).encode(
         y=alt.Y("floor:Q"), y2="time:Q"
     )
     waiting = bars.encode(y=y, y2="slowest:Q")
-    pale = waiting.mark_rect(color="#999999", opacity=0.15)
+    pale = waiting.mark_rect(color=palette.IDLE, opacity=0.3)
     hatched = waiting.mark_rect(fill=HATCH, fillOpacity=0.45)
     chart = alt.layer(work, pale, hatched, *_floor("slowest", y, "above"))
     return finished(
         chart,
-        "Who works (plain) and who waits for the slowest (hatched)",
+        "Who computes (plain), and who is idle (hatched)?",
         130,
         left=64,
         right=24,
@@ -74,11 +75,13 @@ def slowest_chart() -> dict[str, Any]:
     y = alt.Y("y:Q", title="step over mean compute time")
     y = y.scale(nice=False, zero=False, padding=14).axis(axis_of(tickCount=5))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=y)
-    line = alt.Chart(alt.NamedData("line")).mark_line(strokeWidth=2, color=BLUE).encode(x=x, y=y)
+    line = (
+        alt.Chart(alt.NamedData("line")).mark_line(strokeWidth=2, color=SERIES[0]).encode(x=x, y=y)
+    )
     points = alt.Chart(alt.NamedData("points"))
-    spread = points.mark_rule(strokeWidth=3, opacity=0.4, color=ORANGE)
+    spread = points.mark_rule(strokeWidth=3, opacity=0.4, color=SERIES[1])
     spread = spread.encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
-    means = points.mark_point(filled=True, size=60, opacity=1, color=ORANGE, shape="square")
+    means = points.mark_point(filled=True, size=60, opacity=1, color=SERIES[1], shape="square")
     means = means.encode(x=x, y=y, tooltip=tooltip_of("words"))
     slow = alt.Chart(alt.NamedData("slow")).encode(y=y)
     rule = slow.mark_rule(strokeDash=[2, 3])
@@ -87,7 +90,7 @@ def slowest_chart() -> dict[str, Any]:
     chart = alt.layer(room, rule, said, spread, line, means, *_point(x, y))
     return finished(
         chart,
-        "The slowest of p: Blom's formula (line), and what was drawn (square: mean, bar: p10 to p90)",
+        "How slow is the slowest of p? (line: Blom's formula; square: mean of the draws, bar: p10 to p90)",
         190,
         left=64,
         right=24,
@@ -101,7 +104,7 @@ def slowest_chart() -> dict[str, Any]:
 
 
 def race_chart() -> dict[str, Any]:
-    """What is left of the loss against time, for each way to train."""
+    """Loss against time, for each way to train."""
     x = alt.X("x:Q", title="time").scale(nice=False, zero=True)
     x = x.axis(axis_of(labelExpr=SI.format("s"), grid=False))
     y = alt.Y("y:Q", title="loss, of that at the start").scale(type="log", nice=False, padding=10)
@@ -132,7 +135,7 @@ def staleness_chart() -> dict[str, Any]:
     y = alt.Y("share:Q", title="updates", axis=axis_of(labelExpr=PERCENT, tickCount=4))
     bars = (
         alt.Chart(alt.NamedData("bars"))
-        .mark_bar(color=ORANGE)
+        .mark_bar(color=SERIES[1])
         .encode(x=x, y=y, tooltip=tooltip_of("staleness", "words"))
     )
     mean = alt.Chart(alt.NamedData("mean")).mark_text(align="right", fontWeight="bold")
@@ -150,7 +153,7 @@ def staleness_chart() -> dict[str, Any]:
 
 
 def left_chart() -> dict[str, Any]:
-    """What is left of each GPU against GPUs, weak and strong, with the published points."""
+    """Efficiency of each GPU against GPUs, weak and strong, with the published points."""
     x = gpus()
     y = alt.Y("y:Q", title="rate of a GPU over that in one node")
     y = y.scale(domain=[0, 1.15], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
@@ -161,7 +164,7 @@ def left_chart() -> dict[str, Any]:
     chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong")), stars, *legend_of(x, y))
     return finished(
         chart,
-        "What is left of each GPU (diamonds: published)",
+        "How efficient is each GPU? (diamonds: published)",
         200,
         left=64,
         right=70,
@@ -182,7 +185,7 @@ def rate_chart() -> dict[str, Any]:
     chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong", "ideal")))
     return finished(
         chart,
-        "How fast the whole run is",
+        "How fast is the whole run?",
         190,
         left=64,
         right=70,
@@ -193,20 +196,22 @@ def rate_chart() -> dict[str, Any]:
 
 
 def step_exchange_chart() -> dict[str, Any]:
-    """Measured exchange of one step against the size of its buckets, with the price."""
+    """Measured exchange of one step against the size of its buckets, with its prediction."""
     x = alt.X("size:Q", title="bucket").scale(type="log", nice=False, padding=28)
     x = x.axis(axis_of(labelExpr=SI.format("B"), grid=False, values=DECADES))
-    y = alt.Y("low:Q", title="exchange of a step").scale(type="log", nice=False, padding=12)
+    y = alt.Y("low:Q", title="allreduces of a step").scale(type="log", nice=False, padding=12)
     y = y.axis(axis_of(labelExpr=SECONDS, tickCount=5))
     points = alt.Chart(alt.NamedData("points"))
-    spread = points.mark_rule(strokeWidth=3, opacity=0.5, color=BLUE).encode(x=x, y=y, y2="high:Q")
-    median = points.mark_point(filled=True, size=110, opacity=1, color=BLUE)
+    spread = points.mark_rule(strokeWidth=3, opacity=0.5, color=SERIES[0]).encode(
+        x=x, y=y, y2="high:Q"
+    )
+    median = points.mark_point(filled=True, size=110, opacity=1, color=SERIES[0])
     median = median.encode(x=x, y=alt.Y("median:Q"), tooltip=tooltip_of("words"))
-    price = points.mark_tick(orient="horizontal", thickness=3, size=22, color=ORANGE)
+    price = points.mark_tick(orient="horizontal", thickness=3, size=22, color=SERIES[1])
     price = price.encode(x=x, y=alt.Y("price:Q"))
     return finished(
         alt.layer(spread, price, median),
-        "Measured (disc: median, bar: p10 to p90) beside the price (dash)",
+        "How long does it take? (disc: median measured, bar: p10 to p90, dash: predicted)",
         220,
         left=74,
         right=24,
@@ -218,7 +223,7 @@ def step_exchange_chart() -> dict[str, Any]:
                 "low": "p10 (s)",
                 "median": "median (s)",
                 "high": "p90 (s)",
-                "price": "price (s)",
+                "price": "predicted (s)",
             }
         },
     )
@@ -233,18 +238,18 @@ def gpus() -> alt.X:
 def line_marks(
     x: alt.X, y: alt.Y, names: Sequence[str], interpolate: Any = "linear"
 ) -> list[alt.Chart]:
-    """Lines told apart by dash and symbol, with their name where they end on the right."""
+    """Lines distinguished by dash and symbol, with their name where they end on the right."""
     styles = [LINES[name] for name in names]
-    colour = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
+    color = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
     dash = alt.StrokeDash("line:N", legend=None).scale(domain=names, range=[s[1] for s in styles])
     shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[s[2] for s in styles])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2, clip=True, interpolate=interpolate)
     drawn = drawn.encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
     symbols = symbols.encode(shape=shape)
     ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=colour)
+    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=color)
     return [drawn, symbols, words]
 
 
@@ -260,10 +265,16 @@ def _floor(data: str, y: alt.Y, side: str, dash: Sequence[int] = (2, 3)) -> list
 
 
 def _point(x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Where the controls stand, with its words."""
+    """The present choice, with its words."""
     point = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     mark = point.mark_point(
-        shape="circle", filled=True, fill=BLUE, size=110, opacity=1, stroke="white", strokeWidth=1.5
+        shape="circle",
+        filled=True,
+        fill=SERIES[0],
+        size=110,
+        opacity=1,
+        stroke="white",
+        strokeWidth=1.5,
     )
     words = point.mark_text(
         fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-12, **HALO
@@ -272,12 +283,12 @@ def _point(x: alt.X, y: alt.Y) -> list[alt.Chart]:
 
 
 def marker(x: alt.X) -> alt.Chart:
-    """An upright line where the controls stand."""
+    """A vertical line at the present choice."""
     return alt.Chart(alt.NamedData("now")).mark_rule(strokeWidth=2, opacity=0.5).encode(x=x)
 
 
 def legend_of(x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Words beside each line where the controls stand."""
+    """Words beside each line at the present choice."""
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     words = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
     return [words.encode(text="words:N")]

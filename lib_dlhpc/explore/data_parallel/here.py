@@ -48,12 +48,12 @@ def main() -> None:
     rows = []
     for bucket in BUCKETS:
         with ExitStack() as stack:
-            runs, told, at = [], 0.0, 0
+            runs, seconds, at = [], 0.0, 0
             for size in sizes_of_a_step(bucket):
                 plan = schedule("ring", comm.size, size // 4)
                 part = gradients[at : at + size // 4]
                 runs.append(stack.enter_context(prepared(plan, comm, part)))
-                told += price(plan, alpha, beta, gamma).total
+                seconds += price(plan, alpha, beta, gamma).total
                 at += size // 4
 
             def step(runs: list[Any] = runs) -> None:
@@ -66,7 +66,7 @@ def main() -> None:
                     "size": min(bucket, gradients.nbytes),
                     "buckets": len(runs),
                     **times,
-                    "price": told,
+                    "price": seconds,
                 }
             )
     if comm.rank == 0:

@@ -1,7 +1,7 @@
-"""Whole steps for real: a network trained on MPI ranks of this machine, its timeline, and what was foretold.
+"""Whole steps for real: a network trained on MPI ranks of this machine, its timeline, and its prediction.
 
-The rate of a run on one rank is the only thing that the prediction is told of this machine, so it foretells
-nothing until one rank has run. `dlhpc run labs/experiments/digits.toml -n 4` is such a run outside the page.
+The rate of a run on one rank is all that calibrates the prediction, so there is none until one rank has run.
+`dlhpc run labs/experiments/digits.toml -n 4` is such a run outside the page.
 """
 
 import threading
@@ -76,13 +76,13 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
         "ranks": slider("Ranks", "They share the batch", [(str(n), n) for n in RANKS], 1),
         "bucket": dropdown(
             "Bucket",
-            "Gradients that leave together",
+            "Gradients in one allreduce",
             [(show(size, "B"), size) for size in BUCKETS],
             8e3,
         ),
         "overlap": dropdown(
             "Exchange",
-            "When buckets leave",
+            "When the buckets are exchanged",
             [(words, early) for early, words in WHEN.items()],
             True,
         ),
@@ -97,16 +97,16 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
         asked.value = verdict_html(asked_words(chosen()))
 
     def work(setting: Setting, train: Train) -> Came:
-        told, timeline = train(experiment(setting))
-        rates[setting] = told["samples"] / told["seconds"]
+        outcome, timeline = train(experiment(setting))
+        rates[setting] = outcome["samples"] / outcome["seconds"]
         said = (
             f"<b>{show(rates[setting], 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; test accuracy"
-            f" {told['accuracy']:.1%} after {EPOCHS} epochs, as on any other number of ranks."
+            f" {outcome['accuracy']:.1%} after {EPOCHS} epochs, as on any other number of ranks."
         )
-        result = result_html(setting, told["terms"], rates)
+        result = result_html(setting, outcome["terms"], rates)
         return Came(one_step(timeline), verdict_html(said), result)
 
-    note = "how soon a bucket leaves, and what the cores of this machine make of four ranks."
+    note = "the first allreduce of a step, and what four ranks do on the cores of this machine."
     return workbench(controls, [asked, *live_run(chosen, work, begin, thread)], ask, note)
 
 
@@ -116,7 +116,7 @@ def asked_words(setting: Setting) -> str:
         return f"1 rank with the whole batch of {BATCH}: nothing to exchange."
     return (
         f"{setting.ranks} ranks, each with {BATCH // setting.ranks} samples of a batch of {BATCH}; buckets of"
-        f" {show(setting.bucket, 'B')} leave {WHEN[setting.overlap]}."
+        f" {show(setting.bucket, 'B')}, exchanged {WHEN[setting.overlap]}."
     )
 
 
@@ -127,7 +127,7 @@ def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
 
 
 def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -> str:
-    """Return the terms of this run three ways and all rates so far beside predictions, and why they part."""
+    """Return the terms of this run three ways and all rates so far beside predictions, and why they differ."""
     known = next((rate for each, rate in rates.items() if each.ranks == 1), None)
     if known is None:
         return verdict_html(
@@ -139,17 +139,17 @@ def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -
         if each.ranks == 1:
             run[1:], beside = ["", ""], ["calibrates", ""]
         else:
-            foretold = float(predict(calibrated(each, known)).throughput)
-            beside = [show(foretold, "samples/s"), f"{foretold / rates[each] - 1:+.0%}"]
+            predicted = float(predict(calibrated(each, known)).throughput)
+            beside = [show(predicted, "samples/s"), f"{predicted / rates[each] - 1:+.0%}"]
         lines.append([*run, show(rates[each], "samples/s"), *beside])
     ways = three_ways(calibrated(setting, known), measured)
     return (
         terms_html(ways)
         + table_html(lines)
         + verdict_html(
-            "<b>Why they part.</b> The prediction gives each rank a core of its own and knows of no Python between"
-            " two messages. A step this short is mostly such work, and ranks that share a core wait for their"
-            " turn, which the record calls communication."
+            "<b>Why they differ.</b> The prediction gives each rank a core of its own, without the Python between"
+            " two messages. A step this short is mostly such work, and ranks that share a core wait for it,"
+            " which the trace counts as communication."
         )
     )
 

@@ -1,9 +1,9 @@
 """Synchronous, asynchronous or local: how fast updates come, how stale they are, and who learns fastest.
 
-the_race()      the experiment: three ways to train on the same workers, played and then learned with
+the_race()      the experiment: three ways to train on the same workers, simulated, then used to learn
 
 When things happen comes from the simulator: asynchronous_sgd for parameter servers, rounds of a ring
-for the two that keep step. What is learned meanwhile is the bowl of data_parallel_bowl.py.
+for the two that synchronize. The loss is that of bowl.py.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ import numpy as np
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.data_parallel.bowl import Floats, keep_step, most_stale_rate, stale
+from lib_dlhpc.explore.data_parallel.bowl import Floats, most_stale_rate, stale, synchronized
 from lib_dlhpc.explore.data_parallel.buckets import goyal
 from lib_dlhpc.explore.data_parallel.charts import race_state, staleness_state
 from lib_dlhpc.prediction import predict
@@ -25,7 +25,7 @@ from lib_dlhpc.simulation.asynchronous import AsynchronousRun, asynchronous_sgd
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 
-LASTS = 8.0  # s that the race takes, some 30 steps
+LASTS = 8.0  # s, the length of the race, some 30 steps
 STEPS = 38  # of a worker, enough for it
 SEED = 2  # of the jitter
 TARGET = 0.1  # of the loss at the start
@@ -45,7 +45,7 @@ class Race(NamedTuple):
 
 
 class Course(NamedTuple):
-    """How one of the three fares: when its updates come (s), its loss after each, gradients a second."""
+    """One method: the times of its updates (s), its loss after each, gradients a second."""
 
     time: Floats
     loss: Floats
@@ -66,11 +66,11 @@ def the_race() -> ipywidgets.Box:
             "Workers", "One GPU in a node of its own", [(str(p), p) for p in (1, 2, 4, 8, 16)], 8
         ),
         "servers": slider(
-            "Servers", "They hold the weights, a shard each", [(str(n), n) for n in (1, 2, 4)], 2
+            "Servers", "Each has a shard of the weights", [(str(n), n) for n in (1, 2, 4)], 2
         ),
         "slow": dropdown(
             "Slow worker",
-            "It takes that many times as long",
+            "Its compute time over that of the others",
             [("none", 1.0), ("half as fast", 2.0), ("a quarter as fast", 4.0)],
             1.0,
         ),
@@ -89,14 +89,14 @@ def the_race() -> ipywidgets.Box:
         race.update(*race_view(setting))
         ages.update(*staleness_state(served(setting).histogram))
         verdict.value = f'<p class="dlhpc-verdict">{race_words(setting)}</p>'
-        wall.value = wall_html(race_wall(setting), "The servers keep up, and nobody runs away.")
+        wall.value = wall_html(race_wall(setting), "The servers keep up, and no method diverges.")
 
-    note = "who is the first below the dashed line. Then make one worker slow; then raise the learning rate."
+    note = "which method is the first below the dashed line?"
     return workbench(controls, [verdict, wall, race, ages], show, note)
 
 
 def courses(setting: Race) -> dict[str, Course]:
-    """Return how the three fare in LASTS seconds."""
+    """Return the three methods over LASTS seconds."""
     local = setting.local_steps
     return {
         "synchronous": _together(setting, 1),
@@ -113,7 +113,7 @@ def race_view(setting: Race) -> State:
 
 @lru_cache(maxsize=256)
 def served(setting: Race) -> AsynchronousRun:
-    """Return the asynchronous run; only workers, servers and the slow worker count."""
+    """Return the asynchronous run; it depends on workers, servers and the slow worker only."""
     if setting != Race(setting.workers, setting.servers, setting.slow):
         return served(Race(setting.workers, setting.servers, setting.slow))
     machine = goyal().machine
@@ -134,8 +134,8 @@ def served(setting: Race) -> AsynchronousRun:
 def averaged(workers: int, slow: float, local_steps: int) -> Floats:
     """Return when each average of all workers is done, in s: some local steps, then a ring allreduce.
 
-    The exchange follows the computing, nothing is hidden: so that asking for one local step is
-    synchronous training.
+    The allreduce follows the computation, nothing is hidden, so that one local step is synchronous
+    training.
     """
     machine, count = goyal().machine, STEPS // local_steps + 1
     rng = np.random.default_rng(SEED)
@@ -200,38 +200,38 @@ def gradient_bytes() -> float:
 
 
 def race_words(setting: Race) -> str:
-    """Say who is first at the target, how many gradients a second each computes, and how stale they are."""
+    """Say which is the first at the target, how many gradients a second each computes, and how stale they are."""
     runs = courses(setting)
     first = min(runs, key=lambda name: runs[name].reached)
     known = predicted(setting)
-    told = ", ".join(f"{n} {run.gradients:.3g} ({known[n]:.3g})" for n, run in runs.items())
+    rates = ", ".join(f"{n} {run.gradients:.3g} ({known[n]:.3g})" for n, run in runs.items())
     without = "; the prediction knows of no slow worker" if setting.slow > 1 else ""
     if np.isinf(runs[first].reached):
-        winner = "Nobody gets to a tenth of the loss."
+        winner = "No method reaches a tenth of the loss."
     else:
         reached = format_quantity(runs[first].reached, "s")
         winner = f"{first[0].upper()}{first[1:]} is first at a tenth of the loss, after {reached}."
     old = served(setting).staleness
     return (
-        f"<b>{winner}</b><br>Gradients a second, simulated (predicted): {told}{without}."
+        f"<b>{winner}</b><br>Gradients a second, simulated (predicted): {rates}{without}."
         f" An asynchronous gradient is {old.mean():.3g} updates old on average, {old.max()} at most."
     )
 
 
 def race_wall(setting: Race) -> str:
-    """Say who runs away, or that the servers cannot keep up, or nothing."""
+    """Say which diverges, or that the servers cannot keep up, or nothing."""
     wild = [name for name, run in courses(setting).items() if not run.loss[-1] < DIVERGED]
     if wild:
         return (
-            f"The learning rate {setting.rate:g}: {' and '.join(wild)} run{'s' * (len(wild) == 1)} away."
-            f" Gradients as stale as those of equal workers bear {most_stale_rate(setting.workers):.3g} at most,"
+            f"The learning rate {setting.rate:g}: {' and '.join(wild)} diverge{'s' * (len(wild) == 1)}."
+            f" Gradients as stale as those of equal workers tolerate {most_stale_rate(setting.workers):.3g} at most,"
             " fresh ones 2."
         )
     alone, got = float((1 / (seconds() * slowness(setting))).sum()), _apart(setting).gradients
     if got < SERVED * alone:
         return (
             f"The servers: {setting.workers} workers could compute {alone:.3g} gradients a second, and only"
-            f" {got:.3g} arrive. They stand in line at the link of a server; give it more shards, or fewer workers."
+            f" {got:.3g} arrive. They queue at the link of a server: use more servers, or fewer workers."
         )
     return ""
 
@@ -239,7 +239,7 @@ def race_wall(setting: Race) -> str:
 def _together(setting: Race, local_steps: int) -> Course:
     time = averaged(setting.workers, setting.slow, local_steps)
     kept = time <= LASTS
-    loss = keep_step(setting.workers, setting.rate, local_steps, int(kept.sum()))
+    loss = synchronized(setting.workers, setting.rate, local_steps, int(kept.sum()))
     gradients = setting.workers * local_steps * len(time) / float(time[-1])
     return Course(np.append(0.0, time[kept]), loss, gradients)
 

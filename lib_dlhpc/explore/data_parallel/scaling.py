@@ -1,7 +1,6 @@
-"""Weak and strong scaling: what is left of each GPU when the batch grows with them, and when it does not.
+"""Weak and strong scaling: the efficiency of each GPU when the batch grows with them, and when it does not.
 
 weak_and_strong()   the experiment, with what Goyal et al. published beside it
-scaling_check()     a question with numbers of each learner's own
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.data_parallel.buckets import ALLREDUCES, NICS, PER_NODE, goyal
@@ -27,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class Scaling(NamedTuple):
-    """What the experiment sets: GPUs to look at, images a GPU (weak), images in all (strong), network."""
+    """What the experiment sets: GPUs to look at, images a GPU (weak), global batch (strong), network."""
 
     gpus: int = 256
     images: int = 32
@@ -37,7 +35,7 @@ class Scaling(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Predictions over numbers of GPUs; where nothing fits or is left to share out, there is no entry."""
+    """Predictions over numbers of GPUs; no entry where nothing fits or a GPU has no image."""
 
     gpus: Floats
     rate: Floats  # images a second
@@ -55,7 +53,7 @@ def weak_and_strong() -> ipywidgets.Box:
             32,
         ),
         "batch": slider(
-            "Images in all",
+            "Global batch",
             "Strong scaling: they stay the same",
             [(f"{n:,}", n) for n in (256, 1024, 2048, 4096, 8192, 16384, 32768)],
             8192,
@@ -102,7 +100,7 @@ def _curve(setting: Scaling, gpus: NDArray[Any], images: NDArray[Any]) -> Curve:
 
 
 def node_rate(setting: Scaling) -> float:
-    """Return the images a second of each GPU in one node of 8: the yardstick of the publication."""
+    """Return the images a second of each GPU in one node of 8: what the publication compares with."""
     return float(predict(_at(setting, PER_NODE, setting.images)).throughput) / PER_NODE
 
 
@@ -119,9 +117,9 @@ def _at(setting: Scaling, gpus: Any, images: Any) -> Experiment:
 
 def published() -> list[tuple[int, float, str]]:
     """Return (GPUs, efficiency over 8 GPUs, words) that Goyal et al. published."""
-    told, longer = results()["goyal17-r50-eff"], results()["goyal17-r50-iterinc"]
+    weak, longer = results()["goyal17-r50-eff"], results()["goyal17-r50-iterinc"]
     return [
-        (int(told["count"]), float(told["value"]), "published"),
+        (int(weak["count"]), float(weak["value"]), "published"),
         (
             int(longer["count"]),
             1 / (1 + float(longer["value"])),
@@ -131,15 +129,15 @@ def published() -> list[tuple[int, float, str]]:
 
 
 def published_table() -> Table:
-    """Return what was published of this run beside what the library predicts, with the error."""
-    told = {
+    """Return published results of this run beside predictions, with the error."""
+    rows = {
         "goyal17-r50-1h": ("90 epochs on 256 GPUs", "{:.3g} min"),
         "goyal17-r50-eff": ("256 GPUs over 32 times one node of 8", "{:.1%}"),
     }
     lines = [["Goyal et al. 2017", "published", "predicted", "error"]]
     for row in validate(["goyal17"]):
-        if row.id in told:
-            name, shown = told[row.id]
+        if row.id in rows:
+            name, shown = rows[row.id]
             values = (shown.format(value) for value in (row.published, row.predicted))
             lines.append([name, *values, f"{row.error:+.1%}"])
     return Table(lines)
@@ -163,30 +161,32 @@ def _named(weak_curve: Curve, strong_curve: Curve) -> list[tuple[str, Curve]]:
 
 
 def scaling_words(setting: Scaling) -> str:
-    """Say what is left of each GPU, both ways, and how long an epoch takes."""
+    """Say how efficient each GPU is, weak and strong, and how long an epoch takes."""
     samples = float(goyal().dataset.samples)
-    told = []
+    said = []
     for name, curve in _named(weak(setting), strong(setting)):
         at = np.flatnonzero(curve.gpus == setting.gpus)
         if not len(at):
-            told.append(f"{name}: not possible")
+            said.append(f"{name}: not possible")
             continue
         epoch = format_quantity(samples / float(curve.rate[at[0]]), "s")
-        told.append(f"{name} {curve.left[at[0]]:.0%}, an epoch takes {epoch}")
-    return f"<b>{setting.gpus:,} GPUs, what is left of each:</b> {'; '.join(told)}."
+        said.append(f"{name} {curve.left[at[0]]:.0%}, an epoch takes {epoch}")
+    return f"<b>{setting.gpus:,} GPUs, efficiency:</b> {'; '.join(said)}."
 
 
 def scaling_wall(setting: Scaling) -> str:
     """Say why strong scaling ends here, or nothing."""
     share = setting.batch / setting.gpus
     if share < 1:
-        return f"{setting.batch:,} images on {setting.gpus:,} GPUs: less than one each. Some have nothing to do."
+        return (
+            f"{setting.batch:,} images on {setting.gpus:,} GPUs: less than one each. Some are idle."
+        )
     there = predict(_at(setting, setting.gpus, int(share)))
     if not there.fits:
         return (
             f"Memory: {int(share):,} images a GPU need {format_quantity(float(there.memory_total), 'B')}"
-            f" of {format_quantity(float(goyal().machine.device.memory), 'B')}. Use more GPUs, or add up"
-            " the gradients of several small batches."
+            f" of {format_quantity(float(goyal().machine.device.memory), 'B')}. Use more GPUs, or accumulate"
+            " the gradients of several microbatches."
         )
     idle = 1 - float(there.efficiency)
     if idle < FLOOR:
@@ -194,28 +194,12 @@ def scaling_wall(setting: Scaling) -> str:
     out, wait = float(there.exposed_communication), float(there.straggler_wait)
     return (
         f"The communication floor: {share:g} image{'s' * (share > 1)} a GPU, so a step computes only"
-        f" {format_quantity(float(there.compute), 's')}, and then stands still for"
-        f" {format_quantity(out + wait, 's')}. More GPUs make the exchange longer, not shorter."
+        f" {format_quantity(float(there.compute), 's')}, and is then idle for"
+        f" {format_quantity(out + wait, 's')}. More GPUs make the allreduce longer, not shorter."
     )
 
 
 def strong_gain(gpus: int, more: int, batch: int = 8192) -> float:
-    """Return how many times faster `more` GPUs are than `gpus` for the same images in all."""
+    """Return how many times faster `more` GPUs are than `gpus` for the same global batch."""
     rates = [predict(_at(Scaling(), p, batch // p)).throughput for p in (gpus, more)]
     return float(rates[1] / rates[0])
-
-
-def scaling_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask each learner for an efficiency from a step of their own."""
-    draw = np.random.default_rng(seed)
-    compute = 10 * int(draw.integers(10, 30))
-    exchange, hidden = 10 * int(draw.integers(6, 12)), int(draw.choice([50, 60, 75, 80]))
-    wait = int(draw.integers(5, 20))
-    out = exchange * (100 - hidden) / 100
-    return lesson.compute(
-        f"A step computes for {compute} ms, its exchange takes {exchange} ms of which {hidden} % are hidden,"
-        f" and the slowest rank is {wait} ms behind the mean. What is the efficiency, in %?",
-        answer=100 * compute / (compute + wait + out),
-        unit="%",
-        hint="What sticks out and what is waited for is added to the computing; divide by the sum.",
-    )

@@ -16,7 +16,7 @@ from lib_dlhpc.explore.data_parallel.charts import ranks_state, slowest_state
 
 COUNTS = tuple(2**k for k in range(12))
 JITTERS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
-WALL = 0.1  # share of the machine that waits, from which it is a wall
+WALL = 0.1  # idle share of the machine, from which it is a wall
 
 
 class Ranks(NamedTuple):
@@ -41,7 +41,7 @@ def the_slowest() -> ipywidgets.Box:
         ),
         "slow": dropdown(
             "One slow GPU",
-            "It takes that many times as long",
+            "Its compute time over that of the others",
             [("none", 1.0), ("10 % slower", 1.1), ("half as fast", 2.0)],
             1.0,
         ),
@@ -56,14 +56,14 @@ def the_slowest() -> ipywidgets.Box:
         waiting.update(*ranks_state(factors(setting)[-1]))
         growth.update(*growth_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{waiting_words(setting)}</p>'
-        wall.value = wall_html(waiting_wall(setting), "Less than a tenth of the machine waits.")
+        wall.value = wall_html(waiting_wall(setting), "Less than a tenth of the machine is idle.")
 
-    note = "the hatched area: GPUs that are done and wait. Then double the GPUs: what does the slowest do?"
+    note = "the hatched area: GPUs that are done, and idle. Then double the GPUs: what does the slowest do?"
     return workbench(controls, [verdict, wall, waiting, growth], show, note)
 
 
 def factors(setting: Ranks) -> NDArray[np.float64]:
-    """Return compute time over its mean, shape (steps, ranks); the very draws of `simulate`."""
+    """Return compute time over its mean, shape (steps, ranks); as `simulate` draws it."""
     rng = np.random.default_rng(setting.seed)
     drawn = rng.normal(1.0, setting.jitter, (setting.steps, setting.ranks))
     times = np.maximum(drawn, 0.0)
@@ -86,11 +86,11 @@ def waiting_words(setting: Ranks) -> str:
     times = factors(setting)
     step = float(times.max(axis=1).mean())
     expected = float(slowest(setting.ranks, setting.jitter))
-    shared = "; one slow GPU is no part of that formula" if setting.slow > 1 else ""
+    shared = "; the formula knows of no slow GPU" if setting.slow > 1 else ""
     return (
         f"<b>{setting.ranks:,} GPUs: a step takes {step - 1:.1%} longer than the mean.</b>"
         f" Blom's formula says {expected - 1:.1%}{shared}."
-        f" On average {waiting_share(setting):.1%} of the machine waits for the slowest."
+        f" On average {waiting_share(setting):.1%} of the machine is idle, waiting for the slowest."
     )
 
 
@@ -101,17 +101,17 @@ def waiting_share(setting: Ranks) -> float:
 
 
 def waiting_wall(setting: Ranks) -> str:
-    """Say how many GPUs the waiting is worth, or nothing where it is little."""
+    """Say how many GPUs the idle time is worth, or nothing where it is little."""
     share = waiting_share(setting)
     if share < WALL:
         return ""
     lost = share * setting.ranks
-    who, cure = "The jitter holds", "Look for what disturbs them"
+    who, cure = "The jitter of", "Look for what disturbs them"
     if setting.slow > float(slowest(setting.ranks, setting.jitter)):
-        who, cure = "One slow GPU holds", "Replace it, give it less to do"
+        who, cure = "One slow GPU among", "Replace it, give it less to do"
     return (
-        f"{who} {setting.ranks:,} GPUs: together they wait as much as {lost:.3g} would work."
-        f" {cure}, or stop waiting for everyone (experiment 3)."
+        f"{who} {setting.ranks:,} GPUs: their idle time adds up to {lost:.3g} GPUs."
+        f" {cure}, or do not wait at all (next section)."
     )
 
 

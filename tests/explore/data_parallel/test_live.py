@@ -1,4 +1,4 @@
-"""Whole steps on real ranks from the page: what is asked is run, measured and told; failures leave it usable."""
+"""Whole steps on real ranks from the page: what is asked is run and measured; failures leave it usable."""
 
 import re
 
