@@ -1,4 +1,4 @@
-"""Laws of checkpoints: how many bytes, who writes them, how long training stands still for it."""
+"""Laws of checkpoints: how many bytes, who writes them, how long training is blocked by one."""
 
 import numpy as np
 import pytest

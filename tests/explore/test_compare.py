@@ -1,4 +1,4 @@
-"""A run from a page beside what was foretold: what is shown, what is refused, and that it can be cancelled."""
+"""A run from a page beside its prediction: what is shown, what is refused, and that it can be cancelled."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from lib_dlhpc.explore.compare.charts import (
     CAUSES,
     ROWS,
     compared_state,
-    foretold_state,
+    predicted_state,
     swept_state,
 )
 from lib_dlhpc.explore.compare.page import RunHere, compared, comparison_html
@@ -164,7 +164,7 @@ def test_shared_cores_are_said_above_the_table() -> None:
 
 def test_bars_lie_end_to_end_and_each_way_has_its_span() -> None:
     expected, found = comparison()
-    for state in (foretold_state(expected), compared_state(found)):
+    for state in (predicted_state(expected), compared_state(found)):
         parts = state[0]["parts"]
         for row in dict.fromkeys(parts["row"]):
             own = [i for i, each in enumerate(parts["row"]) if each == row]

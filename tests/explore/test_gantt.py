@@ -80,10 +80,10 @@ def test_what_is_drawn_of_a_rank_lasts_as_long_as_it_did():
     for look, kind in (("forward",) * 2, ("backward",) * 2, ("update",) * 2):
         seconds = (mine.stop - mine.start)[mine.where("compute", kind)].sum()
         assert sum(bar["seconds"] for bar in bars(state, look)) == pytest.approx(seconds)
-    still = sum(bar["seconds"] for bar in bars(state, "stands still"))
+    still = sum(bar["seconds"] for bar in bars(state, "idle"))
     assert still == pytest.approx(waits(TIMELINE)[rank])
     talk = mine.where("communication")
-    drawn = bars(state, "exchange") + bars(state, "others still missing")
+    drawn = bars(state, "communication") + bars(state, "waiting for the last rank")
     assert sum(bar["seconds"] for bar in drawn) == pytest.approx(
         (mine.stop - mine.start)[talk].sum()
     )
@@ -103,13 +103,13 @@ def test_bars_of_one_lane_do_not_overlap_and_lanes_lie_inside_the_chart():
 
 def test_who_is_waited_for_is_reported_and_drawn():
     state = gantt_state(TWO)
-    (missing,) = bars(state, "others still missing")
+    (missing,) = bars(state, "waiting for the last rank")
     assert (missing["rank"], missing["start"], missing["stop"]) == (0, 3.0, 4.0)
-    assert "rank 1 is the last to join, 1 s later" in missing["told"]
-    assert [bar["start"] for bar in bars(state, "exchange")] == [4.0, 4.0]
+    assert "rank 1 is the last to join, 1 s later" in missing["details"]
+    assert [bar["start"] for bar in bars(state, "communication")] == [4.0, 4.0]
     assert "Rank 1 computes longest, 4 s a step; rank 0 needs 3 s." in state["summary"]
-    assert "500 ms a step on the average" in state["summary"]
-    assert "none of it hidden" in state["summary"]
+    assert "500 ms a step on average" in state["summary"]
+    assert "all of it exposed" in state["summary"]
     assert not any("message" in bar["event"] for bar in bars(state))
 
 
@@ -139,14 +139,14 @@ def test_ranks_that_exchange_each_for_itself_wait_for_nobody():
 
 def test_equal_ranks_a_hidden_exchange_one_rank_and_nothing_at_all_are_reported():
     even = gantt_state(simulate(GOYAL.set({"machine.jitter": 0.0})))
-    assert "nobody waits for a slower rank" in even["summary"]
+    assert "no rank waits for a slower one" in even["summary"]
     assert set(even["data"]["ranks"]["note"]) == {""}
     alone = simulate(GOYAL.set({"strategy.nodes": 1, "strategy.devices_per_node": 1}))
-    assert gantt_state(alone)["summary"].startswith("One rank. Nothing is exchanged")
+    assert gantt_state(alone)["summary"].startswith("One rank. No communication")
     share = 1 - exposed(TIMELINE)[seconds_computing(TIMELINE).argmax()] / sum(
         bar["seconds"]
         for bar in bars(gantt_state(TIMELINE, [int(seconds_computing(TIMELINE).argmax())]))
-        if bar["look"] in ("exchange", "others still missing")
+        if bar["look"] in ("communication", "waiting for the last rank")
     )
     assert f"{share:.0%} of it hidden" in gantt_state(TIMELINE)["summary"]
     assert gantt_state(from_rows([], 2, "simulated"))["summary"] == "Nothing happened."
@@ -156,10 +156,10 @@ def test_what_is_too_short_to_be_seen_is_drawn_together():
     small = simulate(GOYAL.set({"strategy.bucket": 1e5, "strategy.overlap": False}))
     state = gantt_state(small, most=2)
     assert len(bars(state)) < np.isin(small.rank, [0, 1]).sum()
-    assert any(" to " in bar["event"] for bar in bars(state, "exchange"))
+    assert any(" to " in bar["event"] for bar in bars(state, "communication"))
     total = small.bytes[(small.rank == 0)].sum()
     drawn = gantt_state(small, ranks=[0])
-    assert sum(bar["bytes"] or 0 for bar in bars(drawn, "exchange")) == total
+    assert sum(bar["bytes"] or 0 for bar in bars(drawn, "communication")) == total
 
 
 @pytest.mark.parametrize("ranks", [[256], [-1], [], range(17)])
@@ -168,22 +168,22 @@ def test_ranks_that_cannot_be_shown_are_reported(ranks):
         gantt_state(TIMELINE, ranks)
 
 
-def test_looks_of_one_lane_differ_by_more_than_colour():
-    def lightness(colour: str) -> float:
+def test_looks_of_one_lane_differ_by_more_than_color():
+    def lightness(color: str) -> float:
         return sum(
-            w * int(colour[i : i + 2], 16) for w, i in zip((0.3, 0.6, 0.1), (1, 3, 5), strict=True)
+            w * int(color[i : i + 2], 16) for w, i in zip((0.3, 0.6, 0.1), (1, 3, 5), strict=True)
         )
 
     for lane in (
-        ("forward", "backward", "update", "region", "stands still"),
-        ("exchange", "others still missing"),
-        ("sends", "receives", "collective", "others still missing"),
-        ("region", "waits for input", "checkpoint"),
+        ("forward", "backward", "update", "region", "idle"),
+        ("communication", "waiting for the last rank"),
+        ("sends", "receives", "collective", "waiting for the last rank"),
+        ("region", "input stall", "checkpoint"),
     ):
         looks = [LOOKS[name] for name in lane]
         for i, a in enumerate(looks):
             for b in looks[:i]:
-                apart = abs(lightness(a.colour) - lightness(b.colour))
+                apart = abs(lightness(a.color) - lightness(b.color))
                 assert a.hatched != b.hatched or apart > 30
 
 
@@ -208,8 +208,8 @@ def test_a_recorded_program_is_drawn_call_by_call_and_region_by_region():
     assert [bar["rank"] for bar in bars(state, "sends")] == [2]
     (got,) = bars(state, "receives")
     assert (got["rank"], got["bytes"]) == (1, 1000)
-    missing = [bar for bar in bars(state, "others still missing") if bar["rank"] == 0]
-    assert missing and "is the last to join" in missing[0]["told"]
+    missing = [bar for bar in bars(state, "waiting for the last rank") if bar["rank"] == 0]
+    assert missing and "is the last to join" in missing[0]["details"]
     assert len(bars(state, "collective")) == 3
     assert "Rank 2 computes longest, 2 s;" in state["summary"]
     assert {"sends", "receives", "collective", "region"} <= set(state["data"]["key"]["words"])

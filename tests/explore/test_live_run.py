@@ -1,4 +1,4 @@
-"""A run from a page: what goes wrong is told, it can be cancelled, and the next one can be started in any case."""
+"""A run from a page: errors are shown, it can be cancelled, and the next one can be started in any case."""
 
 import threading
 from pathlib import Path

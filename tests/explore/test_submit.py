@@ -1,4 +1,4 @@
-"""The cell that submits: how its run is told, that it hands in nothing twice, and what it refuses."""
+"""The cell that submits: what it says of its run, that it submits nothing twice, and what it refuses."""
 
 import json
 import os
@@ -135,7 +135,7 @@ def test_a_run_folder_is_named_by_what_is_run() -> None:
     assert run_folder(SHORT, 2) == run_folder(SHORT.set({}), 2)
 
 
-def test_what_is_foretold_is_of_the_site() -> None:
+def test_the_prediction_is_for_the_site() -> None:
     site = Site(name="there", ranks_per_node=1)
     here = at_site(SHORT, 2, site)
     assert (here.experiment.strategy.nodes, here.experiment.strategy.devices_per_node) == (2, 1)

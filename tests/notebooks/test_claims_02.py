@@ -9,12 +9,7 @@ from module_text import has_every_part
 
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.costs.work import device_work
-from lib_dlhpc.explore.data_parallel.buckets import (
-    PER_NODE,
-    bucket_wall,
-    goyal,
-    step_of,
-)
+from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, bucket_wall, goyal, step_of
 from lib_dlhpc.explore.data_parallel.live import Setting as Live
 from lib_dlhpc.explore.data_parallel.live import times_as_fast
 from lib_dlhpc.explore.data_parallel.race import Race, courses, race_wall, served

@@ -32,7 +32,18 @@ NOT_OURS = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTI
 
 # Whole sources: names, comments, docstrings and messages. In a name, _ ends a word.
 IN_CODE = re.compile(r"(?<![a-z])(foretold|told|made[\s_]+again)(?![a-z])", re.IGNORECASE)
-NOT_YET = {"explore"}  # packages that still have such words
+MODULES = (
+    "allreduce",
+    "failures",
+    "hybrid_parallel",
+    "io_bottleneck",
+    "large_batch",
+    "memory_wall",
+    "model_parallel",
+    "one_step",
+    "traces",
+)
+NOT_YET = {f"explore/{module}" for module in MODULES}  # folders that still have such words
 
 
 def blank(found):
@@ -102,7 +113,9 @@ def test_code_links_and_other_words_pass(text):
 def test_code_uses_the_fields_words(repository):
     package = repository / "lib_dlhpc"
     paths = [
-        path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in NOT_YET
+        path
+        for path in package.rglob("*.py")
+        if path.parent.relative_to(package).as_posix() not in NOT_YET
     ]
     paths += repository.glob("labs/*/*.py")
     assert len(paths) > 100

@@ -272,7 +272,7 @@ def test_what_gloo_says_of_shapes_may_be_anything(tmp_path, said):
 
 
 def test_of_a_real_run_with_gloo_the_late_rank_is_found(repository):
-    """See tests/data/kineto/make.py: rank 1 stands still for 16 times 20 ms, and a little more than it was asked."""
+    """See tests/data/kineto/make.py: rank 1 is idle for 16 times 20 ms, and a little more than it was asked."""
     table = read(*sorted((repository / "tests" / "data" / "kineto").glob("*.json")))
     talks = table.select(table.where("communication"))
     names = [talks.names[name] for name in talks.name[talks.rank == 0]]

@@ -22,7 +22,7 @@ Data = dict[str, dict[str, Any]]
 State = tuple[Data, str]
 
 PARTS, LEDGER, LIGHT_INK = palette.TERMS, palette.MEMORY, palette.LIGHT_INK
-LINES = {  # colour and dash
+LINES = {  # color and dash
     "predicted": ("#0072b2", [1, 0]),
     "ideal": ("#999999", [2, 3]),
     "all hidden (bound)": ("#009e73", [8, 3]),
@@ -118,12 +118,12 @@ def step_state(
             shift=-5 if late else 5,
         )
     data["span"] = {"row": [], "low": [], "high": [], "words": []}
-    told = format_quantity(total, "s")
+    taken = format_quantity(total, "s")
     if whole_band:
-        told += f" ({between(whole_band)})"
+        taken += f" ({between(whole_band)})"
         words = f"90 % band: {between(whole_band)}"
         append(data["span"], row="predicted", low=whole_band[0], high=whole_band[1], words=words)
-    return data, _step_words(terms, total, bound, told)
+    return data, _step_words(terms, total, bound, taken)
 
 
 def between(band: tuple[float, float]) -> str:
@@ -132,11 +132,11 @@ def between(band: tuple[float, float]) -> str:
 
 
 def _step_words(
-    terms: Mapping[str, float], total: float, bound: Mapping[str, float] | None, told: str
+    terms: Mapping[str, float], total: float, bound: Mapping[str, float] | None, taken: str
 ) -> str:
     order = sorted(terms, key=lambda part: -terms[part])[:3]
     named = [f"{part} {terms[part] / total:.0%}" for part in order if terms[part] > 0.005 * total]
-    words = f"One step takes {told}: {', '.join(named)}."
+    words = f"One step takes {taken}: {', '.join(named)}."
     if bound:
         words += f" With nothing hidden it would take {format_quantity(sum(bound.values()), 's')}."
     return words

@@ -44,14 +44,14 @@ def step_chart() -> dict[str, Any]:
         labelLimit=0,
         clipHeight=16,
     )
-    colour = alt.Color("part:N").scale(domain=list(PARTS), range=list(PARTS.values()))
+    color = alt.Color("part:N").scale(domain=list(PARTS), range=list(PARTS.values()))
     parts = alt.Chart(alt.NamedData("parts"))
     bars = parts.encode(x=x, x2="stop:Q", y=y)
-    told = tooltip_of("part", "time", "share")
+    tooltip = tooltip_of("part", "time", "share")
     sure = bars.transform_filter("!datum.bound").mark_bar()
-    sure = sure.encode(color=colour.legend(legend), tooltip=told)
+    sure = sure.encode(color=color.legend(legend), tooltip=tooltip)
     bound = bars.transform_filter("datum.bound")
-    pale = bound.mark_bar(fillOpacity=0.4).encode(color=colour.legend(legend), tooltip=told)
+    pale = bound.mark_bar(fillOpacity=0.4).encode(color=color.legend(legend), tooltip=tooltip)
     hatched = bound.mark_bar(fill=HATCH, fillOpacity=0.22, tooltip=None)
     room = "(datum.share_of_axis * width)"
     words = (
@@ -167,10 +167,8 @@ def memory_chart() -> dict[str, Any]:
     y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=160))
     terms = alt.Chart(alt.NamedData("terms"))
     steps = terms.encode(x=x, x2="stop:Q", y=y)
-    colour = alt.Color("term:N", legend=None).scale(
-        domain=list(LEDGER), range=list(LEDGER.values())
-    )
-    bars = steps.mark_bar().encode(color=colour, tooltip=tooltip_of("term", "size"))
+    color = alt.Color("term:N", legend=None).scale(domain=list(LEDGER), range=list(LEDGER.values()))
+    bars = steps.mark_bar().encode(color=color, tooltip=tooltip_of("term", "size"))
     over = steps.transform_filter("datum.over > 0").encode(x="over_start:Q")
     hatched = over.mark_bar(fill=HATCH, tooltip=None)
     size = terms.mark_text(align="left", dx=5, **HALO).encode(x="stop:Q", y=y, text="size:N")
@@ -206,11 +204,11 @@ def totals_chart() -> dict[str, Any]:
         )
     )
     names, styles = list(TOTALS), list(TOTALS.values())
-    colour = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
+    color = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
     dash = alt.StrokeDash("quantity:N", legend=None).scale(
         domain=names, range=[s[1] for s in styles]
     )
-    curve = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=colour)
+    curve = alt.Chart(alt.NamedData("curves")).encode(x=x, y=y, color=color)
     lines = curve.mark_line(strokeWidth=2).encode(strokeDash=dash)
     dots = curve.mark_point(filled=True, size=40, opacity=0.9).encode(
         tooltip=tooltip_of("quantity", "devices", "amount")

@@ -186,9 +186,9 @@ def try_out(
     except SpecError as error:
         if len(parts) == 1:
             parts.append(ipywidgets.HTML(wall_html(str(error), "")))
-    except Exception as error:  # whatever a learner's function may raise is told, not thrown
-        told = f"Your function stopped with {type(error).__name__}: {error}"
-        parts.append(ipywidgets.HTML(wall_html(told, "")))
+    except Exception as error:  # whatever a learner's function may raise is shown, not raised
+        problem = f"Your function stopped with {type(error).__name__}: {error}"
+        parts.append(ipywidgets.HTML(wall_html(problem, "")))
     box = Column(parts)
     box.add_class("dlhpc-results")
     return box
@@ -200,15 +200,15 @@ def _picture(plan: Schedule, now: int) -> Any:
 
 def _compared(algorithm: Callable[..., Rounds], ranks: int) -> str:
     """Say what the algorithm costs at two sizes, beside a ring."""
-    told = []
+    prices = []
     for size in PRICED:
         mine, ring = (
             price(schedule(a, ranks, size // 4), ALPHA, BETA).total for a in (algorithm, "ring")
         )
-        told.append(
+        prices.append(
             f"{format_quantity(size, 'B')} take {format_quantity(mine, 's')} (ring {format_quantity(ring, 's')})"
         )
-    return f"At 10 µs and 1 GB/s {', '.join(told)}."
+    return f"At 10 µs and 1 GB/s {', '.join(prices)}."
 
 
 def _seen(plan: Schedule) -> list[Round]:
@@ -255,8 +255,8 @@ def _round_words(part: Round, after: np.ndarray) -> str:
 
 
 def _named(name: str) -> str:
-    told = name_of(name)
-    return told[0].upper() + told[1:]
+    words = name_of(name)
+    return words[0].upper() + words[1:]
 
 
 def _formula(plan: Schedule) -> str:

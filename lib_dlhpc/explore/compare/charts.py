@@ -17,7 +17,7 @@ ROWS = {
     "events": "simulated (events)",
     "measured": "measured here",
 }
-LOOKS = {  # colour and shape of a way where each is a point
+LOOKS = {  # color and shape of a way where each is a point
     "predicted": ("#0072b2", "circle"),
     "simulated (rounds)": ("#009e73", "square"),
     "simulated (events)": ("#cc79a7", "triangle-up"),
@@ -29,10 +29,10 @@ Span = tuple[float, float]  # low and high
 Spans = Mapping[str, Span]  # by way
 
 
-def foretold_state(told: Expected) -> State:
+def predicted_state(expected: Expected) -> State:
     """The ways there are before a run."""
-    spans = {way: bands[ALL] for way, bands in told.bands.items()}
-    return stacked(told.terms, spans, ALL)
+    spans = {way: bands[ALL] for way, bands in expected.bands.items()}
+    return stacked(expected.terms, spans, ALL)
 
 
 def compared_state(of: Comparison) -> State:
@@ -58,7 +58,7 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
             "middle",
             "share",
             "part_of_axis",
-            "told",
+            "time",
             "long",
             "short",
             "ink",
@@ -82,7 +82,7 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
                     middle=start + value / 2,
                     share=share,
                     part_of_axis=value / longest,
-                    told=show(value, "s"),
+                    time=show(value, "s"),
                     long=f"{part} {share}",
                     short=share,
                     ink="#ffffff" if part in LIGHT_INK else "#000000",
@@ -94,8 +94,8 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
             kind = "p10 to p90 of its steps" if way == "measured" else "90 % band"
             words = f"{kind}: {show(spans[way][0], 's')} to {show(spans[way][1], 's')}"
             append(ends, row=row, low=spans[way][0], high=spans[way][1], words=words)
-    told = [f"{row} {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
-    sentence = f"{title[0].upper()}{title[1:]}: {', '.join(told)}."
+    rows = [f"{row} {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
+    sentence = f"{title[0].upper()}{title[1:]}: {', '.join(rows)}."
     return {"parts": parts, "sums": sums, "ends": ends}, sentence
 
 
@@ -117,16 +117,16 @@ def points_state(
     words: str,
 ) -> State:
     """A point for each way of each row (setting, s by way, low and high by way), joined along one axis of numbers."""
-    names = ("setting", "way", "seconds", "low", "high", "told", "joined", "place")
+    names = ("setting", "way", "seconds", "low", "high", "time", "joined", "place")
     points: dict[str, list[Any]] = {name: [] for name in names}
     joined = len(axes) == 1 and all(map(_number, *axes.values()))
     for at, (setting, step, spans) in enumerate(rows):
         for way, seconds in step.items():
             span = spans.get(way)
             low, high = span or (seconds, seconds)
-            told = show(seconds, "s") + (f", {show(low, 's')} to {show(high, 's')}" if span else "")
+            time = show(seconds, "s") + (f", {show(low, 's')} to {show(high, 's')}" if span else "")
             place = {"setting": setting, "way": ROWS[way], "seconds": seconds, "joined": joined}
-            append(points, **place, place=at, low=low, high=high, told=told)
+            append(points, **place, place=at, low=low, high=high, time=time)
     return {"points": points}, words
 
 

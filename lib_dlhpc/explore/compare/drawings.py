@@ -29,11 +29,11 @@ def compared_chart() -> dict[str, Any]:
         labelLimit=0,
         clipHeight=16,
     )
-    colour = alt.Color("part:N").scale(domain=list(CAUSES), range=list(CAUSES.values()))
+    color = alt.Color("part:N").scale(domain=list(CAUSES), range=list(CAUSES.values()))
     parts = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke="#777777", strokeWidth=0.5)
     bars = bars.encode(
-        color=colour.legend(legend), tooltip=tooltip_of("row", "part", "told", "share")
+        color=color.legend(legend), tooltip=tooltip_of("row", "part", "time", "share")
     )
     room = "(datum.part_of_axis * width)"
     words = (
@@ -64,7 +64,7 @@ def compared_chart() -> dict[str, Any]:
         right=76,
         bottom=44,
         table={
-            "parts": {"row": "", "part": "part", "told": "time", "share": "share"},
+            "parts": {"row": "", "part": "part", "time": "time", "share": "share"},
             "ends": {"row": "", "words": "may be"},
         },
     )
@@ -87,12 +87,12 @@ def swept_chart() -> dict[str, Any]:
         columnPadding=14,
         labelLimit=0,
     )
-    colours, shapes = zip(*LOOKS.values(), strict=True)
-    colour = alt.Color("way:N").scale(domain=ways, range=list(colours)).legend(legend)
+    colors, shapes = zip(*LOOKS.values(), strict=True)
+    color = alt.Color("way:N").scale(domain=ways, range=list(colors)).legend(legend)
     shape = alt.Shape("way:N").scale(domain=ways, range=list(shapes)).legend(legend)
     points = alt.Chart(alt.NamedData("points")).encode(x=x, xOffset=aside)
     spans = points.mark_rule(strokeWidth=2).encode(
-        y=alt.Y("low:Q", title="time of one step"), y2="high:Q", color=colour
+        y=alt.Y("low:Q", title="time of one step"), y2="high:Q", color=color
     )
     # Vega-Lite breaks a line whose points are moved aside by a field, so each way has a line of its own.
     lines = [
@@ -101,7 +101,7 @@ def swept_chart() -> dict[str, Any]:
         .mark_line(
             strokeWidth=1.2,
             opacity=0.6,
-            color=colours[place],
+            color=colors[place],
             xOffset=alt.expr(f"bandwidth('x') * {(place + 0.5) / len(ways) - 0.5}"),
         )
         .encode(x=x, y=y, order=alt.Order("place:Q"))
@@ -109,7 +109,7 @@ def swept_chart() -> dict[str, Any]:
     ]
     size = alt.expr("width < 400 ? 40 : 90")
     marks = points.mark_point(filled=True, size=size, opacity=1).encode(
-        y=y, color=colour, shape=shape, tooltip=tooltip_of("setting", "way", "told")
+        y=y, color=color, shape=shape, tooltip=tooltip_of("setting", "way", "time")
     )
     return finished(
         alt.layer(spans, *lines, marks),
@@ -118,7 +118,7 @@ def swept_chart() -> dict[str, Any]:
         left=84,
         top=62,
         bottom=44,
-        table={"points": {"setting": "setting", "way": "", "told": "time of one step"}},
+        table={"points": {"setting": "setting", "way": "", "time": "time of one step"}},
     )
 
 

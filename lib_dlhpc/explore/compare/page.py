@@ -25,7 +25,7 @@ from lib_dlhpc.comparison.text import NOT_MEASURED
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
 from lib_dlhpc.explore.blocks.runner import Thread
-from lib_dlhpc.explore.compare.charts import ROWS, compared_state, foretold_state
+from lib_dlhpc.explore.compare.charts import ROWS, compared_state, predicted_state
 from lib_dlhpc.explore.compare.panel import Panel, no_longer_than_the_page, styled
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
@@ -93,9 +93,9 @@ class RunHere:
         panel.say("Predicting and simulating ...")
         here = placed(experiment, self.ranks, self.machine)
         check_here(here)
-        told = estimated(here)
-        panel.show(foretold_state(told))
-        wanted = told.steps_in(self.seconds)
+        expected = estimated(here)
+        panel.show(predicted_state(expected))
+        wanted = expected.steps_in(self.seconds)
         at_work = f"{count(here.ranks, 'rank')} at work:"
         panel.say(f"{at_work} {count(wanted, 'step')} ...")
 
@@ -106,7 +106,7 @@ class RunHere:
                 panel.say(f"{at_work} step {done[-1]} of {wanted} ...")
 
         with no_longer_than_the_page(self.begin) as begin:
-            return beside(told, [measured(here, wanted, None, look, begin)])
+            return beside(expected, [measured(here, wanted, None, look, begin)])
 
 
 def compared(
@@ -117,7 +117,7 @@ def compared(
     begin: Begin = start_beside,
     thread: Thread = threading.Thread,
 ) -> ipywidgets.Box:
-    """Return a button that runs some steps of an experiment here, and what comes of them beside what was foretold.
+    """Return a button that runs some steps of an experiment here, and what comes of them beside the prediction.
 
     ranks, machine: see `compare`. begin: what starts the ranks. thread: in what they are watched.
     """
@@ -129,18 +129,18 @@ def compared(
 def comparison_html(of: Comparison) -> str:
     """Return the terms every way, how far each is off, and what is to be known, as a table and notes."""
     ways = [way for way in WAYS if way in of.step]
-    foretold_ways = [way for way in ways if way != "measured"]
-    lines = [["", *(ROWS[way] for way in ways), *(f"{way} off" for way in foretold_ways)]]
+    other_ways = [way for way in ways if way != "measured"]
+    lines = [["", *(ROWS[way] for way in ways), *(f"{way} off" for way in other_ways)]]
     for name, seconds in {ALL: of.step, **of.terms}.items():
-        off = [seconds.get(way, 0.0) - seconds.get("measured", 0.0) for way in foretold_ways]
+        off = [seconds.get(way, 0.0) - seconds.get("measured", 0.0) for way in other_ways]
         errors = [f"{each / of.step['measured']:+.1%}" for each in off]
         times = [show(seconds[way], "s") if way in seconds else "" for way in ways]
         lines.append([name, *times, *errors])
     for name, seconds in of.not_measured.items():
         shown = {way: show(each, "s") for way, each in seconds.items()} | {"measured": NOT_MEASURED}
-        lines.append([name, *(shown.get(way, "") for way in ways), *("" for _ in foretold_ways)])
+        lines.append([name, *(shown.get(way, "") for way in ways), *("" for _ in other_ways)])
     flag = [f"No verdict: {of.no_verdict}"] if of.no_verdict else []
     notes = "".join(notice_html(note) for note in (*flag, *of.notes))
-    words = "off: what is foretold less what was measured, of the measured step."
+    words = "off: predicted less measured, of the measured step."
     words += f" This machine was {of.placed.calibration}." if of.placed.calibration else ""
     return f"{notes}{table_html(lines)}<p><small>{escape(words)}</small></p>"

@@ -49,27 +49,27 @@ class SweepHere:
         self.seconds, self.begin = seconds, begin
         self.found: Sweep | None = None
         self._of: tuple[Experiment, Axes] | None = None
-        self._told: tuple[State, str] | None = None
+        self._expected: tuple[State, str] | None = None
         self.panel = Panel("Run them here", chart("swept"), self._work, thread)
         self.widget = self.panel.widget
 
     def follow(
-        self, experiment: Experiment, axes: Axes, told: tuple[State, str] | None = None
+        self, experiment: Experiment, axes: Axes, expected: tuple[State, str] | None = None
     ) -> None:
         """Take over another sweep: what was run of the one before is gone; say what of it can be run.
 
-        told: a state of the figure and a table for as long as nothing was run; HTML.
+        expected: a state of the figure and a table for as long as nothing was run; HTML.
         """
-        self._of, self._told, self.found = (experiment, axes), told, None
+        self._of, self._expected, self.found = (experiment, axes), expected, None
         if not self.panel.busy:
             self._ready()
 
     def _ready(self) -> None:
         assert self._of is not None
-        if self._told is None:
+        if self._expected is None:
             self.panel.clear()
         else:
-            self.panel.show(*self._told)
+            self.panel.show(*self._expected)
         runs, many, why_not = self._runs(*self._of)
         self.panel.run.disabled = not runs
         self.panel.say(f"{many} settings; nothing run yet.")
@@ -81,7 +81,7 @@ class SweepHere:
         """Return how many settings can be run here, of how many, and why the first that cannot be cannot."""
         many, why_not = prod(len(values) for values in axes.values()), ""
         if self.where["most"] is None:
-            return many, many, ""  # whoever wrote them in a notebook is told when they are run
+            return many, many, ""  # whoever wrote them in a notebook learns it when they are run
         runs = 0
         for setting in settings_of(axes):
             try:

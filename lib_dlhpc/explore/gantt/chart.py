@@ -41,23 +41,23 @@ Lanes: TypeAlias = dict[
 class Look(NamedTuple):
     """How a bar is drawn."""
 
-    colour: str
+    color: str
     opacity: float
     hatched: bool
     ink: str
 
 
-# No two looks in one lane differ by their colour alone: lightness or hatching differs as well.
+# No two looks in one lane differ by their color alone: lightness or hatching differs as well.
 LOOKS = {
     "forward": Look(PARTS["forward"], 1.0, False, "#000000"),
     "backward": Look(PARTS["backward"], 1.0, False, "#ffffff"),
     "update": Look(PARTS["update"], 1.0, False, "#ffffff"),
-    "stands still": Look(PARTS["waiting for the slowest"], 0.35, True, "currentColor"),
+    "idle": Look(PARTS["waiting for the slowest"], 0.35, True, "currentColor"),
     "pipeline bubble": Look(PARTS["pipeline bubble"], 0.45, True, "currentColor"),
-    "exchange": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
-    "others still missing": Look(PARTS["exposed communication"], 0.25, True, "currentColor"),
-    "waits for input": Look(PARTS["input stall"], 0.35, True, "currentColor"),
-    "fetches a batch": Look(PARTS["input stall"], 1.0, False, "#000000"),
+    "communication": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
+    "waiting for the last rank": Look(PARTS["exposed communication"], 0.25, True, "currentColor"),
+    "input stall": Look(PARTS["input stall"], 0.35, True, "currentColor"),
+    "input": Look(PARTS["input stall"], 1.0, False, "#000000"),
     "checkpoint": Look(PARTS["checkpoint"], 1.0, False, "#000000"),
     "region": Look("#cfe3ef", 1.0, False, "#000000"),
     "sends": Look("#f5c18a", 1.0, False, "#000000"),
@@ -65,10 +65,10 @@ LOOKS = {
     "collective": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
 }
 LOOK_OF = {
-    "wait": "stands still",
+    "wait": "idle",
     "bubble": "pipeline bubble",
-    "communication": "exchange",
-    "input": "fetches a batch",
+    "communication": "communication",
+    "input": "input",
     "send": "sends",
     "receive": "receives",
 }
@@ -166,13 +166,13 @@ def _bars(part: Timeline, missing: list[tuple[float, int]], places: Lanes) -> di
             "bottom",
             "edge",
             "words",
-            "told",
+            "details",
             *Look._fields,
         )
     }
     finest = float(np.ptp(np.append(part.start, part.stop))) / FINEST if len(part) else 0.0
 
-    def add(event: Any, look: str, start: float, stop: float, name: str, told: str = "") -> None:
+    def add(event: Any, look: str, start: float, stop: float, name: str, more: str = "") -> None:
         top, bottom = places[event.rank, event.stream]
         long = stop - start > 2 * finest
         size = f", {show(event.bytes, 'B')}" if event.bytes else ""
@@ -189,7 +189,7 @@ def _bars(part: Timeline, missing: list[tuple[float, int]], places: Lanes) -> di
             "bottom": bottom,
             "edge": 0.7 if long else 0.0,
             "words": name if not LOOKS[look].hatched else "",
-            "told": f"rank {event.rank:,}, {name}: {when}{size}{told}",
+            "details": f"rank {event.rank:,}, {name}: {when}{size}{more}",
             **LOOKS[look]._asdict(),
         }
         for column, value in row.items():
@@ -197,14 +197,14 @@ def _bars(part: Timeline, missing: list[tuple[float, int]], places: Lanes) -> di
 
     for event, (until, whom) in _coarse(part, missing, finest):
         look = (
-            "waits for input"
+            "input stall"
             if (event.stream, event.kind) == ("compute", "input")
             else (LOOK_OF.get(event.kind, event.kind))
         )
         waited = until - event.start
         if waited > finest:
-            told = f"; rank {whom:,} is the last to join, {show(waited, 's')} later"
-            add(event, "others still missing", event.start, until, event.name, told)
+            more = f"; rank {whom:,} is the last to join, {show(waited, 's')} later"
+            add(event, "waiting for the last rank", event.start, until, event.name, more)
             add(event, look, until, event.stop, event.name)
         elif event.stop > event.start:
             add(event, look, event.start, event.stop, event.name)

@@ -17,23 +17,23 @@ def gantt_chart() -> dict[str, Any]:
     x = x.scale(nice=False, zero=False)
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     opacity = alt.FillOpacity("opacity:Q", scale=None, legend=None)
-    fill = alt.Fill("colour:N", scale=None, legend=None)
+    fill = alt.Fill("color:N", scale=None, legend=None)
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
     solid = bars.mark_rect(stroke=PAPER, clip=True).encode(
         fill=fill,
         fillOpacity=opacity,
         strokeWidth=alt.StrokeWidth("edge:Q", scale=None, legend=None),
-        tooltip=alt.Tooltip("told", type="nominal"),
+        tooltip=alt.Tooltip("details", type="nominal"),
     )
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_rect(fill=HATCH, fillOpacity=0.4, tooltip=None, clip=True)
     room = "(scale('x', datum.stop) - scale('x', datum.start))"
-    told = f"{room} > {WORD} * length(datum.words) + 6 ? datum.words : ''"
+    fitting = f"{room} > {WORD} * length(datum.words) + 6 ? datum.words : ''"
     words = alt.Chart(alt.NamedData("bars")).transform_calculate(
         center="(datum.start + datum.stop) / 2", middle="(datum.top + datum.bottom) / 2"
     )
     words = words.mark_text(fill=alt.expr("datum.ink"), fontSize=11, baseline="middle", dy=0.5)
-    words = words.encode(x=alt.X("center:Q"), y="middle:Q", text=alt.Text(value=alt.expr(told)))
+    words = words.encode(x=alt.X("center:Q"), y="middle:Q", text=alt.Text(value=alt.expr(fitting)))
     ranks = alt.Chart(alt.NamedData("ranks")).encode(x=alt.value(-8), y="middle:Q")
     named = ranks.mark_text(align="right", baseline="bottom", dy=1).encode(text="words:N")
     noted = ranks.mark_text(align="right", baseline="top", dy=2, fontSize=11, fontWeight="bold")
@@ -51,7 +51,7 @@ def gantt_chart() -> dict[str, Any]:
     )
     return finished(
         chart,
-        "A step, rank by rank: above, what it computes; below, what it exchanges",
+        "One step, rank by rank (upper bar: computation, lower bar: communication)",
         90,
         left=76,
         top=58,

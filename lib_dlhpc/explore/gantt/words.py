@@ -1,4 +1,4 @@
-"""What a Gantt chart shows, in words: who waits for whom, and how much of the exchange is hidden."""
+"""What a Gantt chart shows, in words: who waits for whom, and how much of the communication is hidden."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,13 +12,13 @@ from lib_dlhpc.timeline.analysis.busy import busy
 from lib_dlhpc.timeline.spans import in_order
 
 EXCHANGES = ("communication", "collective")
-NOTABLE = 1e-3  # of a step: less is not told
+NOTABLE = 1e-3  # of a step: less is not mentioned
 
 
 def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
     """Return the sentences for a chart of the ranks `shown`.
 
-    common: whether there is an exchange that all ranks take part in, see `last_to_join`.
+    common: whether there is a collective of all ranks, see `last_to_join`.
     """
     if not len(timeline):
         return "Nothing happened."
@@ -32,7 +32,9 @@ def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
     ]
     stall = measured.terms["input stall"]
     if stall > NOTABLE * measured.step_time:
-        said.append(f"Every rank stands still {show(stall, 's')} a step for its next batch.")
+        said.append(
+            f"Every rank is idle for {show(stall, 's')} a step, waiting for its next batch."
+        )
     return " ".join(sentence for sentence in said if sentence)
 
 
@@ -46,7 +48,7 @@ def seconds_computing(timeline: Timeline) -> NDArray[np.float64]:
 
 
 def _program_words(timeline: Timeline, computing: NDArray[np.float64], shown: Sequence[int]) -> str:
-    """Of a program whose regions or calls were recorded: it has no steps that could be told."""
+    """Of a program whose regions or calls were recorded: it has no steps."""
     said = [_ranks_words(computing, shown)]
     slowest, fastest = int(computing.argmax()), int(computing.argmin())
     if timeline.ranks > 1:
@@ -108,15 +110,15 @@ def _waiting_words(computing: NDArray[np.float64], measured: Measured, common: b
     slowest, fastest = int(computing.argmax()), int(computing.argmin())
     longest, shortest = (show(computing[r] / measured.steps, "s") for r in (slowest, fastest))
     if computing[slowest] - computing[fastest] <= NOTABLE * computing[slowest]:
-        return f"All compute equally long, {longest} a step: nobody waits for a slower rank."
+        return f"All compute equally long, {longest} a step: no rank waits for a slower one."
     words = (
         f"Rank {slowest:,} computes longest, {longest} a step; rank {fastest:,} needs {shortest}."
     )
     if not common:
-        return f"{words} No exchange here is common to all ranks, so none waits for the slowest."
+        return f"{words} No collective spans all ranks, so none waits for the slowest."
     waiting = show(measured.terms["waiting for the slowest"], "s")
     whom = "it" if measured.steps == 1 else "the slowest of each step"
-    return f"{words} The others wait for {whom}, {waiting} a step on the average."
+    return f"{words} The others wait for {whom}, {waiting} a step on average."
 
 
 def _exchange_words(timeline: Timeline, rank: int, steps: int) -> str:
@@ -125,16 +127,16 @@ def _exchange_words(timeline: Timeline, rank: int, steps: int) -> str:
     alone = replace(mine, rank=np.zeros_like(mine.rank), ranks=1)
     talk = float(exposed(alone.select(alone.where("communication")))[0])
     if not talk:
-        return "Nothing is exchanged."
+        return "No communication."
     still = float(exposed(alone)[0])
     if still <= NOTABLE * talk:
-        rest = "all of it hidden behind what it computes"
+        rest = "all of it hidden behind computation"
     elif talk - still <= NOTABLE * talk:
-        rest = "none of it hidden: it stands still meanwhile"
+        rest = "all of it exposed"
     else:
         rest = (
-            f"{(talk - still) / talk:.0%} of it hidden behind what it computes;"
-            f" for {show(still / steps, 's')} it stands still"
+            f"{(talk - still) / talk:.0%} of it hidden behind computation,"
+            f" {show(still / steps, 's')} exposed"
         )
     who = f"Rank {rank:,}" if timeline.ranks > 1 else "It"
-    return f"{who} exchanges for {show(talk / steps, 's')} a step, {rest}."
+    return f"{who} communicates for {show(talk / steps, 's')} a step, {rest}."

@@ -104,6 +104,6 @@ def run_ranks(worker: Path, *arguments: str, ranks: int = 4, patience: float = P
             " never makes? The check on emulated ranks says which."
         ) from None
     if run.returncode:
-        told = "\n".join((run.stdout + run.stderr).strip().splitlines()[-12:])
-        raise LabError(f"The ranks ended with an error:\n{told}")
+        output = "\n".join((run.stdout + run.stderr).strip().splitlines()[-12:])
+        raise LabError(f"The ranks ended with an error:\n{output}")
     return run.stdout.strip()

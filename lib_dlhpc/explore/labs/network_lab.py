@@ -13,7 +13,7 @@ from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.blocks.workbench import slider, verdict_html, workbench
 from lib_dlhpc.launch.network import NetworkError, available
 from lib_dlhpc.launch.network.crossover import ALGORITHMS, SIZES, Crossover, grid, measure, textbook
-from lib_dlhpc.launch.network.crossover import by_ping_pong as foretold_by
+from lib_dlhpc.launch.network.crossover import by_ping_pong as predicted_by
 from lib_dlhpc.spec.units import format_quantity
 
 RANKS, CURVE = 4, 24  # points of a line
@@ -69,15 +69,15 @@ def network_lab(
         try:
             found = measured(RANKS, bandwidth, latency, ALGORITHMS, sizes(bandwidth))
         except NetworkError as error:
-            told = problem_html(str(error))
+            shown = problem_html(str(error))
         else:
-            told = words(found)
+            shown = words(found)
             if (bandwidth, latency) == chosen():
                 figure.update(*state(bandwidth, latency, found))
             else:
-                told = verdict_html("The sliders have moved since: measure once more.")
+                shown = verdict_html("The sliders have moved since: measure once more.")
         now["busy"] = False
-        said.value = told
+        said.value = shown
         button.disabled = False
 
     def start(_: Any) -> None:
@@ -104,13 +104,13 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
     """Seconds over sizes in B: the textbook's lines, and with `found` the predicted ones and measured points."""
     lines: dict[str, list[Any]] = {n: [] for n in ("algorithm", "way", "size", "seconds")}
     points: dict[str, list[Any]] = {
-        n: [] for n in ("algorithm", "name", "size", "seconds", "told", "foretold", "error")
+        n: [] for n in ("algorithm", "name", "size", "seconds", "measured", "predicted", "error")
     }
     fine = grid(SIZES, CURVE)
     for name in ALGORITHMS:
         curves = {"textbook": textbook(name, RANKS, fine, bandwidth, latency)}
         if found:
-            curves["predicted"] = foretold_by(name, RANKS, fine, found.messages)
+            curves["predicted"] = predicted_by(name, RANKS, fine, found.messages)
         for way, curve in curves.items():
             for size, seconds in zip(fine, curve, strict=True):
                 append(lines, algorithm=name, way=way, size=size, seconds=seconds)
@@ -121,21 +121,21 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
             name=name_of(row.algorithm),
             size=row.size,
             seconds=row.measured,
-            told=format_quantity(row.measured, "s"),
-            foretold=format_quantity(row.predicted, "s"),
+            measured=format_quantity(row.measured, "s"),
+            predicted=format_quantity(row.predicted, "s"),
             error=_percent(row.error),
         )
     data = {"lines": lines, "points": points}
     if not found:
         return data, "Nothing measured yet; lines by the textbook."
     last = [row for row in found.rows if row.size == found.rows[-1].size]
-    told = ", ".join(
+    errors = ", ".join(
         f"{name_of(r.algorithm)} {format_quantity(r.measured, 's')} ({_percent(r.error)})"
         for r in last
     )
     return (
         data,
-        f"Measured at {format_quantity(last[0].size, 'B')}, error of the prediction: {told}.",
+        f"Measured at {format_quantity(last[0].size, 'B')}, error of the prediction: {errors}.",
     )
 
 

@@ -34,19 +34,23 @@ def slow_network_chart() -> dict[str, Any]:
         labelExpr=NAMES,
     )
     looks = [LINES[name] for name in ALGORITHMS]
-    colour = alt.Color("algorithm:N", legend=legend).scale(
+    color = alt.Color("algorithm:N", legend=legend).scale(
         domain=list(ALGORITHMS), range=[look[0] for look in looks]
     )
     shape = alt.Shape("algorithm:N", legend=legend).scale(
         domain=list(ALGORITHMS), range=[look[2] for look in looks]
     )
-    lines = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    lines = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
     predicted = lines.transform_filter("datum.way == 'predicted'").mark_line(strokeWidth=2)
     textbook = lines.transform_filter("datum.way == 'textbook'")
     textbook = textbook.mark_line(strokeWidth=1.5, strokeDash=[2, 3])
     points = alt.Chart(alt.NamedData("points")).mark_point(filled=True, size=110, opacity=1)
     points = points.encode(
-        x=x, y=y, color=colour, shape=shape, tooltip=tooltip_of("name", "told", "foretold", "error")
+        x=x,
+        y=y,
+        color=color,
+        shape=shape,
+        tooltip=tooltip_of("name", "measured", "predicted", "error"),
     )
     return finished(
         alt.layer(textbook, predicted, points),
@@ -60,7 +64,7 @@ def slow_network_chart() -> dict[str, Any]:
                 "name": "",
                 "size": "message (B)",
                 "seconds": "measured (s)",
-                "foretold": "predicted",
+                "predicted": "predicted",
                 "error": "error",
             }
         },

@@ -1,4 +1,4 @@
-"""What a submitted run has come to, laid beside what was foretold of the machine that it ran on."""
+"""What a submitted run has come to, laid beside the prediction for the machine that it ran on."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ from lib_dlhpc.timeline.store import load
 
 
 def found(job: BatchJob, machine: Machine | None = None) -> Comparison:
-    """Return the steps of a job that is done beside what is foretold of them. machine: see `at_site`.
+    """Return the steps of a job that is done beside their prediction. machine: see `at_site`.
 
     Raises SpecError for a folder whose timeline cannot be read.
     """
@@ -48,7 +48,7 @@ def at_site(
         return placed(experiment, ranks, machine)
     if machine is None and experiment.machine.name != STAND_IN and whole:
         name = experiment.machine.name or "the machine of the file"
-        return Placed(experiment, (f"what is foretold is of {name}, as [machine] says.",), ranks)
+        return Placed(experiment, (f"the prediction is for {name}, as [machine] says.",), ranks)
     here = placed(experiment, ranks, machine)
     said = [] if machine else [_elsewhere(site)]
     per_node = site.ranks_per_node or ranks
@@ -59,13 +59,13 @@ def at_site(
             f"{count(nodes, 'node')} were asked for; what joins them was not measured, and is the catalog's."
         )
     elif nodes > 1:
-        said.append("what is foretold is of ranks on one node.")
+        said.append("the prediction is for ranks on one node.")
     return replace(here, notes=(*here.notes, *said), cores=ranks)  # a scheduler gives a core a rank
 
 
 def _elsewhere(site: Site) -> str:
     return (
-        f"what is foretold is of the machine of this page, and the run was one of {site.name}: give"
+        f"the prediction is for the machine of this page, and the run was one of {site.name}: give"
         " `machine`, as `dlhpc calibrate` writes it in a job there."
     )
 

@@ -167,7 +167,7 @@ def submitted(
 
     ranks: one for each device and server by default. site: a Site, the name of one or its file. folder: the run
     folder; by default one below the current folder whose name is made of experiment and ranks. machine: of what
-    is foretold, see `at_site`. options: of `lib_dlhpc.launch.submit`. What goes wrong is told in the widget;
+    is predicted, see `at_site`. options: of `lib_dlhpc.launch.submit`. What goes wrong is shown in the widget;
     its `wait()` returns the comparison when the job is done.
     """
     return Submitted(experiment, ranks, to, site, folder, machine, **options)

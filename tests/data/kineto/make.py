@@ -1,6 +1,6 @@
 """How rank0.json and rank1.json were made: PyTorch 2.13, gloo, two processes, python make.py 0 & python make.py 1.
 
-Rank 1 stands still for 20 ms in each of the 16 steps that are recorded. Of the traces are left: what gloo and c10d
+Rank 1 is idle for 20 ms in each of the 16 steps that are recorded. Of the traces are left: what gloo and c10d
 say, steps, layers and updates; one event a line.
 """
 

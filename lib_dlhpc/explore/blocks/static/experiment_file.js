@@ -15,7 +15,7 @@ function render({ model, el }) {
   problem.setAttribute("role", "alert");
 
   const most = () => model.get("largest").toLocaleString("en");
-  // Told to the kernel as well, which takes it away when the next experiment is shown, whatever else is under way.
+  // Sent to the kernel as well, which removes it when the next experiment is shown, whatever else is pending.
   const refuse = (words) => {
     model.set("problem", words);
     model.save_changes();
