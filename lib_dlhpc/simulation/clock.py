@@ -126,6 +126,6 @@ def simulate_rounds(
                 now, total = float(free.max()), load.steps * sum(messages)
                 if progress(now, done, total) is False:
                     raise Cancelled(now, done)
-        played = clock(load, step, start, joined, exchanged)
-        yield played
-        start = played.next_start
+        timed = clock(load, step, start, joined, exchanged)
+        yield timed
+        start = timed.next_start

@@ -119,10 +119,10 @@ def simulate_runs(
     _check(work=work, interval=interval, mtbf=mtbf)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
         raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
-    played = _Runs(work, interval, price, int(runs), start, _Strikes(mtbf, seed, failures))
-    while (played.doing != DONE).any():
-        played.advance()
-    return FailureRuns(work, played.now, played.seconds, played.failed, tuple(played.phases))
+    state = _Runs(work, interval, price, int(runs), start, _Strikes(mtbf, seed, failures))
+    while (state.doing != DONE).any():
+        state.advance()
+    return FailureRuns(work, state.now, state.seconds, state.failed, tuple(state.phases))
 
 
 def _check(**seconds: float) -> None:

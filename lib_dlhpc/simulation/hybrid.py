@@ -72,7 +72,7 @@ def simulate_split(
         step = _Step(experiment, pipeline, every, of_rank, begin)
         step.run(partial(report, number))
         end = step.exchange_and_update(scale)
-        begin = step.stand_still(end, saved, late.reshape(sizes(experiment)))
+        begin = step.save_and_wait(end, saved, late.reshape(sizes(experiment)))
         waits = table(step.waits, step.size)
         idle = bubble(experiment, pipeline, every, of_rank)
         tables += [table(step.rows, step.size), mark_bubble(waits, idle, waits.where())]
@@ -169,7 +169,7 @@ class _Step:
         ends = [self.last[place, chunk][0] + stage.moving[True] for chunk, stage in every]
         return np.max(ends, axis=0)
 
-    def stand_still(self, end: float, saving: float, fetch: NDArray[Any]) -> float:
+    def save_and_wait(self, end: float, saving: float, fetch: NDArray[Any]) -> float:
         """Write the checkpoint and wait for the next batch; return when the next step begins."""
         saved = end + saving
         ready = self.begin + fetch

@@ -72,10 +72,10 @@ def simulate_pipeline(
         sim.start(_rank(sim, pipeline, rank, stream, posted, (ahead.tolist(), back.tolist()), rows))
     end = sim.run(progress)
     rows += _flush(rows, pipeline.ranks, end)
-    played = from_rows(rows, on.ranks, "simulated")
+    timeline = from_rows(rows, on.ranks, "simulated")
     speeds = slowdown[_rank_of(pipeline)]
     idle = idle_times(pipeline, (ahead / speeds).tolist(), (back / speeds).tolist())
-    marked = mark_bubble(played, np.array(idle), played.where("compute", "wait"))
+    marked = mark_bubble(timeline, np.array(idle), timeline.where("compute", "wait"))
     return join([marked, recorder.timeline(on.ranks)]).sorted()
 
 

@@ -1,4 +1,4 @@
-"""What one rank does and when, taken down as cheaply as Python can: `with region("name")`.
+"""What one rank does and when, recorded as cheaply as Python can: `with region("name")`.
 
 An event is one packed row, written once, at its end, into memory that is mapped in pieces: no object is kept,
 and nothing is copied until all is collected. Where the pieces are those of a file, the rows of a process
@@ -46,7 +46,7 @@ R = TypeVar("R")
 
 
 class Recorder:
-    """The events of one rank, in the order in which they ended; `on` says whether more are taken down.
+    """The events of one rank, in the order in which they ended; `on` says whether more are recorded.
 
     path: a file for the rows, and beside it one with the suffix .words for what the numbers in them mean;
     none by default: they are kept in memory. Threads may share one. Raises OSError where there is no room.
@@ -64,10 +64,10 @@ class Recorder:
         self._start(path)
 
     def keep_in(self, path: Path) -> None:
-        """Go on in a file, and put there what has been taken down so far."""
+        """Go on in a file, and put there what has been recorded so far."""
         rows, on = self.rows(), self.on
         self._start(path)
-        self.on = True  # what has been taken down is not to be lost where no more is
+        self.on = True  # what has been recorded is not to be lost where no more is
         for row in rows:
             self._write_on(row.tobytes())
         self.on &= on

@@ -79,7 +79,7 @@ def test_another_seed_moves_the_wait_and_not_the_exchange_and_16_steps_come_near
     assert np.mean(apart[16]) < np.mean(apart[1])
 
 
-def test_goyals_ranks_stand_still_20_ms_of_255(goyal):
+def test_goyals_ranks_are_idle_20_ms_of_255(goyal):
     played = breakdown(simulate(goyal))
     assert played.terms["waiting for the slowest"] == pytest.approx(0.020, abs=0.001)
     assert played.step_time == pytest.approx(0.255, abs=0.001)

@@ -31,7 +31,10 @@ NOT_OURS = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTI
 
 
 # Whole sources: names, comments, docstrings and messages. In a name, _ ends a word.
-IN_CODE = re.compile(r"(?<![a-z])(foretold|told|made[\s_]+again)(?![a-z])", re.IGNORECASE)
+IN_CODE = re.compile(
+    r"(?<![a-z])(foretold|told|made[\s_]+again|stands?[\s_]still|sticks?[\s_]out|shared[\s_]out|taken[\s_]down)(?![a-z])",
+    re.IGNORECASE,
+)
 MODULES = (
     "allreduce",
     "failures",

@@ -400,7 +400,7 @@ def test_a_late_batch_of_one_rank_in_one_step_is_waited_for_by_all(fidelity):
 
 
 @pytest.mark.parametrize("fidelity", ["rounds", "events"])
-def test_all_stand_still_for_a_checkpoint(fidelity):
+def test_all_ranks_wait_for_a_checkpoint(fidelity):
     quiet = simulate(SMALL, fidelity, steps=4)
     saved = simulate(SMALL, fidelity, steps=4, checkpoint=lambda step: 0.5 * (step % 2))
     assert span(saved) == pytest.approx(span(quiet) + 1.0, rel=1e-9)
