@@ -117,9 +117,11 @@ def _shorten(p: Breakdown) -> Advice:
     if saved < WORTH:
         return Advice(f"{words} No single change saves more than {WORTH:.1%}.", "", {})
     more = held(best) - held(p)
-    memory = f" and {'takes' if more > 0 else 'frees'} {format_quantity(abs(more), 'B')} a device"
+    memory = f", and {'takes' if more > 0 else 'frees'} {format_quantity(abs(more), 'B')} a device"
+    # The best change need not be the one against the largest loss.
+    shorter = max(terms, key=lambda name: terms[name] - best.terms[name])
     return Advice(
-        f"{words} Try: {label}. It saves {saved:.1%}{memory if abs(more) > 1e6 else ''}.",
+        f"{words} Try: {label}. It saves {saved:.1%}, mostly of {shorter}{memory if abs(more) > 1e6 else ''}.",
         label,
         changes,
     )

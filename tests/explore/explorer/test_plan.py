@@ -1,0 +1,30 @@
+"""How far a prediction can be trusted: its error where it was published, else what it was calibrated on."""
+
+import pytest
+
+from lib_dlhpc.explore.explorer.plan import trust
+from lib_dlhpc.explore.explorer.presets import preset
+from lib_dlhpc.prediction import compute_scale, predict
+from lib_dlhpc.prediction.replays import replay, replays
+
+
+@pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
+def test_a_published_run_carries_its_error(run):
+    prediction = predict(run.experiment)
+    error = float(prediction.time_to_train) / run.published_time - 1
+    words, _, level = trust(prediction, run)
+    assert words == f"{error:+.1%}"
+    assert level == ("good" if abs(error) <= 0.1 else "fair" if abs(error) <= 0.25 else "poor")
+
+
+def test_a_calibrated_run_says_so_however_it_was_calibrated():
+    rated = replay("goyal-2017").experiment
+    scaled = rated.set(
+        {"calibration.rate": 0.0, "calibration.compute_scale": float(compute_scale(rated))}
+    )
+    for experiment in (rated, scaled):
+        assert trust(predict(experiment), None)[0] == "calibrated"
+
+
+def test_a_run_on_catalog_rates_is_not_checked():
+    assert trust(predict(preset("laptop").experiment), None)[0] == "not checked"
