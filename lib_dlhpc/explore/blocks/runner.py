@@ -71,7 +71,8 @@ class Runner:
 
     def say(self, words: str, share: float | None = None) -> None:
         """Show what goes on; HTML. share: how much is done, from 0 to 1, where that is known."""
-        bar = "" if share is None else f'<progress max="1" value="{share:.3f}"></progress> '
+        label = 'aria-label="Progress"'
+        bar = "" if share is None else f'<progress {label} max="1" value="{share:.3f}"></progress> '
         self.said.value = verdict_html(bar + words)
 
     def check(self) -> None:

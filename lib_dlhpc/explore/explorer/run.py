@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.panels import notice_html, problem_html
-from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.blocks.panels import notice_html
+from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.explorer.measured import learn, own_machine
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -34,7 +33,7 @@ class Run:
         self.opened = ipywidgets.ToggleButton(description="Run here", layout={"width": "auto"})
         self.body = ipywidgets.VBox([])
         self.hint = ipywidgets.HTML()
-        self.calibration = Calibration(self._calibrated)
+        self.calibration = calibration(self._calibrated)
         self.panel: RunHere | None = None
         self._experiment: Experiment | None = None
         self._known = known
@@ -61,78 +60,42 @@ class Run:
 
     def _calibrated(self) -> None:
         if self.panel is not None:
-            self.panel.machine, self.panel.experiment = (
-                own_machine(),
-                None,
-            )  # it was predicted for another
+            # What was predicted was for another machine.
+            self.panel.machine, self.panel.experiment = own_machine(), None
         self._known()
         if self._experiment is not None:
             self.follow(self._experiment)
 
 
-class Calibration:
-    """Buttons Calibrate and Cancel, and how far it is. done: called when this machine is known.
+def calibration(
+    done: Callable[[], None],
+    measured: Callable[..., dict[str, Any]] | None = None,
+    thread: Thread = threading.Thread,
+) -> Runner:
+    """Return a button that calibrates this machine, with its progress. done: called when the machine is known.
 
-    measured: see calibration.machine.measure_machine; thread: in what it is done.
+    measured: see calibration.machine.measure_machine.
     """
 
-    def __init__(
-        self,
-        done: Callable[[], None],
-        measured: Callable[..., dict[str, Any]] | None = None,
-        thread: Callable[..., Any] = threading.Thread,
-    ) -> None:
-        self._done, self._measured, self._thread = done, measured, thread
-        self.start = ipywidgets.Button(
-            description="Calibrate this machine", tooltip=f"About {SECONDS:g} s"
-        )
-        self.start.layout.width = "auto"
-        self.cancel = ipywidgets.Button(
-            description="Cancel", tooltip="Ends all ranks", disabled=True
-        )
-        self.bar = ipywidgets.FloatProgress(max=1.0, description="Measured")
-        self.bar.layout.visibility = "hidden"
-        self.said = ipywidgets.HTML(verdict_html(_known_words()))
-        self._stop = threading.Event()
-        self.widget = ipywidgets.VBox(
-            [ipywidgets.HBox([self.start, self.cancel, self.bar]), self.said]
-        )
-        self.start.on_click(lambda _: self._clicked())
-        self.cancel.on_click(lambda _: self._stop.set())
-
-    def _clicked(self) -> None:
-        self.start.disabled, self.cancel.disabled = True, False
-        self.bar.value, self.bar.layout.visibility = 0.0, "visible"
-        self._stop.clear()
-        self._thread(target=self._work, daemon=True).start()
-
-    def _work(self) -> None:
+    def work(runner: Runner) -> None:
         from lib_dlhpc.calibration.machine import fit_machine, measure_machine
         from lib_dlhpc.explore.one_step.ranks import stoppable
-        from lib_dlhpc.launch.local import JobError
         from lib_dlhpc.spec.host import cores
 
-        run, parts = stoppable(self._stop), itertools.count(1)
+        run, parts = stoppable(runner.stop), itertools.count()
 
         def part(*words: Any, **more: Any) -> Any:
             number = next(parts)
-            self.said.value = verdict_html(
-                f"Measuring products, messages and layers, part {number} ..."
-            )
-            self.bar.value = min((number - 1) / PARTS, 0.95)
+            share = min(number / PARTS, 0.95)
+            runner.say(f"Measuring products, messages and layers, part {number + 1} ...", share)
             return run(*words, **more)
 
-        try:
-            measure = self._measured or measure_machine
-            learn(fit_machine(measure(min(2, cores()), SECONDS, part)))
-            self.said.value = verdict_html(_known_words())
-            self._done()
-        except (JobError, SpecError) as reason:
-            cancelled = self._stop.is_set()
-            self.said.value = verdict_html("Cancelled.") if cancelled else problem_html(str(reason))
-        finally:
-            self.bar.layout.visibility = "hidden"
-            self.start.disabled, self.cancel.disabled = False, True
+        learn(fit_machine((measured or measure_machine)(min(2, cores()), SECONDS, part)))
+        runner.say(_known_words())
+        done()
+
+    tooltip = f"About {SECONDS:g} s"
+    return Runner("Calibrate this machine", work, _known_words(), tooltip, thread)
 
 
 def _known_words() -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiment_page import Now
+from planted import Planted
 
 from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.errors import SpecError
@@ -19,7 +21,9 @@ from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.explore.explorer.panel import wanted
 from lib_dlhpc.explore.explorer.presets import of_file, preset
+from lib_dlhpc.explore.explorer.run import calibration
 from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
+from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.spec.experiment import dumps, load
 from lib_dlhpc.spec.measured_machine import measured_on
 
@@ -151,3 +155,24 @@ def test_a_machine_from_elsewhere_survives_as_a_preset(digits: Any) -> None:
     elsewhere = replace(digits, machine=measured_on(digits.machine, example()))
     choice = Choice(of_file(elsewhere))
     assert moved(choice, "machine.name", OTHER)[0] == choice
+
+
+def test_the_button_calibrates_and_can_be_cancelled(home: Path) -> None:
+    known: list[bool] = []
+
+    def measured(ranks: int, seconds: float, run: Any) -> dict[str, Any]:
+        return Planted().raw()
+
+    runner = calibration(lambda: known.append(home.exists()), measured, Now)
+    assert "not calibrated" in runner.said.value
+    runner.run.click()
+    assert known == [True] and "This machine was calibrated" in runner.said.value
+    assert not runner.run.disabled and runner.cancel.disabled
+
+    def cancelled(*_: Any) -> dict[str, Any]:
+        runner.cancel.click()
+        raise JobError("The measurement was cancelled.")
+
+    runner = calibration(lambda: known.append(False), cancelled, Now)
+    runner.run.click()
+    assert "Cancelled." in runner.said.value and known == [True]
