@@ -42,7 +42,6 @@ MODULES = (
     "io_bottleneck",
     "large_batch",
     "memory_wall",
-    "model_parallel",
     "one_step",
     "traces",
 )

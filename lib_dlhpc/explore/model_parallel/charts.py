@@ -10,30 +10,32 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, append
 from lib_dlhpc.explore.data_parallel.charts import Curves, line_columns, value_at
+from lib_dlhpc.results import palette
+from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.spec.units import format_quantity as show
 
-# Okabe and Ito's colours; dash and symbol tell the lines apart without them.
+# No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
 LINES = {
-    "this machine": ("#0072b2", [1, 0], "circle"),
-    "one node for all": ("#009e73", [6, 3], "square"),
-    "ideal": ("#777777", [2, 3], "diamond"),
-    "column then row": ("#0072b2", [1, 0], "circle"),
-    "columns twice": ("#009e73", [6, 3], "square"),
-    "rows twice": ("#d55e00", [2, 2], "triangle-up"),
-    "GPipe and 1F1B": ("#0072b2", [1, 0], "circle"),
-    "interleaved 2 chunks": ("#009e73", [6, 3], "square"),
-    "interleaved 3 chunks": ("#d55e00", [2, 2], "triangle-up"),
+    "this machine": (SERIES[0], [1, 0], "circle"),
+    "one node for all": (SERIES[2], [6, 3], "square"),
+    "ideal": (SERIES[6], [2, 3], "diamond"),
+    "column then row": (SERIES[0], [1, 0], "circle"),
+    "columns twice": (SERIES[2], [6, 3], "square"),
+    "rows twice": (SERIES[1], [2, 2], "triangle-up"),
+    "GPipe and 1F1B": (SERIES[0], [1, 0], "circle"),
+    "interleaved 2 chunks": (SERIES[2], [6, 3], "square"),
+    "interleaved 3 chunks": (SERIES[1], [2, 2], "triangle-up"),
 }
 # Light and dark differ as well.
-MEMORY = {"weights and their state": "#0072b2", "kept for backward": "#e69f00"}
-STAGE = {"forward": "#56b4e9", "backward": "#0072b2", "message on": "#d55e00"}
+MEMORY = {"weights and their state": palette.BACKWARD, "activations": palette.FORWARD}
+STAGE = {"forward": palette.FORWARD, "backward": palette.BACKWARD, "message on": palette.NEIGHBORS}
 BYTES = 2  # of an element in bf16
 WORDS = {
     "all_reduce": "sum",
     "all_gather": "gather",
-    "reduce_scatter": "sum and cut",
-    "slice": "cut",
+    "reduce_scatter": "sum and slice",
+    "slice": "slice",
     "none": "",
 }
 Floats = NDArray[Any]
@@ -65,7 +67,18 @@ def parts_state(
     ]
     parts: dict[str, list[Any]] = {
         n: []
-        for n in ("left", "right", "top", "bottom", "rank", "mine", "words", "ink", "told", "flat")
+        for n in (
+            "left",
+            "right",
+            "top",
+            "bottom",
+            "rank",
+            "mine",
+            "words",
+            "ink",
+            "details",
+            "flat",
+        )
     }
     names: dict[str, list[Any]] = {"x": [], "words": [], "size": []}
     said = []
@@ -88,19 +101,19 @@ def parts_state(
                 rank=word,
                 mine=mine,
                 words=word,
-                ink="#ffffff" if mine else "currentColor",
+                ink="white" if mine else "currentColor",
                 flat=not axis,
-                told=f"{name}: {'rank ' + word if ranges else 'every rank'} has"
+                details=f"{name}: {'rank ' + word if ranges else 'every rank'} has"
                 f" {'columns' if axis else 'rows'} {start:,} to {stop - 1:,}",
             )
         what = "all of it on every GPU" if not ranges else ("by columns" if axis else "by rows")
         said.append(f"{name} {what}")
     sent = _messages(first, again)
     places = zip(sent["said"], sent["before"], sent["after"], strict=True)
-    told = [f"{way} between {a} and {b}" for way, a, b in places]
+    sent_words = [f"{way} between {a} and {b}" for way, a, b in places]
     summary = f"Split {split} over {ranks} GPU{'s' * (ranks > 1)}: {', '.join(said)}."
     return {"parts": parts, "names": names, "messages": sent}, summary + (
-        f" Messages: {'; '.join(told)}." if told else " No messages."
+        f" Messages: {'; '.join(sent_words)}." if sent_words else " No messages."
     )
 
 
@@ -190,15 +203,17 @@ def bytes_state(gpus: Floats, lines: Mapping[str, Floats], now: int, split: str)
     }
     if now == 1:
         return data, "One GPU has nobody to send to."
-    told = ", ".join(f"{name} {show(float(y[gpus == now][0]), 'B')}" for name, y in lines.items())
-    return data, f"Of {now} GPUs each sends: {told}."
+    sizes = ", ".join(f"{name} {show(float(y[gpus == now][0]), 'B')}" for name, y in lines.items())
+    return data, f"Of {now} GPUs each sends: {sizes}."
 
 
 def kept_state(
     rest: Sequence[float], kept: Sequence[float], microbatches: Sequence[float], capacity: float
 ) -> State:
-    """Bytes on each rank of a pipeline: what is always there, and what is kept for backward passes."""
-    bars: dict[str, list[Any]] = {n: [] for n in ("rank", "term", "start", "stop", "size", "told")}
+    """Bytes on each rank of a pipeline: what is always there, and what is stored for backward passes."""
+    bars: dict[str, list[Any]] = {
+        n: [] for n in ("rank", "term", "start", "stop", "size", "details")
+    }
     over: dict[str, list[Any]] = {n: [] for n in ("rank", "start", "stop")}
     tops: dict[str, list[Any]] = {n: [] for n in ("rank", "y", "words")}
     for rank, (fixed, own, many) in enumerate(zip(rest, kept, microbatches, strict=True)):
@@ -210,7 +225,7 @@ def kept_state(
                 start=start,
                 stop=stop,
                 size=show(stop - start, "B"),
-                told=f"rank {rank}, {term}: {show(stop - start, 'B')}",
+                details=f"rank {rank}, {term}: {show(stop - start, 'B')}",
             )
         if fixed + own > capacity:
             append(over, rank=rank, start=capacity, stop=fixed + own)
@@ -225,7 +240,7 @@ def kept_state(
     }
     verdict = "fits" if largest <= capacity else "does not fit"
     return data, (
-        f"The fullest GPU holds {show(largest, 'B')} of {show(capacity, 'B')}: it {verdict}. Rank 0 keeps"
+        f"The fullest GPU holds {show(largest, 'B')} of {show(capacity, 'B')}: it {verdict}. Rank 0 stores"
         f" {microbatches[0]:.3g} microbatches at once, the last rank {microbatches[-1]:.3g}."
     )
 
@@ -244,17 +259,17 @@ def bubble_state(lines: Curves, now: int, simulated: float) -> State:
             "dy": [-14],
         },
     }
-    told = [f"{name} {y[x == now][0]:.1%}" for name, (x, y) in there.items() if (x == now).any()]
+    bubbles = [f"{name} {y[x == now][0]:.1%}" for name, (x, y) in there.items() if (x == now).any()]
     return (
         data,
-        f"With {now} microbatches, predicted: {', '.join(told)}; simulated {simulated:.1%}.",
+        f"With {now} microbatches, predicted: {', '.join(bubbles)}; simulated {simulated:.1%}.",
     )
 
 
 def stages_state(forward: Floats, backward: Floats, sends: Floats, layers: Sequence[str]) -> State:
     """Seconds of each stage for a microbatch, and of its message to the next."""
     bars: dict[str, list[Any]] = {
-        n: [] for n in ("stage", "term", "start", "stop", "seconds", "layers", "told")
+        n: [] for n in ("stage", "term", "start", "stop", "seconds", "layers", "details")
     }
     notes: dict[str, list[Any]] = {n: [] for n in ("stage", "stop", "words")}
     work = forward + backward
@@ -271,10 +286,10 @@ def stages_state(forward: Floats, backward: Floats, sends: Floats, layers: Seque
                     stop=stop,
                     seconds=stop - start,
                     layers=words,
-                    told=f"stage {stage} ({words}), {term}: {show(float(stop - start), 's')}",
+                    details=f"stage {stage} ({words}), {term}: {show(float(stop - start), 's')}",
                 )
         if stage == slow:
-            append(notes, stage=f"stage {stage}", stop=edges[-1], words="sets the pace")
+            append(notes, stage=f"stage {stage}", stop=edges[-1], words="slowest")
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
         "notes": notes,

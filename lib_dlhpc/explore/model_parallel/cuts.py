@@ -1,4 +1,4 @@
-"""Where to cut a network into stages: the slowest sets the pace, and each cut has its message.
+"""Where to cut a network into stages: the slowest sets the step time, and each cut has its message.
 
 where_to_cut()   the experiment: a convolutional or a Transformer network, cut by work, by layers, by weights
 """
@@ -34,7 +34,7 @@ STAGES = (2, 3, 4, 6, 8)
 WAYS = ("equal time", "equal work", "equal numbers of layers", "equal weights")
 LINKS = {"10 Gb/s": 10e9, "25 Gb/s": 25e9, "100 Gb/s": 100e9, "200 Gb/s": 200e9, "400 Gb/s": 400e9}
 LEAST = 1e-9  # s: what is shorter is rounding
-APART = 0.05  # of the time, from which prediction and simulation are said to part
+APART = 0.05  # of the time, from which prediction and simulation are said to differ
 UNEVEN = 1.25  # slowest stage over the mean, from which it is a wall
 Floats = NDArray[np.float64]
 
@@ -73,7 +73,9 @@ def where_to_cut() -> ipywidgets.Box:
         "stages": slider(
             "Stages", "One GPU each, in a node of its own", [(str(n), n) for n in STAGES], 4
         ),
-        "way": dropdown("Cut into", "What the stages have alike", [(n, n) for n in WAYS], WAYS[2]),
+        "way": dropdown(
+            "Cut into", "What is equal for all stages", [(n, n) for n in WAYS], WAYS[2]
+        ),
         "shift": slider(
             "Move first cut",
             "By so many places",
@@ -93,14 +95,12 @@ def where_to_cut() -> ipywidgets.Box:
         found = stages(setting)
         times.update(*stages_view(setting))
         places.update(*cuts_state(every_cut(setting), found.ends[:-1], layer_names(setting)))
-        drawn = gantt_state(played(setting))
+        drawn = gantt_state(simulated_step(setting))
         picture.update(drawn["data"], gantt_words(setting), drawn["signals"])
         verdict.value = f'<p class="dlhpc-verdict">{cut_words(setting)}</p>'
         wall.value = wall_html(cut_wall(setting), "No stage is much slower than the others.")
 
-    note = (
-        "the longest bar, for all wait for it; then whether a cut a little further on sends less."
-    )
+    note = "the longest bar, for all wait for it; then whether a cut one place further sends less."
     return workbench(controls, [verdict, wall, times, places, picture], update, note)
 
 
@@ -210,7 +210,7 @@ def layer_names(setting: Cut) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def played(setting: Cut) -> Timeline:
+def simulated_step(setting: Cut) -> Timeline:
     """Return all microbatches, simulated."""
     e, found = experiment(setting), stages(setting)
     streams = PIPELINES["1f1b"](setting.stages, setting.microbatches)
@@ -221,20 +221,20 @@ def played(setting: Cut) -> Timeline:
 
 def seconds(setting: Cut) -> tuple[float, float]:
     """Return s of all microbatches, predicted and simulated."""
-    found, timeline = stages(setting), played(setting)
+    found, timeline = stages(setting), simulated_step(setting)
     ranks = Ranks(found.forward, found.backward, found.latency, found.transfer)
     return pipeline_time(ranks, setting.microbatches, "1f1b"), float(timeline.stop.max())
 
 
 def gantt_words(setting: Cut) -> str:
     """Say in words what the picture of the microbatches shows."""
-    terms, slow = breakdown(played(setting)).terms, int(stages(setting).work.argmax())
+    terms, slow = breakdown(simulated_step(setting)).terms, int(stages(setting).work.argmax())
     messages = terms["exposed communication"]
     return (
         f"{setting.stages} stages, {setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}, 1F1B."
-        f" Stage {slow} has the most to do; on average a GPU stands still for"
-        f" {show(terms['pipeline bubble'], 's')} because of the others' work, and for"
-        f" {show(messages if messages > LEAST else 0.0, 's')} because of messages."
+        f" Stage {slow} is the slowest; on average a GPU is idle for"
+        f" {show(terms['pipeline bubble'], 's')} in the bubble, and waits"
+        f" {show(messages if messages > LEAST else 0.0, 's')} for messages."
     )
 
 
@@ -257,34 +257,34 @@ def stages_view(setting: Cut) -> State:
 
 def cut_words(setting: Cut) -> str:
     """Say what the slowest stage costs, predicted and simulated."""
-    found, (told, simulated) = stages(setting), seconds(setting)
+    found, (expected, simulated) = stages(setting), seconds(setting)
     work = setting.microbatches * float(found.work.sum())
     why = (
-        " They part because messages share a link in the simulation only, and the closed form of 1F1B is for"
+        " They differ because messages share a link in the simulation only, and the closed form of 1F1B is for"
         " nearly equal stages."
     )
     return (
-        f"<b>{setting.stages} stages are {work / told:.3g} times as fast as one GPU.</b> The batch takes"
-        f" {show(told, 's')} predicted, {show(simulated, 's')} simulated. The slowest stage takes"
+        f"<b>{setting.stages} stages are {work / expected:.3g} times as fast as one GPU.</b> The batch takes"
+        f" {show(expected, 's')} predicted, {show(simulated, 's')} simulated. The slowest stage takes"
         f" {unevenness(setting):.0f} % longer than the mean; the largest message of a microbatch is"
-        f" {show(float(found.sends.max()), 'B')}.{why if abs(told / simulated - 1) > APART else ''}"
+        f" {show(float(found.sends.max()), 'B')}.{why if abs(expected / simulated - 1) > APART else ''}"
     )
 
 
 def cut_wall(setting: Cut) -> str:
-    """Say which stage, or which message, holds up all others; nothing where none does."""
+    """Say which stage, or which message, all others wait for; nothing where they do not."""
     found = stages(setting)
     work, slow = found.work, int(found.work.argmax())
     late = int(found.latency.argmax())
     if found.latency[late] > work.mean() / 2:
         return (
-            f"The message: stage {late} hands on {show(float(found.sends[late]), 'B')} a microbatch, which takes"
+            f"The message: stage {late} sends {show(float(found.sends[late]), 'B')} a microbatch, which takes"
             f" {show(float(found.latency[late]), 's')} one way; a mean stage computes for"
             f" {show(float(work.mean()), 's')}."
         )
     if work[slow] > UNEVEN * work.mean():
         return (
-            f"Stage {slow} sets the pace: it takes {show(float(work[slow]), 's')} a microbatch, the mean is"
+            f"Stage {slow} is the slowest: it takes {show(float(work[slow]), 's')} a microbatch, the mean is"
             f" {show(float(work.mean()), 's')}. However many microbatches there are, the others wait"
             f" {1 - float(work.mean() / work[slow]):.0%} of the time."
         )

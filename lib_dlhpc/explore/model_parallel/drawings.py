@@ -16,8 +16,9 @@ from lib_dlhpc.explore.blocks.drawings import (
     tooltip_of,
 )
 from lib_dlhpc.explore.model_parallel.charts import LINES, MEMORY, STAGE
+from lib_dlhpc.results import palette
 
-BLUE, PALE, ORANGE = "#0072b2", "#56b4e9", "#d55e00"
+BLUE, PALE, ORANGE = palette.SERIES[0], palette.SERIES[5], palette.SERIES[1]
 DECADES = [d * 10.0**k for k in range(-7, 12) for d in (1, 2, 5)]
 HIGH = 96  # px of a matrix
 PER_MACHINE = ("this machine", "one node for all", "ideal")
@@ -30,11 +31,13 @@ def parts_chart() -> dict[str, Any]:
     left = alt.X("left:Q", axis=None).scale(domain=[0, 5], nice=False)
     top = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     own = alt.Chart(alt.NamedData("parts")).encode(x=left, x2="right:Q", y=top, y2="bottom:Q")
-    told = tooltip_of("told")
+    details = tooltip_of("details")
     others = own.transform_filter("!datum.mine")
     pale = others.mark_rect(color=PALE, opacity=0.22, stroke="currentColor", strokeWidth=0.6)
     mine = own.transform_filter("datum.mine")
-    strong = mine.mark_rect(color=BLUE, stroke="currentColor", strokeWidth=0.6).encode(tooltip=told)
+    strong = mine.mark_rect(color=BLUE, stroke="currentColor", strokeWidth=0.6).encode(
+        tooltip=details
+    )
     room = "(scale('x', datum.right) - scale('x', datum.left))"
     fits = f"{room} > 7 * length(datum.words) + 2 && (datum.bottom - datum.top) * {HIGH} > 11"
     words = alt.Chart(alt.NamedData("parts")).transform_calculate(
@@ -58,10 +61,10 @@ def parts_chart() -> dict[str, Any]:
     said = sent.mark_text(baseline="middle", fontSize=11).encode(
         y=below, text="words:N", tooltip=tooltip_of("said")
     )
-    chart = alt.layer(pale.encode(tooltip=told), strong, words, named, size, said)
+    chart = alt.layer(pale.encode(tooltip=details), strong, words, named, size, said)
     return finished(
         chart,
-        "Who has what of X A = Y, Y B = Z (dark: GPU 0; below: what is sent, → forward, ← backward)",
+        "Which GPU has which shard of XA = Y, YB = Z? (dark: GPU 0; below: messages, → forward, ← backward)",
         HIGH,
         left=12,
         top=36,
@@ -69,7 +72,7 @@ def parts_chart() -> dict[str, Any]:
         bottom=58,
         table={
             "messages": {"before": "between", "after": "and", "said": "message", "size": "bytes"},
-            "parts": {"told": "who has what"},
+            "parts": {"details": "shards"},
         },
     )
 
@@ -79,7 +82,7 @@ def time_chart() -> dict[str, Any]:
     x = _by_two("GPUs that share each product")
     y = alt.Y("y:Q", title="both products").scale(type="log", nice=False, padding=12)
     y = y.axis(axis_of(labelExpr=SI.format("s"), values=DECADES, labelOverlap=True))
-    chart = alt.layer(_marker(x), *_curves(x, y, PER_MACHINE), *_told(x, y))
+    chart = alt.layer(_marker(x), *_curves(x, y, PER_MACHINE), *_values(x, y))
     return finished(
         chart,
         "How long do the products take?",
@@ -97,7 +100,7 @@ def bytes_chart() -> dict[str, Any]:
     x = _by_two("GPUs that share each product")
     y = alt.Y("y:Q", title="sent by a GPU").scale(type="log", nice=False, padding=12)
     y = y.axis(axis_of(labelExpr=SI.format("B"), values=DECADES, labelOverlap=True))
-    chart = alt.layer(_marker(x), *_curves(x, y, PER_SPLIT), *_told(x, y))
+    chart = alt.layer(_marker(x), *_curves(x, y, PER_SPLIT), *_values(x, y))
     return finished(
         chart,
         "How much does each GPU send?",
@@ -111,7 +114,7 @@ def bytes_chart() -> dict[str, Any]:
 
 
 def kept_chart() -> dict[str, Any]:
-    """Memory of each rank of a pipeline, with how many microbatches it keeps."""
+    """Memory of each rank of a pipeline, with the microbatches that it stores."""
     x = alt.X("rank:O", title="rank of the pipeline", axis=axis_of(labelAngle=0, ticks=False))
     y = alt.Y("start:Q", title="memory").scale(nice=False)
     y = y.axis(axis_of(labelExpr=SI.format("B"), tickCount=4))
@@ -125,13 +128,13 @@ def kept_chart() -> dict[str, Any]:
         labelLimit=0,
         symbolType="square",
     )
-    colour = alt.Color("term:N", legend=legend).scale(
+    color = alt.Color("term:N", legend=legend).scale(
         domain=list(MEMORY), range=list(MEMORY.values())
     )
     bars = (
         alt.Chart(alt.NamedData("bars"))
         .mark_bar()
-        .encode(x=x, y=y, y2="stop:Q", color=colour, tooltip=tooltip_of("told"))
+        .encode(x=x, y=y, y2="stop:Q", color=color, tooltip=tooltip_of("details"))
     )
     over = alt.Chart(alt.NamedData("over")).mark_bar(fill=HATCH, fillOpacity=0.6, tooltip=None)
     over = over.encode(x=x, y=y, y2="stop:Q")
@@ -143,7 +146,7 @@ def kept_chart() -> dict[str, Any]:
     said = said.encode(x=alt.value(alt.expr("width")), text="words:N")
     return finished(
         alt.layer(room, bars, over, rule, said, tops),
-        "What each GPU holds (above the bars: microbatches kept at once)",
+        "Does it fit? (above the bars: microbatches stored at once)",
         150,
         left=74,
         right=24,
@@ -151,7 +154,7 @@ def kept_chart() -> dict[str, Any]:
         bottom=44,
         table={
             "bars": {"rank": "rank", "term": "", "size": "bytes"},
-            "tops": {"rank": "rank", "words": "microbatches kept"},
+            "tops": {"rank": "rank", "words": "microbatches stored"},
         },
     )
 
@@ -161,7 +164,7 @@ def bubble_chart() -> dict[str, Any]:
     x = _by_two("microbatches")
     y = alt.Y("y:Q", title="bubble over work").scale(type="log", nice=False, padding=14)
     y = y.axis(axis_of(labelExpr=PERCENT, values=DECADES, labelOverlap=True))
-    chart = alt.layer(_marker(x), *_curves(x, y, PER_SCHEDULE), *_told(x, y, "diamond"))
+    chart = alt.layer(_marker(x), *_curves(x, y, PER_SCHEDULE), *_values(x, y, "diamond"))
     return finished(
         chart,
         "How large is the bubble? (lines: predicted, diamond: simulated)",
@@ -188,12 +191,10 @@ def stages_chart() -> dict[str, Any]:
         labelLimit=0,
         symbolType="square",
     )
-    colour = alt.Color("term:N", legend=legend).scale(
-        domain=list(STAGE), range=list(STAGE.values())
-    )
+    color = alt.Color("term:N", legend=legend).scale(domain=list(STAGE), range=list(STAGE.values()))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y)
-    drawn = bars.mark_bar().encode(color=colour, tooltip=tooltip_of("told"))
+    drawn = bars.mark_bar().encode(color=color, tooltip=tooltip_of("details"))
     hatched = bars.transform_filter("datum.term == 'message on'")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.6, tooltip=None)
     notes = alt.Chart(alt.NamedData("notes")).mark_text(
@@ -251,16 +252,16 @@ def _by_two(title: str) -> alt.X:
 
 
 def _curves(x: alt.X, y: alt.Y, names: Sequence[str]) -> list[alt.Chart]:
-    """Lines told apart by dash and symbol, with their name where they end on the right."""
+    """Lines distinguished by dash and symbol, with their name where they end on the right."""
     styles = [LINES[name] for name in names]
-    colour = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
+    color = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
     dash = alt.StrokeDash("line:N", legend=None).scale(domain=names, range=[s[1] for s in styles])
     shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[s[2] for s in styles])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
     ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=colour)
+    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=color)
     return [drawn, symbols.encode(shape=shape), words]
 
 
@@ -269,7 +270,7 @@ def _marker(x: alt.X) -> alt.Chart:
     return alt.Chart(alt.NamedData("now")).mark_rule(strokeWidth=2, opacity=0.4).encode(x=x)
 
 
-def _told(x: alt.X, y: alt.Y, shape: str = "circle") -> list[alt.Chart]:
+def _values(x: alt.X, y: alt.Y, shape: str = "circle") -> list[alt.Chart]:
     """Where the controls stand, with its words."""
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     mark = now.mark_point(

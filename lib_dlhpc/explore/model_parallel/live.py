@@ -1,7 +1,7 @@
-"""The same network shared out three ways on MPI ranks of this machine: its step, its terms, and the same loss.
+"""The same network split three ways on MPI ranks of this machine: its step, its terms, and the same loss.
 
-The rate of a run on one rank is all that predictions are told of this machine; its loss is what all other
-runs are held against.
+The rate of a run on one rank is all that calibrates the predictions; its loss is what all other runs are
+compared with.
 """
 
 import threading
@@ -31,7 +31,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 WAYS = {
     "data": "samples (data)",
     "tensor": "every layer (tensor)",
-    "pipeline": "the row of layers (pipeline)",
+    "pipeline": "the sequence of layers (pipeline)",
 }
 RANKS, MICROBATCHES = (1, 2, 4), (1, 2, 4, 8)
 WIDTHS = [64, 384, 384, 384, 384, 384, 10]
@@ -42,7 +42,7 @@ LEAST = 1e-9  # s: a shorter term is rounding
 
 
 class Setting(NamedTuple):
-    """What the controls say: what is shared out, over how many ranks, and parts of the batch."""
+    """What the controls say: what is split, over how many ranks, and microbatches."""
 
     way: str = "pipeline"
     ranks: int = 1
@@ -60,7 +60,7 @@ Runs = dict[Setting, Ran]
 
 
 def experiment(setting: Setting) -> Experiment:
-    """Return the run: a perceptron on digits, the same global batch in float64 however it is shared out."""
+    """Return the run: a perceptron on digits, the same global batch in float64 however it is split."""
     whole = setting.ranks == 1
     shared: dict[str, Any] = {
         "nodes": 1,
@@ -99,7 +99,7 @@ def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
     """
     controls = {
         "way": dropdown(
-            "Share out",
+            "Split",
             "What the ranks divide among them",
             [(words, name) for name, words in WAYS.items()],
             "pipeline",
@@ -119,14 +119,12 @@ def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
         asked.value = verdict_html(asked_words(chosen()))
 
     def work(setting: Setting, train: Train) -> Came:
-        told, timeline = train(experiment(setting))
-        runs[_key(setting)] = Ran(told["samples"] / told["seconds"], told["loss"])
-        result = result_html(setting, told["terms"], runs)
+        outcome, timeline = train(experiment(setting))
+        runs[_key(setting)] = Ran(outcome["samples"] / outcome["seconds"], outcome["loss"])
+        result = result_html(setting, outcome["terms"], runs)
         return Came(one_step(timeline, SHOWN), verdict_html(came_out(setting, runs)), result)
 
-    note = (
-        "who stands still and why; and the loss, which must not care how the network is shared out."
-    )
+    note = "who is idle and why; and the loss, which must not depend on the split."
     return workbench(controls, [asked, *live_run(chosen, work, begin, thread)], ask, note)
 
 
@@ -134,13 +132,13 @@ def asked_words(setting: Setting) -> str:
     """Say what a click would train."""
     if setting.ranks == 1:
         return (
-            f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are held"
-            " against."
+            f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are"
+            " compared with."
         )
     parts = f"{setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}"
     return {
         "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
-        "tensor": f"{setting.ranks} ranks, each with a part of every layer; all see all {BATCH} samples, in {parts}.",
+        "tensor": f"{setting.ranks} ranks, each with a shard of every layer and all {BATCH} samples, in {parts}.",
         "pipeline": f"{setting.ranks} ranks, each with some layers; {BATCH} samples pass through in {parts}.",
     }[setting.way]
 
@@ -159,33 +157,31 @@ def came_out(setting: Setting, runs: Runs) -> str:
 
 
 def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> str:
-    """Return the terms of this run three ways with errors, all runs so far, and why they part."""
+    """Return the terms of this run three ways with errors, all runs so far, and why they differ."""
     alone = _alone(runs)
     if alone is None:
         return verdict_html(
             "Train on one rank as well: its rate is what the prediction starts from."
         )
     ways = three_ways(calibrated(setting, alone.rate), measured)
-    lines = [["shared out", "ranks", "microbatches", "measured", "predicted", "error"]]
+    lines = [["split", "ranks", "microbatches", "measured", "predicted", "error"]]
     for each, ran in sorted(runs.items()):
         if each.ranks == 1:
-            lines.append(
-                ["nothing", "1", "", show(ran.rate, "samples/s"), "what predictions know", ""]
-            )
+            lines.append(["nothing", "1", "", show(ran.rate, "samples/s"), "calibrates", ""])
             continue
-        foretold = float(predict(calibrated(each, alone.rate)).throughput)
+        predicted = float(predict(calibrated(each, alone.rate)).throughput)
         said = [WAYS[each.way], str(each.ranks), str(each.microbatches)]
-        rates = [show(ran.rate, "samples/s"), show(foretold, "samples/s")]
-        lines.append([*said, *rates, f"{foretold / ran.rate - 1:+.0%}"])
+        rates = [show(ran.rate, "samples/s"), show(predicted, "samples/s")]
+        lines.append([*said, *rates, f"{predicted / ran.rate - 1:+.0%}"])
     return (
         errors_html(ways)
         + table_html(lines)
         + verdict_html(
-            "<b>Why they part.</b> The prediction gives each rank a core of its own, knows the rate of whole"
-            " batches, and nothing of the Python around each layer and message. Parts of layers and microbatches"
-            " make arithmetic small and that work no smaller; ranks that share a core wait for their turn, which"
-            " the record calls communication or waiting. A pipeline's bubble is what its own passes would wait if"
-            " messages were free; what is waited for beyond that is communication. And a real run writes"
+            "<b>Why they differ.</b> The prediction gives each rank a core of its own, knows the rate of whole"
+            " batches, and nothing of the Python around each layer and message. Shards and microbatches"
+            " shrink the arithmetic and not that overhead; ranks that share a core wait for it, which the trace"
+            " counts as communication or waiting. A pipeline's bubble is the idle time that its own passes would have"
+            " if messages were free; what is beyond that is communication. And a real run writes"
             " a snapshot after each epoch."
         )
     )

@@ -1,7 +1,6 @@
-"""A pipeline of GPUs: who computes what when, the bubble, and what is kept until it comes back.
+"""A pipeline of GPUs: who computes what when, the bubble, and the activations that wait for backward.
 
 a_pipeline()     the experiment, on a Transformer of 48 equal layers, the one that GPipe was measured with
-bubble_check()   a question with numbers of each learner's own
 """
 
 from functools import lru_cache
@@ -12,7 +11,6 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.model_parallel.charts import bubble_state, kept_state
@@ -63,7 +61,7 @@ def a_pipeline() -> ipywidgets.Box:
         "recompute": dropdown(
             "Activations",
             "What a forward pass leaves for the backward pass",
-            [("kept", "none"), ("made again", "full")],
+            [("stored", "none"), ("recomputed", "full")],
             "none",
         ),
     }
@@ -73,11 +71,9 @@ def a_pipeline() -> ipywidgets.Box:
     def update() -> None:
         setting = Pipe(**{name: control.value for name, control in controls.items()})
         try:
-            timeline = played(setting)
+            timeline = simulated_step(setting)
         except SpecError as reason:
-            verdict.value = (
-                "<p>Nothing to show: the drawings are those of the last pipeline that there is.</p>"
-            )
+            verdict.value = "<p>The charts still show the last pipeline that is possible.</p>"
             wall.value = wall_html(str(reason), "")
             return
         drawn = gantt_state(timeline, ranks=_shown(setting.ranks))
@@ -85,9 +81,11 @@ def a_pipeline() -> ipywidgets.Box:
         held.update(*memory_view(setting))
         bubbles.update(*bubble_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{pipeline_words(setting)}</p>'
-        wall.value = wall_html(pipeline_wall(setting), "It fits, and most of the step is work.")
+        wall.value = wall_html(
+            pipeline_wall(setting), "It fits, and most of the step is computation."
+        )
 
-    note = "the hatched stripes: who waits, and for whom? Then the tallest bar of the memory."
+    note = "the hatched stripes: who is idle, and for whom does it wait? Then the tallest bar of the memory."
     return workbench(controls, [verdict, wall, picture, held, bubbles], update, note)
 
 
@@ -135,7 +133,7 @@ def predicted(setting: Pipe) -> Breakdown:
 
 
 @lru_cache(maxsize=16)
-def played(setting: Pipe) -> Timeline:
+def simulated_step(setting: Pipe) -> Timeline:
     """Return the step, simulated; raises SpecError for a pipeline that cannot be."""
     return simulate(pipeline(setting))
 
@@ -174,7 +172,7 @@ def speed_up(setting: Pipe) -> float:
 
 
 def kept(setting: Pipe) -> list[float]:
-    """Return for each rank how many microbatches of its layers it keeps at most."""
+    """Return for each rank how many microbatches of its layers it stores at most."""
     schedule, chunks = SCHEDULES[setting.schedule]
     p, m = setting.ranks, setting.microbatches
     return [in_flight(rank, p, m, schedule, chunks) / chunks for rank in range(p)]
@@ -206,20 +204,20 @@ def bubble_view(setting: Pipe) -> State:
         each = [setting._replace(schedule=name, microbatches=m) for m in there]
         words = "GPipe and 1F1B" if chunks == 1 else name
         lines[words] = (np.array(there), np.array([bubble_of(one) for one in each]))
-    simulated = breakdown(played(setting)).terms
+    simulated = breakdown(simulated_step(setting)).terms
     now = simulated["pipeline bubble"] / (simulated["forward"] + simulated["backward"])
     return bubble_state(lines, setting.microbatches, now)
 
 
 def pipeline_words(setting: Pipe) -> str:
-    """Say how long a step takes, how large the bubble is, three ways, and what is kept."""
-    step, terms = predicted(setting), breakdown(played(setting)).terms
+    """Say how long a step takes, how large the bubble is, three ways, and what is stored."""
+    step, terms = predicted(setting), breakdown(simulated_step(setting)).terms
     simulated = terms["pipeline bubble"] / (terms["forward"] + terms["backward"])
     return (
         f"<b>{setting.ranks} GPUs are {speed_up(setting):.3g} times as fast as one.</b> A step takes"
         f" {show(float(step.step_time), 's')} predicted, {show(sum(terms.values()), 's')} simulated. Bubble over work:"
         f" {formula(setting):.1%} by the formula, {bubble_of(setting):.1%} predicted, {simulated:.1%} simulated."
-        f" Rank 0 keeps {_number(kept(setting)[0])} of {setting.microbatches} microbatches at once."
+        f" Rank 0 stores {_number(kept(setting)[0])} of {setting.microbatches} microbatches at once."
         f"{uneven_words(setting)}"
     )
 
@@ -231,7 +229,7 @@ def uneven_words(setting: Pipe) -> str:
         return f" {LAYERS} layers do not make {stages} equal stages."
     if bubble_of(setting) > (1 + APART) * formula(setting):
         return (
-            " The stages are not equal: those that keep more microbatches were given fewer layers."
+            " The stages are not equal: those that store more microbatches were given fewer layers."
         )
     return ""
 
@@ -242,11 +240,11 @@ def gantt_words(setting: Pipe) -> str:
     shown = f"{p} GPUs" if len(_shown(p)) == p else f"8 of {p} GPUs"
     way = {
         "gpipe": "All microbatches go forward, then all backward",
-        "1f1b": "As soon as the pipe is full, each GPU does one forward and one backward pass in turn",
-        "interleaved": "Each GPU has several chunks of the network, so the pipe fills sooner",
+        "1f1b": "As soon as the pipeline is full, each GPU does one forward and one backward pass in turn",
+        "interleaved": "Each GPU has several chunks of the network, so the pipeline fills sooner",
     }[SCHEDULES[setting.schedule][0]]
-    idle = breakdown(played(setting)).terms["pipeline bubble"]
-    return f"{shown}, {m} microbatch{'es' * (m > 1)}. {way}. A GPU stands still for {show(idle, 's')} on average."
+    idle = breakdown(simulated_step(setting)).terms["pipeline bubble"]
+    return f"{shown}, {m} microbatch{'es' * (m > 1)}. {way}. A GPU is idle for {show(idle, 's')} on average."
 
 
 def pipeline_wall(setting: Pipe) -> str:
@@ -254,11 +252,11 @@ def pipeline_wall(setting: Pipe) -> str:
     step, keeps = predicted(setting), kept(setting)[0]
     bubble = float(step.pipeline_bubble / step.step_time)
     if not bool(step.fits):
-        what = f"Rank 0 keeps {_number(keeps)} of {setting.microbatches} microbatches"
-        return f"{step.walls[0]} {what}; a schedule that keeps fewer, or more GPUs, would help."
+        what = f"Rank 0 stores {_number(keeps)} of {setting.microbatches} microbatches"
+        return f"{step.walls[0]} {what}; a schedule that stores fewer, or more GPUs, would help."
     if bubble > LARGE:
         return (
-            f"The bubble: {bubble:.0%} of the step nobody fills. {setting.microbatches} microbatches for"
+            f"The bubble: {bubble:.0%} of the step. {setting.microbatches} microbatches for"
             f" {setting.ranks} stages are too few."
         )
     slow = float(step.forward + step.backward - step.recomputation) * setting.ranks / alone(setting)
@@ -276,18 +274,3 @@ def _shown(ranks: int) -> list[int]:
 
 def _number(value: float) -> str:
     return f"{value:.3g}"
-
-
-def bubble_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask each learner for the share of a step that a pipeline of their own stands still."""
-    draw = np.random.default_rng(seed)
-    p, v = int(draw.choice([4, 8, 16])), int(draw.choice([1, 2, 4]))
-    m = p * int(draw.integers(1, 5))
-    bubble = (p - 1) / (v * m)
-    return lesson.compute(
-        f"{p} GPUs with equal stages, {m} microbatches, {v} chunk{'s' * (v > 1)} a GPU, free messages."
-        " What share of the step does a GPU stand still, in %?",
-        answer=100 * bubble / (1 + bubble),
-        unit="%",
-        hint="(p-1)/(v m) is the bubble over the work; of the step it is that over one more than that.",
-    )

@@ -1,4 +1,4 @@
-"""Two matrix products split over GPUs: by columns, by rows, or one after the other. Who holds what, who tells whom?
+"""Two matrix products split over GPUs, by columns, by rows, or one after the other: shards and messages.
 
 split_products()   the experiment: X A, an activation, Y B, as in the middle of a Transformer's layer
 """
@@ -45,15 +45,17 @@ class Products(NamedTuple):
 
 
 def split_products() -> ipywidgets.Box:
-    """Return the experiment: who holds what, how long it takes, how much is sent."""
+    """Return the experiment: the shards, the time, the bytes sent."""
     controls = {
         "split": dropdown(
             "Split",
-            "How the weights are shared out",
+            "How the weights are sharded",
             [(words, name) for name, words in SPLITS.items()],
             "paired",
         ),
-        "gpus": slider("GPUs", "t: they share every product", [(str(n), n) for n in GPUS], 16),
+        "gpus": slider(
+            "GPUs", "t: each product is sharded over them", [(str(n), n) for n in GPUS], 16
+        ),
         "width": slider(
             "Width",
             "Columns of X; A makes four times as many",
@@ -62,7 +64,7 @@ def split_products() -> ipywidgets.Box:
         ),
         "tokens": slider(
             "Rows",
-            "Rows of X: the words that a step looks at",
+            "Rows of X: the tokens of a step",
             [(f"{n:,}", n) for n in (256, 512, 1024, 2048, 4096, 8192)],
             2048,
         ),
@@ -80,14 +82,16 @@ def split_products() -> ipywidgets.Box:
         curve.update(*time_view(setting))
         sent.update(*bytes_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{products_words(setting)}</p>'
-        wall.value = wall_html(products_wall(setting), "Computing takes longer than telling.")
+        wall.value = wall_html(
+            products_wall(setting), "Computation takes longer than communication."
+        )
 
     note = "where the line of this machine leaves the one of a node for all, and what it does next."
     return workbench(controls, [verdict, wall, picture, curve, sent], update, note)
 
 
 def products(setting: Products) -> Experiment:
-    """Return X A, an activation, and Y B in bf16 on A100 GPUs; before it, what every GPU does whole."""
+    """Return X A, an activation, and Y B in bf16 on A100 GPUs; before it, what is not sharded."""
     layers = [
         {"kind": "layer_norm"},
         {"kind": "dense", "features": 4 * setting.width},
@@ -140,7 +144,7 @@ def bytes_sent(setting: Products) -> float:
 
 
 def exchanges(setting: Products) -> int:
-    """Return how many exchanges a step has: forward, backward, and what is gathered once more."""
+    """Return the number of collectives of a step: forward, backward, and what is gathered once more."""
     (part,) = parts(products(setting), 0)
     there, back, _, again = messages(part.model, "none")
     return sum(many for way in (there, back, again) for _, _, many, _ in way.exchanges)
@@ -174,26 +178,26 @@ def bytes_view(setting: Products) -> State:
 
 
 def products_words(setting: Products) -> str:
-    """Say how long it takes, predicted and simulated, and what the messages have of it."""
+    """Say how long it takes, predicted and simulated, and the share of the messages."""
     whole, alone = seconds(setting), seconds(setting._replace(gpus=1))
     if setting.gpus == 1:
         return f"<b>1 GPU: {show(whole, 's')}</b> for both products, forward and backward."
     terms = breakdown(simulate(products(setting))).terms
-    played = terms["forward"] + terms["backward"] + terms["exposed communication"]
-    told = float(predicted(setting).exposed_communication)
+    simulated = terms["forward"] + terms["backward"] + terms["exposed communication"]
+    exposed = float(predicted(setting).exposed_communication)
     many = exchanges(setting)
     return (
-        f"<b>{setting.gpus} GPUs: {show(whole, 's')}</b> predicted, {show(played, 's')} simulated:"
-        f" {alone / whole:.3g} times as fast as one. {many} exchange{'s' * (many > 1)}, in which each GPU sends"
-        f" {show(bytes_sent(setting), 'B')}, take {told / whole:.0%} of the time."
+        f"<b>{setting.gpus} GPUs: {show(whole, 's')}</b> predicted, {show(simulated, 's')} simulated:"
+        f" {alone / whole:.3g} times as fast as one. {many} collective{'s' * (many > 1)}, in which each GPU sends"
+        f" {show(bytes_sent(setting), 'B')}, take {exposed / whole:.0%} of the time."
     )
 
 
 def products_wall(setting: Products) -> str:
     """Say why more GPUs do not help, or nothing where they do."""
     step, whole = predicted(setting), seconds(setting)
-    told = float(step.exposed_communication)
-    if told < WASTE * whole:
+    exposed = float(step.exposed_communication)
+    if exposed < WASTE * whole:
         return ""
     if setting.gpus > setting.node:
         near = seconds(setting._replace(gpus=setting.node))
@@ -201,13 +205,13 @@ def products_wall(setting: Products) -> str:
         inside = f"{setting.node} GPU{'s' * (setting.node > 1)} of one node"
         than = f"{whole / near:.3g} times as long as" if whole > near else "hardly less than"
         return (
-            f"Across {nodes} nodes tensor parallelism starves: {show(told, 's')} of {show(whole, 's')} are"
-            f" messages. That is {than} {inside}, {show(near, 's')}."
+            f"Across {nodes} nodes tensor parallelism is bandwidth-starved: {show(exposed, 's')} of {show(whole, 's')}"
+            f" are communication. That is {than} {inside}, {show(near, 's')}."
         )
     each = 4 * setting.width // setting.gpus
     return (
-        f"Pieces too small: each GPU has {each:,} columns of A and computes for"
-        f" {show(whole - told, 's')}; the messages take {show(told, 's')}."
+        f"Shards too small: each GPU has {each:,} columns of A and computes for"
+        f" {show(whole - exposed, 's')}; the messages take {show(exposed, 's')}."
     )
 
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.stage import messages, stage_cost
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.live_run import one_step
 from lib_dlhpc.explore.model_parallel import drawings as model_parallel_drawings
 from lib_dlhpc.explore.model_parallel.charts import LINES
@@ -49,14 +48,13 @@ from lib_dlhpc.explore.model_parallel.pipeline import (
     Pipe,
     a_pipeline,
     alone,
-    bubble_check,
     bubble_of,
     bubble_view,
     formula,
     memory_view,
     pipeline,
     pipeline_wall,
-    played,
+    simulated_step,
     uneven_words,
 )
 from lib_dlhpc.explore.model_parallel.pipeline import predicted as pipe_predicted
@@ -74,6 +72,7 @@ from lib_dlhpc.explore.model_parallel.products import (
 )
 from lib_dlhpc.explore.model_parallel.products import seconds as product_seconds
 from lib_dlhpc.explore.model_parallel.published import published_table
+from lib_dlhpc.explore.model_parallel.questions import bubble
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
@@ -105,7 +104,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
         model_parallel_drawings.PER_SCHEDULE,
     ],
 )
-def test_no_two_lines_of_a_chart_look_alike_without_colour(together: tuple[str, ...]) -> None:
+def test_no_two_lines_of_a_chart_look_alike_without_color(together: tuple[str, ...]) -> None:
     assert len({json.dumps(LINES[name][1]) for name in together}) == len(together)
     assert len({LINES[name][2] for name in together}) == len(together)
 
@@ -131,7 +130,7 @@ def test_the_published_table_holds_four_rows_with_an_error_each() -> None:
     st.sampled_from([1, 8, 64]),
     st.sampled_from([256, 2048]),
 )
-def test_products_are_played_as_they_are_predicted(
+def test_products_are_simulated_as_they_are_predicted(
     split: str, gpus: int, node: int, tokens: int
 ) -> None:
     setting = Products(split, gpus, 1024, tokens, node)
@@ -157,15 +156,15 @@ def test_what_is_drawn_of_each_matrix_is_all_of_it_once(split: str, gpus: int) -
 def test_the_messages_drawn_are_those_of_the_layout_and_cost_what_is_sent(split: str) -> None:
     setting = Products(split, 8)
     data, _ = parts_view(setting)
-    ring = {"sum": 2, "gather": 1, "sum and cut": 1, "cut": 0}
+    ring = {"sum": 2, "gather": 1, "sum and slice": 1, "slice": 0}
     sent = sum(
         ring[words[2:]] * 7 / 8 * size
         for words, size in zip(data["messages"]["words"], data["messages"]["size"], strict=True)
     )
     assert sent == pytest.approx(bytes_sent(setting))
     there, back, _, again = messages(parts(products(setting), 0)[0].model, "none")
-    told = [words for words in data["messages"]["words"] if "cut" not in words[2:5]]
-    assert len(told) == sum(many for way in (there, back, again) for _, _, many, _ in way.exchanges)
+    sent = [words for words in data["messages"]["words"] if words[2:] != "slice"]
+    assert len(sent) == sum(many for way in (there, back, again) for _, _, many, _ in way.exchanges)
 
 
 @pytest.mark.parametrize(
@@ -173,13 +172,13 @@ def test_the_messages_drawn_are_those_of_the_layout_and_cost_what_is_sent(split:
     [
         ({}, "Across 2 nodes"),
         ({"gpus": 8}, ""),
-        ({"gpus": 64, "node": 64}, "Pieces too small"),
+        ({"gpus": 64, "node": 64}, "Shards too small"),
         ({"gpus": 2, "node": 1, "nic": 25e9}, "Across 2 nodes"),
     ],
 )
 def test_each_wall_of_the_products_says_its_reason(changes: dict[str, Any], wall: str) -> None:
-    told = products_wall(Products(**changes))
-    assert told.startswith(wall) and bool(told) == bool(wall)
+    reason = products_wall(Products(**changes))
+    assert reason.startswith(wall) and bool(reason) == bool(wall)
 
 
 # a pipeline -----------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ def test_the_bubble_is_the_formulas_predicted_and_simulated(
     setting = Pipe(ranks, microbatches, schedule, 16, recompute)
     # Not quite equal: the first and the last stage have a little more to do.
     assert bubble_of(setting) == pytest.approx(formula(setting), rel=0.05, abs=0.02)
-    terms = breakdown(played(setting)).terms
+    terms = breakdown(simulated_step(setting)).terms
     assert terms["pipeline bubble"] == pytest.approx(
         float(pipe_predicted(setting).pipeline_bubble), rel=0.02
     )
@@ -227,15 +226,15 @@ def test_one_gpu_does_the_work_of_all() -> None:
     [({}, "The bubble: 27%"), ({"batch": 128}, "Memory"), ({"microbatches": 16}, "")],
 )
 def test_each_wall_of_the_pipeline_says_its_reason(changes: dict[str, Any], wall: str) -> None:
-    told = pipeline_wall(Pipe(**changes))
-    assert told.startswith(wall) and bool(told) == bool(wall)
+    reason = pipeline_wall(Pipe(**changes))
+    assert reason.startswith(wall) and bool(reason) == bool(wall)
 
 
 def test_a_pipeline_that_cannot_be_is_reported_and_the_page_goes_on() -> None:
     page = a_pipeline()
     verdict, wall = page.children[1].children[:2]
     controls(page)["Microbatches"].value = 64
-    assert "more than the 16 samples" in wall.value and "Nothing to show" in verdict.value
+    assert "more than the 16 samples" in wall.value and "still show the last" in verdict.value
     controls(page)["Batch"].value = 128
     assert "times as fast as one" in verdict.value
     controls(page)["Microbatches"].value = 2
@@ -255,13 +254,13 @@ def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
             for term, a, b in zip(
                 *(data["bars"][n] for n in ("term", "start", "stop")), strict=True
             )
-            if term == "kept for backward"
+            if term == "activations"
         ]
         assert max(kept) == pytest.approx(ledger["activations"] + ledger["working set"])
 
 
 def test_each_learner_has_a_bubble_of_their_own() -> None:
-    asked = {bubble_check(Lesson(), seed).question.question for seed in range(8)}
+    asked = {bubble(seed).question.question for seed in range(8)}
     assert len(asked) > 4
     assert set(SCHEDULES) == {"GPipe", "1F1B", "interleaved, 2 chunks", "interleaved, 3 chunks"}
 
@@ -284,8 +283,10 @@ def test_stages_of_equal_work_cost_what_the_engine_says(network: str) -> None:
     ]
     np.testing.assert_allclose(found.sends, sent)
     step = predict(e)
-    told = float(step.forward + step.backward + step.pipeline_bubble + step.exposed_communication)
-    assert cut_seconds(setting)[0] == pytest.approx(told, rel=max(tied, 2e-3))
+    expected = float(
+        step.forward + step.backward + step.pipeline_bubble + step.exposed_communication
+    )
+    assert cut_seconds(setting)[0] == pytest.approx(expected, rel=max(tied, 2e-3))
 
 
 @given(
@@ -304,13 +305,13 @@ def test_any_cut_has_all_layers_once_and_no_schedule_beats_its_slowest_stage(
     found = stages(setting)
     assert len(found.ends) == count and (np.diff((0, *found.ends)) > 0).all()
     assert found.ends[-1] == len(layer_names(setting))
-    told, played_ = cut_seconds(setting)
-    assert min(told, played_) >= microbatches * found.work.max() * (1 - 1e-9)
+    predicted, simulated = cut_seconds(setting)
+    assert min(predicted, simulated) >= microbatches * found.work.max() * (1 - 1e-9)
 
 
 def test_an_even_cut_is_no_wall_and_an_uneven_one_is() -> None:
     assert cut_wall(Cut(way="equal time")) == ""
-    assert "sets the pace" in cut_wall(Cut(way="equal weights"))
+    assert "is the slowest" in cut_wall(Cut(way="equal weights"))
 
 
 # for real -------------------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
         for ranks in RANKS[1:]
         for m in MICROBATCHES
     }
-    # Tensor and pipeline parallelism on so many ranks are told apart by words, all by numbers.
+    # Tensor and pipeline parallelism on so many ranks are distinguished by words, all by numbers.
     assert len(asked) == len(SHARED_OUT) * (len(RANKS) - 1) * len(MICROBATCHES)
 
 
@@ -343,14 +344,14 @@ def test_the_three_ways_train_the_same_network_on_real_ranks() -> None:
     assert "on 1 rank" in told(panel)
     controls(panel)["Ranks"].value = 2
     for way in SHARED_OUT:
-        controls(panel)["Share out"].value = way
+        controls(panel)["Split"].value = way
         click(panel, "Train")
         text = told(panel)
         (off,) = re.findall(r"differ by (\S+) of it|to the bit", text)
         assert not off or float(off) < 1e-10
         for words in ("predicted", "simulated", "measured", "predicted less measured"):
             assert words in text
-    assert len(re.findall(r"what predictions know", text)) == 1
+    assert len(re.findall(r"calibrates", text)) == 1
     figure = panel.children[1].children[3].children[0]
     assert figure.summary.startswith("All of the 2 ranks")
 
