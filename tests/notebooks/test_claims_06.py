@@ -97,7 +97,7 @@ def test_lars_wins_from_512_breaks_at_2048_and_loses_at_4000():
     assert t(4000) < -NOTABLE
 
 
-def test_lars_and_lamb_are_not_told_apart():
+def test_lars_and_lamb_cannot_be_distinguished():
     assert abs(t(1024, "lars", "lamb")) < NOTABLE
 
 

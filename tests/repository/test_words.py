@@ -40,7 +40,6 @@ MODULES = (
     "failures",
     "hybrid_parallel",
     "io_bottleneck",
-    "large_batch",
     "memory_wall",
     "one_step",
     "traces",

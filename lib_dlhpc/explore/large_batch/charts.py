@@ -8,25 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_quantity
 
-# Okabe and Ito's colours; dash and symbol tell the lines apart without them.
+# No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
 LINES = {
-    "linear scaling": ("#d55e00", [6, 3], "square"),
-    "SGD, rate chosen": ("#0072b2", [1, 0], "circle"),
-    "LARS": ("#009e73", [2, 2], "triangle-up"),
-    "LAMB": ("#cc79a7", [1, 0], "diamond"),
-    "another rule": ("#0072b2", [1, 0], "circle"),
-    "LARS, 12 epochs": ("#009e73", [8, 3], "triangle-down"),
-    "SGD, 12 epochs": ("#0072b2", [8, 3], "diamond"),
+    "linear scaling": (SERIES[1], [6, 3], "square"),
+    "SGD, rate retuned": (SERIES[0], [1, 0], "circle"),
+    "LARS": (SERIES[2], [2, 2], "triangle-up"),
+    "LAMB": (SERIES[3], [1, 0], "diamond"),
+    "another rule": (SERIES[0], [1, 0], "circle"),
+    "LARS, 12 epochs": (SERIES[2], [8, 3], "triangle-down"),
+    "SGD, 12 epochs": (SERIES[0], [8, 3], "diamond"),
 }
 RUNS = (
-    ("#0072b2", [1, 0], "circle"),
-    ("#d55e00", [6, 3], "square"),
-    ("#009e73", [2, 2], "triangle-up"),
-    ("#cc79a7", [8, 3], "diamond"),
-    ("#e69f00", [4, 2, 1, 2], "cross"),
-    ("#777777", [1, 2], "triangle-down"),
+    (SERIES[0], [1, 0], "circle"),
+    (SERIES[1], [6, 3], "square"),
+    (SERIES[2], [2, 2], "triangle-up"),
+    (SERIES[3], [8, 3], "diamond"),
+    (SERIES[4], [4, 2, 1, 2], "cross"),
+    (SERIES[6], [1, 2], "triangle-down"),
 )
 LOWEST = 1e-3  # share of wrong answers, for a logarithmic axis
 GAP = 0.06  # of an axis from 0 to 1: a line of text
@@ -84,8 +85,8 @@ def accuracy_state(series: Mapping[str, Sequence[Point]], batch: float, epochs: 
         },
         "now": {"x": [batch], "words": [f"batch {batch:,.0f}"]},
     }
-    told = ", ".join(f"{name} {p.y:.1%}" for name, p in at.items())
-    return data, f"Batch {batch:,.0f}, right after {epochs} epochs: {told}."
+    accuracies = ", ".join(f"{name} {p.y:.1%}" for name, p in at.items())
+    return data, f"Batch {batch:,.0f}, test accuracy after {epochs} epochs: {accuracies}."
 
 
 def tuning_state(
@@ -106,8 +107,8 @@ def tuning_state(
         "y": [max(1 - y, LOWEST) for *_, y in best],
         "words": [f"{name.split(',')[0]} {rate:g}" for name, rate, _ in best],
     }
-    told = "; ".join(f"{name}: {y:.1%} at rate {rate:g}" for name, rate, y in best)
-    words = f"Best on the validation samples: {told}." if best else "No rate was chosen here."
+    picked = "; ".join(f"{name}: {y:.1%} at rate {rate:g}" for name, rate, y in best)
+    words = f"Best on the validation samples: {picked}." if best else "No rate was chosen here."
     return {"points": points, "chosen": marks}, words
 
 
@@ -138,8 +139,8 @@ def runs_state(curves: Sequence[Curve], epochs: float, target: tuple[float, str]
         "room": {"x": [0.0, float(epochs)], "y": [0.0, 1.0]},
         "target": {"y": [target[0]] if target else [], "words": [target[1]] if target else []},
     }
-    told = "; ".join(f"{number}: {c.name} {c.accuracy[-1]:.1%}" for number, c in shown)
-    return data, f"Right on the test samples: {told}." if told else "Nothing trained yet."
+    accuracies = "; ".join(f"{number}: {c.name} {c.accuracy[-1]:.1%}" for number, c in shown)
+    return data, f"Test accuracy: {accuracies}." if accuracies else "Nothing trained yet."
 
 
 def arrival_state(points: Sequence[Point], fewest: float, critical: float, target: float) -> State:

@@ -7,13 +7,14 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks.drawings import HALO, PERCENT, WHOLE, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.large_batch.charts import LINES, RUNS
+from lib_dlhpc.results.palette import SERIES
 
-BLUE, ORANGE = "#0072b2", "#d55e00"
+BLUE, ORANGE, GRAY = SERIES[0], SERIES[1], SERIES[6]
 
 
 def error_chart() -> dict[str, Any]:
     """Error against batch on ImageNet, as published."""
-    x, y = _batch(), alt.Y("y:Q", title="wrong on ImageNet (top-1)")
+    x, y = _batch(), alt.Y("y:Q", title="top-1 error on ImageNet")
     y = y.scale(domain=[0.2, 0.36], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     names = ("linear scaling", "LARS", "another rule")
     low = alt.Y("low:Q").scale(domain=[0.2, 0.36], nice=False)
@@ -27,7 +28,7 @@ def error_chart() -> dict[str, Any]:
     )
     return finished(
         alt.layer(*drawn, beside, below),
-        "Published: ResNet-50 on ImageNet (square: linear scaling, triangle: LARS, disc: other rules)",
+        "How far did others get? ResNet-50, published (square: linear scaling, triangle: LARS, disc: other rules)",
         190,
         left=64,
         right=30,
@@ -39,14 +40,14 @@ def error_chart() -> dict[str, Any]:
 
 def accuracy_chart() -> dict[str, Any]:
     """Accuracy against batch for each rule, mean and deviation of the seeds."""
-    x, y = _batch(), _right("y", "right on the test samples")
-    styles = _styles(("linear scaling", "SGD, rate chosen", "LARS", "LAMB"))
+    x, y = _batch(), _right("y", "test accuracy")
+    styles = _styles(("linear scaling", "SGD, rate retuned", "LARS", "LAMB"))
     rule = alt.Chart(alt.NamedData("now")).mark_rule(strokeWidth=2, opacity=0.5).encode(x=x)
     ends = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=10)
-    ends = ends.encode(x=alt.X("x:Q"), y=_right("place"), text="words:N", color=_colour(styles))
+    ends = ends.encode(x=alt.X("x:Q"), y=_right("place"), text="words:N", color=_color(styles))
     return finished(
         alt.layer(rule, *_measured(x, y, _right("low"), styles), ends),
-        "Accuracy against batch (symbol: mean, bar: one standard deviation of the seeds)",
+        "How far does each rule carry? (symbol: mean, bar: one standard deviation of the seeds)",
         230,
         left=64,
         right=134,
@@ -62,9 +63,9 @@ def tuning_chart() -> dict[str, Any]:
     rates = [d * 10.0**k for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
     x = x.axis(axis_of(labelExpr="format(datum.value, '~g')", grid=False, values=rates))
     y = _right("y", "right, validation")
-    names = ("SGD, rate chosen", "SGD, 12 epochs", "LARS", "LARS, 12 epochs", "LAMB")
+    names = ("SGD, rate retuned", "SGD, 12 epochs", "LARS", "LARS, 12 epochs", "LAMB")
     styles = _styles(names)
-    points = alt.Chart(alt.NamedData("points")).encode(x=x, y=y, color=_colour(styles))
+    points = alt.Chart(alt.NamedData("points")).encode(x=x, y=y, color=_color(styles))
     lines = points.mark_line(strokeWidth=2).encode(strokeDash=_dash(styles))
     symbols = points.mark_point(filled=True, size=60, opacity=1).encode(shape=_shape(styles))
     symbols = symbols.encode(tooltip=tooltip_of("line"))
@@ -74,7 +75,7 @@ def tuning_chart() -> dict[str, Any]:
     said = best.mark_text(dy=-15, fontWeight="bold", **HALO).encode(text="words:N")
     return finished(
         alt.layer(lines, low, symbols, ring, said),
-        "How rate and warm-up were chosen (long dashes: warm-up of 12 epochs; tick: the worst seed)",
+        "Which rate was best? (long dashes: warm-up of 12 epochs; tick: the worst seed)",
         160,
         left=64,
         right=24,
@@ -93,7 +94,7 @@ def schedule_chart() -> dict[str, Any]:
     )
     return finished(
         line.encode(x=x, y=y),
-        "The rate that these controls ask for",
+        "Which learning rate do these controls set?",
         90,
         left=64,
         right=24,
@@ -106,27 +107,27 @@ def schedule_chart() -> dict[str, Any]:
 def runs_chart() -> dict[str, Any]:
     """Accuracy against epochs of live runs."""
     x = alt.X("x:Q", title="epoch").scale(nice=False).axis(axis_of(grid=False))
-    y = _accuracy("right on the test samples")
+    y = _accuracy("test accuracy")
     styles = {str(i + 1): style for i, style in enumerate(RUNS)}
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=x, y=y)
-    lines = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=_colour(styles))
+    lines = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=_color(styles))
     drawn = lines.mark_line(strokeWidth=2, clip=True).encode(strokeDash=_dash(styles))
     symbols = lines.mark_point(filled=True, size=28, opacity=0.9).encode(shape=_shape(styles))
     ends = alt.Chart(alt.NamedData("ends")).mark_text(align="left", dx=8)
-    ends = ends.encode(x=alt.X("x:Q"), y=alt.Y("place:Q"), text="words:N", color=_colour(styles))
+    ends = ends.encode(x=alt.X("x:Q"), y=alt.Y("place:Q"), text="words:N", color=_color(styles))
     level = alt.Chart(alt.NamedData("target")).encode(y=alt.Y("y:Q"))
     rule = level.mark_rule(strokeDash=[5, 4], strokeWidth=1.5)
     said = level.mark_text(align="left", baseline="top", dx=6, dy=4, **HALO)
     said = said.encode(x=alt.value(0), text="words:N")
     return finished(
         alt.layer(room, rule, drawn, symbols, ends, said),
-        "What your runs learn",
+        "What do your runs learn?",
         210,
         left=64,
         right=190,
         top=14,
         bottom=44,
-        table={"lines": {"line": "run", "x": "epoch", "y": "right"}},
+        table={"lines": {"line": "run", "x": "epoch", "y": "test accuracy"}},
     )
 
 
@@ -137,7 +138,7 @@ def arrival_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=WHOLE, values=[20, 50, 100, 200, 500, 1000]))
     fit = alt.Chart(alt.NamedData("fit")).mark_line(strokeWidth=2, color=BLUE).encode(x=x, y=y)
     ideal = alt.Chart(alt.NamedData("ideal")).mark_line(strokeWidth=2, strokeDash=[2, 3])
-    ideal = ideal.encode(x=x, y=y, color=alt.value("#777777"))
+    ideal = ideal.encode(x=x, y=y, color=alt.value(GRAY))
     points = alt.Chart(alt.NamedData("points"))
     bars = points.mark_rule(strokeWidth=3, opacity=0.4, color=ORANGE)
     bars = bars.encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
@@ -149,7 +150,7 @@ def arrival_chart() -> dict[str, Any]:
     said = said.encode(x=alt.value(0), text="words:N")
     return finished(
         alt.layer(level, said, *_upright(x), ideal, bars, fit, means),
-        "Steps to the target (square: measured, line: fit, dots: steps fall as the batch grows)",
+        "How many steps to the target? (square: measured, line: fit, dots: steps fall as the batch grows)",
         190,
         left=64,
         right=24,
@@ -170,7 +171,7 @@ def time_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=hours, values=times, labelOverlap=True))
     line = alt.Chart(alt.NamedData("line")).mark_line(strokeWidth=2, color=BLUE).encode(x=x, y=y)
     ideal = alt.Chart(alt.NamedData("ideal")).mark_line(strokeWidth=2, strokeDash=[2, 3])
-    ideal = ideal.encode(x=x, y=y, color=alt.value("#777777"))
+    ideal = ideal.encode(x=x, y=y, color=alt.value(GRAY))
     now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
     disc = now.mark_point(
         shape="circle", filled=True, fill=BLUE, size=110, opacity=1, stroke="white", strokeWidth=1.5
@@ -180,7 +181,7 @@ def time_chart() -> dict[str, Any]:
     )
     return finished(
         alt.layer(*_upright(x), ideal, line, disc, words.encode(text="words:N")),
-        "Time to the target (dots: if a larger batch always needed fewer steps)",
+        "How long to the target? (dots: if a larger batch always needed fewer steps)",
         200,
         left=74,
         right=24,
@@ -197,7 +198,7 @@ def _styles(names: Sequence[str]) -> Styles:
     return {name: LINES[name] for name in names}
 
 
-def _colour(styles: Styles) -> alt.Color:
+def _color(styles: Styles) -> alt.Color:
     scale = alt.Scale(domain=list(styles), range=[s[0] for s in styles.values()])
     return alt.Color("line:N", legend=None, scale=scale)
 
@@ -234,7 +235,7 @@ def _measured(
     x: alt.X, y: alt.Y, low: alt.Y, styles: Styles, joined: str = "true"
 ) -> list[alt.Chart]:
     """Means with bars of one deviation, joined to lines."""
-    points = alt.Chart(alt.NamedData("points")).encode(x=x, color=_colour(styles))
+    points = alt.Chart(alt.NamedData("points")).encode(x=x, color=_color(styles))
     bars = points.mark_rule(strokeWidth=3, opacity=0.4, clip=True).encode(y=low, y2="high:Q")
     lines = points.transform_filter(joined).mark_line(strokeWidth=2)
     lines = lines.encode(y=y, strokeDash=_dash(styles))

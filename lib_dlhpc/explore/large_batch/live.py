@@ -1,7 +1,6 @@
-"""Break it and heal it: runs on digits in this kernel, seconds long, their curves beside each other.
+"""Break it, repair it: runs on digits in this kernel, seconds long, their curves beside each other.
 
-A run goes on in a thread of its own, on one rank without MPI; the page stays alive, and Cancel ends it
-within an epoch.
+A run has a thread of its own, on one rank without MPI; Cancel ends it within an epoch.
 """
 
 import threading
@@ -16,6 +15,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.runner import Cancelled, Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.large_batch.charts import RUNS, Curve, runs_state, schedule_state
 from lib_dlhpc.spec.experiment import Experiment
@@ -33,10 +33,7 @@ TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)
 PAUSE = 0.2  # s between two pictures of a run, at least
 COLLAPSED = 0.4
 EPOCHS = DIGITS.epochs
-
-
-class Cancelled(Exception):
-    """The learner ended the run."""
+NOTHING, LEARNED = "Nothing trained yet.", "This run learned."
 
 
 class Setting(NamedTuple):
@@ -56,12 +53,67 @@ class Setting(NamedTuple):
         return f"{rule} {self.batch:,}{factor}"
 
 
-def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.Box:
-    """Return the experiment: controls, a button that trains, and the curves of the last six runs.
+def break_and_repair(thread: Thread = threading.Thread) -> ipywidgets.Box:
+    """Return the experiment: controls, a button that trains, and the curves of the last six runs."""
+    controls = _controls()
+    asked, wall = ipywidgets.HTML(), ipywidgets.HTML(wall_html("", NOTHING))
+    rates, runs = chart("rate_schedule"), chart("live_runs", *runs_state([], EPOCHS, None))
+    clear = ipywidgets.Button(
+        description="Clear", tooltip="Removes all runs from the chart", layout={"width": "auto"}
+    )
+    curves: list[Curve] = []
 
-    thread: what the run goes on in.
-    """
-    controls = {
+    def setting() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
+
+    def show() -> None:
+        asked.value = f'<p class="dlhpc-verdict">{asked_words(setting())}</p>'
+        rates.update(*schedule_view(setting()))
+
+    def work(runner: Runner) -> None:
+        chosen, epochs, accuracy = setting(), [0.0], [CHANCE]
+        name = escape(chosen.name)
+        curves[:] = [*curves[-len(RUNS) + 1 :], Curve(chosen.name, epochs, accuracy)]
+        drawn = 0.0
+
+        def report(epoch: float, share: float) -> None:
+            nonlocal drawn
+            epochs.append(epoch)
+            accuracy.append(share)
+            if monotonic() - drawn > PAUSE:
+                drawn = monotonic()
+                runner.say(f"{name} is training ...", epoch / EPOCHS)
+                runs.update(*runs_state(curves, EPOCHS, None))
+
+        words, clear.disabled = "Done.", True
+        runner.say(f"{name} is training ...", 0.0)
+        try:
+            learn(experiment_of_setting(chosen), report, runner.check)
+        except Cancelled:
+            words = f"Cancelled after epoch {epochs[-1]:.0f}."
+        except Diverged as error:
+            words = f"Diverged after epoch {epochs[-1]:.0f}: {error}."
+            report(min(epochs[-1] + 1, EPOCHS), CHANCE)
+        finally:
+            clear.disabled = False
+        runs.update(*runs_state(curves, EPOCHS, None))
+        wall.value = wall_html(run_wall(chosen, accuracy[-1], runner.stop.is_set()), LEARNED)
+        runner.say(f"{name}: {words}")
+
+    def cleared(_: Any) -> None:
+        curves.clear()
+        runs.update(*runs_state(curves, EPOCHS, None))
+        wall.value = wall_html("", NOTHING)
+
+    runner = Runner("Train", work, "Ready.", "Some seconds; the page stays usable", thread)
+    clear.on_click(cleared)
+    row = ipywidgets.HBox([runner.run, runner.cancel, clear], layout={"flex_flow": "row wrap"})
+    note = "the batch at which linear scaling breaks; then what repairs it there."
+    return workbench(controls, [asked, rates, row, runner.said, wall, runs], show, note)
+
+
+def _controls() -> dict[str, Any]:
+    return {
         "batch": slider("Batch", "Samples of one step", [(f"{b:,}", b) for b in BATCHES], 128),
         "rule": dropdown(
             "Rule", "How the rate follows the batch", [(r, r) for r in RULES], RULES[0]
@@ -79,77 +131,6 @@ def break_and_heal(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.
             "Seed", "Other first weights, another order", [(str(s), s) for s in range(5)], 0
         ),
     }
-    asked, wall = ipywidgets.HTML(), ipywidgets.HTML(wall_html("", "Nothing trained yet."))
-    rates, runs = chart("rate_schedule"), chart("live_runs", *runs_state([], EPOCHS, None))
-    train_it = _button("Train", "Some seconds; the page stays usable", "primary")
-    cancel = _button("Cancel", "Ends within an epoch")
-    clear = _button("Clear", "Take all runs off the chart")
-    bar = ipywidgets.IntProgress(max=EPOCHS, layout={"width": "12em"})
-    bar.tooltip = "Epochs done"
-    state = ipywidgets.HTML('<p role="status">Ready.</p>')
-    curves: list[Curve] = []
-    stop = threading.Event()
-
-    def setting() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def show() -> None:
-        asked.value = f'<p class="dlhpc-verdict">{asked_words(setting())}</p>'
-        rates.update(*schedule_view(setting()))
-
-    def work(chosen: Setting) -> None:
-        epochs, accuracy = [0.0], [CHANCE]
-        curves[:] = [*curves[-len(RUNS) + 1 :], Curve(chosen.name, epochs, accuracy)]
-        drawn = monotonic()
-
-        def told(epoch: float, share: float) -> None:
-            nonlocal drawn
-            epochs.append(epoch)
-            accuracy.append(share)
-            bar.value = int(epoch)
-            if monotonic() - drawn > PAUSE:
-                drawn = monotonic()
-                runs.update(*runs_state(curves, EPOCHS, None))
-
-        words = "Done."
-        try:
-            learn(experiment_of_setting(chosen), told, stop)
-        except Cancelled:
-            words = f"Cancelled after epoch {epochs[-1]:.0f}."
-        except Diverged as error:
-            words = f"Diverged after epoch {epochs[-1]:.0f}: {error}."
-            told(min(epochs[-1] + 1, EPOCHS), CHANCE)
-        finally:
-            runs.update(*runs_state(curves, EPOCHS, None))
-            wall.value = wall_html(
-                run_wall(chosen, accuracy[-1], stop.is_set()), "This run learned."
-            )
-            state.value = f'<p role="status">{escape(chosen.name)}: {words}</p>'
-            busy(False)
-
-    def busy(running: bool) -> None:
-        train_it.disabled = clear.disabled = running
-        cancel.disabled = not running
-
-    def start(_: Any) -> None:
-        busy(True)
-        bar.value = 0
-        stop.clear()
-        state.value = f'<p role="status">{escape(setting().name)} is training ...</p>'
-        thread(target=work, args=(setting(),), daemon=True).start()
-
-    def cleared(_: Any) -> None:
-        curves.clear()
-        runs.update(*runs_state(curves, EPOCHS, None))
-        wall.value = wall_html("", "Nothing trained yet.")
-
-    busy(False)
-    train_it.on_click(start)
-    cancel.on_click(lambda _: stop.set())
-    clear.on_click(cleared)
-    row = ipywidgets.HBox([train_it, cancel, clear, bar], layout={"flex_flow": "row wrap"})
-    note = "the batch at which linear scaling breaks; then what heals it there."
-    return workbench(controls, [asked, rates, row, state, wall, runs], show, note)
 
 
 def experiment_of_setting(setting: Setting) -> Experiment:
@@ -167,21 +148,20 @@ def experiment_of_setting(setting: Setting) -> Experiment:
 
 
 def learn(
-    experiment: Experiment, told: Callable[[float, float], None], stop: threading.Event
+    experiment: Experiment, report: Callable[[float, float], None], check: Callable[[], None]
 ) -> None:
-    """Train on one rank in this process; told(epoch, accuracy) after each epoch.
+    """Train on one rank in this process; report(epoch, accuracy) after each epoch.
 
-    Raises Cancelled soon after `stop` is set, Diverged as `train` does.
+    check: called after each epoch; raises Cancelled to end the run. Raises Diverged as `train` does.
     """
 
-    def report(row: dict[str, Any]) -> None:
-        if stop.is_set():
-            raise Cancelled
+    def reported(row: dict[str, Any]) -> None:
+        check()
         if row.get("accuracy") is not None:
-            told(row["epoch"], row["accuracy"])
+            report(row["epoch"], row["accuracy"])
 
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        train(experiment, SingleRank(), report=report)
+        train(experiment, SingleRank(), report=reported)
 
 
 def schedule_view(setting: Setting) -> State:
@@ -218,11 +198,5 @@ def run_wall(setting: Setting, accuracy: float, cancelled: bool) -> str:
         return f"{setting.name}: {accuracy:.0%}. Each layer moves by its share of |w|; even that was too far."
     return (
         f"{setting.name}: {accuracy:.0%} right, chance is {CHANCE:.0%}. At rate {peak_rate(setting):.3g} a step"
-        " leaves the region in which the gradient still says something. Try a smaller rate, a longer warm-up, or LARS."
-    )
-
-
-def _button(text: str, tooltip: str, style: str = "") -> ipywidgets.Button:
-    return ipywidgets.Button(
-        description=text, tooltip=tooltip, button_style=style, layout={"width": "auto"}
+        " leaves the region in which the gradient is valid. Try a smaller rate, a longer warm-up, or LARS."
     )

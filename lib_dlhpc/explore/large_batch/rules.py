@@ -2,7 +2,7 @@
 
 published_error()   the published figure: error on ImageNet against the batch
 how_far()           the experiment: accuracy against the batch for four rules, ten seeds each
-growth_table()      a growing batch in place of a falling rate
+growth_table()      a growing batch in place of a decaying rate
 """
 
 import csv
@@ -15,7 +15,6 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.figure import Figure
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.large_batch.charts import Point, accuracy_state, error_state, tuning_state
@@ -27,7 +26,7 @@ from lib_dlhpc.training.large_batch_results import Mean, batches, mean_of, paire
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.weights import Parameter
 
-NAMES = {"linear": "linear scaling", "tuned": "SGD, rate chosen", "lars": "LARS", "lamb": "LAMB"}
+NAMES = {"linear": "linear scaling", "tuned": "SGD, rate retuned", "lars": "LARS", "lamb": "LAMB"}
 BATCHES = MNIST.rules["linear"].batches
 COLLAPSED = 0.4  # accuracy at and below which a run has learned next to nothing
 CLOSE = 0.015  # of the base batch's accuracy
@@ -67,7 +66,7 @@ def mean(rule: str, batch: int) -> Mean:
 
 
 def base() -> Mean:
-    """Return the small batch that all others are held against."""
+    """Return the small batch that all others are compared with."""
     return mean("linear", MNIST.base_batch)
 
 
@@ -93,10 +92,12 @@ def how_far() -> ipywidgets.Box:
         rates.update(*tuning_view(batch))
         verdict.value = f'<p class="dlhpc-verdict">{compared(batch, first, second)}</p>'
         wall.value = wall_html(
-            batch_wall(batch), "Linear scaling holds here: as good as the base batch."
+            batch_wall(batch), "Linear scaling works here: as good as the base batch."
         )
 
-    note = "the batch at which each rule leaves the others; then the bars: which differences do they allow?"
+    note = (
+        "the batch at which each rule leaves the others; then the bars: are the differences larger?"
+    )
     return workbench(controls, [verdict, wall, curves, rates], show, note)
 
 
@@ -116,7 +117,7 @@ def tuning_view(batch: int) -> State:
     """Return the columns of the chart "tuning"."""
     rates: dict[str, list[tuple[float, float, float]]] = {}
     chosen = {}
-    for rule, name in (("tuned", "SGD, rate chosen"), ("lars", "LARS"), ("lamb", "LAMB")):
+    for rule, name in (("tuned", "SGD, rate retuned"), ("lars", "LARS"), ("lamb", "LAMB")):
         rows = tuning(stored(), rule, batch)
         if not rows:
             continue
@@ -140,17 +141,17 @@ def compared(batch: int, first: str, second: str) -> str:
     if there:
         return f"<b>{NAMES[there[0]]} was not run at batch {batch:,}.</b> Choose another batch or rule."
     one, other = mean(first, batch), mean(second, batch)
-    told = " and ".join(
+    words = " and ".join(
         f"{NAMES[rule]} {m.mean:.1%} ± {m.deviation:.1%} (rate {m.rate:g}, warm-up {m.warm_up:g} epochs)"
         for rule, m in ((first, one), (second, other))
     )
     if first == second:
-        return f"<b>Batch {batch:,}:</b> {told}. One rule beside itself does not differ."
+        return f"<b>Batch {batch:,}:</b> {words}. Choose two rules."
     p = paired(stored(), (first, batch), (second, batch))
     sure = "more than chance" if abs(p.t) > NOTABLE else "no difference that these seeds can show"
     return (
         f"<b>Batch {batch:,}: {p.mean * 100:+.1f} points</b> for {NAMES[first]} over {NAMES[second]}, seed by seed,"
-        f" t = {p.t:.1f} with {p.seeds} seeds: {sure}.<br>{told[0].upper()}{told[1:]}."
+        f" t = {p.t:.1f} with {p.seeds} seeds: {sure}.<br>{words[0].upper()}{words[1:]}."
         f" The base batch: {base().mean:.1%}."
     )
 
@@ -169,7 +170,7 @@ def batch_wall(batch: int) -> str:
     tuned, lars = mean("tuned", batch), mean("lars", batch)
     if linear.mean < tuned.mean:
         share = (tuned.mean - linear.mean) / (best_of.mean - linear.mean)
-        words += f" SGD with a rate of its own closes {share:.0%} of the gap."
+        words += f" SGD with a retuned rate closes {share:.0%} of the gap."
     lost = (best_of.mean - lars.mean) * 100
     if lost > 100 * CLOSE:
         return f"{words} LARS breaks too, by {lost:.1f} points."
@@ -177,28 +178,14 @@ def batch_wall(batch: int) -> str:
 
 
 def growth_table() -> Table:
-    """Return a falling rate beside a growing batch: accuracy and steps (Smith et al. 2018)."""
+    """Return a decaying rate beside a growing batch: accuracy and steps (Smith et al. 2018)."""
     rows = [
-        ("the rate falls tenfold, twice", mean("decay", MNIST.base_batch)),
+        ("the rate decays tenfold, twice", mean("decay", MNIST.base_batch)),
         ("the batch grows tenfold, twice", mean("growth", MNIST.base_batch)),
     ]
-    lines = [["from batch 32 and rate 0.02", "steps", "right"]]
+    lines = [["from batch 32 and rate 0.02", "steps", "test accuracy"]]
     lines += [[name, f"{m.steps:,}", f"{m.mean:.1%} ± {m.deviation:.1%}"] for name, m in rows]
     return Table(lines)
-
-
-def lars_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask each learner for the first step of a layer under LARS, from numbers of their own."""
-    draw = np.random.default_rng(seed)
-    weights, gradient = int(draw.integers(8, 20)), round(float(draw.uniform(0.2, 2.0)), 1)
-    rate = int(draw.choice([5, 10, 20]))
-    answer = lars_step(weights, gradient, rate)
-    return lesson.compute(
-        f"A layer with |w| = {weights} and |g| = {gradient:g}; LARS with rate {rate}, trust 0.001, no weight decay,"
-        " no momentum yet. How long is the first step, |Δw|?",
-        answer=answer,
-        hint="The gradient's length cancels: local rate times gradient is trust times |w|, then times the rate.",
-    )
 
 
 def longer_step(rule: str, times: float) -> float:

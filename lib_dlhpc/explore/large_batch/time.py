@@ -28,7 +28,7 @@ MACHINES = {  # machine of the catalog -> its GPUs, precision
 GPUS = tuple(2**k for k in range(3, 15))
 IMAGES = (4, 8, 16, 32, 64, 128, 256)
 CRITICAL = tuple(2**k for k in range(9, 19))
-MOST_NODES = 4096  # of each machine; beyond what it has, the lesson supposes more of the same
+MOST_NODES = 4096  # of each machine; beyond what it has, more of the same is assumed
 EPOCHS = 90  # that suffice while the batch is far below the critical one (Goyal et al. 2017)
 WORTH = 0.25  # of the time that twice the GPUs should save
 Floats = NDArray[Any]
@@ -90,7 +90,7 @@ def time_to_accuracy() -> ipywidgets.Box:
         verdict.value = f'<p class="dlhpc-verdict">{time_words(cost)}</p>'
         wall.value = wall_html(time_wall(cost), "Twice the GPUs still pay here.")
 
-    note = "where the line leaves the dots: from there on GPUs compute samples that teach little."
+    note = "where the line leaves the dots: beyond, a sample more hardly saves a step."
     return workbench(controls, [verdict, wall, curve], show, note)
 
 
@@ -169,11 +169,11 @@ def time_words(cost: Cost) -> str:
 
 
 def time_wall(cost: Cost) -> str:
-    """Say why the batch cannot be, or why more of it no longer pays, or nothing."""
+    """Say why the batch is not possible, or why a larger one no longer pays, or nothing."""
     if not predicted(cost, cost.gpus).fits:
         return (
-            f"Memory: {cost.images} images do not fit a GPU. Add up the gradients of several small batches:"
-            " it computes the same step, and takes as much longer."
+            f"Memory: {cost.images} images do not fit a GPU. Accumulate the gradients of several microbatches:"
+            " the step is the same, and takes as much longer."
         )
     if saved(cost) > WORTH:
         return ""
@@ -183,4 +183,4 @@ def time_wall(cost: Cost) -> str:
             f"The critical batch: {cost.batch:,} is {more:g} times that. Steps can fall by {1 / (1 + more):.0%}"
             f" more at the most, however many GPUs; you compute {1 + more:.3g} times the samples of a small batch."
         )
-    return f"The exchange: twice the GPUs {gain_words(cost)}, for the exchange takes longer."
+    return f"The allreduce: twice the GPUs {gain_words(cost)}, since it takes longer."
