@@ -21,13 +21,13 @@ from lib_dlhpc.explore.memory_wall.live import ledger
 from lib_dlhpc.explore.memory_wall.outside import LINKS, crossing, forward_share, needed, seconds
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
 from lib_dlhpc.explore.memory_wall.ways import Setting as Step
-from lib_dlhpc.explore.memory_wall.ways import fitting, quickest, sent, way
+from lib_dlhpc.explore.memory_wall.ways import fastest, fitting, sent, way
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.offload import PAGE_FAULT
 from lib_dlhpc.prediction.validate import results, validate
 
 FAST = "eight 200 Gb/s InfiniBand"
-KNOWN = ("all again", "ZeRO 3 + all again", "pipeline + ZeRO 1", "activations away")
+KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offload activations")
 
 
 def test_the_published_figures_are_those_of_the_text_and_predicted_within_3_percent():
@@ -74,10 +74,10 @@ def test_the_peak_is_where_forward_turns_to_backward():
         assert found.time[int(np.argmax(found.bytes))] < found.time[turn] + 0.1 * found.end
 
 
-def test_on_the_slow_network_the_pipeline_is_the_quickest_that_fits():
+def test_on_the_slow_network_the_pipeline_is_the_fastest_that_fits():
     assert not predict(way(Step(), "as it is").prediction.experiment).fits
-    assert quickest(Step(), KNOWN) == "pipeline + ZeRO 1"
-    assert fitting(Step())[-1].name == "all away"
+    assert fastest(Step(), KNOWN) == "pipeline + ZeRO 1"
+    assert fitting(Step())[-1].name == "offload all"
 
 
 def test_between_fast_nodes_zero_3_is_quicker_than_the_pipeline():
@@ -110,11 +110,11 @@ def test_the_question_before_the_real_run_is_about_a_tenth_of_what_it_takes_in_c
     assert (round(inside / 1e6), round(outside / 1e6, 1)) == (81, 10.6)
 
 
-def test_making_again_costs_next_to_nothing_where_the_exchange_is_longer():
+def test_recomputation_costs_next_to_nothing_where_communication_is_longer():
     slow, fast = Step(), Step(network=FAST)
-    for name in ("scores again", "all again"):
+    for name in ("recompute scores", "recompute all"):
         assert way(slow, name).seconds < 1.02 * way(slow, "as it is").seconds
-    assert way(fast, "all again").seconds > 1.2 * way(fast, "as it is").seconds
+    assert way(fast, "recompute all").seconds > 1.2 * way(fast, "as it is").seconds
 
 
 def test_the_needed_bandwidth_of_activations_does_not_care_for_the_batch():
@@ -122,11 +122,11 @@ def test_the_needed_bandwidth_of_activations_does_not_care_for_the_batch():
     assert two == pytest.approx(one, rel=0.05)
 
 
-def test_with_weights_away_less_of_a_larger_batch_shows_and_less_bandwidth_is_needed():
+def test_with_offloaded_weights_less_of_a_larger_batch_is_exposed_and_less_bandwidth_is_needed():
     few, many = (Away("vgg16", b, "all") for b in (1, 64))
     assert needed(many).required < 0.5 * needed(few).required
-    shows = [needed(s).exposed / seconds(s, "fetched ahead") for s in (few, many)]
-    assert shows[1] < 0.9 * shows[0]
+    exposed = [needed(s).exposed / seconds(s, "prefetched") for s in (few, many)]
+    assert exposed[1] < 0.9 * exposed[0]
 
 
 def test_activations_leave_in_forward_which_is_a_third_of_the_passes():
@@ -135,8 +135,8 @@ def test_activations_leave_in_forward_which_is_a_third_of_the_passes():
     assert float(own.forward) / seconds(Away(), "in core") == pytest.approx(forward_share(Away()))
     assert forward_share(Away()) == pytest.approx(0.30, abs=0.01)
     # What the question says leaves is what layers keep of the batch, once and not there and back.
-    away = experiment(Setting()).set({"strategy.offload": "activations"})
-    assert need.moved / 2 == pytest.approx(float(predict(away).offloaded), rel=0.02)
+    offloaded = experiment(Setting()).set({"strategy.offload": "activations"})
+    assert need.moved / 2 == pytest.approx(float(predict(offloaded).offloaded), rel=0.02)
 
 
 def test_activations_of_vgg_are_easier_to_hide_than_those_of_resnet():
@@ -157,7 +157,7 @@ def test_nvlink_hides_it_and_pcie_does_not():
 
 def test_page_by_page_larger_pages_pay_fewer_faults():
     small, large = (seconds(Away(page=size), "page by page") for size in (65536, 32 * 65536))
-    ahead = seconds(Away(), "fetched ahead")
+    ahead = seconds(Away(), "prefetched")
     assert small > 8 * ahead and ahead < large < 2 * ahead + 4
 
 

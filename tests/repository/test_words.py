@@ -40,7 +40,6 @@ MODULES = (
     "failures",
     "hybrid_parallel",
     "io_bottleneck",
-    "memory_wall",
     "one_step",
     "traces",
 )

@@ -27,7 +27,7 @@ class Cancelled(Exception):
 class Runner:
     """Two buttons and a line of text. At most one run at a time.
 
-    work: called with this runner; a SpecError, JobError or RuntimeError is shown, Cancelled is named, and in any
+    work: called with this runner; a SpecError, JobError, RuntimeError or OSError is shown, Cancelled is named, and in any
     case the buttons come back. refuse: says why it cannot run now, or "".
     """
 
@@ -90,7 +90,7 @@ class Runner:
             self.work(self)
         except Cancelled:
             self.say("Cancelled.")
-        except (SpecError, JobError, RuntimeError) as reason:
+        except (SpecError, JobError, RuntimeError, OSError) as reason:
             if self.stop.is_set():
                 self.say("Cancelled.")
             else:

@@ -10,29 +10,30 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.blocks.charts import State, append
 from lib_dlhpc.explore.data_parallel.charts import Curves, line_columns, value_at
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
+from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_quantity as show
 
 POINTS = 400  # of a course, at most
-KINDS = {  # Okabe and Ito's colours; the symbol tells them apart without
-    "as it is": ("#777777", "circle"),
-    "made again": ("#009e73", "square"),
-    "shared out": ("#0072b2", "triangle-up"),
-    "split": ("#d55e00", "diamond"),
-    "put away": ("#cc79a7", "cross"),
-    "together": ("#e69f00", "triangle-down"),
+KINDS = {  # no causes of time, so the series' colors; the symbol distinguishes them without
+    "as it is": (SERIES[6], "circle"),
+    "recompute": (SERIES[2], "square"),
+    "shard": (SERIES[0], "triangle-up"),
+    "split": (SERIES[1], "diamond"),
+    "offload": (SERIES[3], "cross"),
+    "combined": (SERIES[4], "triangle-down"),
 }
 LINES = {
-    "in core": ("#777777", [2, 3], "diamond"),
-    "fetched ahead": ("#0072b2", [1, 0], "circle"),
-    "page by page": ("#d55e00", [2, 2], "triangle-up"),
-    "made again": ("#009e73", [6, 3], "square"),
+    "in core": (SERIES[6], [2, 3], "diamond"),
+    "prefetched": (SERIES[0], [1, 0], "circle"),
+    "page by page": (SERIES[1], [2, 2], "triangle-up"),
+    "recompute": (SERIES[2], [6, 3], "square"),
 }
 LABEL, LETTER = 13.0, 6.2  # px that a line of words takes, and a letter
 WIDE, HIGH = 620.0, 300.0  # px of the drawing of ways, nearly
 
 
 def course_state(found: MemoryTimeline, capacity: float) -> State:
-    """What a device holds against time, with the wall and the peak."""
+    """Memory of a device against time, with the wall and the peak."""
     kept = thinned(found.bytes)
     at = int(np.argmax(found.bytes))
     times, held = [*found.time[kept].tolist(), found.end], [*found.bytes[kept].tolist(), 0.0]
@@ -82,21 +83,21 @@ def ways_state(
     ways: Sequence[tuple[str, str, float, float]], capacity: float, words: Mapping[str, str]
 ) -> State:
     """Time of a step (s) against memory (B) for each way: (name, kind, memory, seconds)."""
-    names = ("name", "kind", "memory", "seconds", "told", "fits", "label", "dy", "side", "dx")
+    names = ("name", "kind", "memory", "seconds", "details", "fits", "label", "dy", "side", "dx")
     points: dict[str, list[Any]] = {n: [] for n in names}
     memory, seconds = np.array([w[2] for w in ways]), np.array([w[3] for w in ways])
     low, high = min(memory.min(), capacity) * 0.8, max(memory.max(), capacity) * 1.15
     shifts, sides = _labels(ways, low, high)
     for k, (name, kind, size, took) in enumerate(ways):
         fits = size <= capacity
-        told = f"{name}: {show(size, 'B')}, {show(took, 's')}. {words.get(name, '')}".strip()
+        details = f"{name}: {show(size, 'B')}, {show(took, 's')}. {words.get(name, '')}".strip()
         append(
             points,
             name=name,
             kind=kind,
             memory=size,
             seconds=took,
-            told=told,
+            details=details,
             fits=fits,
             label=name if fits else f"({name})",
             dy=shifts[k],
@@ -158,7 +159,7 @@ def link_state(
 ) -> State:
     """Time of a step (s) against bandwidth (B/s), out of core and in; there: what links have."""
     columns, ends = line_columns(curves)
-    moving = {name: curves[name] for name in ("fetched ahead", "page by page")}
+    moving = {name: curves[name] for name in ("prefetched", "page by page")}
     lowest = min(float(y.min()) for _, y in curves.values())
     first, last = (float(v) for v in next(iter(curves.values()))[0][[0, -1]])
     late = required > np.sqrt(first * last)
@@ -176,7 +177,7 @@ def link_state(
         },
         "links": {"x": [b for _, b in there], "words": [name for name, _ in there]},
     }
-    told = [f"{name} {show(float(y[x == now][0]), 's')}" for name, (x, y) in curves.items()]
+    times = [f"{name} {show(float(y[x == now][0]), 's')}" for name, (x, y) in curves.items()]
     return data, (
-        f"At {show(now, 'B/s')}: {'; '.join(told)} a step. To hide all of it {show(required, 'B/s')} are needed."
+        f"At {show(now, 'B/s')}: {'; '.join(times)} a step. {show(required, 'B/s')} hide all of it."
     )

@@ -7,8 +7,10 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks.drawings import HALO, HATCH, SI, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LINES
+from lib_dlhpc.results import palette
+from lib_dlhpc.results.palette import SERIES
 
-BLUE, ORANGE, RED = "#0072b2", "#e69f00", "#d55e00"
+ALWAYS, PASSING, WALL = palette.BACKWARD, palette.FORWARD, SERIES[1]
 SECONDS = [d * 10.0**k for k in range(-4, 6) for d in (1, 2, 5)]
 BYTES = [d * 10.0**k for k in range(6, 14) for d in (1, 2, 5)]
 RATES = [10.0**k for k in range(7, 14)]
@@ -21,13 +23,13 @@ def course_chart() -> dict[str, Any]:
     y = alt.Y("bytes:Q", title="memory").scale(nice=False, zero=True)
     y = y.axis(axis_of(labelExpr=SI.format("B"), tickCount=5))
     held = alt.Chart(alt.NamedData("held")).encode(x=x)
-    moving = held.mark_area(interpolate="step-after", color=ORANGE, line=False)
+    moving = held.mark_area(interpolate="step-after", color=PASSING, line=False)
     moving = moving.encode(y=y, y2="fixed:Q")
-    fixed = held.mark_area(interpolate="step-after", color=BLUE).encode(y=alt.Y("fixed:Q"))
+    fixed = held.mark_area(interpolate="step-after", color=ALWAYS).encode(y=alt.Y("fixed:Q"))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     wall = alt.Chart(alt.NamedData("wall")).encode(y=alt.Y("y:Q"))
-    beyond = wall.mark_rect(opacity=0.08, color=RED).encode(y2="top:Q")
-    rule = wall.mark_rule(strokeWidth=2.5, color=RED)
+    beyond = wall.mark_rect(opacity=0.08, color=WALL).encode(y2="top:Q")
+    rule = wall.mark_rule(strokeWidth=2.5, color=WALL)
     said = wall.mark_text(align="right", baseline="bottom", dx=-6, dy=-4, **HALO)
     said = said.encode(x=alt.value(alt.expr("width")), text="words:N")
     phases = alt.Chart(alt.NamedData("phases")).encode(x=x)
@@ -41,7 +43,7 @@ def course_chart() -> dict[str, Any]:
     ).encode(text="words:N")
     return finished(
         alt.layer(room, beyond, moving, fixed, edges, names, rule, said, point, words),
-        "Memory in the course of a step (dark: always there; light: comes and goes)",
+        "When is the memory fullest? (dark: always there; light: only for a part of the step)",
         210,
         left=74,
         right=24,
@@ -71,7 +73,7 @@ def ways_chart() -> dict[str, Any]:
         columnPadding=16,
         symbolSize=90,
     )
-    colour = alt.Color("kind:N", legend=legend).scale(
+    color = alt.Color("kind:N", legend=legend).scale(
         domain=names, range=[KINDS[n][0] for n in names]
     )
     shape = alt.Shape("kind:N", legend=legend).scale(
@@ -79,7 +81,7 @@ def ways_chart() -> dict[str, Any]:
     )
     ways = alt.Chart(alt.NamedData("ways")).encode(x=x, y=y)
     points = ways.mark_point(filled=True, size=110, opacity=1).encode(
-        color=colour, shape=shape, tooltip=tooltip_of("told")
+        color=color, shape=shape, tooltip=tooltip_of("details")
     )
     words = ways.mark_text(
         align=alt.expr("datum.side"),
@@ -90,14 +92,14 @@ def ways_chart() -> dict[str, Any]:
         **HALO,
     ).encode(text="label:N")
     wall = alt.Chart(alt.NamedData("wall")).encode(x=alt.X("x:Q"))
-    beyond = wall.mark_rect(opacity=0.08, color=RED).encode(x2="end:Q")
+    beyond = wall.mark_rect(opacity=0.08, color=WALL).encode(x2="end:Q")
     hatched = wall.mark_rect(fill=HATCH, fillOpacity=0.12, tooltip=None).encode(x2="end:Q")
-    rule = wall.mark_rule(strokeWidth=2.5, color=RED)
+    rule = wall.mark_rule(strokeWidth=2.5, color=WALL)
     said = wall.mark_text(align="right", baseline="top", dx=-6, dy=4, fontWeight="bold", **HALO)
     said = said.encode(y=alt.value(0), text="words:N")
     return finished(
         alt.layer(room, beyond, hatched, rule, said, points, words),
-        "What each way costs (in brackets, hatched: does not fit)",
+        "What does each way cost? (in brackets, hatched: does not fit)",
         int(HIGH),
         left=74,
         right=24,
@@ -108,30 +110,30 @@ def ways_chart() -> dict[str, Any]:
 
 
 def link_chart() -> dict[str, Any]:
-    """Time of a step against the bandwidth of the way out."""
-    x = alt.X("x:Q", title="bandwidth of the way out, each direction").scale(type="log", nice=False)
+    """Time of a step against the bandwidth of the host link."""
+    x = alt.X("x:Q", title="bandwidth of the host link, each direction").scale(
+        type="log", nice=False
+    )
     x = x.axis(axis_of(labelExpr=SI.format("B/s"), values=RATES, grid=False))
     y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=14)
     y = y.axis(axis_of(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
     names = list(LINES)
-    colour = alt.Color("line:N", legend=None).scale(
-        domain=names, range=[LINES[n][0] for n in names]
-    )
+    color = alt.Color("line:N", legend=None).scale(domain=names, range=[LINES[n][0] for n in names])
     dash = alt.StrokeDash("line:N", legend=None).scale(
         domain=names, range=[LINES[n][1] for n in names]
     )
     shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[LINES[n][2] for n in names])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
     ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=x, text="words:N", color=colour)
+    words = ends.mark_text(align="left", dx=8).encode(x=x, text="words:N", color=color)
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
-    told = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
-    told = told.encode(y=y, text="words:N")
+    beside = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
+    beside = beside.encode(y=y, text="words:N")
     required = alt.Chart(alt.NamedData("required")).encode(x=x)
-    edge = required.mark_rule(strokeWidth=2, strokeDash=[6, 3], color=RED)
+    edge = required.mark_rule(strokeWidth=2, strokeDash=[6, 3], color=WALL)
     said = required.mark_text(
         align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), baseline="bottom", dy=-4
     ).encode(y=alt.value(0), text="words:N")
@@ -141,11 +143,11 @@ def link_chart() -> dict[str, Any]:
     named = named.encode(y=alt.value(alt.expr("height")), text="words:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     chart = alt.layer(
-        room, ticks, named, marker, edge, said, drawn, symbols.encode(shape=shape), words, told
+        room, ticks, named, marker, edge, said, drawn, symbols.encode(shape=shape), words, beside
     )
     return finished(
         chart,
-        "How fast must the way out be?",
+        "How fast must the host link be?",
         240,
         left=74,
         right=110,

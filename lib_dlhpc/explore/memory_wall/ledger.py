@@ -1,7 +1,7 @@
-"""The ledger: what training takes beside the weights, and at which moment of a step it is the most.
+"""The ledger: the memory of a training step, term by term, and the moment of its peak.
 
 the_ledger()        the experiment: network, batch, numbers, optimizer, GPU
-published_table()   what was published of the ways round the wall, beside what the library says
+published_table()   published memory and times, beside their predictions
 """
 
 from functools import lru_cache
@@ -43,12 +43,12 @@ PUBLISHED = {
     "zero20-mem-stage0": ("7.5 G weights, Adam, on each of 64 GPUs", "{:.4g} GB"),
     "zero20-mem-stage1": ("the same, ZeRO 1", "{:.4g} GB"),
     "zero20-mem-stage3": ("the same, ZeRO 3", "{:.3g} GB"),
-    "kort22-mem-gpt3-save": ("GPT-3: activations saved by making scores again", "{:.0%}"),
+    "kort22-mem-gpt3-save": ("GPT-3: activations saved by selective recomputation", "{:.0%}"),
     "kort22-layer-fullrecompute": (
-        "GPT 22 G, a layer, all made again (19.6 ms if kept)",
+        "GPT 22 G, a layer, full recomputation (19.6 ms without)",
         "{:.3g} ms",
     ),
-    "kort22-layer-selective": ("the same, scores made again", "{:.3g} ms"),
+    "kort22-layer-selective": ("the same, selective recomputation", "{:.3g} ms"),
     "gpipe19-memtr-pipeline-128": ("GPipe, weights and state on 128 stages", "{:.4g} GB"),
 }
 
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
 
 
 def the_ledger() -> ipywidgets.Box:
-    """Return the experiment: the ledger as a staircase up to the wall, and memory in the course of a step."""
+    """Return the experiment: the ledger as a staircase up to the wall, and memory over a step."""
     controls = {
         "model": dropdown("Network", "What is trained", MODELS.items(), "gpt2-1.5b"),
         "batch": slider("Batch", "Samples on the GPU", [(f"{n:,}", n) for n in BATCHES], 4),
@@ -76,7 +76,7 @@ def the_ledger() -> ipywidgets.Box:
         ),
         "optimizer": dropdown(
             "Optimizer",
-            "What it remembers of each weight",
+            "Its state for each weight",
             [
                 ("SGD: nothing", "sgd"),
                 ("momentum: one number", "momentum"),
@@ -96,13 +96,13 @@ def the_ledger() -> ipywidgets.Box:
         verdict.value = f'<p class="dlhpc-verdict">{ledger_words(setting)}</p>'
         wall.value = wall_html(" ".join(predict(experiment(setting)).walls), "It fits.")
 
-    note = "the longest step of the staircase: is it what you would have guessed? Then the moment of the peak."
+    note = "the longest step of the staircase; then the moment of the peak."
     return workbench(controls, [verdict, wall, terms, held], update, note)
 
 
 @lru_cache(maxsize=256)
 def experiment(setting: Setting, **strategy: Any) -> Experiment:
-    """Return the run on one GPU; every kind is on a node of the same machine, which does not count here."""
+    """Return the run on one GPU; every kind in a node of the same machine, which does not matter here."""
     family = catalog.read("models", setting.model)["family"]
     fixed: dict[str, Any] = {"nodes": 1, "devices_per_node": 1, "batch": setting.batch}
     fixed |= {"precision": setting.precision, "optimizer": setting.optimizer}
@@ -119,13 +119,13 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
 
 @lru_cache(maxsize=256)
 def fullest(setting: Setting) -> Moment:
-    """Return the moment at which the GPU holds the most."""
+    """Return the moment of the peak."""
     return peak(experiment(setting))
 
 
 @lru_cache(maxsize=64)
 def in_time(setting: Setting) -> MemoryTimeline:
-    """Return what the GPU holds in the course of a step."""
+    """Return the memory of the GPU over a step."""
     return memory_timeline(experiment(setting))
 
 
@@ -145,7 +145,7 @@ def capacity(setting: Setting) -> float:
 
 
 def shares(setting: Setting) -> tuple[float, float, float]:
-    """Return the bytes of weights alone, of all that goes with them, and of activations at the peak."""
+    """Return the bytes of the weights, of the whole state, and of activations at the peak."""
     terms = fullest(setting).terms
     state = sum(terms[name] for name in STATE)
     return terms["weights"], state, terms["activations"] + terms["working set"]
@@ -158,9 +158,9 @@ def ledger_words(setting: Setting) -> str:
     ratio = activations / weights
     return (
         f"<b>At the peak {show(moment.total, 'B')}, {moment.when.split(',')[0]}.</b> The weights are"
-        f" {show(weights, 'B')}; with gradients and what the optimizer has, {state / weights:.3g} times that."
+        f" {show(weights, 'B')}; with gradients and optimizer state {state / weights:.3g} times that."
         f" Activations are {show(activations, 'B')}, {ratio:.3g} times the weights"
-        f" {'and the larger part' if activations > state else 'and the smaller part here'}."
+        f" {'and the larger term' if activations > state else 'and the smaller term here'}."
     )
 
 

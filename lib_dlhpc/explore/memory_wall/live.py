@@ -1,22 +1,21 @@
-"""A network of twice a cap, on this machine: refused in core, trained out of core, to the bit the same.
+"""A network of twice a cap, on this machine: refused in core, trained out of core, bitwise identical.
 
-The cap is the system's: a process that asks for more gets none. What a run takes is its own peak of
-resident memory, above what Python takes before (labs/fit_the_model/capped_run.py).
+The operating system enforces the cap: allocations beyond it fail. A run's memory is its peak of resident
+memory, above what Python takes before (labs/fit_the_model/capped_run.py).
 """
 
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.panels import problem_html, table_html
+from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
-from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
@@ -40,8 +39,8 @@ class Setting(NamedTuple):
     what: str = "all"
 
 
-class Came(NamedTuple):
-    """What came of the three runs, and the B/s of the disk: out, back."""
+class Outcome(NamedTuple):
+    """The three runs, and the B/s of the disk: out, back."""
 
     refused: CappedRun  # in core, under the cap
     inside: CappedRun  # in core, without
@@ -69,10 +68,12 @@ def ledger(own: Experiment) -> float:
     return sum(value for name, value in terms.items() if name != "driver and workspace")
 
 
-def run(setting: Setting) -> Came:
+def run(setting: Setting) -> Outcome:
     """Run three times, in processes of their own. Raises LabError."""
     own, outside = experiment(setting), experiment(setting, setting.what)
-    return Came(capped(own, setting.cap), capped(own), capped(outside, setting.cap), disk_rates())
+    return Outcome(
+        capped(own, setting.cap), capped(own), capped(outside, setting.cap), disk_rates()
+    )
 
 
 def disk_rates() -> tuple[float, float]:
@@ -88,9 +89,9 @@ def disk_rates() -> tuple[float, float]:
 
 
 def train_under_a_cap(
-    measured: Callable[[Setting], Came] = run, thread: Callable[..., Any] = threading.Thread
+    measured: Callable[[Setting], Outcome] = run, thread: Thread = threading.Thread
 ) -> ipywidgets.Box:
-    """Return controls, a button that trains, and what came of it. thread: in what it is done."""
+    """Return controls, a button that trains, and what outcome of it. thread: in what it is done."""
     controls = {
         "cap": slider("Cap", "The system refuses more", [(show(c, "B"), c) for c in CAPS], 40e6),
         "batch": slider(
@@ -101,17 +102,12 @@ def train_under_a_cap(
         ),
         "what": dropdown(
             "On disk",
-            "What waits there, out of core",
+            "What is offloaded, out of core",
             [(words, name) for name, words in WAYS.items()],
             "all",
         ),
     }
-    train_it = ipywidgets.Button(
-        description="Train", button_style="primary", tooltip="Some ten seconds"
-    )
-    asked, said, result = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-    said.value = verdict_html("Nothing trained yet." if available() else NOT_HERE)
-    train_it.disabled = not available()
+    asked, result = ipywidgets.HTML(), ipywidgets.HTML()
 
     def chosen() -> Setting:
         return Setting(**{name: control.value for name, control in controls.items()})
@@ -119,32 +115,23 @@ def train_under_a_cap(
     def ask() -> None:
         asked.value = verdict_html(asked_words(chosen()))
 
-    def work(setting: Setting) -> None:
-        try:
-            came = measured(setting)
-            said.value, result.value = (
-                verdict_html(came_words(setting, came)),
-                result_html(setting, came),
-            )
-        except (LabError, SpecError, OSError) as reason:
-            said.value = problem_html(str(reason))
-        finally:
-            train_it.disabled = False
+    def work(runner: Runner) -> None:
+        setting = chosen()
+        runner.say("At work: in core under the cap, in core without it, out of core ...")
+        outcome = measured(setting)
+        runner.check()
+        result.value = result_html(setting, outcome)
+        runner.say(outcome_words(setting, outcome))
 
-    def clicked(_: Any) -> None:
-        train_it.disabled = True
-        said.value = verdict_html(
-            "At work: in core under the cap, in core without it, out of core ..."
-        )
-        thread(target=work, args=(chosen(),), daemon=True).start()
-
-    train_it.on_click(clicked)
-    note = "who is refused, what the ledger said before, and how much longer a step takes."
-    return workbench(controls, [asked, train_it, said, result], ask, note)
+    idle = "Nothing trained yet." if available() else NOT_HERE
+    runner = Runner("Train", work, idle, "Some ten seconds", thread)
+    runner.run.disabled = not available()
+    note = "which run is refused, what the ledger predicted, and how much longer a step takes."
+    return workbench(controls, [asked, *runner.widget.children, result], ask, note)
 
 
 NOT_HERE = (
-    "This system does not tell what a process holds and cannot hold it to a cap; Linux does. The experiments"
+    "This system neither reports the memory of a process nor enforces a cap; Linux does. The experiments"
     " above need none of it."
 )
 
@@ -160,70 +147,72 @@ def asked_words(setting: Setting) -> str:
     )
 
 
-def came_words(setting: Setting, came: Came) -> str:
-    """Say who was refused, and whether the results are the same."""
+def outcome_words(setting: Setting, outcome: Outcome) -> str:
+    """Say which run was refused, and whether the results are the same."""
     first = (
         "<b>In core the system refused it.</b>"
-        if came.refused.refused
-        else "<b>In core it came through</b>, for it needs less than the ledger says."
+        if outcome.refused.refused
+        else "<b>In core it outcome through</b>, for it needs less than the ledger says."
     )
-    if came.outside.refused:
+    if outcome.outside.refused:
         return (
-            f"{first} Out of core as well: with {WAYS[setting.what]} on disk, what stays in memory is more"
+            f"{first} Out of core as well: with {WAYS[setting.what]} on disk, the rest is larger"
             " than the cap."
         )
-    same = came.inside.weights == came.outside.weights and came.inside.loss == came.outside.loss
-    bits = "the same to the last bit" if same else "not the same"
+    same = (
+        outcome.inside.weights == outcome.outside.weights
+        and outcome.inside.loss == outcome.outside.loss
+    )
+    bits = "bitwise identical" if same else "not the same"
     return (
-        f"{first} Out of core it held {show(came.outside.peak, 'B')} at the most, below the cap, and took"
-        f" {came.outside.seconds / came.inside.seconds:.2f} times as long a step. Loss and all weights are"
+        f"{first} Out of core it needed {show(outcome.outside.peak, 'B')} at most, below the cap, and took"
+        f" {outcome.outside.seconds / outcome.inside.seconds:.2f} times as long a step. Loss and all weights are"
         f" {bits}."
     )
 
 
-def calibrated(setting: Setting, came: Came, offload: str = "none") -> Experiment:
+def calibrated(setting: Setting, outcome: Outcome, offload: str = "none") -> Experiment:
     """Return the run with the rate in core (samples/s) and the disk of this machine in place of the catalog's."""
     own = experiment(setting, offload)
     known = {
-        "calibration.rate": setting.batch / came.inside.seconds,
+        "calibration.rate": setting.batch / outcome.inside.seconds,
         "calibration.devices": 1,
         "calibration.batch": setting.batch,
-        "machine.host_link.bandwidth": min(came.disk),
+        "machine.host_link.bandwidth": min(outcome.disk),
         "machine.host_link.efficiency": 1.0,
         "machine.host_link.latency": 0.0,
     }
     return own.set(known)
 
 
-def result_html(setting: Setting, came: Came) -> str:
-    """Return peak and time of each run beside ledger, prediction and simulation, with errors, and why they part."""
+def result_html(setting: Setting, outcome: Outcome) -> str:
+    """Return peak and time of each run beside ledger, prediction and simulation, with errors, and why they differ."""
     lines = [
         ["", "ledger", "measured peak", "error", "step predicted", "simulated", "measured", "error"]
     ]
-    for words, told, offload in (
-        ("in core", came.inside, "none"),
-        (f"{WAYS[setting.what]} on disk", came.outside, setting.what),
+    for words, ran, offload in (
+        ("in core", outcome.inside, "none"),
+        (f"{WAYS[setting.what]} on disk", outcome.outside, setting.what),
     ):
-        known = calibrated(setting, came, offload)
+        known = calibrated(setting, outcome, offload)
         held, step = ledger(known), float(predict(known).step_time)
         row = [words, show(held, "B")]
-        if told.refused:
+        if ran.refused:
             lines.append([*row, "refused", "", show(step, "s"), "", "refused", ""])
             continue
-        played = breakdown(simulate(known)).step_time
+        simulated = breakdown(simulate(known)).step_time
         row += [
-            show(told.peak, "B"),
-            f"{held / told.peak - 1:+.0%}",
+            show(ran.peak, "B"),
+            f"{held / ran.peak - 1:+.0%}",
             show(step, "s"),
-            show(played, "s"),
+            show(simulated, "s"),
         ]
-        off = "calibrates" if offload == "none" else f"{step / told.seconds - 1:+.0%}"
-        lines.append([*row, show(told.seconds, "s"), off])
-    out, back = (show(rate, "B/s") for rate in came.disk)
+        off = "calibrates" if offload == "none" else f"{step / ran.seconds - 1:+.0%}"
+        lines.append([*row, show(ran.seconds, "s"), off])
+    out, back = (show(rate, "B/s") for rate in outcome.disk)
     return table_html(lines) + verdict_html(
-        "<b>Why they part.</b> The ledger counts arrays, the system pages; out of core it counts the layers at hand,"
-        " while reading ahead and writing behind hold some more. The file was written at"
-        f" {out} and read at {back} just now, which is the system's memory of the file rather than the disk: where"
-        " memory is short it is slower. Moving takes a core of its own, and here it may share one. What the"
-        " simulation has no part for, it leaves out."
+        "<b>Why they differ.</b> The ledger counts arrays, the system pages; out of core it counts the layers in use,"
+        " while prefetch and write-behind buffers take some more. The file was written at"
+        f" {out} and read at {back} just now, which is the page cache rather than the disk: where"
+        " memory is short it is slower. Transfers take a core of their own, and here may share one."
     )

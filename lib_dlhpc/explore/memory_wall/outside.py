@@ -1,7 +1,6 @@
-"""Out of core: how fast must the way out be, what shows of a slower one, and when is computing again better?
+"""Out of core: how fast must the host link be, how much of a slower one is exposed, and when is recomputation better?
 
-out_of_core()      the experiment: time of a step against the bandwidth of the way out
-bandwidth_check()  a question with numbers of each learner's own
+out_of_core()      the experiment: time of a step against the bandwidth of the host link
 """
 
 from functools import lru_cache
@@ -12,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.memory_wall import ledger as memory_wall
 from lib_dlhpc.explore.memory_wall.charts import link_state
@@ -42,7 +40,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 RATES = np.unique(np.round([*np.geomspace(1e8, 1e12, 17), *LINKS.values()])).astype(np.int64)
 DEVICE = "a100-sxm-40gb"
 LATENCY = 0.0  # s; the bandwidth is the question here
-HIDDEN = 0.02  # share of a step below which what shows is nothing
+HIDDEN = 0.02  # share of a step below which exposed time does not matter
 
 
 class Setting(NamedTuple):
@@ -56,18 +54,18 @@ class Setting(NamedTuple):
 
 
 def out_of_core() -> ipywidgets.Box:
-    """Return the experiment: time against bandwidth, fetched ahead, page by page, and made again."""
+    """Return the experiment: time against bandwidth, prefetched, page by page, and recomputed."""
     controls = {
         "model": dropdown("Network", "Trained on one A100 of 40 GB", MODELS.items(), "gpt2-1.5b"),
         "batch": slider("Batch", "Samples on the GPU", [(str(n), n) for n in BATCHES], 4),
         "what": dropdown(
-            "Outside",
-            "What waits there, until it is used again",
+            "Offloaded",
+            "What is moved out, until it is used again",
             [("activations", "activations"), ("weights and state too", "all")],
             "activations",
         ),
-        "link": slider("Way out", "To what waits outside", LINKS.items(), LINKS["PCIe 4"]),
-        "page": slider("Page", "What one page fault brings", PAGES.items(), PAGE),
+        "link": slider("Host link", "To the offloaded data", LINKS.items(), LINKS["PCIe 4"]),
+        "page": slider("Page", "Bytes of a page fault", PAGES.items(), PAGE),
     }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     picture = chart("memory_link")
@@ -76,17 +74,15 @@ def out_of_core() -> ipywidgets.Box:
         setting = Setting(**{name: control.value for name, control in controls.items()})
         picture.update(*link_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{link_words(setting)}</p>'
-        wall.value = wall_html(link_wall(setting), "Nothing of it shows: all that moves is hidden.")
+        wall.value = wall_html(link_wall(setting), "Nothing is exposed: all transfers are hidden.")
 
-    note = (
-        "where the solid line leaves the dotted one; and where it crosses the one of making again."
-    )
+    note = "where the solid line leaves the dotted one; and where it crosses that of recomputation."
     return workbench(controls, [verdict, wall, picture], update, note)
 
 
 @lru_cache(maxsize=512)
 def experiment(setting: Setting, **strategy: Any) -> Experiment:
-    """Return the run on one GPU, with a way out of that bandwidth."""
+    """Return the run on one GPU, with a host link of that bandwidth."""
     own = memory_wall.Setting(setting.model, setting.batch, "fp16", "adam", DEVICE)
     link = {"bandwidth": float(setting.link), "efficiency": 1.0, "latency": LATENCY}
     found = memory_wall.experiment(own, **strategy)
@@ -95,15 +91,15 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
 
 @lru_cache(maxsize=256)
 def seconds(setting: Setting, way: str) -> float:
-    """Return the step of "in core", as if it fitted, "made again", "fetched ahead", or "page by page"."""
+    """Return the step of "in core", as if it fitted, "recompute", "prefetched", or "page by page"."""
     if way == "page by page":
         own = experiment(setting, offload=setting.what)
         moved = needed(setting).moved
         return seconds(setting, "in core") + paged_time(own, moved, setting.page)
     strategy = {
         "in core": {},
-        "made again": {"recompute": "full"},
-        "fetched ahead": {"offload": setting.what},
+        "recompute": {"recompute": "full"},
+        "prefetched": {"offload": setting.what},
     }[way]
     return float(predict(experiment(setting, **strategy)).step_time)
 
@@ -115,15 +111,15 @@ def forward_share(setting: Setting) -> float:
 
 @lru_cache(maxsize=256)
 def needed(setting: Setting) -> Need:
-    """Return what the run asks of the way out."""
+    """Return the transfers of the run."""
     return offloading(experiment(setting, offload=setting.what))
 
 
 def curves(setting: Setting) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
     """Return seconds of a step against B/s, for each way."""
     found = {}
-    for way in ("in core", "fetched ahead", "page by page", "made again"):
-        flat = way in ("in core", "made again")
+    for way in ("in core", "prefetched", "page by page", "recompute"):
+        flat = way in ("in core", "recompute")
         each = [setting if flat else setting._replace(link=int(rate)) for rate in RATES]
         found[way] = RATES, np.array([seconds(one, way) for one in each])
     return found
@@ -135,8 +131,8 @@ def link_view(setting: Setting) -> State:
 
 
 def crossing(setting: Setting) -> float:
-    """Return the B/s from which fetching ahead beats making again; infinite if it never does."""
-    again, ahead = seconds(setting, "made again"), curves(setting)["fetched ahead"][1]
+    """Return the B/s from which fetching ahead beats recomputation; infinite if it never does."""
+    again, ahead = seconds(setting, "recompute"), curves(setting)["prefetched"][1]
     below = np.flatnonzero(ahead <= again)
     if not len(below):
         return float("inf")
@@ -148,47 +144,34 @@ def crossing(setting: Setting) -> float:
 
 
 def link_words(setting: Setting) -> str:
-    """Say what is moved, how fast it would have to be, and from where on computing again loses."""
+    """Say what is moved, how fast it would have to be, and from where on recomputation loses."""
     need, where = needed(setting), crossing(setting)
     name = next(word for word, rate in LINKS.items() if rate == setting.link)
     turn = (
-        f"Making all activations again is quicker below {show(where, 'B/s')}."
+        f"Full recomputation is faster below {show(where, 'B/s')}."
         if np.isfinite(where)
-        else "Making all activations again is quicker at any bandwidth here, for it moves nothing."
+        else "Full recomputation is faster at any bandwidth here: it moves nothing."
     )
     return (
-        f"<b>{show(need.moved, 'B')} move in a step, out and back together; to hide it takes"
+        f"<b>{show(need.moved, 'B')} move in a step, out and back; to hide them takes"
         f" {show(need.required, 'B/s')} each way.</b>"
-        f" {name} has {show(setting.link, 'B/s')}: {show(seconds(setting, 'fetched ahead'), 's')} a step fetched"
+        f" {name} has {show(setting.link, 'B/s')}: {show(seconds(setting, 'prefetched'), 's')} a step fetched"
         f" ahead, {show(seconds(setting, 'page by page'), 's')} page by page,"
         f" {show(seconds(setting, 'in core'), 's')} if it fitted. {turn}"
     )
 
 
 def link_wall(setting: Setting) -> str:
-    """Say what shows of the moving, or nothing; or that what stays does not fit either."""
+    """Say how much of the transfers is exposed, or nothing; or that the rest does not fit either."""
     inside = predict(experiment(setting, offload=setting.what))
     if not inside.fits:
         return " ".join(inside.walls)
-    late, whole = needed(setting).exposed, seconds(setting, "fetched ahead")
+    late, whole = needed(setting).exposed, seconds(setting, "prefetched")
     if late < HIDDEN * whole:
         return ""
-    again = seconds(setting, "made again")
-    other = "Making again is quicker" if again < whole else "Making again would be slower still"
+    again = seconds(setting, "recompute")
+    other = "Recomputation is faster" if again < whole else "Recomputation would be slower still"
     return (
-        f"The way out: {show(needed(setting).required, 'B/s')} are needed and {show(setting.link, 'B/s')} are there,"
+        f"The host link: {show(needed(setting).required, 'B/s')} are needed and {show(setting.link, 'B/s')} are there,"
         f" so the GPU waits {late / whole:.0%} of each step. {other}: {show(again, 's')}."
-    )
-
-
-def bandwidth_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask each learner for the bandwidth that hides activations of their own."""
-    draw = np.random.default_rng(seed)
-    gigabytes, forward = int(draw.integers(8, 40)), 50 * int(draw.integers(2, 9))
-    return lesson.compute(
-        f"A forward pass takes {forward} ms, the backward pass twice as long, and {gigabytes} GB of activations"
-        " are put away. How many GB/s must the way out have, so that nothing of it shows?",
-        answer=gigabytes / (forward / 1e3),
-        unit="GB/s",
-        hint="They leave during the forward pass and come back during the longer backward pass: which is tighter?",
     )

@@ -1,6 +1,6 @@
-"""Ways round the wall: the same step on the same GPUs, each way a point of time against memory.
+"""Ways around the memory wall: the same step on the same GPUs, each way a point of time against memory.
 
-four_ways()    the experiment, with a button that lets the library look for the quickest that fits
+four_ways()    the experiment, with a button that searches for the fastest that fits
 """
 
 from functools import lru_cache
@@ -30,21 +30,21 @@ NETWORKS = {
     "eight 200 Gb/s InfiniBand": ("ib-hdr", 8),
 }
 SEARCHED, LISTED = 150, 5  # predictions of a search, and ways that it lists
-PATIENCE = 5.0  # s after which a search ends, for a page answers to nothing meanwhile
+PATIENCE = 5.0  # s after which a search ends: the page does not respond meanwhile
 WORDS = {
-    "as it is": "each GPU has all weights, all state, and keeps all activations of its samples",
-    "scores again": "attention's scores are made again in backward",
-    "all again": "each block keeps its input and goes forward once more in backward",
-    "small passes": "one sample at a time, gradients added up",
-    "ZeRO 1": "each GPU keeps a part of the optimizer's state",
-    "ZeRO 2": "and of the gradients",
-    "ZeRO 3": "and of the weights, gathered before each use",
+    "as it is": "each GPU has all weights and state, and stores all activations of its samples",
+    "recompute scores": "attention scores are recomputed in backward",
+    "recompute all": "each block stores its input, and is recomputed in backward",
+    "accumulate": "one sample at a time, gradients accumulated",
+    "ZeRO 1": "the optimizer state is sharded",
+    "ZeRO 2": "and the gradients",
+    "ZeRO 3": "and the weights, all-gathered before use",
     "tensor": "each layer is split over the GPUs of a node",
     "pipeline": "each GPU has some of the layers",
-    "activations away": "activations wait in the memory of the host",
-    "all away": "weights and state wait there too",
-    "ZeRO 3 + all again": "state shared out, activations made again",
-    "pipeline + ZeRO 1": "some of the layers, and a part of their state",
+    "offload activations": "activations are offloaded to host memory",
+    "offload all": "weights and state as well",
+    "ZeRO 3 + recompute all": "state sharded, activations recomputed",
+    "pipeline + ZeRO 1": "some of the layers, their optimizer state sharded",
 }
 
 
@@ -89,18 +89,18 @@ def four_ways() -> ipywidgets.Box:
         ),
         "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], A100[0]),
         "network": dropdown(
-            "Out of node",
-            "Between nodes; inside a node it is NVLink",
+            "Between nodes",
+            "Inside a node it is NVLink",
             [(n, n) for n in NETWORKS],
             "two 25 Gb/s Ethernet",
         ),
     }
     verdict, wall, found = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
     look = ipywidgets.Button(
-        description="Let the library look",
+        description="Search",
         button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
-        tooltip="Tries what fits, also two ways at once",
+        tooltip="Predicts single ways and pairs of them",
     )
     picture = chart("memory_ways")
 
@@ -111,16 +111,14 @@ def four_ways() -> ipywidgets.Box:
         setting = chosen()
         picture.update(*ways_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{ways_words(setting)}</p>'
-        wall.value = wall_html(
-            ways_wall(setting), "It fits as it is: every way round costs for nothing."
-        )
+        wall.value = wall_html(ways_wall(setting), "It fits as it is: no way around is needed.")
         found.value = ""
 
     def search(_: Any) -> None:
         found.value = search_html(chosen())
 
     look.on_click(search)
-    note = "which points lie left of the wall, and which of them is the lowest; then a slower network: who climbs?"
+    note = "which points lie left of the wall, and which of them is the lowest; then a slower network: which rise?"
     return workbench(controls, [verdict, wall, picture, look, found], update, note)
 
 
@@ -153,18 +151,18 @@ def _tried(setting: Setting) -> list[tuple[str, str, dict[str, Any]]]:
     piped = {"pipeline": stages, "microbatches": own * stages}
     return [
         ("as it is", "as it is", {}),
-        ("scores again", "made again", {"recompute": "selective"}),
-        ("all again", "made again", {"recompute": "full"}),
-        ("small passes", "split", {"microbatches": own}),
-        ("ZeRO 1", "shared out", {"zero": 1}),
-        ("ZeRO 2", "shared out", {"zero": 2}),
-        ("ZeRO 3", "shared out", {"zero": 3}),
+        ("recompute scores", "recompute", {"recompute": "selective"}),
+        ("recompute all", "recompute", {"recompute": "full"}),
+        ("accumulate", "split", {"microbatches": own}),
+        ("ZeRO 1", "shard", {"zero": 1}),
+        ("ZeRO 2", "shard", {"zero": 2}),
+        ("ZeRO 3", "shard", {"zero": 3}),
         ("tensor", "split", {"tensor": PER_NODE, "sequence_parallel": True}),
         ("pipeline", "split", piped),
-        ("activations away", "put away", {"offload": "activations"}),
-        ("all away", "put away", {"offload": "all"}),
-        ("ZeRO 3 + all again", "together", {"zero": 3, "recompute": "full"}),
-        ("pipeline + ZeRO 1", "together", {**piped, "zero": 1}),
+        ("offload activations", "offload", {"offload": "activations"}),
+        ("offload all", "offload", {"offload": "all"}),
+        ("ZeRO 3 + recompute all", "combined", {"zero": 3, "recompute": "full"}),
+        ("pipeline + ZeRO 1", "combined", {**piped, "zero": 1}),
     ]
 
 
@@ -186,8 +184,8 @@ def way(setting: Setting, name: str) -> Way:
     return found
 
 
-def quickest(setting: Setting, names: tuple[str, ...]) -> str:
-    """Return which of these ways is the quickest of those that fit."""
+def fastest(setting: Setting, names: tuple[str, ...]) -> str:
+    """Return which of these ways is the fastest of those that fit."""
     return next(each.name for each in fitting(setting) if each.name in names)
 
 
@@ -207,21 +205,23 @@ def ways_view(setting: Setting) -> State:
 
 
 def fitting(setting: Setting) -> list[Way]:
-    """Return the ways that fit, the quickest first."""
+    """Return the ways that fit, the fastest first."""
     inside = [each for each in ways(setting) if each.memory <= setting.memory]
     return sorted(inside, key=lambda each: each.seconds)
 
 
 def ways_words(setting: Setting) -> str:
-    """Say what it takes as it is, and what the quickest way that fits costs beside it."""
+    """Say what it needs as it is, and what the fastest way that fits costs beside it."""
     plain, inside = ways(setting)[0], fitting(setting)
-    told = f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b>"
+    plainly = (
+        f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b>"
+    )
     if not inside:
-        return f"{told} None of these ways alone fits."
+        return f"{plainly} None of these ways alone fits."
     best = inside[0]
     factor = best.seconds / plain.seconds
     return (
-        f"{told} The quickest that fits: {best.name}, {show(best.memory, 'B')}, {show(best.seconds, 's')},"
+        f"{plainly} The fastest that fits: {best.name}, {show(best.memory, 'B')}, {show(best.seconds, 's')},"
         f" {factor:.2f} times as long. The slowest that fits: {inside[-1].name},"
         f" {inside[-1].seconds / plain.seconds:.2f} times."
     )
@@ -235,11 +235,7 @@ def ways_wall(setting: Setting) -> str:
     terms = plain.prediction.memory
     most = max(terms, key=lambda name: float(terms[name]))
     inside = len(fitting(setting))
-    help_ = (
-        f"{inside} of the ways below bring it under"
-        if inside
-        else "no way below does it alone: search"
-    )
+    help_ = f"{inside} of the ways below fit" if inside else "no single way below fits: search"
     return (
         f"Memory: a GPU would need {show(plain.memory, 'B')} and has {show(setting.memory, 'B')}. The largest"
         f" term is {most}, {show(float(terms[most]), 'B')}; {help_}."
@@ -247,13 +243,13 @@ def ways_wall(setting: Setting) -> str:
 
 
 def search_html(setting: Setting) -> str:
-    """Return the quickest ways to fit that the library finds, as a table."""
+    """Return the fastest ways to fit that the library finds, as a table."""
     search = Search(experiment(setting))
     search.run(SEARCHED, PATIENCE)
     found = search.ordered()
     if not found:
         return problem_html(f"Nothing fits among {search.tried} ways tried: take more GPUs.")
-    lines = [["the quickest that fit, one way or two at once", "memory of a GPU", "step"]]
+    lines = [["the fastest that fit, one way or two at once", "memory of a GPU", "step"]]
     for each in found[:LISTED]:
         size, took = float(each.prediction.memory_total), float(each.prediction.step_time)
         lines.append([each.words, show(size, "B"), show(took, "s")])

@@ -1,4 +1,4 @@
-"""The lesson on memory: every control moves something, walls stand where they say, a run tells what came of it."""
+"""The lesson on memory: every control moves something, walls stand where they say, a run reports its outcome."""
 
 import json
 from itertools import combinations
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment_page import Now, button
 
 from lib_dlhpc.explore.blocks import charts
 from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.blocks.figure import Figure
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.memory_wall import drawings as memory_wall_drawings
 from lib_dlhpc.explore.memory_wall import live as memory_wall_live
 from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, thinned
@@ -24,10 +24,10 @@ from lib_dlhpc.explore.memory_wall.ledger import (
     the_ledger,
 )
 from lib_dlhpc.explore.memory_wall.live import (
-    Came,
+    Outcome,
     calibrated,
-    came_words,
     ledger,
+    outcome_words,
     result_html,
     train_under_a_cap,
 )
@@ -35,7 +35,6 @@ from lib_dlhpc.explore.memory_wall.live import Setting as Live
 from lib_dlhpc.explore.memory_wall.live import experiment as live_experiment
 from lib_dlhpc.explore.memory_wall.outside import (
     RATES,
-    bandwidth_check,
     curves,
     link_view,
     link_wall,
@@ -44,6 +43,7 @@ from lib_dlhpc.explore.memory_wall.outside import (
     seconds,
 )
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
+from lib_dlhpc.explore.memory_wall.questions import own_bandwidth
 from lib_dlhpc.explore.memory_wall.ways import Setting as Step
 from lib_dlhpc.explore.memory_wall.ways import (
     fitting,
@@ -65,7 +65,7 @@ STATES = {
 EXPERIMENTS = {"ledger": the_ledger, "ways": four_ways, "out of core": out_of_core}
 DONE = CappedRun("", 84e6, 0.2, "0x1p0", "abc")
 AWAY = CappedRun("", 20e6, 0.25, "0x1p0", "abc")
-CAME = Came(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
+OUTCOME = Outcome(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
 
 
 def fields(spec: Any) -> set[str]:
@@ -89,13 +89,13 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
     spec, (data, summary) = memory_wall_drawings.DRAWINGS[name](), STATES[name]
     assert dataset_names(spec) == set(data)
     assert fields(spec) <= {column for columns in data.values() for column in columns}
-    told = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
-    assert told <= {(d, c) for d, columns in data.items() for c in columns}
+    table = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
+    assert table <= {(d, c) for d, columns in data.items() for c in columns}
     assert summary.endswith(".")
     json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
 
 
-def test_nothing_is_told_by_colour_alone() -> None:
+def test_nothing_is_said_by_color_alone() -> None:
     assert len({shape for _, shape in KINDS.values()}) == len(KINDS)
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
@@ -133,8 +133,8 @@ def test_thinning_keeps_the_highest() -> None:
 
 
 def test_words_say_which_part_is_the_larger() -> None:
-    assert "and the larger part" in ledger_words(Setting())
-    assert "and the smaller part" in ledger_words(Setting(batch=1))
+    assert "and the larger term" in ledger_words(Setting())
+    assert "and the smaller term" in ledger_words(Setting(batch=1))
     assert in_time(Setting()).end > 0
     assert "ZeRO 3" in published_table().value
 
@@ -175,7 +175,7 @@ def test_all_ways_have_the_same_batch() -> None:
     assert {int(each.prediction.experiment.devices) for each in ways(Step())} == {16}
 
 
-def test_the_search_lists_what_fits_the_quickest_first() -> None:
+def test_the_search_lists_what_fits_the_fastest_first() -> None:
     html = search_html(Step())
     assert html.count("<tr>") == 6
     assert "Nothing fits" in search_html(Step("gpt-22b", 8, 64, 8e9)) or "<tr>" in html
@@ -187,7 +187,7 @@ def test_the_search_lists_what_fits_the_quickest_first() -> None:
 @pytest.mark.parametrize("setting", [Away(), Away("vgg16", 32, "all"), Away("resnet50", 256)])
 def test_a_wider_way_is_never_slower_and_at_last_costs_nothing(setting: Away) -> None:
     found = curves(setting)
-    ahead = found["fetched ahead"][1]
+    ahead = found["prefetched"][1]
     assert np.all(np.diff(ahead) <= 1e-12)
     assert ahead[-1] == pytest.approx(found["in core"][1][-1], rel=0.02)
     assert np.all(found["page by page"][1] >= ahead - 1e-12)
@@ -201,12 +201,11 @@ def test_walls_say_what_is_needed_or_that_it_does_not_fit_even_so() -> None:
     assert "are needed" in link_wall(Away())
     assert link_wall(Away(link=400_000_000_000)) == ""
     assert "Memory" in link_wall(Away(batch=256))
-    assert seconds(Away(), "in core") < seconds(Away(), "made again")
+    assert seconds(Away(), "in core") < seconds(Away(), "recompute")
 
 
 def test_the_check_asks_for_the_tighter_pass() -> None:
-    lesson = Lesson()
-    asked = bandwidth_check(lesson, seed=1).question
+    asked = own_bandwidth(seed=1).question
     text = asked.question
     forward, gigabytes = (float(text.split(word)[0].split()[-1]) for word in (" ms, the", " GB of"))
     assert "which is tighter" in asked.answer(f"{gigabytes / forward * 500:.6g}")["words"]
@@ -223,75 +222,66 @@ def test_the_network_is_of_twice_the_cap_and_fits_out_of_core(cap: float, batch:
     assert ledger(live_experiment(Live(cap, batch), "all")) < 0.6 * cap
 
 
-class AtOnce:
-    """A thread that is done when it has started."""
-
-    def __init__(self, target: Any, args: Any, daemon: bool) -> None:
-        self.start = lambda: target(*args)
-
-
-def button(page: Any) -> Any:
-    (found,) = [w for w in page.children[1].children if getattr(w, "description", "") == "Train"]
-    return found
-
-
 def test_a_run_is_reported_with_ledger_prediction_and_simulation_beside_it(
     monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr(memory_wall_live, "available", lambda: True)
     asked = []
-    page = train_under_a_cap(lambda setting: asked.append(setting) or CAME, AtOnce)
-    button(page).click()
+    page = train_under_a_cap(lambda setting: asked.append(setting) or OUTCOME, Now)
+    button(page, "Train").click()
     text = shown(page)
-    assert asked == [Live()] and not button(page).disabled
+    assert asked == [Live()] and not button(page, "Train").disabled
     for words in (
         "the system refused it",
-        "the same to the last bit",
+        "bitwise identical",
         "1.25 times as long",
         "calibrates",
         "simulated",
-        "Why they part",
+        "Why they differ",
         "4 GB/s",
     ):
         assert words in text
 
 
 def test_who_is_refused_out_of_core_as_well_is_reported() -> None:
-    both = CAME._replace(outside=CappedRun("no room"))
-    assert "what stays in memory is more" in came_words(Live(what="activations"), both)
+    both = OUTCOME._replace(outside=CappedRun("no room"))
+    assert "the rest is larger" in outcome_words(Live(what="activations"), both)
     assert result_html(Live(what="activations"), both).count("refused") == 2
-    other = CAME._replace(outside=CappedRun("", 20e6, 0.2, "0x1p0", "abd"))
-    assert "not the same" in came_words(Live(), other)
+    other = OUTCOME._replace(outside=CappedRun("", 20e6, 0.2, "0x1p0", "abd"))
+    assert "not the same" in outcome_words(Live(), other)
 
 
-def test_the_run_in_core_calibrates_and_a_slow_disk_is_foretold_to_show() -> None:
-    assert float(predict(calibrated(Live(), CAME)).step_time) == pytest.approx(0.2)
-    slow = CAME._replace(disk=(50e6, 50e6))
+def test_the_run_in_core_calibrates_and_a_slow_disk_is_predicted_to_be_exposed() -> None:
+    assert float(predict(calibrated(Live(), OUTCOME)).step_time) == pytest.approx(0.2)
+    slow = OUTCOME._replace(disk=(50e6, 50e6))
     late = float(predict(calibrated(Live(), slow, "all")).step_time)
     assert late > 0.4
 
 
-def test_a_failure_is_told_and_the_button_is_back(monkeypatch: Any) -> None:
+def test_a_failure_is_shown_and_the_button_is_back(monkeypatch: Any) -> None:
     monkeypatch.setattr(memory_wall_live, "available", lambda: True)
 
-    def fails(setting: Live) -> Came:
+    def fails(setting: Live) -> Outcome:
         raise LabError("The run did not end in 90 s; the machine is busy.")
 
-    page = train_under_a_cap(fails, AtOnce)
-    button(page).click()
-    assert "the machine is busy" in shown(page) and not button(page).disabled
+    page = train_under_a_cap(fails, Now)
+    button(page, "Train").click()
+    assert "the machine is busy" in shown(page) and not button(page, "Train").disabled
 
 
 def test_another_system_is_reported_before(monkeypatch: Any) -> None:
     monkeypatch.setattr(memory_wall_live, "available", lambda: False)
-    page = train_under_a_cap(lambda setting: CAME, AtOnce)
-    assert "Linux does" in shown(page) and button(page).disabled
+    page = train_under_a_cap(lambda setting: OUTCOME, Now)
+    assert "Linux does" in shown(page) and button(page, "Train").disabled
 
 
 @pytest.mark.skipif(not available(), reason="this system does not tell a peak")
 def test_for_real_it_is_refused_in_core_and_trains_below_the_cap_out_of_core() -> None:
-    came = memory_wall_live.run(Live(30e6, 256))
-    assert came.refused.refused and not came.outside.refused
-    assert came.outside.peak < 30e6 < came.inside.peak
-    assert came.outside.weights == came.inside.weights and came.outside.loss == came.inside.loss
-    assert min(came.disk) > 1e6
+    outcome = memory_wall_live.run(Live(30e6, 256))
+    assert outcome.refused.refused and not outcome.outside.refused
+    assert outcome.outside.peak < 30e6 < outcome.inside.peak
+    assert (
+        outcome.outside.weights == outcome.inside.weights
+        and outcome.outside.loss == outcome.inside.loss
+    )
+    assert min(outcome.disk) > 1e6
