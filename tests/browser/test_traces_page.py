@@ -21,18 +21,18 @@ from lesson_page import (
     wall,
 )
 
-from lib_dlhpc.explore.traces.puzzle import TROUBLES, puzzle
+from lib_dlhpc.explore.traces.puzzle import PROBLEMS, puzzle
 
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "11_traces_and_waits.ipynb"
 PLOTS = 5
-QUESTIONS = 10
+QUESTIONS = 30
 SLIDERS = {
     0: ["Who", "By", "Messages", "Network", "Link 1–2"],
     2: ["Simulate", "A sample", "Buffer", "Varies"],
 }
-GUESSES = {0: "10", 1: 3, 2: "2", 3: "100", 4: "50"}  # a number: that choice of a list
+GUESSES = {0: "10", 7: 3, 11: "2", 16: "100", 21: "50"}  # a number: that choice of a list
 
 
 def results(page: Any, index: int) -> str:
@@ -56,7 +56,7 @@ def test_controls_move_drawings_and_walls_say_why(shared: Any, eventually: Any) 
     choice_moves(page, eventually, 0, "It", "reads slowly", DRAWN)
     slider(page, 0, "Who").press("Home")
     slider(page, 0, "Network").press("Home")
-    eventually(lambda: "The wires are in the way" in wall(page, 0))
+    eventually(lambda: "The network is the bottleneck" in wall(page, 0))
     slider(page, 2, "A sample").press("Home")
     slider(page, 2, "Simulate").press("End")
     eventually(lambda: "simulation waits for room" in wall(page, 2))
@@ -78,13 +78,13 @@ def test_findings_are_clicked_a_puzzle_is_solved_and_a_check_answers(
     planted, panel = puzzle(1), experiment(page, 1)
     assert planted.rank == 0  # where the slider stands
     eventually(lambda: "Efficiencies" not in results(page, 1))
-    wrong = next(t for t in TROUBLES if t != planted.trouble)
-    choose(page, 1, "Trouble", wrong)
+    wrong = next(t for t in PROBLEMS if t != planted.problem)
+    choose(page, 1, "Problem", wrong)
     eventually(lambda: f"Your answer: {wrong}, rank 0." in results(page, 1))
     panel.get_by_role("button", name="Answer").click()
     eventually(lambda: "Not that." in results(page, 1) and "Efficiencies" not in results(page, 1))
-    choose(page, 1, "Trouble", planted.trouble)
-    eventually(lambda: f"Your answer: {planted.trouble}, rank 0." in results(page, 1))
+    choose(page, 1, "Problem", planted.problem)
+    eventually(lambda: f"Your answer: {planted.problem}, rank 0." in results(page, 1))
     panel.get_by_role("button", name="Answer").click()
     eventually(lambda: "✓ Yes." in results(page, 1) and "Efficiencies" in results(page, 1))
     eventually(lambda: "0 of 1 found" in results(page, 1))  # the first answer counts
@@ -105,7 +105,7 @@ def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_run
     before = page.evaluate(DRAWN, 2)
     slider(page, 2, "Simulate").press("End")
     eventually(lambda: page.evaluate(DRAWN, 2) != before)
-    eventually(lambda: "Why they part" in results(page, 3))
+    eventually(lambda: "Why they differ" in results(page, 3))
     eventually(lambda: panel.locator(".dlhpc-plot[data-serial] svg").count() >= 3)
     for words in ("Rank 2 was late", "predicted", "simulated", "measured", "error", "Efficiencies"):
         eventually(lambda words=words: words in results(page, 3), what=words)
@@ -126,6 +126,6 @@ def test_the_page_is_as_wide_as_its_window_and_costs_little_memory(
     shared: Any, eventually: Any, lesson: tuple[str, int]
 ) -> None:
     page = shared
-    for width in (1280, 800, 420):
+    for width in (1280, 800, 390):
         is_as_wide_as_its_window(page, eventually, width)
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

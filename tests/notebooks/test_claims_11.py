@@ -8,7 +8,7 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc.explore.traces.coupled import Setting as Coupled
-from lib_dlhpc.explore.traces.coupled import best, named, number_of, times_quicker, ways
+from lib_dlhpc.explore.traces.coupled import best, named, number_of, times_faster, ways
 from lib_dlhpc.explore.traces.coupled_here import Setting as Workflow
 from lib_dlhpc.explore.traces.coupled_here import waiting_share
 from lib_dlhpc.explore.traces.here import Setting as Planted
@@ -18,58 +18,58 @@ from lib_dlhpc.explore.traces.waits import (
     IN_TURN,
     NOBODY,
     Setting,
-    foretold_gain,
+    analyzed,
+    gain_of_ideal_network,
     network_wall,
-    said,
 )
 from lib_dlhpc.prediction.coupled import waits
 
 
 def kinds(setting: Setting) -> set[str]:
-    return {one.kind for one in said(setting).findings}
+    return {one.kind for one in analyzed(setting).findings}
 
 
 def test_a_run_takes_half_as_long_again_and_three_ranks_spend_a_third_of_it_in_mpi():
-    late, alike = said(Setting()), said(Setting(NOBODY))
+    late, alike = analyzed(Setting()), analyzed(Setting(NOBODY))
     assert late.span / alike.span == pytest.approx(1.5, abs=0.1)
     shares = late.exposed / late.span
     assert (shares[[0, 1, 3]] == pytest.approx(1 / 3, abs=0.02)) and shares[2] < 0.03
 
 
 def test_an_ideal_network_saves_two_percent_and_load_imbalance_is_what_limits():
-    assert foretold_gain(Setting()) == pytest.approx(2, abs=0.3)
-    assert said(Setting()).findings[0].kind == "load imbalance"
-    assert said(Setting()).efficiency.load_balance == pytest.approx(0.75, abs=0.01)
-    spans = [said(Setting(network=rate)).span for rate in (1e9, 10e9, 100e9)]
+    assert gain_of_ideal_network(Setting()) == pytest.approx(2, abs=0.3)
+    assert analyzed(Setting()).findings[0].kind == "load imbalance"
+    assert analyzed(Setting()).efficiency.load_balance == pytest.approx(0.75, abs=0.01)
+    spans = [analyzed(Setting(network=rate)).span for rate in (1e9, 10e9, 100e9)]
     assert spans[0] > spans[1] > spans[2] > 0.95 * spans[1]
 
 
 def test_who_sends_late_waits_longest_of_all_though_all_do_the_same_work():
-    found = said(Setting(how="sends late"))
+    found = analyzed(Setting(how="sends late"))
     assert found.efficiency.load_balance > 0.99 and found.efficiency.parallel < 0.75
     assert int(np.argmax(sum(found.waits.values()))) == 2
     assert found.findings[0].kind == "late sender" and found.findings[0].rank == 2
-    assert found.span > 1.25 * said(Setting()).span
+    assert found.span > 1.25 * analyzed(Setting()).span
 
 
 def test_in_turn_nothing_is_gained_and_nobody_is_blamed():
-    found = said(Setting(IN_TURN))
-    assert found.span == pytest.approx(said(Setting()).span, rel=0.03)
+    found = analyzed(Setting(IN_TURN))
+    assert found.span == pytest.approx(analyzed(Setting()).span, rel=0.03)
     assert found.efficiency.load_balance > 0.99 and not found.findings
     assert 1 - found.efficiency.parallel == pytest.approx(0.3, abs=0.02)
 
 
-def test_a_link_with_a_quarter_of_the_bandwidth_is_in_the_way_and_the_others_wait_at_the_allreduce():
+def test_a_link_with_a_quarter_of_the_bandwidth_is_the_bottleneck_and_the_others_wait_at_the_allreduce():
     setting = Setting(NOBODY, size=4e6, share=0.25)
-    found = said(setting)
-    assert "The wires are in the way" in network_wall(setting, found)
+    found = analyzed(setting)
+    assert "The network is the bottleneck" in network_wall(setting, found)
     assert found.findings[0].kind == "slow link"
     late = found.waits["wait at collective"]
     assert late[[0, 3]].min() > 10 * late[[1, 2]].min()
 
 
 def test_one_of_eight_that_simulates_lets_the_others_wait_and_no_buffer_helps():
-    assert times_quicker(Coupled()) == pytest.approx(2.1, abs=0.1)
+    assert times_faster(Coupled()) == pytest.approx(2.1, abs=0.1)
     seconds = [{named(w): w.seconds for w in ways(Coupled(depth=d))}["1 + 7"] for d in (1, 8)]
     assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
     assert named(best(Coupled())) == "5 + 3"
@@ -93,7 +93,7 @@ def test_a_buffer_helps_where_both_sides_take_as_long_and_vary():
 
 
 def waits_of(depth: int, sigma: float, batches: int = 100_000) -> np.ndarray:
-    """What each side waits a batch, played: both take 1 s on the mean, and vary by sigma each."""
+    """What each side waits a batch, step by step: both take 1 s on the mean, and vary by sigma each."""
     draw = np.random.default_rng(0)
     make, train = draw.normal(1.0, sigma, (2, batches)).tolist()
     taken = [0.0] * batches
@@ -109,10 +109,10 @@ def waits_of(depth: int, sigma: float, batches: int = 100_000) -> np.ndarray:
 
 @pytest.mark.parametrize(("depth", "sigma"), [(2, 0.05), (4, 0.1), (8, 0.1)])
 def test_where_both_sides_vary_by_s_each_waits_s_squared_over_d_p(depth: int, sigma: float):
-    """The formula of the text, p = c = 1 s, held against a run, and the library's with it."""
-    told = sigma**2 / depth
-    assert waits_of(depth, sigma) == pytest.approx([told, told], rel=0.1)
-    assert waits(1.0, 1.0, 2**0.5 * sigma, depth)[0] == pytest.approx(told, rel=0.1)
+    """The formula of the text, p = c = 1 s, compared with a run, and with the library's."""
+    expected = sigma**2 / depth
+    assert waits_of(depth, sigma) == pytest.approx([expected, expected], rel=0.1)
+    assert waits(1.0, 1.0, 2**0.5 * sigma, depth)[0] == pytest.approx(expected, rel=0.1)
 
 
 def test_sending_late_costs_800_ms_and_the_training_rank_waits_78_percent():
@@ -122,7 +122,7 @@ def test_sending_late_costs_800_ms_and_the_training_rank_waits_78_percent():
 
 def test_the_answers_of_the_checks():
     assert kinds(Setting(IN_TURN)) == set()
-    assert said(Setting(IN_TURN)).efficiency.transfer > 0.97
+    assert analyzed(Setting(IN_TURN)).efficiency.transfer > 0.97
     for depth in (1, 2):
         assert waits(20.0, 10.0, 0.0, depth) == (10.0, 0.0)
 
@@ -135,13 +135,15 @@ def test_the_figures_of_the_notes():
         Setting(network=100e9): 379,
         Setting(how="sends late"): 505,
     }
-    assert {setting: round(1e3 * said(setting).span) for setting in ms} == ms
-    late = said(Setting(how="sends late"))
+    assert {setting: round(1e3 * analyzed(setting).span) for setting in ms} == ms
+    late = analyzed(Setting(how="sends late"))
     assert sum(late.waits.values())[2] == pytest.approx(0.128, abs=5e-4)
     assert late.efficiency.serialisation == pytest.approx(0.73, abs=5e-3)
-    assert said(Setting(network=1e9)).efficiency.transfer == pytest.approx(0.83, abs=5e-3)
-    assert said(Setting(how="reads slowly")).findings[1].seconds == pytest.approx(0.12, abs=1e-3)
-    link = said(Setting(NOBODY, size=4e6, share=0.25))
+    assert analyzed(Setting(network=1e9)).efficiency.transfer == pytest.approx(0.83, abs=5e-3)
+    assert analyzed(Setting(how="reads slowly")).findings[1].seconds == pytest.approx(
+        0.12, abs=1e-3
+    )
+    link = analyzed(Setting(NOBODY, size=4e6, share=0.25))
     assert link.efficiency.transfer == pytest.approx(0.68, abs=5e-3)
 
 
@@ -162,10 +164,10 @@ def test_the_placements_of_the_notes():
 def test_the_puzzles_of_the_notes(repository: Path):
     notes = (repository / "instructor_notes" / "11_traces_and_waits.md").read_text("utf-8")
     answers = " ".join(notes.split("the puzzles: ")[1].split(". Either")[0].split())
-    told = answers.replace("rank ", "").split("; ")
-    for number, answer in zip(PUZZLES, told, strict=True):
+    known = answers.replace("rank ", "").split("; ")
+    for number, answer in zip(PUZZLES, known, strict=True):
         planted = puzzle(number)
-        words = planted.trouble.split()[0]
+        words = planted.problem.split()[0]
         ends = re.findall(r"\d+", answer)
         assert int(ends[0]) == number and words in answer and int(ends[1]) == planted.rank
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import KINDS, Timeline
 from lib_dlhpc.timeline.analysis import Analysis, Place
@@ -15,14 +16,14 @@ from lib_dlhpc.timeline.analysis.calls import calls
 from lib_dlhpc.timeline.analysis.waits import waits
 from lib_dlhpc.timeline.spans import in_order
 
-# Colour, height in its lane, and whether hatched: no two are told apart by their colour alone.
+# Color, height in its lane, and whether hatched: no two differ by their color alone.
 LOOKS = {
-    "works": ("#56b4e9", 1.0, False),
-    "reads": ("#e69f00", 0.75, False),
-    "waits for a sender": ("#999999", 1.0, True),
-    "waits for a receiver": ("#f0e442", 0.75, True),
-    "waits at a collective": ("#cc79a7", 0.5, True),
-    "moves data": ("#d55e00", 0.35, False),
+    "works": (palette.FORWARD, 1.0, False),
+    "reads": (palette.INPUT, 0.75, False),
+    "waits for a sender": (palette.IDLE, 1.0, True),
+    "waits for a receiver": (palette.BUBBLE, 0.75, True),
+    "waits at a collective": (palette.SERIES[3], 0.5, True),
+    "moves data": (palette.COLLECTIVES, 0.35, False),
 }
 OF_WAIT = {
     "late sender": "waits for a sender",
@@ -86,7 +87,17 @@ def trace_state(
     low, high = window or (zero, float(timeline.stop.max(initial=0.0)))
     columns: dict[str, list[Any]] = {
         name: []
-        for name in ("rank", "what", "start", "stop", "seconds", "top", "bottom", "hatched", "told")
+        for name in (
+            "rank",
+            "what",
+            "start",
+            "stop",
+            "seconds",
+            "top",
+            "bottom",
+            "hatched",
+            "details",
+        )
     }
     for bar in bars:
         start, stop = max(bar.start, low), min(bar.stop, high)
@@ -104,7 +115,7 @@ def trace_state(
             top=bar.rank + 0.5 - 0.4 * tall,
             bottom=bar.rank + 0.5 + 0.4 * tall,
             hatched=hatched,
-            told=f"rank {bar.rank}, {bar.name}: {bar.what}, {lasts}",
+            details=f"rank {bar.rank}, {bar.name}: {bar.what}, {lasts}",
         )
     ranks = timeline.ranks
     data: dict[str, dict[str, Any]] = {
@@ -125,7 +136,7 @@ def ranks_state(analysis: Analysis) -> State:
     parts = rank_parts(analysis)
     columns: dict[str, list[Any]] = {
         n: []
-        for n in ("rank", "what", "start", "stop", "seconds", "hatched", "top", "bottom", "told")
+        for n in ("rank", "what", "start", "stop", "seconds", "hatched", "top", "bottom", "details")
     }
     for rank in range(analysis.ranks):
         start = 0.0
@@ -143,7 +154,7 @@ def ranks_state(analysis: Analysis) -> State:
                     hatched=LOOKS[what][2],
                     top=rank + 0.5 - 0.4 * tall,
                     bottom=rank + 0.5 + 0.4 * tall,
-                    told=f"rank {rank}: {what}, {show(lasts, 's')}",
+                    details=f"rank {rank}: {what}, {show(lasts, 's')}",
                 )
             start += lasts
     ranks = analysis.ranks
@@ -175,8 +186,8 @@ def efficiency_state(before: Analysis) -> State:
 
 def efficiencies(analysis: Analysis) -> dict[str, float]:
     """Return the efficiencies by the names of POP."""
-    told = analysis.efficiency
-    return {name: float(getattr(told, name.replace(" ", "_"))) for name in EFFICIENCIES}
+    efficiency = analysis.efficiency
+    return {name: float(getattr(efficiency, name.replace(" ", "_"))) for name in EFFICIENCIES}
 
 
 def coupled_state(ways: Sequence[tuple[str, Mapping[str, float]]], now: str) -> State:
@@ -202,13 +213,13 @@ def coupled_state(ways: Sequence[tuple[str, Mapping[str, float]]], now: str) -> 
         words = f"{show(start, 's')}{'  ◀ chosen' if name == now else ''}"
         append(ends, way=name, x=start, words=words)
     most = max(sum(terms.values()) for _, terms in ways)
-    told = ", ".join(f"{name} {show(sum(terms.values()), 's')}" for name, terms in ways)
+    times = ", ".join(f"{name} {show(sum(terms.values()), 's')}" for name, terms in ways)
     data = {"bars": columns, "ends": ends, "room": {"x": [0.0, 1.25 * most]}}
-    return data, f"A run takes, by placement: {told}."
+    return data, f"A run takes, by placement: {times}."
 
 
 def _drawn(table: Timeline) -> Any:
-    """Rows that are a stretch of their rank's time: calls, and what it stands still for."""
+    """Rows that are a stretch of their rank's time: calls, and its waits."""
     still = table.where("compute") & (table.kind != REGION)
     return (table.where("communication") & (table.stop > table.start)) | still
 

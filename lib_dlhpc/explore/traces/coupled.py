@@ -1,6 +1,6 @@
-"""A simulation that feeds training: which ranks do what, what lies between them, and who waits for whom.
+"""A simulation that feeds training: which ranks do what, the buffer between them, and who waits for whom.
 
-couple()    the experiment: who simulates, how much a sample costs to make, the buffer, variation; all placements
+couple()    the experiment: who simulates, the cost of a sample, the buffer, variation; all placements
 """
 
 from dataclasses import replace
@@ -109,13 +109,13 @@ def named(way: CoupledPrediction) -> str:
 
 
 def best(setting: Setting) -> CoupledPrediction:
-    """Return the quickest placement."""
+    """Return the fastest placement."""
     return min(ways(setting), key=lambda way: way.seconds)
 
 
 @lru_cache(maxsize=64)
-def played(setting: Setting) -> dict[str, float]:
-    """Return the terms of the mean rank as the simulator plays them, s."""
+def simulated(setting: Setting) -> dict[str, float]:
+    """Return the terms of the mean rank in the simulation, s."""
     return mean_terms(simulate_coupled(workflow(setting), costs(setting), RANKS))
 
 
@@ -150,9 +150,9 @@ def couple() -> ipywidgets.Box:
         said.value = verdict_html(best_words(setting, now))
         every = [(named(way), way.terms) for way in ways(setting)]
         bars.update(*coupled_state(every, named(now)))
-        terms.value = terms_html(now, played(setting))
+        terms.value = terms_html(now, simulated(setting))
 
-    note = "the placement whose bar is shortest: are its waits gone, and what is in their place?"
+    note = "the placement whose bar is shortest: are its waits gone, and what took their place?"
     return workbench(controls, [wall, said, bars, terms], update, note)
 
 
@@ -162,32 +162,32 @@ def waited(terms: dict[str, float]) -> float:
 
 
 def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
-    """Say which side lets the other wait, where it does."""
+    """Say which side waits for the other, where one does."""
     if waited(dict(now.terms)) < WORTH * now.seconds:
         return ""
     p, c = show(now.produce, "s"), show(now.consume, "s")
-    pace = f"A batch takes {p} to make and {c} to train on"
+    pace = f"A batch takes {p} to produce and {c} to train on"
     enough = enough_depth(workflow(setting), costs(setting), RANKS)
     if 0.9 < now.produce / now.consume < 1 / 0.9 and enough > setting.depth:
-        return f"{pace}: alike, but both vary. A buffer of {enough} batches would even that out."
+        return f"{pace}: equal, but both vary. A buffer of {enough} batches would smooth that."
     who = (
         "training waits for samples" if now.slower == "simulation" else "simulation waits for room"
     )
-    return f"{pace}: the {who}. A buffer puts that off and makes no run shorter: move ranks."
+    return f"{pace}: the {who}. A buffer delays that and makes no run shorter: move ranks."
 
 
 def best_words(setting: Setting, now: CoupledPrediction) -> str:
-    """Say what the chosen placement takes, and which is the quickest."""
-    quickest = best(setting)
+    """Say what the chosen placement takes, and which is the fastest."""
+    fastest = best(setting)
     words = f"<b>{escape(named(now))}: {show(now.seconds, 's')}</b>"
     waits = waited(dict(now.terms))
     words += (
         f", of which the mean rank waits {show(waits, 's')} for the other side." if waits else "."
     )
-    if quickest.seconds < (1 - WORTH) * now.seconds:
-        words += f" {escape(named(quickest))} would take {show(quickest.seconds, 's')}."
+    if fastest.seconds < (1 - WORTH) * now.seconds:
+        words += f" {escape(named(fastest))} would take {show(fastest.seconds, 's')}."
     else:
-        words += " No placement is much quicker."
+        words += " No placement is much faster."
     return words
 
 
@@ -199,7 +199,7 @@ def terms_html(now: CoupledPrediction, simulated: dict[str, float]) -> str:
     return table_html(lines)
 
 
-def times_quicker(setting: Setting) -> float:
-    """Return how many times quicker the quickest placement is than the chosen one."""
+def times_faster(setting: Setting) -> float:
+    """Return how many times faster the fastest placement is than the chosen one."""
     now = predict_coupled(workflow(setting), costs(setting), RANKS)
     return now.seconds / best(setting).seconds

@@ -1,6 +1,6 @@
-"""The coupled workflow on ranks of this machine: as chosen, then as the prediction would have it, three ways each.
+"""The coupled workflow on ranks of this machine: as chosen, then as predicted to be the fastest, three ways each.
 
-couple_here()    the experiment: ranks, how much a sample costs, buffer, placement to begin with; run, cancel
+couple_here()    the experiment: ranks, cost of a sample, buffer, first placement; run, cancel
 """
 
 import json
@@ -13,12 +13,13 @@ import ipywidgets
 
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
+from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.explore.traces.charts import coupled_state
 from lib_dlhpc.explore.traces.coupled import BATCH, COSTS, SHARED
 from lib_dlhpc.explore.traces.coupled import Setting as Chosen
 from lib_dlhpc.explore.traces.coupled import workflow as described
-from lib_dlhpc.explore.traces.live import RealRun, ways_html
+from lib_dlhpc.explore.traces.live import ways_html
 from lib_dlhpc.explore.traces.process import RunError, through
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction.coupled import predict_coupled
@@ -29,7 +30,7 @@ from lib_dlhpc.spec.workflow import Workflow, dumps
 BATCHES = 20
 SAMPLING, DEPTHS, RANKS = (1, 4, 16), (1, 2, 8), (2, 3)
 
-Told = dict[str, Any]  # what `dlhpc couple --json` prints
+Outcome = dict[str, Any]  # printed by `dlhpc couple --json`
 
 
 class Setting(NamedTuple):
@@ -42,18 +43,18 @@ class Setting(NamedTuple):
 
 
 def workflow(setting: Setting) -> Workflow:
-    """Return what is run; what it costs is measured first."""
+    """Return what is run; its costs are measured first."""
     return described(Chosen(setting.simulating, setting.sampling, setting.depth), BATCHES)
 
 
-def run(setting: Setting, stop: threading.Event) -> Told:
-    """Run it, and then the placement that promises to be quicker. Raises Cancelled, RunError; leaves nothing."""
+def run(setting: Setting, stop: threading.Event) -> Outcome:
+    """Run it, and then the placement that is predicted to be faster. Raises Cancelled, RunError; leaves nothing."""
     folder = owned.make_folder("dlhpc-coupled-")
     try:
         (folder / "workflow.toml").write_text(dumps(workflow(setting)), encoding="utf-8")
         words = ("couple", str(folder / "workflow.toml"), "-n", str(setting.ranks), "--json")
-        told: Told = json.loads(through(words, folder, stop))
-        return told
+        outcome: Outcome = json.loads(through(words, folder, stop))
+        return outcome
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror or error}.") from None
     finally:
@@ -61,10 +62,9 @@ def run(setting: Setting, stop: threading.Event) -> Told:
 
 
 def couple_here(
-    coupled: Callable[[Setting, threading.Event], Told] = run,
-    thread: Callable[..., Any] = threading.Thread,
+    coupled: Callable[[Setting, threading.Event], Outcome] = run, thread: Thread = threading.Thread
 ) -> ipywidgets.Box:
-    """Return controls, buttons, and what came of a click. thread: in what it is done."""
+    """Return controls, buttons, and what a click yields."""
     starts = [("one simulates", 1), ("all, in turn", SHARED)]
     controls = {
         "ranks": slider("Ranks", "Of this machine", [(str(n), n) for n in RANKS], 2),
@@ -87,30 +87,29 @@ def couple_here(
     def ask() -> None:
         question.value = verdict_html(asked_words(chosen()))
 
-    def work(
-        setting: Setting, stop: threading.Event, tell: Callable[[str], None]
-    ) -> tuple[str, list[Any]]:
-        tell(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
-        told = coupled(setting, stop)
-        bars.update(*coupled_state(bars_of(told), ""))
-        result.value = result_html(told)
-        return came_words(told), [bars, result]
+    def work(runner: Runner) -> None:
+        setting = chosen()
+        runner.say(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
+        outcome = coupled(setting, runner.stop)
+        bars.update(*coupled_state(bars_of(outcome), ""))
+        result.value = result_html(outcome)
+        below.children = (bars, result)
+        runner.say(outcome_words(outcome))
 
-    real = RealRun(chosen, work, thread, "Couple", "Some ten seconds")
-    note = (
-        "whether the placement that was foretold to be best has fewer waits here, and is quicker."
-    )
-    return workbench(controls, [question, *real.widgets], ask, note)
+    below = ipywidgets.VBox([])
+    runner = Runner("Couple", work, "Nothing has run yet.", "Some ten seconds", thread)
+    note = "whether the placement that is predicted to be the best has fewer waits here, and is faster."
+    return workbench(controls, [question, *runner.widget.children, below], ask, note)
 
 
 def asked_words(setting: Setting) -> str:
     """Say what a click would run."""
     first = "all do both, in turn" if setting.simulating == SHARED else "rank 0 simulates"
-    many = " More ranks than cores: they take turns." if setting.ranks > cores() else ""
+    many = " More ranks than cores: they share them." if setting.ranks > cores() else ""
     return (
         f"{BATCHES} batches of {BATCH} samples, one each {setting.sampling} steps of the simulation; up to"
         f" {setting.depth} batch{'es' * (setting.depth > 1)} in between. First {first}; then, if another placement"
-        f" promises to be quicker, that one. {ranks_in_words(setting.ranks)}.{many}"
+        f" is predicted to be faster, that one. {ranks_in_words(setting.ranks)}.{many}"
     )
 
 
@@ -122,64 +121,64 @@ def placed(run_of: Mapping[str, Any]) -> str:
     return f"{one['simulating']} + {one['training']}"
 
 
-def runs_of(told: Told) -> list[Mapping[str, Any]]:
+def runs_of(outcome: Outcome) -> list[Mapping[str, Any]]:
     """Return what was run: one placement, or two."""
-    return [told["before"], *([told["after"]] if told["after"] else [])]
+    return [outcome["before"], *([outcome["after"]] if outcome["after"] else [])]
 
 
-def bars_of(told: Told) -> list[tuple[str, dict[str, float]]]:
+def bars_of(outcome: Outcome) -> list[tuple[str, dict[str, float]]]:
     """Return each run, predicted, simulated and measured, with its terms."""
     return [
         (f"{placed(one)}, {engine}", {name: way[engine] for name, way in one["terms"].items()})
-        for one in runs_of(told)
+        for one in runs_of(outcome)
         for engine in ("predicted", "simulated", "measured")
     ]
 
 
-def came_words(told: Told) -> str:
-    """Say whether the placement that was foretold to be the best one was."""
-    before, after = told["before"], told["after"]
+def outcome_words(outcome: Outcome) -> str:
+    """Say whether the placement that is predicted to be the best is."""
+    before, after = outcome["before"], outcome["after"]
     name = escape(placed(before))
     words = f"{name} took {show(before['seconds'], 's')}, of which the mean rank waited {show(before['waited'], 's')}"
     if after is None:
-        return f"<b>✓ {words}.</b> No other placement promises to save more than a few hundredths."
-    quicker = after["seconds"] < before["seconds"]
+        return f"<b>✓ {words}.</b> No other placement is predicted to save more than some percent."
+    faster = after["seconds"] < before["seconds"]
     came = (
         f"{escape(placed(after))} took {show(after['seconds'], 's')} and waited"
         f" {show(after['waited'], 's')}"
     )
-    if quicker:
-        return f"<b>✓ {words}; {came}: quicker, as foretold.</b>"
-    return f"<b>✗ {words}; {came}: not quicker here.</b> Are other programs on these cores?"
+    if faster:
+        return f"<b>✓ {words}; {came}: faster, as predicted.</b>"
+    return f"<b>✗ {words}; {came}: not faster here.</b> Are other programs on these cores?"
 
 
-def result_html(told: Told) -> str:
-    """Return the terms of each run by engine, with errors, and why they part."""
+def result_html(outcome: Outcome) -> str:
+    """Return the terms of each run by engine, with errors, and why they differ."""
     parts = []
-    for one in runs_of(told):
+    for one in runs_of(outcome):
         rows = dict(one["terms"])
         engines = ("predicted", "simulated", "measured")
         rows["the run"] = {e: sum(way[e] for way in one["terms"].values()) for e in engines}
         p, c = (show(one["predicted"][name], "s") for name in ("produce", "consume"))
         parts.append(
-            f"<p><b>{escape(placed(one))}</b>: a batch takes {p} to make, {c} to train on."
+            f"<p><b>{escape(placed(one))}</b>: a batch takes {p} to produce, {c} to train on."
         )
         parts.append(f"</p>{ways_html(rows)}")
-    first, last = runs_of(told)[-1]["errors"]
+    first, last = runs_of(outcome)[-1]["errors"]
     return "".join(parts) + verdict_html(
-        f"What is learned is real: on fields that it has not seen the network's error fell from {first:.3g} to"
+        f"The network really learns: on unseen fields its error fell from {first:.3g} to"
         f" {last:.3g} of their change. {WHY}"
     )
 
 
 WHY = (
-    "<br><b>Why they part.</b> Costs are measured in a few seconds before the run, and a core that others use as well"
-    " has other costs a moment later: what a rank computes is then off, and the waits of the other side with it."
-    " Memory that two ranks share, and turns on a core, are not in the formula."
+    "<br><b>Why they differ.</b> Costs are measured in a few seconds before the run, and a shared core has other"
+    " costs a moment later: then the compute time of a rank is mispredicted, and the waits of the other side with"
+    " it. Shared memory bandwidth and oversubscribed cores are not in the formula."
 )
 
 
 def waiting_share(setting: Setting) -> float:
-    """Return the % of a run that the one training rank waits, where things cost what they do on a laptop's core."""
+    """Return the % of a run that the one training rank waits, with the costs of a laptop's core."""
     way = predict_coupled(workflow(setting), COSTS, setting.ranks)
     return 100 * setting.ranks * way.terms["wait for samples"] / way.seconds

@@ -15,15 +15,16 @@ from lib_dlhpc.explore.blocks.drawings import (
     tooltip_of,
 )
 from lib_dlhpc.explore.traces.charts import EFFICIENCIES, LOOKS
+from lib_dlhpc.results import palette
 
 BLACK = "currentColor"
 TERMS = {
-    "simulate": "#009e73",
-    "train": "#56b4e9",
-    "exchange": "#d55e00",
-    "wait for samples": "#e69f00",
-    "wait for room": "#cc79a7",
-    "idle": "#999999",
+    "simulate": palette.INPUT,
+    "train": palette.FORWARD,
+    "exchange": palette.COLLECTIVES,
+    "wait for samples": palette.SERIES[4],
+    "wait for room": palette.SERIES[3],
+    "idle": palette.IDLE,
 }
 
 
@@ -41,7 +42,7 @@ def gantt_chart() -> dict[str, Any]:
     said = said.encode(text="words:N")
     return finished(
         alt.layer(_room(), solid, hatched, lines, box, said, _names()),
-        "Who does what, and when (hatched: waits; lines: messages)",
+        "What does each rank do, and when? (hatched: waits; lines: messages)",
         200,
         left=56,
         right=20,
@@ -58,7 +59,7 @@ def ranks_chart() -> dict[str, Any]:
     solid, hatched = _bars("bars", _time("start", "time of the rank"), _lane("top"))
     return finished(
         alt.layer(_room(), solid, hatched, _names()),
-        "What becomes of each rank's time (hatched: waits)",
+        "Where does each rank's time go? (hatched: waits)",
         120,
         left=56,
         right=20,
@@ -75,11 +76,11 @@ def efficiency_chart() -> dict[str, Any]:
     y = alt.Y("name:N", title=None, sort=None).scale(domain=list(EFFICIENCIES))
     y = y.axis(axis_of(grid=False, ticks=False, domain=False))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
-    drawn = bars.mark_bar(color="#0072b2", height=14)
+    drawn = bars.mark_bar(color=palette.SERIES[0], height=14)
     words = bars.mark_text(align="left", dx=5, fontWeight="bold").encode(text="words:N")
     return finished(
         alt.layer(drawn, words),
-        "Efficiencies, as POP defines them",
+        "Which efficiency is the smallest? (as POP defines them)",
         120,
         left=104,
         right=44,
@@ -104,10 +105,10 @@ def coupled_chart() -> dict[str, Any]:
         columnPadding=12,
         labelLimit=0,
     )
-    colour = alt.Color("term:N", legend=legend)
-    colour = colour.scale(domain=list(TERMS), range=list(TERMS.values()))
+    color = alt.Color("term:N", legend=legend)
+    color = color.scale(domain=list(TERMS), range=list(TERMS.values()))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y)
-    solid = bars.mark_bar().encode(color=colour, tooltip=tooltip_of("term", "seconds"))
+    solid = bars.mark_bar().encode(color=color, tooltip=tooltip_of("term", "seconds"))
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.5, tooltip=None)
     ends = alt.Chart(alt.NamedData("ends")).encode(x=alt.X("x:Q"), y=y)
@@ -115,7 +116,7 @@ def coupled_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return finished(
         alt.layer(room, solid, hatched, words),
-        "Time of the mean rank, by placement of the ranks",
+        "Which placement is the fastest? (time of the mean rank)",
         190,
         left=118,
         right=24,
@@ -137,10 +138,10 @@ def _bars(name: str, x: alt.X, y: alt.Y) -> tuple[Any, Any]:
         columnPadding=14,
         labelLimit=0,
     )
-    colour = alt.Color("what:N", legend=legend)
-    colour = colour.scale(domain=list(LOOKS), range=[look[0] for look in LOOKS.values()])
+    color = alt.Color("what:N", legend=legend)
+    color = color.scale(domain=list(LOOKS), range=[look[0] for look in LOOKS.values()])
     bars = alt.Chart(alt.NamedData(name)).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
-    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=tooltip_of("told"))
+    solid = bars.mark_rect(clip=True).encode(color=color, tooltip=tooltip_of("details"))
     hatched = bars.transform_filter("datum.hatched")
     return solid, hatched.mark_rect(fill=HATCH, fillOpacity=0.6, tooltip=None, clip=True)
 

@@ -1,6 +1,6 @@
-"""An unmodified mpi4py program, traced on ranks of this machine; the same foretold and played.
+"""An unmodified mpi4py program, traced on ranks of this machine; the same predicted and simulated.
 
-run()        starts it; from_meeting(): its trace from where all have met
+run()        starts it; from_meeting(): its trace from the barrier on
 ways()       the time of the mean rank, and what the late one costs: predicted, simulated, measured
 """
 
@@ -48,30 +48,30 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Came:
-    """What came of a run: its trace, from where all have met, and what each rank slept in each step, s."""
+class Traced:
+    """A run: its trace from the barrier on, and what each rank slept in each step, s."""
 
     timeline: Timeline
     before: NDArray[Any]  # (steps, ranks)
     after: NDArray[Any]
 
 
-def run(setting: Setting, stop: threading.Event) -> Came:
+def run(setting: Setting, stop: threading.Event) -> Traced:
     """Trace the program. Raises Cancelled and RunError; nothing is left of it in any case."""
     folder = owned.make_folder("dlhpc-traced-")
     try:
-        through((*words_of(setting, folder / "trace.npz"), "--told", str(folder)), folder, stop)
+        through((*words_of(setting, folder / "trace.npz"), "--slept", str(folder)), folder, stop)
         slept = np.stack([np.load(folder / f"slept-{rank}.npy") for rank in range(RANKS)], axis=1)
         whole = read(folder / "trace.npz")
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror or error}.") from None
     finally:
         owned.remove_folder(folder)
-    return Came(from_meeting(whole), slept[..., 0], slept[..., 1])
+    return Traced(from_meeting(whole), slept[..., 0], slept[..., 1])
 
 
 def words_of(setting: Setting, out: Path) -> tuple[str, ...]:
-    """Return what to say to dlhpc."""
+    """Return the arguments of dlhpc."""
     late = ("--rank", str(setting.rank), "--by", f"{setting.by:g}") if setting.rank >= 0 else ()
     when = ("--before",) if late and setting.how == "sends late" else ()
     size = ("--steps", str(STEPS), "--work", f"{WORK:g}", "--bytes", str(setting.size))
@@ -82,7 +82,7 @@ def words_of(setting: Setting, out: Path) -> tuple[str, ...]:
 
 
 def from_meeting(whole: Timeline) -> Timeline:
-    """Return a trace from the moment when all are at the barrier: who is started late is not late."""
+    """Return a trace from the barrier on: a rank that was started late is not late."""
     barrier = np.array(whole.names)[whole.name] == "MPI_Barrier"
     met = float(whole.start[barrier].max())
     own = whole.select(whole.stop >= met)
@@ -90,7 +90,7 @@ def from_meeting(whole: Timeline) -> Timeline:
 
 
 def asked(setting: Setting) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the s that each rank is to work before its messages and behind them, (steps, ranks) each."""
+    """Return the s of work of each rank before its messages and after them, (steps, ranks) each."""
     before = np.full((STEPS, RANKS), FIRST * WORK)
     after = np.full((STEPS, RANKS), (1 - FIRST) * WORK)
     if setting.rank == NOBODY:
@@ -105,26 +105,29 @@ def asked(setting: Setting) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def machine() -> Machine:
-    """Return nodes that are joined as the cores of a laptop are."""
+    """Return nodes whose network is the memory of a laptop."""
     laptop = load_machine("laptop")
     return replace(laptop, nodes=RANKS, inter_node=laptop.intra_node)
 
 
-def played(setting: Setting, came: Came) -> Timeline:
-    """Return the program as the simulator plays it, with what each rank really slept in each step."""
-    what = program(STEPS, RANKS, came.before, came.after, 0.0, setting.size)
+def simulated(setting: Setting, traced: Traced) -> Timeline:
+    """Return the program in the simulator, with what each rank really slept in each step."""
+    what = program(STEPS, RANKS, traced.before, traced.after, 0.0, setting.size)
     return simulate_neighbors(what, ring(machine(), RANKS), barrier=True)
 
 
-def ways(setting: Setting, came: Came) -> Ways:
+def ways(setting: Setting, traced: Traced) -> Ways:
     """Return the s of the mean rank by term, and what the late rank costs, by engine.
 
     Predicted: from what was asked for; simulated: from what was slept.
     """
     link = machine().inter_node
     message, hops = link.latency + setting.size / link.bandwidth, np.log2(RANKS)
-    foretold = predict_neighbors(*asked(setting), message, hops * link.latency)
-    engines = {"simulated": analyse(played(setting, came)), "measured": analyse(came.timeline)}
+    predicted = predict_neighbors(*asked(setting), message, hops * link.latency)
+    engines = {
+        "simulated": analyse(simulated(setting, traced)),
+        "measured": analyse(traced.timeline),
+    }
     terms: Ways = {}
     if setting.rank != NOBODY:
         pairs = 2 if setting.how == "sends late" else 1  # both neighbors wait
@@ -133,13 +136,13 @@ def ways(setting: Setting, came: Came) -> Ways:
         }
     for term in TERMS:
         own = {name: float(rank_parts(one)[term].mean()) for name, one in engines.items()}
-        terms[term] = {"predicted": float(foretold.terms[term].mean())} | own
-    terms["the run"] = {"predicted": foretold.seconds} | {n: a.span for n, a in engines.items()}
+        terms[term] = {"predicted": float(predicted.terms[term].mean())} | own
+    terms["the run"] = {"predicted": predicted.seconds} | {n: a.span for n, a in engines.items()}
     return terms
 
 
 def cost_of(setting: Setting, analysis: Analysis) -> float:
-    """Return the s that the analysis says the late rank costs; 0: it has not found it."""
+    """Return the s that the late rank costs by the analysis; 0: not found."""
     found = analysis.findings
     own = (
         f.seconds
@@ -171,7 +174,7 @@ def download_html(name: str, content: bytes, words: str) -> str:
 
 
 def longer_if_late(setting: Setting) -> float:
-    """Return the s by which the run gets longer because the late rank sends late, all having as much to do."""
+    """Return the s by which the run gets longer because the late rank sends late, all ranks having the same work."""
     before, after = asked(setting)
     in_step = np.full_like(before, FIRST * WORK)
     return predict_neighbors(before, after, 0.0, 0.0).seconds - (

@@ -1,4 +1,4 @@
-"""A command that a page starts: in a session of its own, ended with all that it started, told by its last words."""
+"""A command that a page starts: in a session of its own, ended with all that it started, reported by its last words."""
 
 import os
 import subprocess
@@ -6,15 +6,12 @@ import sys
 import threading
 from pathlib import Path
 
+from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.launch.mpi import environment
 from lib_dlhpc.lifetime import owned
 
 DLHPC = (sys.executable, "-m", "lib_dlhpc.cli")
 PAUSE, PATIENCE = 0.1, 150.0  # s
-
-
-class Cancelled(Exception):
-    """The learner ended it."""
 
 
 class RunError(RuntimeError):

@@ -1,4 +1,4 @@
-"""A program as anybody might write it with mpi4py: it knows nothing of traces. One rank of it is late.
+"""A program as anybody might write it with mpi4py: it has no tracing in it. One rank of it is late.
 
     mpiexec -n 4 python program.py --rank 2 --by 0.02 --before
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=-1, help="the late one")
     parser.add_argument("--by", type=float, default=0.0, help="s a step")
     parser.add_argument("--before", action="store_true", help="late before it sends, not behind")
-    parser.add_argument("--told", type=Path, help="folder for what was slept")
+    parser.add_argument("--slept", type=Path, help="folder for the seconds slept")
     options = parser.parse_args()
 
     world = MPI.COMM_WORLD
@@ -54,8 +54,8 @@ def main() -> None:
         slept[step, 1] = sleep(after)
         MPI.Request.Waitall(going)
         world.Allreduce(one, total)
-    if options.told is not None:
-        np.save(options.told / f"slept-{rank}.npy", slept)
+    if options.slept is not None:
+        np.save(options.slept / f"slept-{rank}.npy", slept)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Four ranks and a trouble: a program of neighbors, simulated, and what its trace tells.
+"""Four ranks and one problem: a program of neighbors, simulated, and its trace.
 
 read_it()    the experiment: which rank is late, by how much, messages, network, one link; the trace beside
 """
@@ -10,7 +10,6 @@ from typing import NamedTuple
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
@@ -52,8 +51,8 @@ def read_it() -> ipywidgets.Box:
     """Return the experiment."""
     who = [("nobody", NOBODY), *((f"rank {r}", r) for r in range(RANKS)), ("each in turn", IN_TURN)]
     controls = {
-        "rank": slider("Who", "Which rank has the trouble", who, 2),
-        "how": dropdown("It", "What the trouble is", [(n, n) for n in KINDS], "computes longer"),
+        "rank": slider("Who", "The rank with the problem", who, 2),
+        "how": dropdown("It", "The problem", [(n, n) for n in KINDS], "computes longer"),
         "late": slider("By", "Of a step's work", [(f"{x:.0%}", x) for x in LATE], 0.5),
         "size": slider("Messages", "To each neighbor", [(show(b, "B"), b) for b in SIZES], 1e6),
         "network": slider(
@@ -70,15 +69,13 @@ def read_it() -> ipywidgets.Box:
         found = panel.show(trace(setting))
         wall.value = wall_html(network_wall(setting, found), network_fine(found))
 
-    note = (
-        "what happens elsewhere where a hatched bar ends; then click what the analysis has found."
-    )
+    note = "what happens on another rank where a hatched bar ends; then click a finding."
     return workbench(controls, [wall, *panel.widgets], update, note)
 
 
 @lru_cache(maxsize=64)
 def trace(setting: Setting) -> Timeline:
-    """Return the simulated run with the trouble that the controls say."""
+    """Return the simulated run with the problem that the controls set."""
     drawn = np.random.default_rng(setting.seed).normal(1.0, SCATTER, (2, STEPS, RANKS))
     work = WORK * np.maximum(drawn, 0.5)
     before, after = FIRST * work[0], (1 - FIRST) * work[1]
@@ -87,7 +84,7 @@ def trace(setting: Setting) -> Timeline:
     if setting.how == "computes longer":
         after = after + more
     elif setting.how == "sends late":
-        # All do the same work; who is late does this part of it before it sends, the others behind.
+        # All do the same work; the late rank does this part before it sends, the others after.
         whole = more.max(axis=1, keepdims=True)
         before, after = before + more, after + whole - more
     else:
@@ -116,24 +113,24 @@ def machine(network: float) -> Machine:
 
 
 @lru_cache(maxsize=64)
-def said(setting: Setting) -> Analysis:
-    """Return what the analysis says of a run."""
+def analyzed(setting: Setting) -> Analysis:
+    """Return the analysis of a run."""
     return analyse(trace(setting))
 
 
 def network_wall(setting: Setting, found: Analysis) -> str:
-    """Say why no network would help, where that is so; or that the network is what is in the way."""
+    """Say why no network would help, where that is so; or that the network is the bottleneck."""
     ideal, span = found.efficiency.ideal_seconds, found.span
     if found.efficiency.transfer < 0.75:
         return (
-            f"The wires are in the way: on an ideal network the run would take {show(ideal, 's')} of its"
+            f"The network is the bottleneck: on an ideal network the run would take {show(ideal, 's')} of its"
             f" {show(span, 's')}."
         )
     best = float(found.compute.mean() + found.stalled.mean())
     if ideal > 1.15 * best:
         return (
             f"No network is fast enough: on an ideal one the run would still take {show(ideal, 's')} of its"
-            f" {show(span, 's')}, while a rank has {show(best, 's')} to do on the mean."
+            f" {show(span, 's')}, while a rank computes and reads for {show(best, 's')} on average."
         )
     return ""
 
@@ -144,19 +141,7 @@ def network_fine(found: Analysis) -> str:
     return f"On an ideal network it would take {show(ideal, 's')} of {show(found.span, 's')}."
 
 
-def foretold_gain(setting: Setting) -> float:
+def gain_of_ideal_network(setting: Setting) -> float:
     """Return the % by which a run gets shorter on an ideal network."""
-    found = said(setting)
+    found = analyzed(setting)
     return 100 * (1 - found.efficiency.ideal_seconds / found.span)
-
-
-def efficiency_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask for the load balance of a run whose numbers are drawn for each visitor."""
-    dice = np.random.default_rng(seed)
-    usual, most = int(dice.integers(20, 31)), int(dice.integers(35, 51))
-    return lesson.compute(
-        f"Three ranks compute for {usual} s each, a fourth for {most} s. What is the load balance, in %?",
-        answer=100 * (3 * usual + most) / (4 * most),
-        unit="%",
-        hint="What the mean rank computes, of what the busiest one does: the length of the run has no part in it.",
-    )

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from experiment_page import click, controls, each_position_shows_its_own, fills, told
 
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.traces import drawings as traces_drawings
 from lib_dlhpc.explore.traces import puzzle as traces_puzzle
 from lib_dlhpc.explore.traces import waits as traces
@@ -23,22 +22,23 @@ from lib_dlhpc.explore.traces.charts import (
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.explore.traces.puzzle import (
     MISTAKES,
+    PROBLEMS,
     PUZZLES,
-    TROUBLES,
     feedback,
     find_it,
     is_right,
     puzzle,
     the_finding,
 )
-from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, read_it, said, trace
+from lib_dlhpc.explore.traces.questions import load_balance
+from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, analyzed, read_it, trace
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse
 
 STATES = {
-    "traces_gantt": trace_state(trace(Setting()), said(Setting()).findings[0].where),
-    "traces_ranks": ranks_state(said(Setting())),
-    "traces_efficiency": efficiency_state(said(Setting())),
+    "traces_gantt": trace_state(trace(Setting()), analyzed(Setting()).findings[0].where),
+    "traces_ranks": ranks_state(analyzed(Setting())),
+    "traces_efficiency": efficiency_state(analyzed(Setting())),
     "traces_coupled": coupled_state([("1 + 1", {"simulate": 1.0, "idle": 0.5})], "1 + 1"),
 }
 SETTINGS = [Setting(), Setting(how="sends late"), Setting(how="reads slowly"), Setting(IN_TURN)]
@@ -49,7 +49,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
     fills(name, STATES[name])
 
 
-def test_nothing_is_told_by_colour_alone() -> None:
+def test_nothing_is_said_by_color_alone() -> None:
     colours = [look[0] for look in LOOKS.values()]
     assert len({look[1:] for look in LOOKS.values()}) == len(LOOKS)
     assert len(set(colours)) == len(colours)
@@ -73,7 +73,7 @@ def test_bars_of_a_rank_follow_each_other_without_a_gap(setting: Setting) -> Non
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_hatched_bars_are_as_long_as_the_analysis_says_that_ranks_wait(setting: Setting) -> None:
-    timeline, parts = trace(setting), rank_parts(said(setting))
+    timeline, parts = trace(setting), rank_parts(analyzed(setting))
     for what, seconds in parts.items():
         drawn = np.zeros(timeline.ranks)
         for bar in bars_of(timeline):
@@ -106,14 +106,14 @@ def test_every_position_of_every_control_shows_something_of_its_own() -> None:
 
 
 def test_walls_say_what_no_network_helps_against_and_where_it_would() -> None:
-    assert "No network is fast enough" in traces.network_wall(Setting(), said(Setting()))
+    assert "No network is fast enough" in traces.network_wall(Setting(), analyzed(Setting()))
     slow = Setting(NOBODY, size=4e6, network=1e9)
-    assert "The wires are in the way" in traces.network_wall(slow, said(slow))
-    assert traces.network_wall(Setting(NOBODY), said(Setting(NOBODY))) == ""
+    assert "The network is the bottleneck" in traces.network_wall(slow, analyzed(slow))
+    assert traces.network_wall(Setting(NOBODY), analyzed(Setting(NOBODY))) == ""
 
 
 def test_who_is_late_in_turn_is_as_late_as_the_others_and_nobody_is_blamed() -> None:
-    found = said(Setting(IN_TURN))
+    found = analyzed(Setting(IN_TURN))
     assert found.imbalance < 0.01 and not found.findings
     assert found.efficiency.parallel < 0.75
 
@@ -133,7 +133,7 @@ def test_names_from_a_trace_are_shown_as_text() -> None:
 
 
 def test_the_check_asks_for_the_mean_over_the_most() -> None:
-    card = traces.efficiency_check(Lesson(), seed=3)
+    card = load_balance(seed=3)
     usual, most = map(float, re.findall(r"for (\d+) s", card.question.question))
     assert "busiest" in card.question.answer(f"{100 * usual / most:.5g} %")["words"]
     assert card.question.answer(f"{100 * (3 * usual + most) / 4 / most:.5g} %")["right"]
@@ -146,54 +146,54 @@ def test_the_check_asks_for_the_mean_over_the_most() -> None:
 def test_the_analysis_solves_every_puzzle(number: int) -> None:
     planted = puzzle(number)
     found = the_finding(planted)
-    assert found is not None and is_right(planted, planted.trouble, found.rank)
+    assert found is not None and is_right(planted, planted.problem, found.rank)
 
 
 def test_puzzles_are_all_troubles_equally_often_and_not_in_one_order() -> None:
-    kinds = [puzzle(number).trouble for number in PUZZLES]
-    assert {kinds.count(trouble) for trouble in TROUBLES} == {len(PUZZLES) // len(TROUBLES)}
+    kinds = [puzzle(number).problem for number in PUZZLES]
+    assert {kinds.count(trouble) for trouble in PROBLEMS} == {len(PUZZLES) // len(PROBLEMS)}
     assert kinds[:4] != kinds[4:8]
     assert len({puzzle(number).rank for number in PUZZLES}) == traces.RANKS
 
 
 def test_every_wrong_trouble_has_its_own_answer() -> None:
-    assert set(MISTAKES) == {(a, b) for a in TROUBLES for b in TROUBLES if a != b}
+    assert set(MISTAKES) == {(a, b) for a in PROBLEMS for b in PROBLEMS if a != b}
     planted = puzzle(1)
-    wrong = next(t for t in TROUBLES if t != planted.trouble)
-    assert MISTAKES[wrong, planted.trouble] in feedback(planted, wrong, planted.rank)
+    wrong = next(t for t in PROBLEMS if t != planted.problem)
+    assert MISTAKES[wrong, planted.problem] in feedback(planted, wrong, planted.rank)
 
 
 def test_who_names_the_rank_that_waits_longest_is_asked_for_whom_it_waits() -> None:
-    planted = next(p for p in map(puzzle, PUZZLES) if p.trouble == "computes longer")
-    longest = int(np.argmax(sum(said(planted.setting).waits.values())))
-    assert "For whom does it wait?" in feedback(planted, planted.trouble, longest)
+    planted = next(p for p in map(puzzle, PUZZLES) if p.problem == "computes longer")
+    longest = int(np.argmax(sum(analyzed(planted.setting).waits.values())))
+    assert "For whom does it wait?" in feedback(planted, planted.problem, longest)
 
 
 def test_a_right_answer_opens_the_analysis_and_marks_the_place_and_a_wrong_one_does_not() -> None:
     page = find_it()
     knobs, planted = controls(page), puzzle(1)
-    assert "choose" in knobs["Trouble"].options[0] and "Efficiencies" not in told(page)
+    assert "choose" in knobs["Problem"].options[0] and "Efficiencies" not in told(page)
     click(page, "Answer")
-    assert "Choose a trouble first" in told(page)
-    knobs["Trouble"].value = next(t for t in TROUBLES if t != planted.trouble)
+    assert "Choose a problem first" in told(page)
+    knobs["Problem"].value = next(t for t in PROBLEMS if t != planted.problem)
     knobs["Rank"].value = planted.rank
     click(page, "Answer")
     assert "Not that." in told(page) and "Efficiencies" not in told(page)
-    knobs["Trouble"].value = planted.trouble
+    knobs["Problem"].value = planted.problem
     click(page, "Answer")
     assert "✓ Yes." in told(page) and "Efficiencies" in told(page) and "Marked:" in told(page)
     assert "0 of 1 found" in told(page)  # the second answer
     knobs["Puzzle"].value = 2
     assert "Efficiencies" not in told(page)
-    knobs["Trouble"].value, knobs["Rank"].value = puzzle(2).trouble, puzzle(2).rank
+    knobs["Problem"].value, knobs["Rank"].value = puzzle(2).problem, puzzle(2).rank
     click(page, "Answer")
     assert "1 of 2 found" in told(page)
     knobs["Puzzle"].value = 3
     click(page, "Show me")
-    assert f"It was: {puzzle(3).trouble}" in told(page) and "1 of 3 found" in told(page)
+    assert f"It was: {puzzle(3).problem}" in told(page) and "1 of 3 found" in told(page)
 
 
 def test_what_a_puzzle_shows_is_what_the_analysis_is_of() -> None:
     setting = traces_puzzle.puzzle(1).setting
-    assert analyse(trace(setting)).span == said(setting).span
+    assert analyse(trace(setting)).span == analyzed(setting).span
     json.dumps(trace_state(trace(setting))[0], allow_nan=False)

@@ -1,4 +1,4 @@
-"""The real runs of the lesson on traces: what is told of them, files to keep, and nothing left when they are ended."""
+"""The real runs of the lesson on traces: what is reported, files to keep, and nothing left when they are ended."""
 
 import io
 import json
@@ -38,7 +38,7 @@ from lib_dlhpc.explore.traces.here import (
     NOBODY,
     PROGRAM,
     STEPS,
-    Came,
+    Traced,
     asked,
     files,
     from_meeting,
@@ -54,11 +54,11 @@ from lib_dlhpc.timeline.analysis import analyse
 from lib_dlhpc.timeline.formats import read
 
 
-def came(setting: Planted) -> Came:
+def traced(setting: Planted) -> Traced:
     """What would come of a run in which all sleep for as long as they are asked to."""
     before, after = asked(setting)
     what = program(*before.shape, before, after, 0.0, setting.size)
-    return Came(simulate_neighbors(what, ring(machine(), 4), barrier=True), before, after)
+    return Traced(simulate_neighbors(what, ring(machine(), 4), barrier=True), before, after)
 
 
 # the traced program ---------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def came(setting: Planted) -> Came:
 @pytest.mark.parametrize("rank", range(4))
 def test_what_the_late_rank_costs_is_predicted_simulated_and_found(how: str, rank: int) -> None:
     setting = Planted(rank, how)
-    terms = traces_here.ways(setting, came(setting))
+    terms = traces_here.ways(setting, traced(setting))
     planted = STEPS * setting.by * (2 if how == "sends late" else 1)
     for engine in ("predicted", "simulated", "measured"):
         assert terms["what the late rank costs"][engine] == pytest.approx(planted, rel=0.01)
@@ -94,8 +94,8 @@ def test_a_trace_begins_where_all_have_met() -> None:
     assert sorted(own.stop) == pytest.approx([0.1, 0.2, 2.0, 2.0])
 
 
-def test_a_run_is_reported_with_what_was_planted_and_what_was_foretold_beside_it() -> None:
-    page = trace_here(lambda setting, _: came(setting), Now)
+def test_a_run_is_reported_with_what_was_planted_and_its_prediction_beside_it() -> None:
+    page = trace_here(lambda setting, _: traced(setting), Now)
     assert not click(page, "Run and trace").disabled and button(page, "Cancel").disabled
     for words in (
         "✓ Rank 2 was late, and is blamed for 800 ms",
@@ -103,18 +103,18 @@ def test_a_run_is_reported_with_what_was_planted_and_what_was_foretold_beside_it
         "simulated",
         "measured",
         "error",
-        "Why they part",
+        "Why they differ",
         "Efficiencies",
         "mpi4py",
     ):
         assert words in told(page)
-    controls(page)["Late is"].value = NOBODY
+    controls(page)["Late rank"].value = NOBODY
     click(page, "Run and trace")
     assert "✓ Nobody was late, and nobody is blamed." in told(page)
 
 
 def test_a_late_rank_that_is_not_found_is_said_to_be_missed() -> None:
-    page = trace_here(lambda *_: came(Planted(NOBODY)), Now)
+    page = trace_here(lambda *_: traced(Planted(NOBODY)), Now)
     click(page, "Run and trace")
     assert "✗ Rank 2 was late, and the analysis does not say so" in told(page)
 
@@ -125,8 +125,8 @@ def test_every_position_of_the_real_runs_asks_for_a_run_of_its_own() -> None:
 
 
 def test_a_trace_is_kept_in_both_formats_and_read_again(tmp_path: Path) -> None:
-    timeline = came(Planted()).timeline
-    page = trace_here(lambda setting, _: came(setting), Now)
+    timeline = traced(Planted()).timeline
+    page = trace_here(lambda setting, _: traced(setting), Now)
     click(page, "Run and trace")
     names = re.findall(r'download="([^"]+)" href="data:[^"]+;base64,[^"]', told(page))
     kept = files(timeline)
@@ -139,7 +139,7 @@ def test_a_trace_is_kept_in_both_formats_and_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", [RunError("a bad day"), SpecError("no MPI"), Cancelled()])
-def test_what_goes_wrong_is_told_and_it_can_be_tried_again(problem: Exception) -> None:
+def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) -> None:
     def fails(*_: Any) -> Any:
         raise problem
 
@@ -262,7 +262,7 @@ def test_what_a_click_runs_is_what_the_controls_say() -> None:
     assert own.batches == 20
 
 
-def run_told(first: Any, then: Any = None) -> dict[str, Any]:
+def outcome_of(first: Any, then: Any = None) -> dict[str, Any]:
     """What `dlhpc couple --json` would print: predictions in the place of measurements."""
 
     def one(way: Any) -> dict[str, Any]:
@@ -279,27 +279,27 @@ def run_told(first: Any, then: Any = None) -> dict[str, Any]:
             "errors": [2.0, 0.5],
         }
 
-    told = {"before": one(first), "placements": [], "after": one(then) if then else None}
-    return dict(json.loads(json.dumps(told)))
+    outcome = {"before": one(first), "placements": [], "after": one(then) if then else None}
+    return dict(json.loads(json.dumps(outcome)))
 
 
 def test_before_and_after_are_reported_with_their_waits() -> None:
     apart, shared = (
         predict_coupled(run_here(Coupled(simulating=n)), COSTS, 2) for n in (1, SHARED)
     )
-    page = couple_here(lambda *_: run_told(apart, shared), Now)
+    page = couple_here(lambda *_: outcome_of(apart, shared), Now)
     click(page, "Couple")
     for words in (
         "✓ 1 + 1 took",
         "all, in turn took",
-        "quicker, as foretold",
+        "faster, as predicted",
         "error",
-        "Why they part",
+        "Why they differ",
     ):
         assert words in told(page)
-    page = couple_here(lambda *_: run_told(shared, apart), Now)
+    page = couple_here(lambda *_: outcome_of(shared, apart), Now)
     click(page, "Couple")
-    assert "✗" in told(page) and "not quicker here" in told(page)
-    page = couple_here(lambda *_: run_told(shared), Now)
+    assert "✗" in told(page) and "not faster here" in told(page)
+    page = couple_here(lambda *_: outcome_of(shared), Now)
     click(page, "Couple")
-    assert "No other placement promises" in told(page)
+    assert "No other placement is predicted to save" in told(page)
