@@ -36,7 +36,6 @@ IN_CODE = re.compile(
     re.IGNORECASE,
 )
 MODULES = (
-    "allreduce",
     "failures",
     "hybrid_parallel",
     "io_bottleneck",

@@ -7,20 +7,21 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, append, spread_labels
 from lib_dlhpc.prediction.collectives import Cost
+from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_quantity
 
-# Okabe and Ito's colours; dash and symbol tell the lines apart without them.
+# No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
 LINES = {
-    "recursive_doubling": ("#d55e00", [1, 0], "circle"),
-    "rabenseifner": ("#0072b2", [9, 3], "square"),
-    "ring": ("#009e73", [2, 2], "triangle-up"),
-    "torus_2d": ("#cc79a7", [7, 2, 2, 2], "diamond"),
-    "binomial": ("#8a6d00", [4, 4], "cross"),
-    "hierarchical": ("#56b4e9", [1, 2], "triangle-down"),
-    "MPI_Allreduce": ("#777777", [1, 1], "cross"),
+    "recursive_doubling": (SERIES[1], [1, 0], "circle"),
+    "rabenseifner": (SERIES[0], [9, 3], "square"),
+    "ring": (SERIES[2], [2, 2], "triangle-up"),
+    "torus_2d": (SERIES[3], [7, 2, 2, 2], "diamond"),
+    "binomial": (SERIES[4], [4, 4], "cross"),
+    "hierarchical": (SERIES[5], [1, 2], "triangle-down"),
+    "MPI_Allreduce": (SERIES[6], [1, 1], "cross"),
 }
 NAMES = {"rabenseifner": "Rabenseifner", "torus_2d": "2-D torus"}
-CAUSES = {"latency": "#e69f00", "bandwidth": "#0072b2", "reduction": "#009e73"}
+CAUSES = {"latency": SERIES[4], "bandwidth": SERIES[0], "reduction": SERIES[2]}
 SYMBOL_EVERY = 9  # points of a line between two symbols
 
 
@@ -66,10 +67,10 @@ def sizes_state(
     }
     near = int(np.argmin(np.abs(np.log(sizes / size))))
     order = sorted(times, key=lambda name: times[name][near])
-    told = ", ".join(f"{name_of(n)} {format_quantity(float(times[n][near]), 's')}" for n in order)
+    shown = ", ".join(f"{name_of(n)} {format_quantity(float(times[n][near]), 's')}" for n in order)
     return (
         {"lines": lines, "ends": ends, "regions": regions, "turns": turns, "marker": marker},
-        f"At about {format_quantity(size, 'B')}: {told}.",
+        f"At about {format_quantity(size, 'B')}: {shown}.",
     )
 
 
@@ -148,8 +149,8 @@ def messages_state(rounds: Sequence[Any], ranks: int, elements: int, now: int, n
 
 
 def measured_state(rows: Sequence[Mapping[str, Any]]) -> State:
-    """Measured p10, median, p90 in s for each size, and the price where there is one."""
-    columns = ("algorithm", "size", "low", "median", "high", "price", "place", "time", "priced")
+    """Measured p10, median, p90 in s for each size, and the prediction where there is one."""
+    columns = ("algorithm", "size", "low", "median", "high", "price", "place", "time", "expected")
     points: dict[str, list[Any]] = {n: [] for n in columns}
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     for row in rows:
@@ -165,15 +166,15 @@ def measured_state(rows: Sequence[Mapping[str, Any]]) -> State:
             price=price,
             place=row["size"] * shift,
             time=format_quantity(row["median"], "s"),
-            priced=format_quantity(price, "s") if price else "none",
+            expected=format_quantity(price, "s") if price else "none",
         )
     if not rows:
         return {"points": points}, "Nothing measured yet."
     last = max(row["size"] for row in rows)
-    told = [
+    medians = [
         f"{name_of(r['algorithm'])} {format_quantity(r['median'], 's')}"
-        + (f" (price {format_quantity(r['price'], 's')})" if r.get("price") else "")
+        + (f" (predicted {format_quantity(r['price'], 's')})" if r.get("price") else "")
         for r in rows
         if r["size"] == last
     ]
-    return {"points": points}, f"Medians at {format_quantity(last, 'B')}: {', '.join(told)}."
+    return {"points": points}, f"Medians at {format_quantity(last, 'B')}: {', '.join(medians)}."

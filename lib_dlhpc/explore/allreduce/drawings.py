@@ -8,8 +8,9 @@ import altair as alt
 from lib_dlhpc.explore.allreduce.charts import CAUSES, LINES
 from lib_dlhpc.explore.allreduce.measured import SIZES
 from lib_dlhpc.explore.blocks.drawings import HALO, SI, axis_of, finished, tooltip_of
+from lib_dlhpc.results.palette import SERIES
 
-# On a logarithmic axis only 1, 2 and 5 are told, so that labels do not meet.
+# On a logarithmic axis only 1, 2 and 5 are labeled, so that labels do not meet.
 FIRST_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
 SECONDS = f"indexof([1, 2, 5], {FIRST_DIGIT}) >= 0 ? {SI.format('s')} : ''"
 
@@ -22,19 +23,19 @@ def sizes_chart() -> dict[str, Any]:
     x = x.axis(axis_of(labelExpr=SI.format("B"), tickCount=9, grid=False))
     y = alt.Y("seconds:Q", title="time of one allreduce").scale(type="log", nice=False)
     y = y.axis(axis_of(labelExpr=SECONDS, tickCount=6))
-    colour, dash, shape = _styles(*list(LINES)[:5])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    color, dash, shape = _styles(*list(LINES)[:5])
+    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
     lines = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=70, opacity=1)
     symbols = symbols.encode(shape=shape, tooltip=tooltip_of("line", "size", "seconds"))
     place = alt.Y("place:Q").scale(type="log", nice=False)
     ends = alt.Chart(alt.NamedData("ends")).encode(y=place)
     signs = ends.mark_point(filled=True, size=70, opacity=1)
-    signs = signs.encode(x=alt.value(alt.expr("width + 14")), shape=shape, color=colour)
+    signs = signs.encode(x=alt.value(alt.expr("width + 14")), shape=shape, color=color)
     words = ends.mark_text(align="left").encode(x=alt.value(alt.expr("width + 24")), text="words:N")
     regions = alt.Chart(alt.NamedData("regions")).encode(x=x_of("start"))
     strip = regions.mark_rect(opacity=0.32).encode(
-        x2="stop:Q", color=colour, y=alt.value(-22), y2=alt.value(-4)
+        x2="stop:Q", color=color, y=alt.value(-22), y2=alt.value(-4)
     )
     long = "(scale('x', datum.stop) - scale('x', datum.start)) > 6.6 * length(datum.words) + 4"
     won = alt.Chart(alt.NamedData("regions")).mark_text(fontWeight="bold", baseline="middle")
@@ -45,7 +46,7 @@ def sizes_chart() -> dict[str, Any]:
     )
     turns = alt.Chart(alt.NamedData("turns")).encode(x=x)
     borders = turns.mark_rule(strokeDash=[2, 3], opacity=0.7)
-    told = turns.mark_text(baseline="bottom", dy=-26).encode(y=alt.value(0), text="words:N")
+    named = turns.mark_text(baseline="bottom", dy=-26).encode(y=alt.value(0), text="words:N")
     marker = alt.Chart(alt.NamedData("marker")).encode(x=x)
     rule = marker.mark_rule(strokeWidth=2.5)
     said = marker.mark_text(
@@ -57,7 +58,7 @@ def sizes_chart() -> dict[str, Any]:
         **HALO,
     )
     said = said.encode(y=alt.value(18), text="words:N")
-    chart = alt.layer(strip, won, borders, told, lines, symbols, rule, said, signs, words)
+    chart = alt.layer(strip, won, borders, named, lines, symbols, rule, said, signs, words)
     return finished(
         chart,
         "Which allreduce is the fastest, for which message?",
@@ -88,14 +89,14 @@ def nics_chart() -> dict[str, Any]:
         symbolType="square",
         columnPadding=14,
     )
-    colour = alt.Color("cause:N", legend=legend).scale(
+    color = alt.Color("cause:N", legend=legend).scale(
         domain=list(CAUSES), range=list(CAUSES.values())
     )
     bars = (
         alt.Chart(alt.NamedData("parts"))
         .mark_bar()
         .encode(
-            x=x, x2="stop:Q", y=y, color=colour, tooltip=tooltip_of("algorithm", "cause", "time")
+            x=x, x2="stop:Q", y=y, color=color, tooltip=tooltip_of("algorithm", "cause", "time")
         )
     )
     ends = alt.Chart(alt.NamedData("ends")).encode(y=y)
@@ -103,7 +104,7 @@ def nics_chart() -> dict[str, Any]:
     room = ends.mark_point(opacity=0).encode(x=x_of("room"))
     return finished(
         alt.layer(bars, words, room),
-        "Two levels: what the shared NICs cost",
+        "What do shared NICs cost?",
         210,
         left=130,
         top=34,
@@ -125,32 +126,32 @@ def messages_chart() -> dict[str, Any]:
     axis = axis_of(format="d", tickMinStep=1, tickCount=16, domain=False, ticks=False)
     y = alt.Y("source:Q", title="rank", axis=axis).scale(reverse=True, nice=False, padding=12)
     kinds = ["reduce", "copy"]
-    colour = alt.Color("kind:N", legend=None).scale(domain=kinds, range=["#0072b2", "#d55e00"])
+    color = alt.Color("kind:N", legend=None).scale(domain=kinds, range=[SERIES[0], SERIES[1]])
     dash = alt.StrokeDash("kind:N", legend=None).scale(domain=kinds, range=[[1, 0], [5, 4]])
     shape = alt.Shape("kind:N", legend=None).scale(domain=kinds, range=["circle", "square"])
     bright = alt.condition("datum.now", alt.value(1.0), alt.value(0.42))
-    stage = alt.Chart(alt.NamedData("stage")).mark_rect(opacity=0.13, color="#e69f00")
+    stage = alt.Chart(alt.NamedData("stage")).mark_rect(opacity=0.13, color=SERIES[4])
     stage = stage.encode(x=x_of("start"), x2="stop:Q")
-    ranks = alt.Chart(alt.NamedData("points")).mark_point(size=14, filled=True, color="#888888")
+    ranks = alt.Chart(alt.NamedData("points")).mark_point(size=14, filled=True, color=SERIES[6])
     ranks = ranks.encode(x=x_of("round"), y=alt.Y("rank:Q"))
-    arrows = alt.Chart(alt.NamedData("arrows")).encode(x=x, y=y, color=colour, opacity=bright)
+    arrows = alt.Chart(alt.NamedData("arrows")).encode(x=x, y=y, color=color, opacity=bright)
     width = alt.StrokeWidth("share:Q", legend=None).scale(domain=[0, 1], range=[1, 4])
     lines = arrows.mark_rule(clip=True).encode(
         x2="to:Q", y2="target:Q", strokeDash=dash, strokeWidth=width, tooltip=tooltip_of("words")
     )
     heads = alt.Chart(alt.NamedData("arrows")).encode(
-        x=x_of("to"), y=alt.Y("target:Q"), color=colour, shape=shape, opacity=bright
+        x=x_of("to"), y=alt.Y("target:Q"), color=color, shape=shape, opacity=bright
     )
     key = alt.Chart(alt.NamedData("key")).encode(
         x=alt.value(alt.expr("datum.at")), y=alt.value(-18)
     )
-    signs = key.encode(color=colour, shape=shape)
+    signs = key.encode(color=color, shape=shape)
     words = key.mark_text(align="left", baseline="middle", dx=10).encode(text="words:N")
     ends = [both for marks in (heads, signs) for both in _filled_and_hollow(marks)]
     chart = alt.layer(stage, ranks, lines, *ends, words)
     return finished(
         chart,
-        "Who sends to whom, round by round (the thicker, the more)",
+        "Which rank sends to which, round by round? (the thicker, the more)",
         280,
         left=56,
         top=34,
@@ -161,7 +162,7 @@ def messages_chart() -> dict[str, Any]:
 
 
 def measured_chart() -> dict[str, Any]:
-    """Measured times over sizes: a bar from p10 to p90, a symbol at the median, a tick at the price."""
+    """Measured times over sizes: a bar from p10 to p90, a symbol at the median, a tick at the prediction."""
     x = alt.X("place:Q", title="message, the buffer of each rank").scale(
         type="log", nice=False, padding=28
     )
@@ -169,7 +170,7 @@ def measured_chart() -> dict[str, Any]:
     y = alt.Y("low:Q", title="time of one allreduce").scale(type="log", nice=False, padding=10)
     y = y.axis(axis_of(labelExpr=SECONDS, tickCount=5))
     names = ["ring", "rabenseifner", "MPI_Allreduce"]
-    colour, _, shape = _styles(
+    color, _, shape = _styles(
         *names,
         legend=alt.Legend(
             title=None,
@@ -184,15 +185,13 @@ def measured_chart() -> dict[str, Any]:
         ),
     )
     points = alt.Chart(alt.NamedData("points"))
-    spread = points.mark_rule(strokeWidth=3, opacity=0.5).encode(
-        x=x, y=y, y2="high:Q", color=colour
-    )
+    spread = points.mark_rule(strokeWidth=3, opacity=0.5).encode(x=x, y=y, y2="high:Q", color=color)
     median = points.mark_point(filled=True, size=110, opacity=1).encode(
         x=x,
         y=alt.Y("median:Q"),
-        color=colour,
+        color=color,
         shape=shape,
-        tooltip=tooltip_of("algorithm", "time", "priced"),
+        tooltip=tooltip_of("algorithm", "time", "expected"),
     )
     price = points.transform_filter("isValid(datum.price)").mark_tick(
         orient="horizontal", thickness=3, size=17, color="currentColor"
@@ -200,7 +199,7 @@ def measured_chart() -> dict[str, Any]:
     price = price.encode(x=x, y=alt.Y("price:Q"))
     return finished(
         alt.layer(spread, price, median),
-        "Measured (symbol: median, bar: p10 to p90) beside the price (dash)",
+        "How long does it take? (symbol: median measured, bar: p10 to p90, dash: predicted)",
         260,
         left=74,
         top=36,
@@ -213,7 +212,7 @@ def measured_chart() -> dict[str, Any]:
                 "low": "p10 (s)",
                 "median": "median (s)",
                 "high": "p90 (s)",
-                "price": "price (s)",
+                "price": "predicted (s)",
             }
         },
     )

@@ -1,7 +1,7 @@
-"""Allreduces for real, on MPI ranks of this machine: measured beside their price, without blocking the page.
+"""Allreduces for real, on MPI ranks of this machine: measured beside their prediction, without blocking the page.
 
 A rank of the run is `mpiexec -n 4 python -m lib_dlhpc.explore.allreduce.measured`; rank 0 prints the result as JSON.
-The price has its alpha, beta and gamma from one exchange between neighbors on the same ranks, so that
+The prediction has its alpha, beta and gamma from one exchange between neighbors on the same ranks, so that
 only the algorithm is predicted, not the machine.
 """
 
@@ -69,9 +69,9 @@ def main() -> None:
         buffer = np.ones(size // 4, np.float32)
         for name in ALGORITHMS:
             plan = schedule(name, comm.size, buffer.size)
-            told = {"price": price(plan, alpha, beta, gamma).total}
+            predicted = {"price": price(plan, alpha, beta, gamma).total}
             rows.append(
-                {"algorithm": name, "size": size, **_times(plan, comm, buffer, MPI), **told}
+                {"algorithm": name, "size": size, **_times(plan, comm, buffer, MPI), **predicted}
             )
         both = _sampled(partial(comm.Allreduce, MPI.IN_PLACE, buffer), comm, MPI, buffer)
         rows.append({"algorithm": LIBRARY, "size": size, **both, "price": None})

@@ -14,7 +14,6 @@ import numpy as np
 from lib_dlhpc.costs.network import Level, Network, flat
 from lib_dlhpc.explore.allreduce.charts import nics_state, sizes_state
 from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.prediction.collectives import ALGORITHMS, Cost
 from lib_dlhpc.schedules import COLLECTIVES, schedule
@@ -28,7 +27,7 @@ RATES = (1e9, 2e9, 10e9, 25e9, 50e9, 100e9, 200e9, 400e9)  # bit/s
 REDUCTIONS = (1e9, 5e9, 20e9, 100e9, 1e12)  # B/s
 SIZES = (8.0, 64.0, 256.0, 1e3, 4e3, 16e3, 64e3, 256e3, 1e6, 4e6, 16e6, 64e6, 256e6, 1e9)  # B
 LARGEST = 1e9  # B, where the chart ends
-FLOOR = 0.9  # share of latency from which a time counts as the latency's
+FLOOR = 0.9  # share of latency from which bandwidth hardly matters
 
 
 class Flat(NamedTuple):
@@ -42,7 +41,7 @@ class Flat(NamedTuple):
 
     @property
     def network(self) -> Network:
-        """The same as alpha, beta and gamma."""
+        """Its alpha, beta and gamma."""
         return flat(self.ranks, self.latency, 1 / self.bandwidth, 1 / self.reduction)
 
 
@@ -60,10 +59,10 @@ def costs(size: float, network: Network, names: tuple[str, ...] = FLAT) -> dict[
 
 
 def winners(network: Network, names: tuple[str, ...] = FLAT) -> list[Interval]:
-    """Return which algorithm is the fastest for which sizes, 0 B to without end.
+    """Return which algorithm is the fastest for which sizes, from 0 B on.
 
     Each time is a straight line in the size, so the winners are their lower envelope. Of equal ones
-    the first of `names` counts.
+    the first of `names` wins.
     """
     fixed = {name: float(cost.total) for name, cost in costs(0.0, network, names).items()}
     slope = {n: float(c.bandwidth + c.reduction) for n, c in costs(1.0, network, names).items()}
@@ -88,15 +87,15 @@ def message_sizes() -> ipywidgets.Box:
     """Return the first experiment: time against message size on a flat network."""
     controls = {
         "ranks": slider("Ranks", "p", [(f"{p:,}", p) for p in RANKS], 32),
-        "latency": slider("Latency", "alpha", _told(LATENCIES, "s"), 10e-6),
+        "latency": slider("Latency", "alpha", _shown(LATENCIES, "s"), 10e-6),
         "bandwidth": slider(
             "Bandwidth",
             "1 / beta, one direction",
             [(f"{r / 1e9:g} Gb/s", r / 8) for r in RATES],
             2e9 / 8,
         ),
-        "reduction": slider("Reduction", "1 / gamma", _told(REDUCTIONS, "B/s"), 1e9),
-        "size": slider("Message", "n, the buffer of each rank", _told(SIZES, "B"), 1e3),
+        "reduction": slider("Reduction", "1 / gamma", _shown(REDUCTIONS, "B/s"), 1e9),
+        "size": slider("Message", "n, the buffer of each rank", _shown(SIZES, "B"), 1e3),
     }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     figure = chart("message_sizes")
@@ -106,7 +105,7 @@ def message_sizes() -> ipywidgets.Box:
         figure.update(*sizes_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{sizes_words(setting)}</p>'
         wall.value = wall_html(
-            latency_wall(setting), "Bandwidth counts here: a faster network shortens the time."
+            latency_wall(setting), "Bandwidth matters here: a faster network shortens the time."
         )
 
     note = "the size at which the lines cross, and what moves it: ranks, latency or bandwidth."
@@ -147,7 +146,7 @@ def latency_wall(setting: Flat) -> str:
         return ""
     floor = format_quantity(float(best.latency), "s")
     return (
-        f"The latency floor: even an endless bandwidth leaves {floor} of this exchange."
+        f"The latency floor: even infinite bandwidth leaves {floor} of this allreduce."
         " Send larger buckets, or fewer."
     )
 
@@ -167,7 +166,7 @@ def nodes_and_nics() -> ipywidgets.Box:
             [("PCIe, 12 GB/s", 12e9), ("NVLink, 150 GB/s", 150e9), ("NVLink, 450 GB/s", 450e9)],
             150e9,
         ),
-        "size": slider("Message", "n, the buffer of each device", _told(SIZES[3:], "B"), 64e6),
+        "size": slider("Message", "n, the buffer of each device", _shown(SIZES[3:], "B"), 64e6),
     }
     verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
     figure = chart("nics")
@@ -179,7 +178,7 @@ def nodes_and_nics() -> ipywidgets.Box:
         verdict.value = f'<p class="dlhpc-verdict">{nics_words(times, carried)}</p>'
         wall.value = wall_html(nic_wall(setting, carried), "No algorithm floods the NICs here.")
 
-    note = "what each NIC carries: the long bars are those that send the buffer through it again and again."
+    note = "the traffic of each NIC: long bars send the buffer through it in every round."
     return workbench(controls, [verdict, wall, figure], show, note)
 
 
@@ -195,7 +194,7 @@ class Nodes(NamedTuple):
 
     @property
     def levels(self) -> Network:
-        """The same as two levels; 1.5 us inside a node, 3 us between nodes."""
+        """Two levels; 1.5 us inside a node, 3 us between nodes."""
         inner = Level(self.devices, 1.5e-6, 1 / self.inside)
         return Network(inner, Level(self.nodes, 3e-6, 1 / (self.network * self.nics)), 3 / 900e9)
 
@@ -223,7 +222,7 @@ def buffers_out(algorithm: str, nodes: int, devices: int) -> float:
 
 
 def nics_words(times: Mapping[str, Cost], carried: Mapping[str, float]) -> str:
-    """Say who wins, who loses, and what went through the NICs of a node."""
+    """Say who wins, who loses, and the traffic through the NICs of a node."""
     first, last = next(iter(times)), list(times)[-1]
     factor = float(times[last].total / times[first].total)
     return (
@@ -253,35 +252,8 @@ def crossover(ranks: int, latency: float, bandwidth: float, reduction: float = n
     return float(rounds * latency / per_byte)
 
 
-def crossover_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask each learner for the crossover on a network of their own."""
-    draw = np.random.default_rng(seed)
-    ranks, latency = int(draw.choice([16, 64, 256])), float(draw.choice([2e-6, 5e-6, 20e-6]))
-    rate = float(draw.choice([10e9, 25e9, 100e9]))
-    return lesson.compute(
-        f"{ranks} ranks, {format_quantity(latency, 's')}, {rate / 1e9:g} Gb/s, reduction for nothing:"
-        " from which size in kB on does Rabenseifner beat recursive doubling?",
-        answer=crossover(ranks, latency, rate / 8) / 1e3,
-        unit="kB",
-        hint="Set lg p (alpha + n beta) equal to 2 lg p alpha + 2 (p-1)/p n beta and solve for n."
-        " 1 Gb/s is 0.125 GB/s.",
-    )
-
-
-def latency_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask each learner how much longer a ring waits for latency than Rabenseifner."""
-    ranks = int(np.random.default_rng(seed).choice([64, 128, 256, 512, 1024]))
-    ring, other = (ALGORITHMS[n](0.0, flat(ranks, 1.0, 0.0)) for n in ("ring", "rabenseifner"))
-    return lesson.compute(
-        f"A tiny message, {ranks:,} ranks: how many times as long as Rabenseifner does a ring take?",
-        answer=float(ring.total / other.total),
-        unit="times",
-        hint="Count the rounds: 2 (p - 1) against 2 lg p.",
-    )
-
-
 def title(algorithm: str) -> str:
-    """Return how a text calls an algorithm."""
+    """Return the name of an algorithm in texts."""
     names = {"rabenseifner": "Rabenseifner", "torus_2d": "2-D torus"}
     return names.get(algorithm, algorithm.replace("_", " "))
 
@@ -290,7 +262,7 @@ def _swept(sizes: np.ndarray, network: Network) -> dict[str, Cost]:
     return {name: ALGORITHMS[name](sizes, network) for name in FLAT}
 
 
-def _told(values: tuple[float, ...], unit: str) -> list[tuple[str, float]]:
+def _shown(values: tuple[float, ...], unit: str) -> list[tuple[str, float]]:
     return [(format_quantity(value, unit), value) for value in values]
 
 
