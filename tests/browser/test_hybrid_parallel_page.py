@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "05_hybrid_parallel.ipynb"
 PLOTS = 7
-QUESTIONS = 10
+QUESTIONS = 24
 SLIDERS = {
     0: ["Edge", "GPUs a sample", "GPUs", "Samples at once"],
     1: ["Microbatch", "GPUs a node"],
@@ -34,10 +34,10 @@ DROPDOWNS = {
     1: [("Run", "18 B, 256 GPUs"), ("Schedule", "GPipe")],
     2: [("Devices are", "Xeon sockets of 96 GB (Frontera)")],
 }
-GUESSES = {0: "10", 1: "3", 2: 3, 3: "8"}  # a number: that choice of a list
+GUESSES = {0: "10", 5: "3", 11: 3, 15: "8"}  # a number: that choice of a list
 AT_THE_START = ("Samples at once", "Microbatch")
-# The map or the bars of an experiment, when all ways of a setting are there.
-DONE = {0: "a step:", 1: "ways", 2: "fit"}
+# The map or the bars of an experiment, when all layouts of a setting are there.
+DONE = {0: "a step:", 1: "layouts", 2: "fit"}
 
 
 def verdict(page: Any, index: int) -> str:
@@ -45,7 +45,7 @@ def verdict(page: Any, index: int) -> str:
 
 
 def settled(page: Any, eventually: Any, index: int) -> None:
-    """Wait until what is under way aside has come."""
+    """Wait until the computation aside is done."""
     eventually(
         lambda: DONE[index] in verdict(page, index) and "computed ..." not in verdict(page, index),
         what=f"experiment {index}",
@@ -71,7 +71,7 @@ def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, i
         settled(shared, eventually, index)
 
 
-def test_a_control_that_moves_ends_what_was_under_way(page: Any, eventually: Any) -> None:
+def test_a_control_that_moves_ends_the_computation_in_progress(page: Any, eventually: Any) -> None:
     handle = slider(page, 1, "Microbatch")
     for _ in range(3):
         handle.press("ArrowRight")
@@ -99,7 +99,7 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventual
     eventually(lambda: shared.get_by_text("Yes: one allreduce a step").count() == 1)
 
 
-def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
+def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
     panel = experiment(page, 3)
     choose(page, 3, "Network", "GPT, tensor ranks")
     for label, presses in (("Stages", 1), ("Replicas", 1), ("Microbatches", 2)):
@@ -107,12 +107,12 @@ def test_a_network_shared_out_for_real_equals_one_rank(page: Any, eventually: An
             slider(page, 3, label).press("ArrowRight")
     eventually(lambda: "= 8 ranks" in panel.inner_text())
     panel.get_by_role("button", name="Train").click()
-    eventually(lambda: "It is the same run, cut up" in panel.inner_text())
+    eventually(lambda: "It is the same run, split" in panel.inner_text())
     tells(panel, "predicted", "simulated", "measured", "measured - predicted", "inside layers")
     has(panel.locator(".dlhpc-plot svg"))
 
 
-@pytest.mark.parametrize("width", [1280, 800])
+@pytest.mark.parametrize("width", [1280, 800, 390])
 def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
     is_as_wide_as_its_window(shared, eventually, width)
 

@@ -39,7 +39,7 @@ def test_the_published_figures_are_those_of_the_catalog():
 
 
 def test_a_prediction_from_nothing_is_far_off_and_one_that_is_calibrated_is_near():
-    errors = [found / told - 1 for _, _, told, found, _ in comparisons()]
+    errors = [found / published - 1 for _, _, published, found, _ in comparisons()]
     assert errors[0] > 1 and abs(errors[1]) < 0.1
     assert all(-0.55 < error < -0.4 for error in errors[2:])  # "about twice as much"
     assert 1 / cosmos.slowness() == pytest.approx(1 / 3, abs=0.05)  # "a third"
@@ -96,7 +96,7 @@ def test_tensor_groups_across_nodes_double_the_step():
 def test_less_tensor_with_as_many_stages_is_predicted_to_be_quicker_than_what_was_published():
     there, less = (ways.predicted(ways.Ways(), t, 12) for t in (8, 4))
     assert less.fits and less.seconds < 0.95 * there.seconds
-    assert part(less, "tensor sums") < 0.5 * part(there, "tensor sums")
+    assert part(less, "tensor allreduces") < 0.5 * part(there, "tensor allreduces")
     assert less.memory > 1.5 * there.memory
 
 
@@ -157,8 +157,8 @@ def test_six_sums_a_layer_and_microbatch_where_activations_are_made_again():
         size = 2 * setting.microbatch * 2048 * run.hidden  # B of the activations of a microbatch
         one = 2 * (run.tensor - 1) / run.tensor * size / (link.bandwidth * link.efficiency)
         many = int(there.strategy.microbatches) * run.layers / run.pipeline
-        told = float(predict(there).messages["tensor"].bandwidth)
-        assert told == pytest.approx(sums * many * one, rel=0.06)  # beside it the two ends
+        predicted = float(predict(there).messages["tensor"].bandwidth)
+        assert predicted == pytest.approx(sums * many * one, rel=0.06)  # beside it the two ends
 
 
 @pytest.mark.parametrize("tensor", [2, 4, 8])
@@ -208,7 +208,7 @@ def test_eight_ranks_of_a_small_gpt_are_three_times_as_fast_by_the_formula():
 
 def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
     there = ways.predicted(ways.Ways(), 8, 12)
-    passes = sum(part(there, name) for name in ("compute", "made again", "tensor sums"))
+    passes = sum(part(there, name) for name in ("compute", "recomputation", "tensor allreduces"))
     assert 11 / 384 < part(there, "pipeline bubble") / passes < 3 * 11 / 384
 
 

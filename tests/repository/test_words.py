@@ -37,7 +37,6 @@ IN_CODE = re.compile(
 )
 MODULES = (
     "failures",
-    "hybrid_parallel",
     "io_bottleneck",
     "one_step",
 )

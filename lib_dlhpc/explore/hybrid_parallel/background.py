@@ -1,8 +1,8 @@
-"""Many predictions of split networks: in a process of their own, drawn as they come.
+"""Many predictions of split networks: in a process of their own, drawn as they arrive.
 
 A large network in a hundred parts takes a tenth of a second and some megabytes to predict. A map of forty
 such ways would hold up the page, and stay in the memory of the visitor's kernel; so another process
-makes it (`python -m lib_dlhpc.explore.hybrid_parallel.background`), writes one line a way, and is gone.
+makes it (`python -m lib_dlhpc.explore.hybrid_parallel.background`), writes one line a layout, and ends.
 """
 
 import json
@@ -28,7 +28,7 @@ Draw = Callable[[Any, list[Way], bool], None]  # setting, ways so far, whether t
 
 
 def aside(kind: str) -> Compute:
-    """Return what yields the ways of a setting as another process finds them; kind: a key of `kinds()`."""
+    """Return what yields the layouts of a setting as another process predicts them; kind: a key of `kinds()`."""
 
     def compute(setting: Any) -> Iterator[Way]:
         asked = json.dumps([kind, *setting])
@@ -58,9 +58,9 @@ def as_they_come(
     note: str,
     thread: Callable[..., Any] = threading.Thread,
 ) -> ipywidgets.Box:
-    """Lay out an experiment whose ways are computed in a thread, and drawn as they come.
+    """Lay out an experiment whose layouts are computed in a thread, and drawn as they arrive.
 
-    setting: what the controls say. A control that moves ends what was under way.
+    setting: what the controls say. A control that moves ends the computation in progress.
     """
     known: dict[Any, list[Way]] = {}
     newest, failed = [0], ipywidgets.HTML()
@@ -80,7 +80,7 @@ def as_they_come(
                     drawn = time.monotonic()
                     draw(chosen, ways, False)
         except (RuntimeError, OSError) as reason:
-            failed.value = problem_html(f"The process that predicts did not come through. {reason}")
+            failed.value = problem_html(f"The predicting process failed. {reason}")
             return
         finally:
             coming.close()  # type: ignore[attr-defined]

@@ -6,41 +6,42 @@ from typing import Any, NamedTuple
 from lib_dlhpc.explore.blocks.charts import State, append
 from lib_dlhpc.explore.data_parallel.charts import Curves, line_columns, value_at
 from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
-# Okabe and Ito's colours; hatched: a device stands still without a message under way.
+# Hatched: a device is idle, and no message is in flight.
 TERMS = {
-    "compute": ("#0072b2", False),
-    "made again": ("#56b4e9", False),
-    "tensor sums": ("#d55e00", False),
-    "halos": ("#e69f00", False),
-    "stage to stage": ("#cc79a7", False),
-    "gradients": ("#009e73", False),
-    "pipeline bubble": ("#f0e442", True),
-    "waiting": ("#999999", True),
-    "input stall": ("#222222", False),
+    "compute": (palette.BACKWARD, False),
+    "recomputation": (palette.FORWARD, False),
+    "tensor allreduces": (palette.COLLECTIVES, False),
+    "halos": (palette.NEIGHBORS, False),
+    "stage to stage": (palette.STAGES, False),
+    "gradients": (palette.GRADIENTS, False),
+    "pipeline bubble": (palette.BUBBLE, True),
+    "waiting": (palette.IDLE, True),
+    "input stall": (palette.INPUT, False),
 }
 HELD = {
-    "activations": ("#e69f00", False),
-    "weights and their like": ("#0072b2", False),
-    "messages": ("#d55e00", False),
-    "samples": ("#56b4e9", False),
-    "driver": ("#999999", False),
+    "activations": (palette.FORWARD, False),
+    "weights and state": (palette.BACKWARD, False),
+    "messages": (palette.COLLECTIVES, False),
+    "samples": (palette.INPUT, False),
+    "driver": (palette.IDLE, False),
 }
 KINDS = {
-    "tensor": "tensor sums",
+    "tensor": "tensor allreduces",
     "halo": "halos",
     "pipeline": "stage to stage",
     "data": "gradients",
 }
 STATES = ("weights", "master weights", "gradients", "optimizer state")
-WHITE = {"compute", "weights and their like", "input stall"}  # white letters on these
+WHITE = {"compute", "weights and state"}  # white letters on these
 FAST, SLOW = (0xE5, 0xF2, 0xFA), (0x0B, 0x4F, 0x80)  # of the map, light to dark
 LIGHT = 0.55  # from there on letters are white
 
 
 class Way(NamedTuple):
-    """One way to share out the devices: what comes of it. seconds: 0 where there is no such way."""
+    """One layout of the devices, predicted. seconds: 0 where there is no such way."""
 
     tensor: int
     pipeline: int
@@ -60,7 +61,7 @@ class Way(NamedTuple):
 
 
 def way_of(step: Breakdown) -> Way:
-    """Return what a prediction says of the way it was made for."""
+    """Return a layout with its prediction."""
     strategy = step.experiment.strategy
     tensor, pipeline = int(strategy.tensor), int(strategy.pipeline)
     spatial = int(strategy.spatial)
@@ -81,7 +82,7 @@ def parts_of(step: Breakdown) -> dict[str, float]:
     """Return the seconds of a predicted step by TERMS; they add up to the step."""
     again = float(step.recomputation)
     found = dict.fromkeys(TERMS, 0.0)
-    found["compute"], found["made again"] = float(step.compute) - again, again
+    found["compute"], found["recomputation"] = float(step.compute) - again, again
     for kind, seconds in step.exposed.items():
         if seconds:
             found[KINDS[kind]] = float(seconds)
@@ -97,7 +98,7 @@ def held_by(step: Breakdown) -> dict[str, float]:
     terms = step.memory
     return {
         "activations": float(terms["activations"] + terms["working set"]),
-        "weights and their like": float(sum(terms[name] for name in STATES)),
+        "weights and state": float(sum(terms[name] for name in STATES)),
         "messages": float(terms["communication buffer"]),
         "samples": float(terms["input batch"]),
         "driver": float(terms["driver and workspace"]),
@@ -107,18 +108,18 @@ def held_by(step: Breakdown) -> dict[str, float]:
 def terms_state(rows: Mapping[str, Mapping[str, float]]) -> State:
     """Seconds of a step by part, for each combination, the first the chosen one."""
     parts, sums = _stacked(rows, "s", TERMS)
-    told = [f"{row}: {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
+    each = [f"{row}: {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
     if not rows:
-        return {"parts": parts, "sums": sums}, "None of the ways can be."
+        return {"parts": parts, "sums": sums}, "No layout is possible."
     first = next(iter(rows.values()))
     most = sorted(first, key=lambda part: -first[part])[:3]
     whole = sum(first.values())
     named = ", ".join(f"{part} {first[part] / whole:.0%}" for part in most if first[part] > 0)
-    return {"parts": parts, "sums": sums}, f"{'; '.join(told)}. Of the first: {named}."
+    return {"parts": parts, "sums": sums}, f"{'; '.join(each)}. Of the first: {named}."
 
 
 def memory_state(rows: Mapping[str, Mapping[str, float]], capacity: float) -> State:
-    """Bytes of the fullest device by part, for each combination, and what a device has."""
+    """Bytes of the fullest device by part, for each combination, and the memory of a device."""
     parts, sums = _stacked(rows, "B", HELD, room=capacity)
     totals = {row: sum(held.values()) for row, held in rows.items()}
     end = 1.06 * max([capacity, *totals.values()])
@@ -132,8 +133,8 @@ def memory_state(rows: Mapping[str, Mapping[str, float]], capacity: float) -> St
         sums["words"][i] += " ✓" if totals[row] <= capacity else " ✗"
     over = [row for row, total in totals.items() if total > capacity]
     verdict = f"Does not fit: {', '.join(over)}." if over else "All of them fit."
-    told = [f"{row}: {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
-    return {"parts": parts, "sums": sums, "wall": wall}, f"{'; '.join(told)}. {verdict}"
+    each = [f"{row}: {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
+    return {"parts": parts, "sums": sums, "wall": wall}, f"{'; '.join(each)}. {verdict}"
 
 
 def scaling_state(curves: Curves, published: Sequence[tuple[int, float, str]], now: int) -> State:
@@ -149,16 +150,16 @@ def scaling_state(curves: Curves, published: Sequence[tuple[int, float, str]], n
         "published": points,
         "now": value_at({"weak": two["weak"]}, now, lambda y: f"{format_plain(y)} a second"),
     }
-    told = []
+    gains = []
     for name, (x, y) in two.items():
         if len(x) > 1:
             gain, more = y[-1] / y[0], x[-1] / x[0]
-            told.append(f"{name}: {more:,.0f} times the GPUs are {gain:,.3g} times as fast")
-    return data, f"{'; '.join(told) or 'Nothing fits'}."
+            gains.append(f"{name}: {more:,.0f} times the GPUs are {gain:,.3g} times as fast")
+    return data, f"{'; '.join(gains) or 'Nothing fits'}."
 
 
 def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]) -> State:
-    """The map of all ways; best: the quickest that fits; published: (tensor, pipeline)."""
+    """The map of all ways; best: the fastest that fits; published: (tensor, pipeline)."""
     columns: dict[str, list[Any]] = {
         n: []
         for n in (
@@ -169,9 +170,9 @@ def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]
             "legal",
             "words",
             "short",
-            "told",
+            "details",
             "mark",
-            "colour",
+            "color",
             "ink",
         )
     }
@@ -180,7 +181,7 @@ def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]
     for cell in cells:
         shade = (cell.seconds - low) / max(high - low, 1e-9) if cell.fits else 0.0
         marks = ["best"] * (cell == best) + ["published"] * (cell[:2] == published)
-        words, told = _cell_words(cell)
+        words, details = _cell_words(cell)
         append(
             columns,
             tensor=cell.tensor,
@@ -190,20 +191,20 @@ def map_state(cells: Sequence[Way], best: Way | None, published: tuple[int, int]
             legal=not cell.illegal,
             words=words,
             short=words.split()[0] if cell.fits else words[:1],
-            told=f"tensor {cell.tensor}, pipeline {cell.pipeline}: {told}",
+            details=f"tensor {cell.tensor}, pipeline {cell.pipeline}: {details}",
             mark=", ".join(marks),
-            colour=_mixed(shade),
-            ink="#ffffff" if shade > LIGHT else "#000000",
+            color=_mixed(shade),
+            ink="white" if shade > LIGHT else "black",
         )
     if best is None and not cells:
         return {"cells": columns}, "Being computed."
     if best is None:
-        return {"cells": columns}, "Nothing fits: more GPUs, or make activations again."
-    told = f"{len(fitting)} of {len(cells)} ways fit. The quickest is {_way(best)}, {_seconds(best)} a step"
+        return {"cells": columns}, "Nothing fits: take more GPUs, or recompute activations."
+    summary = f"{len(fitting)} of {len(cells)} layouts fit. The fastest is {_way(best)}, {_seconds(best)} a step"
     there = [cell for cell in cells if cell[:2] == published]
     if there:
-        told += f"; published was {_way(there[0])}, {_cell_words(there[0])[1]}"
-    return {"cells": columns}, f"{told}."
+        summary += f"; published was {_way(there[0])}, {_cell_words(there[0])[1]}"
+    return {"cells": columns}, f"{summary}."
 
 
 def _cell_words(cell: Way) -> tuple[str, str]:
@@ -233,7 +234,7 @@ def _stacked(
             "still",
             "share",
             "part_of_axis",
-            "told",
+            "details",
             "long",
             "short",
             "ink",
@@ -256,10 +257,10 @@ def _stacked(
                     still=looks[part][1],
                     share=share,
                     part_of_axis=value / longest,
-                    told=format_quantity(value, unit),
+                    details=format_quantity(value, unit),
                     long=f"{part} {share}",
                     short=share,
-                    ink="#ffffff" if part in WHITE else "#000000",
+                    ink="white" if part in WHITE else "black",
                 )
             start += value
         append(sums, row=row, stop=start, words=format_quantity(whole, unit))

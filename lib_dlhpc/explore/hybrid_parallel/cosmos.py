@@ -31,7 +31,7 @@ GPUS = (32, 64, 128, 256, 512, 1024, 2048)
 SAMPLES = (1, 2, 4, 8)
 TIERS = {"": "memory already", "gpfs": "GPFS, shared by all", "nvme": "the NVMe of each node"}
 PER_NODE = 4
-MOST_NODES = 1024  # the machine had 792; beyond, the lesson supposes more of the same
+MOST_NODES = 1024  # the machine had 792; beyond, more of the same is assumed
 UNIVERSES = 8192  # cubes of 512 points an edge; smaller ones are cut out of them
 POINT = 2  # B, a count of particles
 PUBLISHED = "oyama19-512"
@@ -49,7 +49,7 @@ class Cubes(NamedTuple):
 
 
 def the_cubes() -> ipywidgets.Box:
-    """Return the experiment: what a GPU holds, what twice the GPUs buy, weak and strong scaling."""
+    """Return the experiment: memory of a GPU, what twice the GPUs bring, weak and strong scaling."""
     controls = {
         "edge": slider(
             "Edge", "Points along an edge of the cube", [(f"{e}³", e) for e in EDGES], 512
@@ -59,10 +59,7 @@ def the_cubes() -> ipywidgets.Box:
         ),
         "gpus": slider("GPUs", "In nodes of 4", [(f"{p:,}", p) for p in GPUS], 512),
         "samples": slider(
-            "Samples at once",
-            "That the GPUs of one sample take in a step",
-            [(str(n), n) for n in SAMPLES],
-            1,
+            "Samples at once", "Samples of a replica in a step", [(str(n), n) for n in SAMPLES], 1
         ),
         "tier": dropdown(
             "Cubes are in",
@@ -80,9 +77,7 @@ def the_cubes() -> ipywidgets.Box:
         bars.update(*bars_view(setting))
         lines.update(*scaling_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{cubes_words(setting)}</p>'
-        wall.value = wall_html(
-            cubes_wall(setting), "It fits, and nothing but computing takes long."
-        )
+        wall.value = wall_html(cubes_wall(setting), "It fits, and computation dominates.")
 
     note = "which part of the bar grows when each cube is cut finer, and which does not shrink."
     return workbench(controls, [verdict, wall, memory, bars, lines], show, note)
@@ -111,7 +106,7 @@ def cosmos(edge: int = 512) -> Experiment:
 
 @cache
 def slowness() -> float:
-    """Return by how much the published run computes longer than the roofline says."""
+    """Return the compute time of the published run over that of the roofline."""
     run = cosmos()
     return scale_of(published_step(), lambda scale: float(breakdown(run, scale).step_time))
 
@@ -172,22 +167,22 @@ def scaling_view(setting: Cubes) -> State:
     gpus = np.unique([*curves["weak"][0], *curves["strong"][0]])
     here = step_of(setting)
     curves["ideal"] = (gpus, gpus * float(here.throughput) / setting.gpus)
-    told = []
+    known = []
     if setting.edge == 512:
         rate = float(cosmos().global_batch) / published_step()
-        told = [(512, rate, f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples a second")]
-    return scaling_state(curves, told, setting.gpus)
+        known = [(512, rate, f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples a second")]
+    return scaling_state(curves, known, setting.gpus)
 
 
 def cubes_words(setting: Cubes) -> str:
-    """Say how long a step takes and what it holds."""
+    """Say how long a step takes and how much memory it needs."""
     step = step_of(setting)
     groups = setting.gpus // setting.slabs
     return (
         f"<b>{groups:,} × {setting.slabs} GPUs, {groups * setting.samples:,} samples a step:"
-        f" {_time(step.step_time)}.</b> A GPU holds {_size(step.memory_total)}; halos stick out"
+        f" {_time(step.step_time)}.</b> A GPU needs {_size(step.memory_total)}; halos expose"
         f" {_time(step.exposed.get('halo', 0.0))}, gradients {_time(step.exposed['data'])};"
-        f" {float(step.compute / step.step_time):.0%} of the time is computing."
+        f" {float(step.compute / step.step_time):.0%} of the time is computation."
         + f" Reading a batch takes {_time(step.input_time)} meanwhile."
         * bool(setting.tier)
     )
@@ -201,13 +196,13 @@ def cubes_wall(setting: Cubes) -> str:
         way = f"it takes {enough[0]} GPUs a sample" if enough else "take fewer samples at once"
         return (
             f"Memory: a GPU needs {_size(step.memory_total)} and has {_size(machine.device.memory)};"
-            f" {way}. More replicas would not help: each has the same cube."
+            f" {way}. More replicas would not help: each processes whole cubes."
         )
     whole = float(step.step_time)
     if float(step.input_stall) > NOTABLE * whole:
         return (
             f"Input: a batch is {_size(_batch_bytes(setting))} and takes {_time(step.input_time)} to read;"
-            f" every GPU stands still for {_time(step.input_stall)} a step."
+            f" every GPU is idle for {_time(step.input_stall)} a step."
         )
     halo = float(step.exposed.get("halo", 0.0))
     if halo > NOTABLE * whole:
@@ -218,8 +213,8 @@ def cubes_wall(setting: Cubes) -> str:
     gradients = float(step.exposed["data"])
     if gradients > SUMMED * whole:
         return (
-            f"The sum of the gradients: {_time(gradients)}, {gradients / whole:.0%} of the step. Cutting finer"
-            " leaves less to compute, but every GPU still has all weights."
+            f"The allreduce of the gradients: {_time(gradients)}, {gradients / whole:.0%} of the step. Finer slabs"
+            " shrink the computation, but every GPU still has all weights."
         )
     return ""
 

@@ -1,6 +1,6 @@
-"""A very deep network on large images: 16 devices share a sample as stages, as slabs, or as both.
+"""A very deep network on large images: 16 devices process a sample as stages, as slabs, or as both.
 
-the_deep()      the experiment: memory and one step of every way, beside plain data parallelism
+the_deep()      the experiment: memory and one step of every layout, beside plain data parallelism
 """
 
 import threading
@@ -54,14 +54,12 @@ def the_deep(
         "side": slider("Image", "Pixels along its side", [(f"{s} px", s) for s in SIDES], 720),
         "machine": dropdown(
             "Devices are",
-            "What they hold differs",
+            "They differ in memory",
             [(words, name) for name, words in MACHINES.items()],
             "lassen",
         ),
         "devices": slider("Devices", "In all", [(f"{p:,}", p) for p in DEVICES], 256),
-        "shared": slider(
-            "Devices a replica", "That share one network", [(str(n), n) for n in SHARED], 16
-        ),
+        "shared": slider("Devices a replica", "Of one replica", [(str(n), n) for n in SHARED], 16),
         "each": slider(
             "Samples a device", "Of the batch: times the devices", [(str(n), n) for n in EACH], 2
         ),
@@ -77,16 +75,14 @@ def the_deep(
 
     def draw(chosen: Deep, found: list[Way], all_of_them: bool) -> None:
         if not all_of_them:
-            verdict.value = f"<p>{len(found)} ways are computed ...</p>"
+            verdict.value = f"<p>{len(found)} layouts are computed ...</p>"
             return
         memory.update(*memory_view(chosen, found))
         bars.update(*bars_view(found))
         verdict.value = f'<p class="dlhpc-verdict" role="status">{deep_words(found)}</p>'
-        wall.value = wall_html(
-            deep_wall(found), "Even data parallelism alone fits here: it is what to beat."
-        )
+        wall.value = wall_html(deep_wall(found), "Even data parallelism alone fits here.")
 
-    note = "what turns into what as stages (bubble) become slabs (halos)."
+    note = "how the bubble shrinks and other terms grow as stages become slabs."
     results = [verdict, wall, memory, bars]
     return as_they_come(controls, results, setting, compute or aside("deep"), draw, note, thread)
 
@@ -101,7 +97,7 @@ def ways_of(setting: Deep) -> Iterator[Way]:
 
 
 def predicted(setting: Deep, stages: int, slabs: int) -> Way:
-    """Return what comes of one way."""
+    """Return one layout, predicted."""
     try:
         return way_of(predict(experiment_of(setting, stages, slabs)))
     except SpecError as reason:
@@ -109,7 +105,7 @@ def predicted(setting: Deep, stages: int, slabs: int) -> Way:
 
 
 def experiment_of(setting: Deep, stages: int, slabs: int) -> Experiment:
-    """Return one way to share out the devices. Raises SpecError where there is none."""
+    """Return the run in one layout. Raises SpecError where there is none."""
     batch = setting.each * stages * slabs
     return _base(setting.side, setting.machine, setting.devices).set(
         {
@@ -135,7 +131,7 @@ def _base(side: int, machine: str, devices: int) -> Experiment:
 
 
 def name_of(way: Way) -> str:
-    """Return what a way is called on the charts."""
+    """Return the name of a layout on the charts."""
     if way.pipeline == way.spatial == 1:
         return "data alone"
     named = ((way.pipeline, "stages"), (way.spatial, "slabs"))
@@ -160,24 +156,24 @@ def bars_view(ways: Sequence[Way]) -> State:
 
 
 def best_of(ways: Sequence[Way]) -> Way | None:
-    """Return the quickest way that fits."""
+    """Return the fastest way that fits."""
     return min((way for way in ways if way.fits), key=lambda way: way.seconds, default=None)
 
 
 def deep_words(ways: Sequence[Way]) -> str:
-    """Say which way is the quickest of those that fit, and what the others lose."""
+    """Say which layout is the fastest that fits, and what the others lose."""
     best = best_of(ways)
     if best is None:
-        return "<b>None of these ways fits.</b>"
-    told = [f"<b>{name_of(best)} is the quickest that fits: {_time(best.seconds)} a step.</b>"]
+        return "<b>No layout fits.</b>"
+    words = [f"<b>{name_of(best)} is the fastest that fits: {_time(best.seconds)} a step.</b>"]
     split = [way for way in ways if way.parts and way.pipeline * way.spatial > 1]
     for way in (split[0], split[-1]):
         parts = dict(zip(TERMS, way.parts, strict=True))
-        told.append(
+        words.append(
             f" {name_of(way)}: {_time(way.seconds)}, of which {_time(parts['pipeline bubble'])} bubble,"
             f" {_time(parts['halos'])} halos, {_time(parts['gradients'])} gradients."
         )
-    return "".join(told)
+    return "".join(words)
 
 
 def deep_wall(ways: Sequence[Way]) -> str:
@@ -196,8 +192,8 @@ def deep_wall(ways: Sequence[Way]) -> str:
         else "more devices a replica, or fewer samples at once"
     )
     return (
-        f"Memory: {name_of(over[0])} needs {need} a device and has {has}. A pipeline's first stage keeps every"
-        f" microbatch under way, slabs keep their share of one; {cure}."
+        f"Memory: {name_of(over[0])} needs {need} a device and has {has}. A pipeline's first stage stores every"
+        f" microbatch in flight, slabs store their shard of one; {cure}."
     )
 
 

@@ -8,6 +8,7 @@ import altair as alt
 from lib_dlhpc.explore.blocks.drawings import HALO, HATCH, SI, WORD, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.data_parallel.drawings import gpus, legend_of, line_marks, marker
 from lib_dlhpc.explore.hybrid_parallel.charts import HELD, TERMS
+from lib_dlhpc.results import palette
 
 RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
 
@@ -17,21 +18,21 @@ def terms_chart() -> dict[str, Any]:
     chart = alt.layer(*_stacks("time of one step", "s", TERMS))
     return finished(
         chart,
-        "Where the time of one step goes",
+        "Where does the time of a step go?",
         190,
         left=178,
         top=72,
         right=70,
         bottom=44,
-        table={"parts": {"row": "", "part": "part", "told": "time", "share": "share"}},
+        table={"parts": {"row": "", "part": "part", "details": "time", "share": "share"}},
     )
 
 
 def memory_chart() -> dict[str, Any]:
     """Stacked bars of what one device holds, against the line of what it has."""
     wall = alt.Chart(alt.NamedData("wall")).encode(x="capacity:Q")
-    beyond = wall.mark_rect(opacity=0.08, color="#d55e00").encode(x2="end:Q")
-    rule = wall.mark_rule(strokeWidth=2.5, color="#d55e00")
+    beyond = wall.mark_rect(opacity=0.08, color=palette.SERIES[1]).encode(x2="end:Q")
+    rule = wall.mark_rule(strokeWidth=2.5, color=palette.SERIES[1])
     said = wall.mark_text(
         align=alt.expr("datum.side"), baseline="bottom", dy=-4, fontWeight="bold"
     ).encode(y=alt.value(0), text="words:N")
@@ -39,13 +40,13 @@ def memory_chart() -> dict[str, Any]:
     chart = alt.layer(beyond, *bars, rule, sums, said)
     return finished(
         chart,
-        "What one device must hold",
+        "Does it fit on a device?",
         190,
         left=178,
         top=66,
         right=86,
         bottom=44,
-        table={"parts": {"row": "", "part": "part", "told": "size", "share": "share"}},
+        table={"parts": {"row": "", "part": "part", "details": "size", "share": "share"}},
     )
 
 
@@ -66,7 +67,7 @@ def scaling_chart() -> dict[str, Any]:
     )
     return finished(
         chart,
-        "Weak and strong scaling (diamond: published, and used to calibrate)",
+        "How far does it scale? (diamond: published, and used to calibrate)",
         200,
         left=64,
         right=70,
@@ -86,11 +87,11 @@ def map_chart() -> dict[str, Any]:
     y = alt.Y("tensor:O", title="tensor: GPUs a layer", sort="ascending")
     y = y.axis(axis_of(grid=False, ticks=False, domain=False))
     cells = alt.Chart(alt.NamedData("cells")).encode(x=x, y=y)
-    told = tooltip_of("told")
+    details = tooltip_of("details")
     plain = cells.transform_filter("datum.fits").mark_rect(stroke="white", strokeWidth=1)
-    plain = plain.encode(color=alt.Color("colour:N", scale=None), tooltip=told)
+    plain = plain.encode(color=alt.Color("color:N", scale=None), tooltip=details)
     wall = cells.transform_filter("!datum.fits && datum.legal")
-    pale = wall.mark_rect(color="#d55e00", opacity=0.12).encode(tooltip=told)
+    pale = wall.mark_rect(color=palette.SERIES[1], opacity=0.12).encode(tooltip=details)
     hatched = wall.mark_rect(fill=HATCH, fillOpacity=0.3, tooltip=None)
     marked = cells.transform_filter("datum.mark").mark_rect(
         filled=False, stroke="currentColor", strokeWidth=2.5
@@ -105,7 +106,7 @@ def map_chart() -> dict[str, Any]:
     chart = alt.layer(plain, pale, hatched, marked, inked, haloed, name)
     return finished(
         chart,
-        "Seconds of one step (hatched: does not fit, with what one GPU would need)",
+        "Which layout is the fastest? Seconds of a step (hatched: does not fit, with the memory needed)",
         230,
         left=74,
         right=14,
@@ -116,7 +117,7 @@ def map_chart() -> dict[str, Any]:
                 "tensor": "tensor",
                 "pipeline": "pipeline",
                 "data": "data",
-                "told": "what comes out",
+                "details": "outcome",
             }
         },
     )
@@ -141,11 +142,11 @@ def _stacks(title: str, unit: str, looks: Mapping[str, tuple[str, bool]]) -> lis
         labelLimit=0,
         clipHeight=16,
     )
-    colours = [colour for colour, _ in looks.values()]
-    colour = alt.Color("part:N").scale(domain=list(looks), range=colours).legend(legend)
+    colors = [color for color, _ in looks.values()]
+    color = alt.Color("part:N").scale(domain=list(looks), range=colors).legend(legend)
     parts = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke="white", strokeWidth=0.5)
-    bars = bars.encode(color=colour, tooltip=tooltip_of("row", "part", "told", "share"))
+    bars = bars.encode(color=color, tooltip=tooltip_of("row", "part", "details", "share"))
     hatched = parts.transform_filter("datum.still").mark_bar(fill=HATCH, fillOpacity=0.35)
     room = "(datum.part_of_axis * width)"
     words = (

@@ -1,7 +1,7 @@
-"""Networks shared out for real, on MPI ranks of this machine: the terms three ways, and equality with one rank.
+"""Networks split for real, on MPI ranks of this machine: the terms three ways, and equality with one rank.
 
-One rank runs first: its rate is the only thing that the prediction is told of this machine, and its losses
-are what the others must arrive at.
+One rank runs first: its rate is all that calibrates the prediction, and its losses are the reference for all
+layouts.
 """
 
 import threading
@@ -32,18 +32,18 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 
 SHOWN = 5  # the step on the chart: the first ones make connections and fill caches
-CLOCK = 1e-9  # s; nothing shorter is told
+CLOCK = 1e-9  # s; anything shorter is rounding
 SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
-# What a rank stands still for, by how the record and the simulation begin to say it.
-STANDS = {
-    "inside layers: halos and sums": ("halo", "all_", "reduce_", "the halo", "the tensor"),
+# Causes of idle time, by how events of the trace and of the simulation begin.
+CAUSES = {
+    "inside layers: halos and allreduces": ("halo", "all_", "reduce_", "the halo", "the tensor"),
     "from stage to stage": ("activation", "gradient", "what was sent"),
-    "gradients, and for the others": ("the exchange", "sum", "the others"),
+    "gradients, and for slower ranks": ("the exchange", "sum", "the others"),
 }
 
 
-def share_out_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
-    """Return controls, a button that trains, one measured step, and what was foretold of it.
+def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
+    """Return controls, a button that trains, one measured step, and its prediction.
 
     begin: what starts the ranks. thread: in what they are watched.
     """
@@ -74,14 +74,14 @@ def share_out_here(begin: Begin = start, thread: Thread = threading.Thread) -> i
         if setting.alone not in known:
             first = "One rank is at work, to calibrate and to compare with ..."
             known[setting.alone] = ran_of(train(experiment(setting.alone), first)[0])
-        told, timeline = train(experiment(setting))
-        known[setting] = ran_of(told)
+        outcome, timeline = train(experiment(setting))
+        known[setting] = ran_of(outcome)
         ran, alone = known[setting], known[setting.alone]
         result = result_html(setting, ran, alone, timeline)
         return Came(one_step(timeline, SHOWN), equal_html(setting, ran, alone), result)
 
     run = live_run(chosen, work, begin, thread, problem_of)
-    note = "which lane is filled with waiting, and for whom; then the last digits of the losses."
+    note = "which lane is idle, and for which rank it waits; then the last digits of the losses."
     return workbench(controls, [asked, wall, *run], ask, note)
 
 
@@ -92,7 +92,7 @@ def times_as_fast(setting: Setting) -> float:
 
 
 def cores_html(setting: Setting, count: int) -> str:
-    """Say whether every rank has a core, as the prediction supposes."""
+    """Say whether every rank has a core, as the prediction assumes."""
     if problem_of(setting):
         return wall_html(problem_of(setting), "")
     if setting.ranks <= count:
@@ -101,13 +101,13 @@ def cores_html(setting: Setting, count: int) -> str:
         )
     return notice_html(
         f"Oversubscribed: {ranks_in_words(setting.ranks)} on {count} core{'s' * (count > 1)}. The prediction gives"
-        " each a core of its own; here they take turns, and most of what is measured as waiting is waiting for"
+        " each a core of its own; here they share them, and most of the measured waiting is for"
         " a core. The losses must be equal all the same."
     )
 
 
 def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
-    """Say whether the run came to where one rank comes."""
+    """Say whether the losses are those of one rank."""
     if setting == setting.alone:
         return verdict_html(
             f"One rank: {show(ran.rate, 'samples/s')}; test loss {ran.test_loss:.15g}."
@@ -122,7 +122,7 @@ def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
     )
     if off <= SAME:
         return verdict_html(
-            f"✓ {words} It is the same run, cut up; sums in another order change the last digit."
+            f"✓ {words} It is the same run, split; another order of summation changes the last digit."
         )
     return problem_html(
         f"✕ {ran.test_loss:.15g} is not {alone.test_loss:.15g}: difference {off:.1e}."
@@ -130,23 +130,24 @@ def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
 
 
 def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> str:
-    """Return the terms of a step three ways, what ranks stand still for, and why they part."""
+    """Return the terms of a step three ways, idle time by cause, and why they differ."""
     there = calibrated(setting, alone)
     steps = max(1, round(int(timeline.where("compute", "update").sum()) / timeline.ranks))
-    foretold, played = predict(there), simulate(there)
-    exposed = {name: float(seconds) for name, seconds in foretold.exposed.items()}
+    predicted, simulated = predict(there), simulate(there)
+    exposed = {name: float(seconds) for name, seconds in predicted.exposed.items()}
     ways = {
         "predicted": {
-            "inside layers: halos and sums": exposed.get("halo", 0.0) + exposed.get("tensor", 0.0),
+            "inside layers: halos and allreduces": exposed.get("halo", 0.0)
+            + exposed.get("tensor", 0.0),
             "from stage to stage": exposed.get("pipeline", 0.0),
-            "gradients, and for the others": exposed["data"] + float(foretold.straggler_wait),
+            "gradients, and for slower ranks": exposed["data"] + float(predicted.straggler_wait),
         },
-        "simulated": stands(played, 1),
-        "measured": stands(timeline, steps),
+        "simulated": idle_by_cause(simulated, 1),
+        "measured": idle_by_cause(timeline, steps),
     }
-    lines = [["a rank stands still, of a step", *ways]]
-    lines += [[name, *(show(way[name], "s") for way in ways.values())] for name in STANDS]
-    rate = float(foretold.throughput)
+    lines = [["idle time of a rank, of a step", *ways]]
+    lines += [[name, *(show(way[name], "s") for way in ways.values())] for name in CAUSES]
+    rate = float(predicted.throughput)
     off = rate / ran.rate - 1
     terms = {
         way: {name: seconds if seconds > CLOCK else 0.0 for name, seconds in values.items()}
@@ -158,36 +159,36 @@ def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> s
         + table_html(lines)
         + verdict_html(
             f"<b>Error.</b> Predicted {show(rate, 'samples/s')}, measured {show(ran.rate, 'samples/s')}:"
-            f" {off:+.0%}. {why(setting, cores(), float(foretold.compute))} Simulation and record count waiting"
-            " for a slower rank where it happens, inside layers too; the prediction under <em>for the others</em>."
+            f" {off:+.0%}. {why(setting, cores(), float(predicted.compute))} Simulation and trace count waiting"
+            " for a slower rank where it happens, inside layers too; the prediction under <em>for slower ranks</em>."
         )
     )
 
 
-def stands(timeline: Timeline, steps: int) -> dict[str, float]:
-    """Return the seconds of a step for which a mean rank stands still, by STANDS; the bubble left out."""
-    found = dict.fromkeys(STANDS, 0.0)
+def idle_by_cause(timeline: Timeline, steps: int) -> dict[str, float]:
+    """Return the idle seconds of a mean rank in a step, by CAUSES; the bubble left out."""
+    found = dict.fromkeys(CAUSES, 0.0)
     for event in timeline.select(timeline.where("compute", "wait")):
         whom = event.name.removeprefix("wait for ")
-        for name, begins in STANDS.items():
+        for name, begins in CAUSES.items():
             if whom.startswith(begins):
                 found[name] += (event.stop - event.start) / (timeline.ranks * steps)
     return found
 
 
 def why(setting: Setting, count: int, compute: float) -> str:
-    """Say what the prediction does not know of such a run; compute: s of a step that each rank computes."""
+    """Say what the prediction leaves out of such a run; compute: s of a step that each rank computes."""
     if setting.ranks == 1:
         return "One rank calibrates: what is left is rounding, and checks between steps."
     small = (
-        "Arrays this small are handled by Python between two messages for longer than they are computed, and"
-        " parts of a layer are computed less efficiently than the whole"
+        "With arrays this small the Python between two messages takes longer than the arithmetic, and"
+        " shards of a layer compute less efficiently than the whole"
     )
     if setting.ranks > count:
         least = show(compute * setting.ranks / count, "s")
         return (
-            f"{ranks_in_words(setting.ranks)} share {count} core{'s' * (count > 1)}: what they compute takes"
-            f" {least} a step there, in turns, and an exchange waits for ranks that do not run. {small}."
+            f"{ranks_in_words(setting.ranks)} share {count} core{'s' * (count > 1)}: their computation takes"
+            f" {least} a step there, and a collective waits for ranks without a core. {small}."
         )
     return f"{small}."
 

@@ -1,6 +1,6 @@
-"""The map: every way to share out N GPUs over tensor, pipeline and data, for a GPT on the machine of Megatron-LM.
+"""The map: every layout of N GPUs as tensor, pipeline and data, for a GPT on the machine of Megatron-LM.
 
-the_map()       the experiment: seconds of a step in every cell, and why a cell cannot be
+the_map()       the experiment: seconds of a step in every cell, and why a cell is impossible
 ways_of()       all of them, predicted one after another
 """
 
@@ -31,7 +31,7 @@ BUBBLE = 0.15  # share of a step from which it is a wall
 
 
 class Publication(NamedTuple):
-    """A run of Narayanan et al. 2021: layers, hidden, heads, GPUs, batch, and how it was shared out."""
+    """A run of Narayanan et al. 2021: layers, hidden, heads, GPUs, batch, and its layout."""
 
     row: str
     layers: int
@@ -74,7 +74,7 @@ CALIBRATES = "39 B, 512 GPUs"  # from here to all others
 
 
 class Ways(NamedTuple):
-    """What the experiment sets. microbatch: sequences that go through the stages at once."""
+    """What the experiment sets. microbatch: sequences of a microbatch."""
 
     run: str = FIRST
     microbatch: int = 1
@@ -88,15 +88,12 @@ def the_map(
 ) -> ipywidgets.Box:
     """Return the experiment: the map, and the best and the published way beside each other.
 
-    compute: what finds the ways of a setting; by default a process of its own. thread: in what it is read.
+    compute: what predicts the layouts of a setting; by default a process of its own.
     """
     controls = {
         "run": dropdown("Run", "Network and GPUs", [(name, name) for name in RUNS], FIRST),
         "microbatch": slider(
-            "Microbatch",
-            "Sequences that go through the stages together",
-            [(str(n), n) for n in MICROBATCHES],
-            1,
+            "Microbatch", "Sequences of a microbatch", [(str(n), n) for n in MICROBATCHES], 1
         ),
         "node": slider(
             "GPUs a node",
@@ -106,8 +103,8 @@ def the_map(
         ),
         "recompute": dropdown(
             "Activations",
-            "Kept for backward, or made again",
-            [("made again", "full"), ("attention made again", "selective"), ("kept", "none")],
+            "Stored for backward, or recomputed",
+            [("recomputed", "full"), ("attention recomputed", "selective"), ("stored", "none")],
             "full",
         ),
         "schedule": dropdown(
@@ -128,22 +125,22 @@ def the_map(
         if all_of_them:
             bars.update(*compared_view(chosen, found))
             wall.value = wall_html(
-                map_wall(chosen, found), "The published way fits, and no one term stands out."
+                map_wall(chosen, found), "The published layout fits, and no single term dominates."
             )
 
-    note = "where the hatching ends (memory), and what gets slower from there to the right and downwards."
+    note = "where the hatching ends (memory), and which term grows from there to the right and downwards."
     results = [verdict, wall, ways, bars]
     return as_they_come(controls, results, setting, compute or aside("map"), draw, note, thread)
 
 
 def experiment_of(setting: Ways, tensor: int, pipeline: int) -> Experiment:
-    """Return one way to share out the GPUs. Raises SpecError where there is none."""
+    """Return the run in one layout. Raises SpecError where it is impossible."""
     run = RUNS[setting.run]
     data, left = divmod(run.gpus, tensor * pipeline)
     if left:
         raise SpecError(f"{run.gpus} GPUs are no multiple of {tensor} × {pipeline}")
     if run.heads % tensor:
-        raise SpecError(f"{run.heads} heads cannot be shared by {tensor}")
+        raise SpecError(f"{run.heads} heads cannot be split over {tensor}")
     batch = run.batch / data
     many = batch / setting.microbatch
     if many != int(many):
@@ -193,7 +190,7 @@ def _base(name: str, node: int) -> Experiment:
 
 @cache
 def slowness() -> float:
-    """Return by how much the run at 512 GPUs computes longer than the roofline says."""
+    """Return the compute time of the run at 512 GPUs over that of the roofline."""
     setting, run = Ways(CALIBRATES, RUNS[CALIBRATES].microbatch), RUNS[CALIBRATES]
     there = experiment_of(setting, run.tensor, run.pipeline)
     return scale_of(
@@ -202,7 +199,7 @@ def slowness() -> float:
 
 
 def published_step(name: str) -> float:
-    """Return the seconds of a published step: its FLOP, those made again included, over FLOP/s."""
+    """Return the seconds of a published step: its FLOP with recomputation, over FLOP/s."""
     run = RUNS[name]
     model = _base(name, 8).model
     again = sum(model.layer_forward_flop[s.first : s.stop].sum() for s in segments(model, "full"))
@@ -218,7 +215,7 @@ def ways_of(setting: Ways) -> Iterator[Way]:
 
 
 def predicted(setting: Ways, tensor: int, pipeline: int) -> Way:
-    """Return what comes of one way."""
+    """Return one layout, predicted."""
     try:
         there = experiment_of(setting, tensor, pipeline)
         return way_of(breakdown(there, slowness()))
@@ -227,7 +224,7 @@ def predicted(setting: Ways, tensor: int, pipeline: int) -> Way:
 
 
 def best_of(ways: Sequence[Way]) -> Way | None:
-    """Return the quickest way that fits."""
+    """Return the fastest way that fits."""
     fitting = [way for way in ways if way.fits]
     return min(fitting, key=lambda way: way.seconds, default=None)
 
@@ -256,16 +253,16 @@ def published_of(setting: Ways, ways: Sequence[Way]) -> Way:
 
 def progress(setting: Ways, ways: Sequence[Way]) -> str:
     """Say how much is computed."""
-    return f"{len(ways)} of {len(TENSOR) * len(RUNS[setting.run].stages)} ways are computed ..."
+    return f"{len(ways)} of {len(TENSOR) * len(RUNS[setting.run].stages)} layouts are computed ..."
 
 
 def map_words(setting: Ways, ways: Sequence[Way]) -> str:
     """Say which way is the best, and how near the prediction of the published one is."""
     best, there = best_of(ways), published_of(setting, ways)
     if best is None:
-        return f"<b>None of {len(ways)} ways fits.</b>"
+        return f"<b>None of {len(ways)} layouts fits.</b>"
     words = (
-        f"<b>Best of {len(ways)} ways: tensor {best.tensor} × pipeline {best.pipeline} × data {best.data},"
+        f"<b>Best of {len(ways)} layouts: tensor {best.tensor} × pipeline {best.pipeline} × data {best.data},"
         f" {_time(best.seconds)} a step.</b>"
     )
     if there.illegal:
@@ -285,7 +282,7 @@ def map_words(setting: Ways, ways: Sequence[Way]) -> str:
         real = published_step(setting.run)
         words += (
             f" It took {_time(real)}: the prediction is off by {there.seconds / real - 1:+.1%}"
-            + (", for this run was used to calibrate." if setting.run == CALIBRATES else ".")
+            + (", since this run was used to calibrate." if setting.run == CALIBRATES else ".")
         )
     return words
 
@@ -296,27 +293,29 @@ def as_published(name: str) -> Ways:
 
 
 def map_wall(setting: Ways, ways: Sequence[Way]) -> str:
-    """Say what stands in the way of the published combination, or nothing."""
+    """Say which wall the published layout meets, or nothing."""
     there = published_of(setting, ways)
     if there.illegal:
         return f"Arithmetic: {there.illegal}."
     if not there.fits:
         return (
             f"Memory: published as it was, a GPU needs {_size(there.memory)} and has {_size(there.capacity)};"
-            f" {sum(way.fits for way in ways)} of {len(ways)} ways fit. Make activations again, keep fewer"
+            f" {sum(way.fits for way in ways)} of {len(ways)} layouts fit. Recompute activations, store fewer"
             " microbatches (1F1B), or take smaller ones."
         )
     parts = dict(zip(TERMS, there.parts, strict=True))
-    sums, bubble = (parts[name] / there.seconds for name in ("tensor sums", "pipeline bubble"))
+    sums, bubble = (
+        parts[name] / there.seconds for name in ("tensor allreduces", "pipeline bubble")
+    )
     if setting.node < there.tensor:
         return (
-            f"The network: tensor groups of {there.tensor} span {there.tensor // setting.node} nodes; their sums"
-            f" take {_time(parts['tensor sums'])}, {sums:.0%} of the step: two in every layer and pass."
+            f"The network: tensor groups of {there.tensor} span {there.tensor // setting.node} nodes; their allreduces"
+            f" take {_time(parts['tensor allreduces'])}, {sums:.0%} of the step: two in every layer and pass."
         )
     if bubble > BUBBLE:
         many = RUNS[setting.run].batch // there.data // setting.microbatch
         return (
-            f"The bubble: {bubble:.0%} of the published way's step. {many} microbatches are few for"
+            f"The bubble: {bubble:.0%} of the step of the published layout. {many} microbatches are few for"
             f" {there.pipeline} stages."
         )
     return ""

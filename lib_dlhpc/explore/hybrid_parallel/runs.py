@@ -1,4 +1,4 @@
-"""Networks small enough to be shared out on this machine: what can be run, on how many ranks.
+"""Networks small enough to be split on this machine: what can be run, on how many ranks.
 
 cubes   a small 3-D network on density fields: slabs, stages and replicas
 words   a small GPT on sentences: tensor ranks, stages and replicas; all three at once on eight ranks
@@ -45,7 +45,7 @@ NAMES = {"cubes": "3-D network, slabs", "words": "GPT, tensor ranks"}
 
 
 class Setting(NamedTuple):
-    """What the controls say. inside: ranks that share a layer."""
+    """What the controls say. inside: ranks that split a layer."""
 
     network: str = "cubes"
     inside: int = 2
@@ -65,7 +65,7 @@ class Setting(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What came of a run: samples/s, losses on batches and on test samples, s of a step by term."""
+    """A run: samples/s, losses on batches and on test samples, s of a step by term."""
 
     rate: float
     loss: float
@@ -74,13 +74,13 @@ class Ran(NamedTuple):
 
 
 def ran_of(result: dict[str, Any]) -> Ran:
-    """Return what came of a run out of its result.json."""
+    """Return a run from its result.json."""
     rate = result["samples"] / result["seconds"]
     return Ran(rate, result["loss"], result["test_loss"], result["terms"])
 
 
 def experiment(setting: Setting) -> Experiment:
-    """Return the run: the same global batch however it is shared out, in float64."""
+    """Return the run: the same global batch in every layout, in float64."""
     model, dataset, batch, rate, epochs, inside = NETWORKS[setting.network]
     shared = {
         "nodes": 1,

@@ -1,4 +1,4 @@
-"""Networks shared out on real ranks from the page: equal to one rank, terms three ways; failures are told."""
+"""Networks split over real ranks from the page: equal to one rank, terms three ways; failures are shown."""
 
 import re
 from typing import Any
@@ -9,12 +9,12 @@ from experiment_page import Now, click, controls, told
 from lib_dlhpc.explore.blocks.live_run import one_step
 from lib_dlhpc.explore.hybrid_parallel import live
 from lib_dlhpc.explore.hybrid_parallel.live import (
-    STANDS,
+    CAUSES,
     cores_html,
     equal_html,
     errors,
-    share_out_here,
-    stands,
+    idle_by_cause,
+    split_here,
 )
 from lib_dlhpc.explore.hybrid_parallel.runs import (
     MOST,
@@ -45,7 +45,7 @@ def choose(panel: Any, **changes: Any) -> None:
 
 
 def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
-    panel = share_out_here()
+    panel = split_here()
     for control in controls(panel).values():
         home, seen = control.index, set()
         for position in range(len(control.options)):
@@ -57,7 +57,7 @@ def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("split", [(1, 1, 1), (2, 1, 1), (4, 1, 2), (2, 2, 2)])
-def test_the_batch_is_the_same_however_it_is_shared_out(network: str, split: Any) -> None:
+def test_the_batch_is_the_same_in_every_layout(network: str, split: Any) -> None:
     there = experiment(Setting(network, *split))
     assert there.global_batch == NETWORKS[network][2]
     assert there.devices == split[0] * split[1] * split[2]
@@ -66,18 +66,16 @@ def test_the_batch_is_the_same_however_it_is_shared_out(network: str, split: Any
 @pytest.mark.parametrize(
     "changes", [{"inside": 2}, ALL_THREE], ids=["two slabs", "three ways at once"]
 )
-def test_what_is_shared_out_equals_one_rank_and_stands_beside_what_was_foretold(
-    changes: Any,
-) -> None:
+def test_a_split_network_equals_one_rank_beside_its_prediction(changes: Any) -> None:
     pytest.importorskip("mpi4py")
-    panel = share_out_here(thread=Now)
+    panel = split_here(thread=Now)
     choose(panel, **changes)
     click(panel, "Train")
     text = told(panel)
     assert "✓ <b>Test loss" in text
     off = float(re.findall(r"losses is (\d.*?e-?\d+)", text)[0])
     assert off < 1e-12
-    for words in ("predicted", "simulated", "measured", "measured - predicted", *STANDS, "Error."):
+    for words in ("predicted", "simulated", "measured", "measured - predicted", *CAUSES, "Error."):
         assert words in text
 
 
@@ -90,7 +88,7 @@ def test_more_ranks_than_cores_is_said_before_the_run() -> None:
 
 
 def test_too_many_ranks_are_refused_before_anything_starts() -> None:
-    panel = share_out_here(lambda *_: pytest.fail("it was started"), Now)
+    panel = split_here(lambda *_: pytest.fail("it was started"), Now)
     choose(panel, inside=4, stages=2, replicas=2)
     assert f"16 ranks: {MOST} at most" in told(panel)
     assert not click(panel, "Train").disabled
@@ -104,14 +102,14 @@ def test_another_loss_is_no_equality() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"inside": 4}, ALL_THREE])
-def test_what_a_simulated_rank_stands_still_for_is_all_that_it_waits(changes: Any) -> None:
+def test_the_idle_time_by_cause_is_all_the_waiting_of_a_simulated_rank(changes: Any) -> None:
     there = calibrated(Setting(**changes), RAN).set({"machine.jitter": 0.0})
-    played = simulate(there)
-    waits = played.select(played.where("compute", "wait"))
-    whole = float((waits.stop - waits.start).sum()) / played.ranks
-    assert sum(stands(played, 1).values()) == pytest.approx(whole)
+    simulated = simulate(there)
+    waits = simulated.select(simulated.where("compute", "wait"))
+    whole = float((waits.stop - waits.start).sum()) / simulated.ranks
+    assert sum(idle_by_cause(simulated, 1).values()) == pytest.approx(whole)
     layers = sum(float(predict(there).exposed.get(kind, 0.0)) for kind in ("halo", "tensor"))
-    assert stands(played, 1)[next(iter(STANDS))] == pytest.approx(layers, rel=0.5)
+    assert idle_by_cause(simulated, 1)[next(iter(CAUSES))] == pytest.approx(layers, rel=0.5)
 
 
 def test_one_step_is_from_update_to_update() -> None:

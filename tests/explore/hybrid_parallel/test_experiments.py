@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from experiment_page import Now, each_position_shows_its_own, fills, shown
 
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.hybrid_parallel import deep
 from lib_dlhpc.explore.hybrid_parallel import drawings as hybrid_parallel_drawings
 from lib_dlhpc.explore.hybrid_parallel import map as ways
@@ -34,12 +33,8 @@ from lib_dlhpc.explore.hybrid_parallel.cosmos import (
     step_of,
     the_cubes,
 )
-from lib_dlhpc.explore.hybrid_parallel.published import (
-    comparisons,
-    published_table,
-    share_check,
-    slab_check,
-)
+from lib_dlhpc.explore.hybrid_parallel.published import comparisons, published_table
+from lib_dlhpc.explore.hybrid_parallel.questions import own_bubble, own_halo
 from lib_dlhpc.prediction import predict
 
 FITS = Way(4, 2, 1, 8, 2.0, 10e9, 16e9, "", (1.0,) * len(TERMS), (2e9,) * len(HELD))
@@ -53,7 +48,7 @@ STATES = {
 }
 
 
-def told(setting: Any) -> Iterator[Way]:
+def some(setting: Any) -> Iterator[Way]:
     """Ways whose seconds say which setting they are of."""
     mine = float(1 + sum(map(hash, setting)) % 1009)
     if isinstance(setting, ways.Ways):
@@ -78,8 +73,8 @@ def told(setting: Any) -> Iterator[Way]:
 
 EXPERIMENTS: dict[str, Any] = {
     "cubes": the_cubes,
-    "map": lambda: ways.the_map(told, Now),
-    "deep": lambda: deep.the_deep(told, Now),
+    "map": lambda: ways.the_map(some, Now),
+    "deep": lambda: deep.the_deep(some, Now),
 }
 
 
@@ -94,8 +89,8 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 
 
 @pytest.mark.parametrize("looks", [TERMS, HELD])
-def test_no_two_parts_of_a_bar_have_one_colour(looks: Any) -> None:
-    assert len({colour for colour, _ in looks.values()}) == len(looks)
+def test_no_two_parts_of_a_bar_have_one_color(looks: Any) -> None:
+    assert len({color for color, _ in looks.values()}) == len(looks)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -136,7 +131,7 @@ def test_finer_cuts_hold_less_and_keep_the_batch() -> None:
         ({"tier": "gpfs"}, "Input"),
         ({"tier": "nvme"}, ""),
         ({"edge": 256, "slabs": 32, "samples": 4}, "The surface"),
-        ({"edge": 128, "slabs": 8}, "The sum of the gradients"),
+        ({"edge": 128, "slabs": 8}, "The allreduce of the gradients"),
     ],
 )
 def test_each_wall_of_the_cubes_says_its_reason(changes: dict[str, Any], wall: str) -> None:
@@ -166,7 +161,7 @@ def test_a_process_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
         yield FITS
         raise RuntimeError("It ended with status 1.")
 
-    assert "did not come through" in shown(ways.the_map(fails, Now))
+    assert "process failed" in shown(ways.the_map(fails, Now))
 
 
 def test_all_gpus_have_something_to_do_and_the_batch_is_the_published_one() -> None:
@@ -182,7 +177,7 @@ def test_all_gpus_have_something_to_do_and_the_batch_is_the_published_one() -> N
 def test_a_way_that_cannot_be_says_why(way: tuple[int, int]) -> None:
     found = ways.predicted(ways.Ways(), *way)
     assert not found.fits
-    assert "no multiple" in found.illegal or "cannot be shared" in found.illegal
+    assert "no multiple" in found.illegal or "cannot be split" in found.illegal
 
 
 def test_the_run_that_calibrates_is_met_and_the_others_are_near() -> None:
@@ -236,7 +231,7 @@ def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch() -> None:
 
 
 def test_a_replica_that_fits_nowhere_is_reported() -> None:
-    assert "None of these" in deep.deep_words([WALL, WALL])
+    assert "No layout fits" in deep.deep_words([WALL, WALL])
     assert "more devices a replica" in deep.deep_wall([WALL])
     assert deep.deep_wall([FITS]) == ""
 
@@ -257,25 +252,25 @@ def test_an_experiment_is_made_when_its_question_is_answered_and_once() -> None:
 def test_the_table_shows_each_publication_with_its_error() -> None:
     html = published_table().value
     assert html.count("<tr>") == 1 + len(comparisons())
-    for _, shape, told_, found, _ in comparisons():
-        assert shape.format(told_) in html and f"{found / told_ - 1:+.0%}" in html
+    for _, shape, published, found, _ in comparisons():
+        assert shape.format(published) in html and f"{found / published - 1:+.0%}" in html
 
 
 def test_the_ledger_halves_what_keeping_every_output_takes() -> None:
-    for name, _, told_, found, _ in comparisons()[2:]:
+    for name, _, published, found, _ in comparisons()[2:]:
         side = int(re.findall(r"(\d+)²", name)[0])
         every = predict(deep.experiment_of(deep.Deep(side, each=1), 1, 1)).experiment.model
         outputs = 4e-9 * float(every.layer_output_elements.sum())
-        assert found < outputs < told_ < 1.3 * outputs
+        assert found < outputs < published < 1.3 * outputs
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("check", [slab_check, share_check])
+@pytest.mark.parametrize("check", [own_halo, own_bubble])
 def test_a_learners_numbers_have_an_answer(check: Any, seed: int) -> None:
-    asked = check(Lesson(), seed).question
+    asked = check(seed).question
     question = asked.question
     numbers = [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?=[ ³])", question)]
-    if check is slab_check:
+    if check is own_halo:
         answer = 100 * 2 * numbers[1] / numbers[0]
     else:
         gpus, tensor, pipeline, batch = numbers[:4]
