@@ -10,7 +10,7 @@ from module_text import has_every_part
 from lib_dlhpc.explore.io_bottleneck import batch, cache, loader, nodes
 from lib_dlhpc.explore.io_bottleneck import limits as input_
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, experiment, found, hours
-from lib_dlhpc.explore.io_bottleneck.live import questions
+from lib_dlhpc.explore.io_bottleneck.live import requests
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.prediction.io import nodes_needed
@@ -19,7 +19,7 @@ from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.simulation.caching import orders
 
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
-QUICK, THOROUGH = "2 : 1, quick (1 GB/s a reader)", "3 : 1, thorough (40 MB/s a reader)"
+QUICK, THOROUGH = "2 : 1, fast (1 GB/s a reader)", "3 : 1, slow (40 MB/s a reader)"
 
 
 def waits(setting):
@@ -91,9 +91,9 @@ def test_h100_are_fed_by_more_readers_of_packed_files_or_by_the_ssds_and_not_as_
 
 def test_half_a_cache_finds_15_percent_by_the_usual_rule_and_half_by_the_simplest():
     assert least_recently_used(0.5) == pytest.approx(0.153, abs=0.001)
-    assert cache.found("lru", 0.5) == pytest.approx(0.153, abs=0.03)
-    assert cache.found("keep", 0.5) == pytest.approx(0.5)
-    online = [cache.found(rule, 0.5) for rule in cache.RULES if rule != "belady"]
+    assert cache.hit_rate("lru", 0.5) == pytest.approx(0.153, abs=0.03)
+    assert cache.hit_rate("keep", 0.5) == pytest.approx(0.5)
+    online = [cache.hit_rate(rule, 0.5) for rule in cache.POLICIES if rule != "belady"]
     assert max(online) <= 0.51
 
 
@@ -111,14 +111,16 @@ def test_early_reads_of_an_epoch_hit_best_and_none_after_the_cached_share():
             stack.append(sample)
     by_part = hits[4:].reshape(-1, parts, samples // parts).mean(axis=(0, 2))
     v = (np.arange(samples) + 0.5) / samples
-    told = np.maximum(0, (share - v) / (1 - v)).reshape(parts, -1).mean(axis=1)
-    np.testing.assert_allclose(by_part, told, atol=0.01)
-    assert [round(100 * each) for each in told[:5]] == [47, 41, 33, 23, 9] and not by_part[5:].any()
+    expected = np.maximum(0, (share - v) / (1 - v)).reshape(parts, -1).mean(axis=1)
+    np.testing.assert_allclose(by_part, expected, atol=0.01)
+    assert [round(100 * each) for each in expected[:5]] == [47, 41, 33, 23, 9] and not by_part[
+        5:
+    ].any()
     assert by_part.mean() == pytest.approx(least_recently_used(share), abs=0.005)
 
 
 def test_one_reader_finds_no_more_than_the_cached_share_even_if_it_knows_the_order():
-    rates = {rule: cache.found(rule, 0.5) for rule in cache.RULES}
+    rates = {rule: cache.hit_rate(rule, 0.5) for rule in cache.POLICIES}
     assert max(rates.values()) == pytest.approx(best(0.5), abs=0.005)
     assert rates["belady"] == pytest.approx(rates["keep"], abs=0.005)
 
@@ -132,14 +134,17 @@ def test_the_first_question_has_a_small_part_of_the_bandwidth_for_an_answer():
     )
 
 
-def test_on_16_nodes_rules_differ_little_and_who_knows_the_order_finds_more():
-    hits = [cache.found(rule, 0.5, True, 16) for rule in cache.RULES if rule != "belady"]
+def test_on_16_nodes_policies_differ_little_and_knowing_the_order_hits_more():
+    hits = [cache.hit_rate(rule, 0.5, True, 16) for rule in cache.POLICIES if rule != "belady"]
     assert max(hits) - min(hits) < 0.06
-    assert cache.found("belady", 0.5, True, 16) > max(hits) + 0.2
+    assert cache.hit_rate("belady", 0.5, True, 16) > max(hits) + 0.2
 
 
 def test_the_same_order_needs_all_of_the_data_set_in_the_cache():
-    assert cache.found("lru", 0.9, fresh=False) == 0 and cache.found("lru", 1.0, fresh=False) == 1
+    assert (
+        cache.hit_rate("lru", 0.9, fresh=False) == 0
+        and cache.hit_rate("lru", 1.0, fresh=False) == 1
+    )
 
 
 def test_on_512_nodes_nearly_all_is_remote_and_costs_nothing():
@@ -168,7 +173,7 @@ def test_eight_nodes_hold_the_images_and_sixteen_two_copies():
     assert nodes_needed(nodes.experiment(small._replace(copies=2))) == 16
 
 
-def test_quick_compression_feeds_four_v100_and_a_thorough_one_does_less():
+def test_fast_compression_feeds_four_v100_and_a_slow_one_does_less():
     plain = nodes.Setting(64, IMAGES, V100, ssd=60e9)
     at = nodes.NODES.index(64)
     none, quick, thorough = (
@@ -187,8 +192,8 @@ def test_alexnet_sends_more_than_resnet_and_reads_as_much():
     assert batch.grows() == "as much read, half sent"
 
 
-def test_one_after_another_500_questions_and_16_for_64_at_once():
-    assert (questions(1), questions(64)) == (500, 16)
+def test_one_after_another_500_requests_and_16_for_64_at_once():
+    assert (requests(1), requests(64)) == (500, 16)
 
 
 def test_the_loader_is_short_and_knows_nothing_of_this_package():

@@ -37,7 +37,6 @@ IN_CODE = re.compile(
 )
 MODULES = (
     "failures",
-    "io_bottleneck",
     "one_step",
 )
 NOT_YET = {f"explore/{module}" for module in MODULES}  # folders that still have such words

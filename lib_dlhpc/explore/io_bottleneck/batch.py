@@ -1,4 +1,4 @@
-"""What a step and an epoch move, against the batch: samples in, gradients out."""
+"""Bytes of a step and of an epoch, against the batch: samples read, gradients sent."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ def the_batch() -> ipywidgets.Box:
     """Return the experiment: bytes that a device reads and sends, against its batch."""
     controls = {
         "batch": slider("Batch", "Samples of each GPU", [(str(n), n) for n in BATCHES], 64),
-        "model": dropdown("Network", "Its weights are what is sent", MODELS.items(), "resnet50"),
+        "model": dropdown("Network", "Its gradients are sent", MODELS.items(), "resnet50"),
         "nodes": slider("Nodes", "Of four GPUs each", [(str(n), n) for n in NODES], 16),
         "per": dropdown(
             "In", "What is counted", [("one step", "step"), ("one epoch", "epoch")], "step"
@@ -50,7 +50,7 @@ def the_batch() -> ipywidgets.Box:
         walls = [w for w in predict(experiment(setting)).walls if w.startswith("Memory")]
         wall.value = wall_html(" ".join(walls), "The batch fits into a GPU.")
 
-    note = "which of the two lines is level in a step, and which in an epoch."
+    note = "which of the two lines is flat in a step, and which in an epoch."
     return workbench(controls, [verdict, wall, moved], update, note)
 
 
@@ -87,13 +87,13 @@ def volume_view(setting: Setting) -> State:
 
 
 def volume_words(setting: Setting) -> str:
-    """Say what a step asks of storage and of the network."""
+    """Say what a step reads and sends."""
     at, found = BATCHES.index(setting.batch), moved(setting)
     read, sent = (float(each[at]) for each in each_device(setting))
     asked = float(found.operations[at] * (found.steps[at] if setting.per == "epoch" else 1))
     return (
-        f"<b>In one {setting.per} each GPU reads {show(read, 'B')} and sends {show(sent, 'B')}.</b> All of them"
-        f" ask for {format_plain(asked)} metadata operations, and an epoch has {int(found.steps[at]):,} steps."
+        f"<b>In one {setting.per} each GPU reads {show(read, 'B')} and sends {show(sent, 'B')}.</b> Together they"
+        f" need {format_plain(asked)} metadata operations, and an epoch has {int(found.steps[at]):,} steps."
     )
 
 

@@ -8,17 +8,18 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, append
 from lib_dlhpc.explore.data_parallel.charts import Curves, line_columns, value_at
+from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
-LINES = {  # Okabe and Ito's colours; dash and symbol tell the lines apart without them
-    "never waiting": ("#777777", [2, 3], "diamond"),
-    "FanStore": ("#0072b2", [1, 0], "circle"),
-    "shared file system": ("#d55e00", [6, 3], "square"),
-    "cached share": ("#777777", [2, 3], "diamond"),
-    "found": ("#0072b2", [1, 0], "circle"),
-    "read": ("#0072b2", [1, 0], "circle"),
-    "sent": ("#d55e00", [6, 3], "square"),
+LINES = {  # no causes of time, so the series' colors; dash and symbol distinguish the lines without them
+    "never waiting": (SERIES[6], [2, 3], "diamond"),
+    "FanStore": (SERIES[0], [1, 0], "circle"),
+    "shared file system": (SERIES[1], [6, 3], "square"),
+    "cached fraction": (SERIES[6], [2, 3], "diamond"),
+    "hit rate": (SERIES[0], [1, 0], "circle"),
+    "read": (SERIES[0], [1, 0], "circle"),
+    "sent": (SERIES[1], [6, 3], "square"),
 }
 WORDS = {
     "metadata servers": "metadata operations",
@@ -29,7 +30,7 @@ WORDS = {
 
 
 def limits_state(rates: Mapping[str, float], demand: float) -> State:
-    """Samples/s that each limit allows, on a logarithmic axis, beside what would be trained."""
+    """Samples/s that each limit allows, on a logarithmic axis, beside the demand of the GPUs."""
     known = {name: rate for name, rate in rates.items() if np.isfinite(rate)}
     low = 10 ** np.floor(np.log10(min([*known.values(), demand]) / 1.5))
     high = 3 * max([*known.values(), demand])
@@ -39,13 +40,13 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
     bars: dict[str, list[Any]] = {n: [] for n in names}
     for order, (name, rate) in enumerate(rates.items()):
         own = holds and name == least
-        told = format_plain(rate) if np.isfinite(rate) else "asked for nothing"
+        value = format_plain(rate) if np.isfinite(rate) else "not used"
         append(
             bars,
             limit=WORDS[name],
             start=low,
             rate=rate if np.isfinite(rate) else low,
-            words=f"{told}: holds" if own else told,
+            words=f"{value}: limits" if own else value,
             holds=own,
             order=order,
         )
@@ -80,15 +81,15 @@ def reader_state(parts: Mapping[str, float]) -> State:
         )
     most = max(parts, key=lambda name: parts[name])
     data: dict[str, dict[str, Any]] = {"bars": bars, "room": {"x": [0.0, 1.25 * max(whole, 1e-9)]}}
-    told = f"One reader takes {show(whole, 's')} for a sample, {parts[most] / whole:.0%} of it for {most}"
-    rest = "" if most == "transfer" else f", {parts['transfer'] / whole:.0%} for the bytes' way"
-    return data, f"{told}{rest}."
+    first = f"One reader takes {show(whole, 's')} for a sample, {parts[most] / whole:.0%} of it for {most}"
+    rest = "" if most == "transfer" else f", {parts['transfer'] / whole:.0%} for the transfer"
+    return data, f"{first}{rest}."
 
 
 def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
-    """Share of samples that a rule finds in the cache, against the share of the data set that fits."""
+    """Hit rate of a policy, against the cached fraction of the data set."""
     # Where nothing is found, a logarithm of it would have no end; the labels' places are linear here.
-    curves = {"cached share": (shares, shares + 1), "found": (shares, found + 1)}
+    curves = {"cached fraction": (shares, shares + 1), "hit rate": (shares, found + 1)}
     columns, ends = line_columns(curves)
     columns["y"] = [y - 1 for y in columns["y"]]
     ends["place"] = [1.0, float(found[-1])]
@@ -100,22 +101,22 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
         "now": {
             "x": [now],
             "y": [hit],
-            "words": [f"{hit:.0%} found"],
+            "words": [f"{hit:.0%} hits"],
             "side": ["right" if late else "left"],
             "shift": [-11 if late else 11],
         },
     }
-    return data, f"With {now:.0%} of the data set in the cache, {rule} finds {hit:.0%}."
+    return data, f"With {now:.0%} of the data set in the cache, policy {rule}: {hit:.0%} hits."
 
 
-def rules_state(found: Mapping[str, float], share: float, chosen: str) -> State:
-    """What each rule finds, beside the share that is cached."""
-    names = ("rule", "hit", "words", "chosen", "order")
+def policies_state(found: Mapping[str, float], share: float, chosen: str) -> State:
+    """Hit rate of each policy, beside the cached fraction."""
+    names = ("policy", "hit", "words", "chosen", "order")
     bars: dict[str, list[Any]] = {n: [] for n in names}
     for order, (name, hit) in enumerate(found.items()):
         append(
             bars,
-            rule=name,
+            policy=name,
             hit=hit,
             words=f"{hit:.0%}{' (chosen)' * (name == chosen)}",
             chosen=name == chosen,
@@ -131,14 +132,14 @@ def rules_state(found: Mapping[str, float], share: float, chosen: str) -> State:
             "shift": [-6 if late else 6],
         },
     }
-    told = ", ".join(f"{name} {hit:.0%}" for name, hit in found.items())
-    return data, f"{share:.0%} of the data set is cached. Found: {told}."
+    hits = ", ".join(f"{name} {hit:.0%}" for name, hit in found.items())
+    return data, f"{share:.0%} of the data set is cached. Hits: {hits}."
 
 
 def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> State:
     """Rate of each node over that of one that never waits, against nodes."""
     columns, ends = line_columns(curves)
-    told = [(name, float(y[x == now][0])) for name, (x, y) in curves.items() if now in x]
+    here = [(name, float(y[x == now][0])) for name, (x, y) in curves.items() if now in x]
     data: dict[str, dict[str, Any]] = {
         "lines": columns,
         "ends": {
@@ -154,7 +155,7 @@ def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> 
             "words": [f"published: over {published[1]:.0%} at {published[0]} nodes"],
         },
     }
-    words = ", ".join(f"{name} {value:.0%}" for name, value in told)
+    words = ", ".join(f"{name} {value:.0%}" for name, value in here)
     return data, f"At {now:,} nodes, of a node that never waits: {words}."
 
 
@@ -189,8 +190,8 @@ def volume_state(curves: Curves, now: int) -> State:
         "ends": ends,
         "now": value_at(curves, now, lambda y: show(y, "B")),
     }
-    told = [f"{show(float(y[x == now][0]), 'B')} {name}" for name, (x, y) in curves.items()]
-    return data, f"With {now} samples, of each device: {', '.join(told)}."
+    sizes = [f"{show(float(y[x == now][0]), 'B')} {name}" for name, (x, y) in curves.items()]
+    return data, f"With {now} samples, of each device: {', '.join(sizes)}."
 
 
 def measured_state(rows: list[tuple[str, str, float]]) -> State:
@@ -202,10 +203,10 @@ def measured_state(rows: list[tuple[str, str, float]]) -> State:
         )
     if not rows:
         return {"bars": bars}, "Nothing read yet."
-    told = ", ".join(
+    rates = ", ".join(
         f"{row} {words}" for row, words in zip(bars["row"], bars["words"], strict=True)
     )
-    return {"bars": bars}, f"Files a second: {told}."
+    return {"bars": bars}, f"Files a second: {rates}."
 
 
 def spread_labels(places: list[float], gap: float) -> list[float]:

@@ -16,8 +16,9 @@ from lib_dlhpc.explore.blocks.drawings import (
     tooltip_of,
 )
 from lib_dlhpc.explore.io_bottleneck.charts import LINES
+from lib_dlhpc.results.palette import SERIES
 
-BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#999999"
+BLUE, RED, GREEN, GRAY = SERIES[0], SERIES[1], SERIES[2], SERIES[6]
 RATES = [10.0**k for k in range(10)]
 ORDER = alt.EncodingSortField("order", "min")  # of rows, for layers of one chart show them in turn
 BYTES = [d * 10.0**k for k in range(3, 14) for d in (1, 3)]
@@ -69,7 +70,7 @@ def reader_chart() -> dict[str, Any]:
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     return finished(
         alt.layer(room, bars.mark_bar(color=GREEN), words),
-        "What does a reader do all day?",
+        "Where does the time of a reader go?",
         120,
         left=100,
         right=60,
@@ -80,15 +81,15 @@ def reader_chart() -> dict[str, Any]:
 
 
 def cache_chart() -> dict[str, Any]:
-    """Hit rate of one rule against the share of the data set that is cached."""
-    x = alt.X("x:Q", title="share of the data set in the cache").scale(domain=[0, 1], nice=False)
+    """Hit rate of one policy against the cached fraction of the data set."""
+    x = alt.X("x:Q", title="cached fraction of the data set").scale(domain=[0, 1], nice=False)
     x = x.axis(axis_of(labelExpr=PERCENT, tickCount=5, grid=False))
-    y = alt.Y("y:Q", title="found in the cache").scale(domain=[0, 1.05], nice=False)
+    y = alt.Y("y:Q", title="hit rate").scale(domain=[0, 1.05], nice=False)
     y = y.axis(axis_of(labelExpr=PERCENT, tickCount=5))
-    chart = alt.layer(*_lines(x, y, ("cached share", "found")), *_point(x, y))
+    chart = alt.layer(*_lines(x, y, ("cached fraction", "hit rate")), *_point(x, y))
     return finished(
         chart,
-        "How much does the rule find?",
+        "How often does the policy hit?",
         220,
         left=64,
         right=100,
@@ -98,14 +99,14 @@ def cache_chart() -> dict[str, Any]:
     )
 
 
-def rules_chart() -> dict[str, Any]:
+def policies_chart() -> dict[str, Any]:
     """Hit rate of each rule at one size of the cache."""
-    x = alt.X("hit:Q", title="found in the cache").scale(domain=[0, 1.18], nice=False)
+    x = alt.X("hit:Q", title="hit rate").scale(domain=[0, 1.18], nice=False)
     x = x.axis(axis_of(labelExpr=PERCENT, values=[0, 0.25, 0.5, 0.75, 1]))
-    y = alt.Y("rule:N", title=None, sort=ORDER)
+    y = alt.Y("policy:N", title=None, sort=ORDER)
     y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=190))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
-    plain = bars.transform_filter("!datum.chosen").mark_bar(color="#56b4e9")
+    plain = bars.transform_filter("!datum.chosen").mark_bar(color=SERIES[5])
     chosen = bars.transform_filter("datum.chosen").mark_bar(color=BLUE)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     rule = alt.Chart(alt.NamedData("share")).encode(x=alt.X("x:Q"))
@@ -119,13 +120,13 @@ def rules_chart() -> dict[str, Any]:
     ).encode(y=alt.value(0), text="words:N")
     return finished(
         alt.layer(plain, chosen, line, words, said),
-        "Which rule finds the most?",
+        "Which policy hits most often?",
         170,
         left=178,
         right=24,
         top=26,
         bottom=44,
-        table={"bars": {"rule": "dropped is", "words": "found"}},
+        table={"bars": {"policy": "policy", "words": "hits"}},
     )
 
 
@@ -136,7 +137,7 @@ def efficiency_chart() -> dict[str, Any]:
     y = y.scale(domain=[0, 1.1], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
-    told = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
+    beside = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
     star = points.mark_point(
         shape="triangle-up",
@@ -147,10 +148,10 @@ def efficiency_chart() -> dict[str, Any]:
         color="currentColor",
     ).encode(tooltip=tooltip_of("words"))
     names = ("never waiting", "shared file system", "FanStore")
-    chart = alt.layer(marker, *_lines(x, y, names), star, told.encode(y=y, text="words:N"))
+    chart = alt.layer(marker, *_lines(x, y, names), star, beside.encode(y=y, text="words:N"))
     return finished(
         chart,
-        "What is left of each node? (triangle: published, over 90 %)",
+        "How efficient is each node? (triangle: published, over 90 %)",
         220,
         left=64,
         right=130,
@@ -195,8 +196,8 @@ def volume_chart() -> dict[str, Any]:
     y = y.axis(axis_of(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True))
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
-    told = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
-    chart = alt.layer(marker, *_lines(x, y, ("read", "sent")), told.encode(y=y, text="words:N"))
+    beside = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
+    chart = alt.layer(marker, *_lines(x, y, ("read", "sent")), beside.encode(y=y, text="words:N"))
     return finished(
         chart,
         "What does a device read, and what does it send?",
@@ -217,11 +218,11 @@ def measured_chart() -> dict[str, Any]:
     y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=190))
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     real = bars.transform_filter("datum.way == 'measured'").mark_bar(color=BLUE)
-    told = bars.transform_filter("datum.way != 'measured'").mark_bar(color=GREY)
+    beside = bars.transform_filter("datum.way != 'measured'").mark_bar(color=GRAY)
     words = bars.mark_text(align="left", dx=5, **HALO).encode(text="words:N")
     return finished(
-        alt.layer(told, real, words),
-        "The same loader, unmodified",
+        alt.layer(beside, real, words),
+        "How fast is the same loader on each?",
         170,
         left=182,
         right=60,
@@ -237,16 +238,16 @@ def _nodes() -> alt.X:
 
 
 def _lines(x: alt.X, y: alt.Y, names: Sequence[str]) -> list[alt.Chart]:
-    """Lines told apart by dash and symbol, with their name where they end on the right."""
+    """Lines distinguished by dash and symbol, with their name where they end on the right."""
     styles = [LINES[name] for name in names]
-    colour = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
+    color = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
     dash = alt.StrokeDash("line:N", legend=None).scale(domain=names, range=[s[1] for s in styles])
     shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[s[2] for s in styles])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
     ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=colour)
+    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=color)
     return [drawn, symbols.encode(shape=shape), words]
 
 
@@ -266,7 +267,7 @@ DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
     "io_limits": limits_chart,
     "io_reader": reader_chart,
     "io_cache": cache_chart,
-    "io_rules": rules_chart,
+    "io_policies": policies_chart,
     "io_efficiency": efficiency_chart,
     "io_capacity": capacity_chart,
     "io_volume": volume_chart,

@@ -53,8 +53,8 @@ def prepare(folder: Path) -> None:
     )
     fit = fit_io(points, "here")
     table = to_table(fit.tier) | {"bandwidth": fit.tier.bandwidth}  # which may be without end
-    told = {"tier": table, "error": fit.error, "system": file_system(folder)}
-    (folder / "tier.json").write_text(json.dumps(told), encoding="utf-8")
+    report = {"tier": table, "error": fit.error, "system": file_system(folder)}
+    (folder / "tier.json").write_text(json.dumps(report), encoding="utf-8")
 
 
 def make(folder: Path, files: int, size: int) -> None:
@@ -86,14 +86,14 @@ def read_all(folder: Path) -> None:
             sums[way].append(checksum)
     agree = comm.allreduce(int(sums["files"] == sums["mounted"] == sums["many"]))
     if comm.rank == 0:
-        told = {
+        report = {
             "took": {way: calm(times) for way, times in took.items()},
             "ready": {way: calm(times) for way, times in ready.items()},
             "same": agree == comm.size,
             "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0,
             **known,
         }
-        (folder / "read.json").write_text(json.dumps(told), encoding="utf-8")
+        (folder / "read.json").write_text(json.dumps(report), encoding="utf-8")
 
 
 def read_epoch(
@@ -101,7 +101,7 @@ def read_epoch(
 ) -> tuple[float, float, int]:
     """Read this rank's part of an epoch; return the slowest rank's s to open and find, and to read; the checksum.
 
-    Each rank stands for a node: what it does not hold it asks another for.
+    Each rank stands for a node: what it does not store it requests from another.
     """
     from mpi4py import MPI
 
@@ -125,7 +125,7 @@ def read_epoch(
 
 
 def in_batches(store: PackedStore, root: str, paths: list[str]) -> int:
-    """Read the same samples in the same order, asking the store for many at once; return their checksum."""
+    """Read the same samples in the same order, requesting many at once from the store; return their checksum."""
     names, checksum = [os.path.relpath(path, root).replace(os.sep, "/") for path in paths], 0
     for start in range(0, len(names), BATCH):
         for sample in store.read_many(names[start : start + BATCH]):
@@ -134,7 +134,7 @@ def in_batches(store: PackedStore, root: str, paths: list[str]) -> int:
 
 
 def costs(comm: Any, folder: Path, task: dict[str, Any]) -> dict[str, float]:
-    """Return what a prediction has to know: s of a rank's own work for a sample, and of what a question takes."""
+    """Return what a prediction has to know: s of a rank's own work for a sample, and of a request."""
     found: dict[str, float] = {}
     if comm.rank == 0:
         found = alone(folder, task["size"])
@@ -173,7 +173,7 @@ def alone(folder: Path, size: int) -> dict[str, float]:
 
 
 def one_by_one(store: PackedStore, names: list[str]) -> None:
-    """Read samples, a question each where they lie on another rank."""
+    """Read samples, a request each where they are on another rank."""
     for name in names:
         store.read(name)
 
@@ -194,7 +194,7 @@ def chill(comm: Any, state: str, folder: Path) -> None:
 
 
 def calm(seconds: Sequence[float]) -> float:
-    """Return the median of the quicker half: the slower one shows what else this machine did."""
+    """Return the median of the faster half: the slower one shows the other load of this machine."""
     return statistics.median(sorted(seconds)[: -(-len(seconds) // 2)])
 
 

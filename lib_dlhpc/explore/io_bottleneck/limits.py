@@ -1,18 +1,15 @@
-"""Where eight hours go: what each limit of input allows, beside what the GPUs would train.
+"""Where eight hours go: the rate that each limit of input allows, beside the demand of the GPUs.
 
 the_hours()         the experiment: file size, nodes, readers, where from, format, GPU
-profile_table()     the founding slides' profile, counted and timed
-crossing_check()    a question with numbers of each learner's own
+profile_table()     the published profile, counted and timed
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
 import ipywidgets
-import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.io_bottleneck.charts import limits_state, reader_state
@@ -70,7 +67,7 @@ class Setting(NamedTuple):
 
 
 def the_hours() -> ipywidgets.Box:
-    """Return the experiment: samples/s that each limit allows, and what a reader does all day."""
+    """Return the experiment: samples/s that each limit allows, and where the time of a reader goes."""
     controls = {
         "size": slider(
             "A file",
@@ -96,11 +93,13 @@ def the_hours() -> ipywidgets.Box:
         allowed.update(*limits_view(setting))
         day.update(*reader_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{hours_words(setting)}</p>'
-        wall.value = wall_html(" ".join(predict(experiment(setting)).walls), "The GPUs are fed.")
+        wall.value = wall_html(
+            " ".join(predict(experiment(setting)).walls), "Input keeps up with the GPUs."
+        )
 
     note = (
-        "which bar ends short of the line; and in the second chart, how little of a reader's time is"
-        " bytes on their way."
+        "which bar ends short of the line; and in the second chart, how little of the time is"
+        " transfer."
     )
     return workbench(controls, [verdict, wall, allowed, day], update, note)
 
@@ -123,7 +122,7 @@ def experiment(setting: Setting) -> Experiment:
 
 @lru_cache(maxsize=256)
 def found(setting: Setting) -> Reading:
-    """Return what input allows."""
+    """Return the limits of input."""
     return reading(experiment(setting))
 
 
@@ -248,16 +247,3 @@ def bandwidth(size: float, batch: int, step: float) -> float:
         }
     )
     return float(needed_bandwidth(run, step))
-
-
-def crossing_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask from which file size on a file system's bandwidth is what limits; numbers by the learner's seed."""
-    draw = np.random.default_rng(seed)
-    operations, bandwidth = int(draw.integers(2, 13)) * 15, int(draw.integers(1, 21)) * 10
-    return lesson.compute(
-        f"A file system does {operations} thousand metadata operations a second and {bandwidth} GB/s. Each sample"
-        " is a file: looked up, opened, closed. From which size in KB on are bytes the limit?",
-        answer=3 * bandwidth * 1e9 / (operations * 1e3) / 1e3,
-        unit="KB",
-        hint="A file takes three operations: so many files a second, of which size, make the bandwidth?",
-    )

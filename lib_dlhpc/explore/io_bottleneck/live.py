@@ -1,6 +1,6 @@
 """The same loader on a folder of files and on a packed store, on ranks of this machine, beside its prediction.
 
-read_them()    the experiment: what a click reads, what came of it
+read_them()    the experiment: what a click reads, and the outcome
 """
 
 import json
@@ -10,20 +10,18 @@ import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import ipywidgets
 
 from lib_dlhpc.calibration import cold
 from lib_dlhpc.calibration.points import COLD, WARM
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
-from lib_dlhpc.explore.blocks.panels import problem_html
+from lib_dlhpc.explore.blocks.runner import Cancelled, Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
 from lib_dlhpc.explore.io_bottleneck.charts import measured_state
 from lib_dlhpc.explore.io_bottleneck.here import FILES
-from lib_dlhpc.explore.io_bottleneck.words import Came, Setting, came_words, result_html, rows
+from lib_dlhpc.explore.io_bottleneck.words import Read, Setting, outcome_words, result_html, rows
 from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.host import cores
@@ -36,18 +34,14 @@ SIZES = (4 << 10, 16 << 10, 64 << 10)  # B
 ERROR = re.compile(r"\w+(Error|Lost|File|There|Folder): ")
 
 
-class Cancelled(Exception):
-    """The learner ended it."""
-
-
 class ReadError(RuntimeError):
-    """Something kept the ranks from reading; the text says what."""
+    """The ranks could not read; the text says why."""
 
 
-Run = Callable[[Setting, threading.Event, Callable[[str], None]], Came]
+Run = Callable[[Setting, threading.Event, Callable[[str], None]], Read]
 
 
-def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) -> Came:
+def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) -> Read:
     """Make files, calibrate, read. Raises ReadError, SpecError, Cancelled; nothing is left in any case."""
     folder = owned.make_folder("dlhpc-input-")
     try:
@@ -58,8 +52,8 @@ def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) ->
         _through([*words[3:-1]], folder, stop)
         tell(f"{ranks_in_words(setting.ranks)} read them: as files, and out of the store ...")
         _through(words, folder, stop)
-        told = (json.loads((folder / f"{n}.json").read_text("utf-8")) for n in ("tier", "read"))
-        return Came(*told)
+        reports = (json.loads((folder / f"{n}.json").read_text("utf-8")) for n in ("tier", "read"))
+        return Read(*reports)
     except OSError as error:
         raise ReadError(f"{folder}: {error.strerror or error}.") from None
     finally:
@@ -96,8 +90,8 @@ def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
         raise ReadError(f"It ended with an error: {errors[0]}")
 
 
-def read_them(read: Run = run, thread: Callable[..., Any] = threading.Thread) -> ipywidgets.Box:
-    """Return controls, buttons, and what came of a click. thread: in what it is done."""
+def read_them(read: Run = run, thread: Thread = threading.Thread) -> ipywidgets.Box:
+    """Return controls, buttons, and what a click yields."""
     states = [("in memory", WARM)]
     if cold.ADVISE in cold.ways():
         states.append(("on the disk", COLD))
@@ -108,17 +102,11 @@ def read_them(read: Run = run, thread: Callable[..., Any] = threading.Thread) ->
             "Ranks", "Each reads its part of an epoch", [(str(n), n) for n in (1, 2, 4)], 2
         ),
         "copies": dropdown(
-            "Store",
-            "On how many ranks a file lies",
-            [("one copy in all", 1), ("a copy on each rank", 0)],
-            1,
+            "Store", "Copies of each file", [("one copy in all", 1), ("a copy on each rank", 0)], 1
         ),
     }
-    go = ipywidgets.Button(description="Read", button_style="primary", tooltip="Some 15 seconds")
-    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
-    asked, said = ipywidgets.HTML(), ipywidgets.HTML(verdict_html("Nothing read yet."))
+    asked = ipywidgets.HTML()
     bars, result, below = chart("io_measured"), ipywidgets.HTML(), ipywidgets.VBox([])
-    stop = threading.Event()
 
     def chosen() -> Setting:
         return Setting(**{name: control.value for name, control in controls.items()})
@@ -126,46 +114,31 @@ def read_them(read: Run = run, thread: Callable[..., Any] = threading.Thread) ->
     def ask() -> None:
         asked.value = verdict_html(asked_words(chosen()))
 
-    def tell(words: str) -> None:
-        said.value = verdict_html(words)
+    def work(runner: Runner) -> None:
+        setting = chosen()
+        outcome = read(setting, runner.stop, runner.say)
+        bars.update(*measured_state(rows(setting, outcome)))
+        result.value = result_html(setting, outcome)
+        below.children = (bars, result)
+        runner.say(outcome_words(setting, outcome))
 
-    def work(setting: Setting) -> None:
-        try:
-            came = read(setting, stop, tell)
-            bars.update(*measured_state(rows(setting, came)))
-            result.value = result_html(setting, came)
-            below.children = (bars, result)
-            tell(came_words(setting, came))
-        except Cancelled:
-            tell("Cancelled.")
-        except (ReadError, SpecError) as reason:
-            said.value = problem_html(str(reason))
-        finally:
-            go.disabled, cancel.disabled = False, True
-
-    def clicked(_: Any) -> None:
-        go.disabled, cancel.disabled = True, False
-        stop.clear()
-        thread(target=work, args=(chosen(),), daemon=True).start()
-
-    go.on_click(clicked)
-    cancel.on_click(lambda _: stop.set())
-    note = "which way is the quickest where files are in memory, and why a question at a time is so slow."
-    return workbench(controls, [asked, ipywidgets.HBox([go, cancel]), said, below], ask, note)
+    runner = Runner("Read", work, "Nothing read yet.", "Some 15 seconds", thread)
+    note = "which way is the fastest where files are in memory, and why one request at a time is so slow."
+    return workbench(controls, [asked, *runner.widget.children, below], ask, note)
 
 
 def asked_words(setting: Setting) -> str:
     """Say what a click would read."""
     elsewhere = 1 - setting.held / setting.ranks
-    many = " More ranks than cores: they take turns." if setting.ranks > cores() else ""
+    many = " More ranks than cores: they share them." if setting.ranks > cores() else ""
     return (
         f"{FILES:,} files of {setting.size >> 10} KiB, {show(FILES * setting.size, 'B')}, by"
-        f" {ranks_in_words(setting.ranks)}, once as they are and twice out of a store, of which {elsewhere:.0%} lies on"
+        f" {ranks_in_words(setting.ranks)}, once as they are and twice out of a store, of which {elsewhere:.0%} is on"
         f" other ranks.{many}"
     )
 
 
-def questions(batch: int) -> int:
-    """Return how many questions one of two ranks has for the other in an epoch, half of the files lying there."""
+def requests(batch: int) -> int:
+    """Return the requests that one of two ranks sends to the other in an epoch, half of the files being there."""
     mine = FILES // 2
     return mine // 2 if batch == 1 else -(-mine // batch)

@@ -1,6 +1,6 @@
 """A data loader as people write it for a folder: find the files, shuffle, read one after another.
 
-It knows nothing of stores, ranks or this package; the lesson on input runs it as it is, twice.
+It is written without stores, ranks or this package; the lesson on input runs it unmodified, twice.
 """
 
 import os

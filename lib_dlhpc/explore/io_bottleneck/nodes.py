@@ -29,10 +29,10 @@ DATA = {  # name in the catalog, B
 }
 DEVICES = {"two Skylake sockets": ("xeon-8160", 2), "four V100 (what if)": ("v100-sxm2-16gb", 4)}
 COPIES = (1, 2, 4)
-STORED = {  # bytes over stored bytes; B/s that one reader unpacks
+STORED = {  # bytes over stored bytes; B/s that one reader decompresses
     "as it is": (1.0, np.inf),
-    "2 : 1, quick (1 GB/s a reader)": (2.0, 1e9),
-    "3 : 1, thorough (40 MB/s a reader)": (3.0, 40e6),
+    "2 : 1, fast (1 GB/s a reader)": (2.0, 1e9),
+    "3 : 1, slow (40 MB/s a reader)": (3.0, 40e6),
 }
 SSDS = (30e9, 60e9, 144e9)
 READERS = 4  # of each device
@@ -51,7 +51,7 @@ class Setting(NamedTuple):
 
 
 def fanstore() -> ipywidgets.Box:
-    """Return the experiment: what is left of each node, and whether its part of the data fits."""
+    """Return the experiment: the efficiency of each node, and whether its partition of the data fits."""
     controls = {
         "nodes": slider("Nodes", "To look at", [(str(n), n) for n in NODES], 512),
         "data": dropdown(
@@ -74,7 +74,7 @@ def fanstore() -> ipywidgets.Box:
         left.update(*efficiency_view(setting))
         held.update(*capacity_view(setting))
         verdict.value = f'<p class="dlhpc-verdict">{node_words(setting)}</p>'
-        wall.value = wall_html(node_wall(setting), "The data fits, and the nodes are fed.")
+        wall.value = wall_html(node_wall(setting), "The data fits, and input keeps up.")
 
     note = "where the dashed line leaves the others, and from how many nodes on the data fits."
     return workbench(controls, [verdict, wall, left, held], update, note)
@@ -146,12 +146,12 @@ def published() -> tuple[int, float]:
 
 @lru_cache(maxsize=256)
 def remote(setting: Setting) -> float:
-    """Return the share of what a node reads that lies on other nodes."""
+    """Return the share of a node's reads that are remote."""
     return float(reading(experiment(setting)).remote)
 
 
 def node_words(setting: Setting) -> str:
-    """Say what comes from where, and what both ways train."""
+    """Say how much is remote, and what each way trains."""
     at = NODES.index(setting.nodes)
     ours, theirs, all_of_it = (
         float(rates(setting, way)[at])
@@ -159,7 +159,7 @@ def node_words(setting: Setting) -> str:
     )
     needed = float(nodes_needed(experiment(setting)))
     return (
-        f"<b>On {setting.nodes} nodes {remote(setting):.1%} of what a node reads lies on others.</b> FanStore feeds"
+        f"<b>On {setting.nodes} nodes {remote(setting):.1%} of a node's reads are remote.</b> FanStore feeds"
         f" {format_plain(ours)} samples a second of the {format_plain(all_of_it)} that could be trained, the shared"
         f" file system {format_plain(theirs)}. {setting.copies} cop{'y' if setting.copies == 1 else 'ies'} of the"
         f" data take{'s' if setting.copies == 1 else ''} at least {needed:.0f} node{'s' if needed > 1 else ''}."
@@ -167,14 +167,14 @@ def node_words(setting: Setting) -> str:
 
 
 def node_wall(setting: Setting) -> str:
-    """Say what is in the way: the SSDs, too few nodes for the copies, or input."""
+    """Say what limits: the SSDs, too few nodes for the copies, or input."""
     if setting.copies > setting.nodes:
-        return f"{setting.copies} copies take as many nodes: each keeps one at most."
+        return f"{setting.copies} copies need as many nodes: each stores one at most."
     return " ".join(predict(experiment(setting)).walls)
 
 
 def cost_of_remote(setting: Setting) -> str:
-    """Return in words what remote reads take from the throughput."""
+    """Return in words what remote reads cost of the throughput."""
     at = NODES.index(setting.nodes)
     lost = 1 - float(rates(setting, "FanStore")[at] / rates(setting, "never waiting")[at])
     return "nothing" if lost < 0.01 else f"{lost:.0%}"

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from experiment_page import controls, each_position_shows_its_own, fills, told
 
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.io_bottleneck import batch, cache, nodes
 from lib_dlhpc.explore.io_bottleneck import drawings as io_bottleneck_drawings
 from lib_dlhpc.explore.io_bottleneck.charts import (
@@ -21,7 +20,6 @@ from lib_dlhpc.explore.io_bottleneck.limits import (
     SIZES,
     Setting,
     bandwidth,
-    crossing_check,
     demand,
     demand_table,
     experiment,
@@ -32,6 +30,7 @@ from lib_dlhpc.explore.io_bottleneck.limits import (
     reader_view,
     the_hours,
 )
+from lib_dlhpc.explore.io_bottleneck.questions import own_crossing
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.prediction.validate import results
@@ -40,7 +39,7 @@ STATES = {
     "io_limits": limits_view(Setting()),
     "io_reader": reader_view(Setting()),
     "io_cache": cache.cache_view(cache.Setting()),
-    "io_rules": cache.rules_view(cache.Setting()),
+    "io_policies": cache.policies_view(cache.Setting()),
     "io_efficiency": nodes.efficiency_view(nodes.Setting()),
     "io_capacity": nodes.capacity_view(nodes.Setting()),
     "io_volume": batch.volume_view(batch.Setting()),
@@ -62,7 +61,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name):
 
 def test_lines_of_a_chart_differ_in_dash_and_symbol():
     ways = ("never waiting", "FanStore", "shared file system")
-    for names in (ways, ("cached share", "found"), ("read", "sent")):
+    for names in (ways, ("cached fraction", "hit rate"), ("read", "sent")):
         assert len({json.dumps(LINES[name][1]) for name in names}) == len(names)
         assert len({LINES[name][2] for name in names}) == len(names)
 
@@ -96,7 +95,7 @@ def test_the_bar_that_holds_is_the_limit_of_the_library(size):
 def test_where_nothing_holds_the_gpus_are_the_limit():
     data, summary = limits_state({"metadata servers": np.inf, "readers": 2000.0}, 1000.0)
     assert not any(data["bars"]["holds"]) and "the GPUs themselves are the limit" in summary
-    assert data["bars"]["words"][0] == "asked for nothing"
+    assert data["bars"]["words"][0] == "not used"
     data, _ = limits_state({"readers": np.inf}, 1000.0)
     assert data["bars"]["rate"] == data["bars"]["start"]
 
@@ -120,7 +119,7 @@ def test_who_is_fed_is_reported_so():
     page = the_hours()
     assert "metadata servers of lustre do no more" in told(page)
     controls(page)["Read from"].value = "cooperative"
-    assert "The GPUs are fed." in told(page)
+    assert "Input keeps up with the GPUs." in told(page)
     controls(page)["Read from"].value = "stage"
     assert "133% too much" in told(page)
 
@@ -148,7 +147,7 @@ def test_the_tables_have_the_published_figures():
 
 
 def test_the_check_asks_for_three_operations_a_file():
-    asked = crossing_check(Lesson(), seed=3).question
+    asked = own_crossing(seed=3).question
     text = asked.question
     thousands, gigabytes = (
         float(text.split(word)[0].split()[-1]) for word in (" thousand metadata", " GB/s.")
@@ -163,29 +162,29 @@ def test_the_check_asks_for_three_operations_a_file():
 
 def test_one_reader_finds_what_the_formulas_say():
     for share in (0.2, 0.5, 0.8):
-        assert cache.found("lru", share) == pytest.approx(least_recently_used(share), abs=0.03)
-        assert cache.found("keep", share) == pytest.approx(best(share), abs=0.01)
-        assert cache.found("lru", share, fresh=False) == 0
+        assert cache.hit_rate("lru", share) == pytest.approx(least_recently_used(share), abs=0.03)
+        assert cache.hit_rate("keep", share) == pytest.approx(best(share), abs=0.01)
+        assert cache.hit_rate("lru", share, fresh=False) == 0
 
 
-def test_on_many_nodes_rules_that_do_not_know_the_order_tie():
+def test_on_many_nodes_policies_that_do_not_know_the_order_tie():
     for rule in ("keep", "lru", "fifo", "clock", "random"):
-        assert cache.found(rule, 0.5, True, 16) == pytest.approx(0.5, abs=0.06)
-    assert cache.found("belady", 0.5, True, 16) > 0.7
+        assert cache.hit_rate(rule, 0.5, True, 16) == pytest.approx(0.5, abs=0.06)
+    assert cache.hit_rate("belady", 0.5, True, 16) > 0.7
 
 
-@pytest.mark.parametrize("rule", cache.RULES)
+@pytest.mark.parametrize("rule", cache.POLICIES)
 def test_a_cache_of_all_finds_all_and_of_nothing_nothing(rule):
-    assert cache.found(rule, 0.0) == 0
-    assert cache.found(rule, 1.0) == 1
+    assert cache.hit_rate(rule, 0.0) == 0
+    assert cache.hit_rate(rule, 1.0) == 1
 
 
-def test_the_wall_tells_why_a_cache_finds_little():
+def test_the_wall_says_why_a_cache_finds_little():
     assert "no cache" in cache.cache_wall(cache.Setting(0.0))
-    assert "drops what comes next" in cache.cache_wall(cache.Setting())
-    assert "a round that is longer" in cache.cache_wall(cache.Setting(fresh=False))
+    assert "evicts what it needs" in cache.cache_wall(cache.Setting())
+    assert "a cycle longer" in cache.cache_wall(cache.Setting(fresh=False))
     assert cache.cache_wall(cache.Setting(nodes=16)) == ""
-    knows = cache.Setting(rule="belady", nodes=8)
+    knows = cache.Setting(policy="belady", nodes=8)
     assert "this rule knows it" in cache.cache_fine(knows)
     same = cache.Setting(fresh=False, nodes=8)
     assert "the same part" in cache.cache_fine(same)
@@ -202,7 +201,7 @@ def test_fanstore_is_drawn_from_the_node_on_that_its_data_fits():
     assert nodes.node_wall(setting) == ""
     assert "it takes 8 nodes" in nodes.node_wall(setting._replace(nodes=4))
     assert "at least 16 nodes" in nodes.node_words(setting._replace(nodes=16, copies=2))
-    assert "4 copies take as many nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
+    assert "4 copies need as many nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
 
 
 def test_no_way_is_better_than_never_waiting():

@@ -1,4 +1,4 @@
-"""One loader on a folder and on a store: what is told of it, what it needs, and that nothing is left behind."""
+"""One loader on a folder and on a store: what is reported, what it needs, and that nothing is left behind."""
 
 import tempfile
 import threading
@@ -9,16 +9,17 @@ import pytest
 from experiment_page import Now, button, click, controls, told
 
 from lib_dlhpc.calibration.points import COLD, WARM
+from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.io_bottleneck import live, loader
-from lib_dlhpc.explore.io_bottleneck import words as io_bottleneck_told
+from lib_dlhpc.explore.io_bottleneck import words as io_bottleneck_words
 from lib_dlhpc.explore.io_bottleneck.here import BATCH, FILES, make
-from lib_dlhpc.explore.io_bottleneck.live import Cancelled, ReadError, questions, read_them, run
+from lib_dlhpc.explore.io_bottleneck.live import ReadError, read_them, requests, run
 from lib_dlhpc.explore.io_bottleneck.words import (
     WAYS,
-    Came,
+    Read,
     Setting,
-    came_words,
     experiment,
+    outcome_words,
     rates,
     result_html,
 )
@@ -55,15 +56,15 @@ READ = {
     "many": 1.5e-5,
     "own": 2e-5,
 }
-CAME = Came(TIER, READ)
+OUTCOME = Read(TIER, READ)
 
 
-# what is told -----------------------------------------------------------------------------------------
+# what is reported -----------------------------------------------------------------------------------
 
 
-def test_a_click_reads_what_the_controls_say_and_tells_of_every_way():
+def test_a_click_reads_what_the_controls_say_and_reports_every_way():
     asked = []
-    page = read_them(lambda setting, stop, tell: asked.append(setting) or CAME, Now)
+    page = read_them(lambda setting, stop, tell: asked.append(setting) or OUTCOME, Now)
     controls(page)["Ranks"].value = 4
     click(page, "Read")
     text = told(page)
@@ -73,8 +74,8 @@ def test_a_click_reads_what_the_controls_say_and_tells_of_every_way():
         "1.2 times its rate",
         "the same samples in the same order",
         "ext4",
-        "Why they part",
-        "not foretold",
+        "Why they differ",
+        "not predicted",
         *WAYS.values(),
     ):
         assert said in text
@@ -82,16 +83,16 @@ def test_a_click_reads_what_the_controls_say_and_tells_of_every_way():
 
 
 def test_other_samples_are_reported_and_so_is_what_was_dropped():
-    other = CAME._replace(read=READ | {"same": False})
-    assert "NOT the same samples" in came_words(Setting(), other)
-    assert "dropped from memory" in came_words(Setting(state=COLD), CAME)
+    other = OUTCOME._replace(read=READ | {"same": False})
+    assert "NOT the same samples" in outcome_words(Setting(), other)
+    assert "dropped from memory" in outcome_words(Setting(state=COLD), OUTCOME)
 
 
 @pytest.mark.parametrize(
     ("failure", "said"),
     [(ReadError("this machine is busy"), "this machine is busy"), (Cancelled(), "Cancelled.")],
 )
-def test_a_failure_is_told_and_the_button_is_back(failure, said):
+def test_a_failure_is_shown_and_the_button_is_back(failure, said):
     def fails(setting, stop, tell):
         raise failure
 
@@ -102,7 +103,7 @@ def test_a_failure_is_told_and_the_button_is_back(failure, said):
 
 def test_cancel_asks_the_reader_to_stop():
     stops = []
-    page = read_them(lambda setting, stop, tell: stops.append(stop) or CAME, Now)
+    page = read_them(lambda setting, stop, tell: stops.append(stop) or OUTCOME, Now)
     click(page, "Read")
     assert not stops[0].is_set()
     button(page, "Cancel").disabled = False
@@ -110,11 +111,11 @@ def test_cancel_asks_the_reader_to_stop():
     assert stops[0].is_set()
 
 
-# what is foretold -------------------------------------------------------------------------------------
+# what is predicted ----------------------------------------------------------------------------------
 
 
-def test_questions_to_other_ranks_cost_the_store_and_batches_have_few():
-    terms = {way: reading(experiment(Setting(), CAME, way)).reader for way in WAYS}
+def test_requests_to_other_ranks_cost_the_store_and_batches_have_few():
+    terms = {way: reading(experiment(Setting(), OUTCOME, way)).reader for way in WAYS}
     assert terms["files"]["remote reads"] == 0 and terms["files"]["metadata"] == pytest.approx(
         15e-6
     )
@@ -128,13 +129,13 @@ def test_questions_to_other_ranks_cost_the_store_and_batches_have_few():
 @pytest.mark.parametrize("setting", [Setting(copies=0), Setting(ranks=1)])
 def test_where_every_rank_holds_everything_nobody_is_asked(setting):
     for way in WAYS:
-        assert reading(experiment(setting, CAME, way)).reader["remote reads"] == 0
+        assert reading(experiment(setting, OUTCOME, way)).reader["remote reads"] == 0
 
 
-def test_in_memory_one_rank_alone_is_foretold_as_it_was_measured():
+def test_in_memory_one_rank_alone_is_predicted_as_it_was_measured():
     alone = Setting(ranks=1)
     for way in WAYS:
-        assert sum(reading(experiment(alone, CAME, way)).reader.values()) == pytest.approx(
+        assert sum(reading(experiment(alone, OUTCOME, way)).reader.values()) == pytest.approx(
             READ[way]
         )
 
@@ -142,33 +143,33 @@ def test_in_memory_one_rank_alone_is_foretold_as_it_was_measured():
 def test_ranks_without_a_core_of_their_own_take_turns(monkeypatch):
     work = {}
     for cores in (1, 2, 4):
-        monkeypatch.setattr(io_bottleneck_told, "cores", lambda cores=cores: cores)
-        work[cores] = reading(experiment(Setting(), CAME, "files")).reader["decoding"]
+        monkeypatch.setattr(io_bottleneck_words, "cores", lambda cores=cores: cores)
+        work[cores] = reading(experiment(Setting(), OUTCOME, "files")).reader["decoding"]
     assert work[1] == pytest.approx(2 * work[2]) and work[4] == work[2]
 
 
 def test_simulation_and_prediction_agree_where_nobody_queues():
     for way in WAYS:
-        foretold, played, _ = rates(Setting(ranks=1), CAME, way)
-        assert played == pytest.approx(foretold, rel=0.02)
+        predicted, simulated, _ = rates(Setting(ranks=1), OUTCOME, way)
+        assert simulated == pytest.approx(predicted, rel=0.02)
 
 
-def test_errors_and_what_is_not_foretold_are_shown():
-    html = result_html(Setting(), CAME)
+def test_errors_and_what_is_not_predicted_are_shown():
+    html = result_html(Setting(), OUTCOME)
     for way in WAYS:
-        foretold, _, real = rates(Setting(), CAME, way)
-        assert f"{foretold / real - 1:+.0%}" in html
+        predicted, _, real = rates(Setting(), OUTCOME, way)
+        assert f"{predicted / real - 1:+.0%}" in html
 
 
 def test_a_busy_machine_is_reported(monkeypatch):
-    monkeypatch.setattr(io_bottleneck_told, "cores", lambda: 2)
-    assert "wanted" not in result_html(Setting(), CAME)
-    busy = CAME._replace(read=READ | {"load": 9.2})
-    assert "9 processes wanted the 2 cores" in result_html(Setting(), busy)
+    monkeypatch.setattr(io_bottleneck_words, "cores", lambda: 2)
+    assert "wanted" not in result_html(Setting(), OUTCOME)
+    busy = OUTCOME._replace(read=READ | {"load": 9.2})
+    assert "9 processes shared the 2 cores" in result_html(Setting(), busy)
 
 
 def test_one_question_a_batch():
-    assert questions(1) == FILES // 4 and questions(64) == -(-(FILES // 2) // 64)
+    assert requests(1) == FILES // 4 and requests(64) == -(-(FILES // 2) // 64)
 
 
 # for real ---------------------------------------------------------------------------------------------
@@ -201,9 +202,9 @@ def left_over(place):
 
 
 def test_on_two_ranks_all_see_the_same_and_nothing_is_left(place):
-    came = run(Setting(size=4 << 10), threading.Event(), lambda words: None)
-    assert came.read["same"] and set(came.read["took"]) == set(WAYS)
-    assert all(rate > 0 for way in WAYS for rate in rates(Setting(size=4 << 10), came, way))
+    outcome = run(Setting(size=4 << 10), threading.Event(), lambda words: None)
+    assert outcome.read["same"] and set(outcome.read["took"]) == set(WAYS)
+    assert all(rate > 0 for way in WAYS for rate in rates(Setting(size=4 << 10), outcome, way))
     assert list(place.iterdir()) == [] and left_over(place) == []
 
 
