@@ -185,7 +185,7 @@ def test_the_wall_says_why_a_cache_finds_little():
     assert "a cycle longer" in cache.cache_wall(cache.Setting(fresh=False))
     assert cache.cache_wall(cache.Setting(nodes=16)) == ""
     knows = cache.Setting(policy="belady", nodes=8)
-    assert "this rule knows it" in cache.cache_fine(knows)
+    assert "this policy knows it" in cache.cache_fine(knows)
     same = cache.Setting(fresh=False, nodes=8)
     assert "the same part" in cache.cache_fine(same)
     assert "All of it fits" in cache.cache_fine(cache.Setting(1.0))
