@@ -36,7 +36,7 @@ class StageCost:
 
     forward: Any
     backward: Any
-    recomputation: Any  # forward work done again in backward
+    recomputation: Any  # forward pass repeated in backward
     forward_messages: dict[str, Cost]
     backward_messages: dict[str, Cost]  # those of recomputation included
     hidden_messages: dict[str, Cost]  # overlapped with the backward pass

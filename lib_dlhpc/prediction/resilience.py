@@ -99,7 +99,7 @@ class Resilience:
         parts = {
             "training": training,
             "checkpoints": still,
-            "work done again": upright - training - still,  # and checkpoints that are
+            "repeated work": upright - training - still,  # and checkpoints that are
             "restarts": 1 - upright,
         }
         start = self.prediction.start_time / self.expected_time

@@ -27,7 +27,7 @@ from lib_dlhpc.timeline import breakdown
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
-KINDS = ("first start", "training", "work done again", "checkpoint", "wait", "restart")
+KINDS = ("first start", "training", "repeated work", "checkpoint", "wait", "restart")
 TRAIN, WAIT, SAVE, RESTART, DONE = range(5)  # what a run is doing
 KIND = {WAIT: "wait", SAVE: "checkpoint", RESTART: "restart"}
 MOST = 10_000  # failures in a row that fall back on the same checkpoint, until a run is given up
@@ -215,7 +215,7 @@ class _Runs:
             0.0, passed
         )
         self.furthest = np.maximum(self.furthest, self.done)
-        self.seconds["work done again"] += again
+        self.seconds["repeated work"] += again
         self.seconds["training"] += np.where(trains, passed - again, 0.0)
         for doing, kind in KIND.items():
             self.seconds[kind] += np.where(self.doing == doing, passed, 0.0)
@@ -227,11 +227,7 @@ class _Runs:
             else:
                 if again[0] > 0:
                     self._note(
-                        "work done again",
-                        start,
-                        middle,
-                        before[0] + again[0],
-                        ended or middle < stop,
+                        "repeated work", start, middle, before[0] + again[0], ended or middle < stop
                     )
                 if middle < stop:
                     self._note("training", middle, stop, self.done[0], ended)

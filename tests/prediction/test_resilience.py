@@ -68,7 +68,7 @@ def test_without_failures_the_expected_time_is_the_predicted_one(way, interval):
     assert found.expected_time == pytest.approx(found.prediction.time_to_train, rel=1e-12)
     assert found.failures == 0
     assert found.shares["restarts"] == 0
-    assert found.shares["work done again"] == pytest.approx(0, abs=1e-15)
+    assert found.shares["repeated work"] == pytest.approx(0, abs=1e-15)
 
 
 @pytest.mark.parametrize("way", CHECKPOINTS)

@@ -115,9 +115,9 @@ def test_failures_at_given_times_strike_what_goes_on():
         ("training", 42, 50, 48, False),
         ("restart", 50, 57, 0, False),
         ("restart", 57, 67, 0, True),
-        ("work done again", 67, 107, 40, True),
+        ("repeated work", 67, 107, 40, True),
         ("checkpoint", 107, 109, 40, True),
-        ("work done again", 109, 117, 48, True),
+        ("repeated work", 109, 117, 48, True),
         ("write", 109, 139, 40, True),
         ("training", 117, 149, 80, True),
         ("checkpoint", 149, 151, 80, True),
@@ -134,14 +134,14 @@ def test_a_copy_that_survives_is_where_it_goes_on_and_its_write_starts_anew():
     assert ("restart", 50, 55, 40, True) in found
     assert ("write", 42, 50, 40, False) in found
     assert ("write", 55, 85, 40, True) in found
-    assert played.seconds["work done again"] == [8.0]
+    assert played.seconds["repeated work"] == [8.0]
     assert played.wall == [42 + 8 + 5 + 40 + 2]
 
 
 def test_a_failure_after_the_write_costs_one_stretch_at_most():
     done = simulate_runs(100.0, 40.0, WAYS["asynchronous"], failures=[73.0])
     assert ("write", 42, 72, 40, True) in kinds(done)
-    assert done.seconds["work done again"] == [31.0]
+    assert done.seconds["repeated work"] == [31.0]
 
 
 def test_the_same_seed_gives_the_same_runs_and_another_one_others():

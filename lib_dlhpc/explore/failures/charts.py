@@ -8,33 +8,38 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, append
 from lib_dlhpc.explore.data_parallel.charts import line_columns
+from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 
-# Okabe and Ito's colours; dash, symbol, hatching or height tell them apart without.
+# Dash, symbol, hatching or height distinguish them without color.
 LINES = {
-    "checkpoints": ("#0072b2", [6, 3], "square"),
-    "work done again": ("#d55e00", [2, 2], "triangle-up"),
-    "restarts": ("#777777", [1, 3], "diamond"),
-    "all that is lost": ("#000000", [1, 0], "circle"),
+    "checkpoints": (palette.CHECKPOINT, [6, 3], "square"),
+    "repeated work": (palette.SERIES[1], [2, 2], "triangle-up"),
+    "restarts": (palette.SERIES[6], [1, 3], "diamond"),
+    "all losses": ("currentColor", [1, 0], "circle"),
 }
-LOST = {"checkpoints": "#56b4e9", "work done again": "#d55e00", "restarts": "#999999"}
-# Colour, height in a row, and whether it is hatched.
+LOST = {
+    "checkpoints": palette.CHECKPOINT,
+    "repeated work": palette.SERIES[1],
+    "restarts": palette.IDLE,
+}
+# Color, height in a row, and whether it is hatched.
 PHASES = {
-    "training": ("#56b4e9", 0.6, False),
-    "work done again": ("#e69f00", 0.6, True),
-    "checkpoint": ("#0072b2", 1.0, False),
-    "wait": ("#f0e442", 0.6, False),
-    "restart": ("#999999", 0.3, False),
+    "training": (palette.FORWARD, 0.6, False),
+    "repeated work": (palette.SERIES[1], 0.6, True),
+    "checkpoint": (palette.CHECKPOINT, 1.0, False),
+    "wait": (palette.BUBBLE, 0.6, False),
+    "restart": (palette.IDLE, 0.3, False),
 }
 WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
-LABELLED = 14  # versions that have their bytes beside them
+LABELED = 14  # versions that have their bytes beside them
 TICKS = [d * 10.0**k for k in range(-3, 1) for d in (1, 2, 5)]
 TICKS += [60.0 * m for m in (0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720)]
 TICKS += [86400.0 * d for d in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)]
 LEAST = 1e-4  # share of the time, where the chart of losses ends
 Floats: TypeAlias = NDArray[np.float64]
 # s, mean loss, 10 % and 90 % of the runs, what the formula says
-Played: TypeAlias = Sequence[tuple[float, float, float, float, float]]
+Simulated: TypeAlias = Sequence[tuple[float, float, float, float, float]]
 
 
 def loss_state(
@@ -43,13 +48,13 @@ def loss_state(
     lost: Floats,
     marks: Mapping[str, float],
     interval: float,
-    played: Played,
+    simulated: Simulated,
 ) -> State:
     """Shares of the time against the interval in s: by cause and in all; where it would be the least.
 
     marks: intervals in s by whose formula they are.
     """
-    curves = {**parts, "all that is lost": lost}
+    curves = {**parts, "all losses": lost}
     curves = {name: np.where(y >= LEAST, y, np.nan) for name, y in curves.items()}
     shown = {name: (at[np.isfinite(y)], y[np.isfinite(y)]) for name, y in curves.items()}
     columns, ends = line_columns({name: (x, y) for name, (x, y) in shown.items() if len(x)})
@@ -72,28 +77,28 @@ def loss_state(
             "side": ["right" if right else "left"],
             "shift": [-11 if right else 11],
         },
-        "played": {
-            "x": [p[0] for p in played],
-            "y": [p[1] for p in played],
-            "low": [max(p[2], LEAST) for p in played],
-            "high": [p[3] for p in played],
+        "simulated": {
+            "x": [p[0] for p in simulated],
+            "y": [p[1] for p in simulated],
+            "low": [max(p[2], LEAST) for p in simulated],
+            "high": [p[3] for p in simulated],
         },
         "room": {"y": [LEAST, 1.0], "x": [float(at[0]), float(at[-1])]},
     }
     named = ", ".join(f"{name} {show(x, 's')}" for name, x in marks.items())
     words = f"With a checkpoint every {show(interval, 's')} {own:.1%} of the time is lost. Best intervals: {named}."
-    if played:
-        each = ", ".join(f"{mean:.1%} at {show(at, 's')}" for at, mean, *_ in played)
-        words += f" Runs that were played lost {each}."
+    if simulated:
+        each = ", ".join(f"{mean:.1%} at {show(at, 's')}" for at, mean, *_ in simulated)
+        words += f" Simulated runs lost {each}."
     return data, words
 
 
 def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
     """What each run did in its first `span` s. runs: phases (kind, start, stop, ended) by a run's name."""
-    names = ("run", "kind", "start", "stop", "top", "bottom", "hatched", "told")
+    names = ("run", "kind", "start", "stop", "top", "bottom", "hatched", "details")
     bars: dict[str, list[Any]] = {name: [] for name in names}
     strikes: dict[str, list[Any]] = {"x": [], "top": [], "bottom": []}
-    told = []
+    done = []
     for row, (name, phases) in enumerate(runs.items()):
         sums, before = dict.fromkeys(PHASES, 0.0), len(strikes["x"])
         for phase in phases:
@@ -111,20 +116,20 @@ def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
                 top=middle - 0.4 * high,
                 bottom=middle + 0.4 * high,
                 hatched=PHASES[kind][2],
-                told=f"{kind}: {show(phase.stop - phase.start, 's')}",
+                details=f"{kind}: {show(phase.stop - phase.start, 's')}",
             )
             if not phase.ended and phase.stop < span:
                 append(strikes, x=phase.stop, top=row + 0.04, bottom=row + 0.96)
         count = len(strikes["x"]) - before
         parts = [f"{kind} {show(seconds, 's')}" for kind, seconds in sums.items() if seconds > 0]
-        told.append(f"{name}: {', '.join(parts)}; {count} failure{'s' * (count != 1)}")
+        done.append(f"{name}: {', '.join(parts)}; {count} failure{'s' * (count != 1)}")
     data: dict[str, dict[str, Any]] = {
         "bars": bars,
         "strikes": strikes,
         "rows": {"name": list(runs), "middle": [row + 0.5 for row in range(len(runs))]},
         "room": {"x": [0.0, span], "y": [0.0, float(max(len(runs), 1))], "step": [_tick(span)] * 2},
     }
-    return data, f"In the first {show(span, 's')}: {'. '.join(told)}."
+    return data, f"In the first {show(span, 's')}: {'. '.join(done)}."
 
 
 def _tick(span: float) -> float:
@@ -135,11 +140,11 @@ def _tick(span: float) -> float:
 def costs_state(
     ways: Mapping[str, tuple[float, float]], interval: float | None, words: Mapping[str, str]
 ) -> State:
-    """Seconds that training stands still for one checkpoint, and until it is safe, for each way to save.
+    """Seconds that one checkpoint stalls training, and until it is durable, for each way to save.
 
     interval: s between two checkpoints, None where each way has its own.
     """
-    names = ("way", "blocked", "safe", "still", "written", "told", "late", "split")
+    names = ("way", "blocked", "safe", "still", "written", "details", "late", "split")
     points: dict[str, list[Any]] = {name: [] for name in names}
     low = min(blocked for blocked, _ in ways.values())
     high = max(blocked + behind for blocked, behind in ways.values())
@@ -156,7 +161,7 @@ def costs_state(
             safe=blocked + behind,
             still=show(blocked, "s"),
             written=show(blocked + behind, "s"),
-            told=f"{name}: {words[name]}",
+            details=f"{name}: {words[name]}",
             split=behind > 0,
             late=behind > 0,
         )
@@ -164,17 +169,17 @@ def costs_state(
         "points": points,
         "interval": {
             "x": [] if interval is None else [interval],
-            "words": [] if interval is None else [f"the next one is due: {show(interval, 's')}"],
+            "words": [] if interval is None else [f"the next is due: {show(interval, 's')}"],
         },
         "room": {"x": ends},
     }
-    told = "; ".join(
-        f"{name}: training stands still for {still}" + (f", safe after {safe}" if split else "")
+    each = "; ".join(
+        f"{name}: training stalls for {still}" + (f", durable after {safe}" if split else "")
         for name, still, safe, split in zip(
             points["way"], points["still"], points["written"], points["split"], strict=True
         )
     )
-    return data, f"One checkpoint. {told}."
+    return data, f"One checkpoint. {each}."
 
 
 def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
@@ -196,27 +201,27 @@ def ways_state(ways: Mapping[str, tuple[Mapping[str, float], float]]) -> State:
                     stop=stop,
                     middle=(start + stop) / 2,
                     share=f"{shares[part]:.1%}",
-                    hatched=part == "work done again",
+                    hatched=part == "repeated work",
                 )
             start = stop
-        kept = f"{shares['training']:.1%} left, every {show(interval, 's')}"
+        kept = f"{shares['training']:.1%} goodput, every {show(interval, 's')}"
         append(ends, way=name, x=start, words=kept)
     best = max(ways, key=lambda name: ways[name][0]["training"])
     data = {"bars": bars, "ends": ends, "room": {"x": [0.0, 1.02 * most]}}
-    told = ", ".join(f"{name} {shares['training']:.1%}" for name, (shares, _) in ways.items())
-    return data, f"Share of the time that becomes training: {told}. The most has {best}."
+    each = ", ".join(f"{name} {shares['training']:.1%}" for name, (shares, _) in ways.items())
+    return data, f"Goodput: {each}. The best is {best}."
 
 
 def written_state(rows: Sequence[tuple[str, float, float, str]]) -> State:
     """What each version wrote: (name, B written, B of the whole state, words)."""
-    few = len(rows) <= LABELLED
+    few = len(rows) <= LABELED
     data: dict[str, dict[str, Any]] = {
         "bars": {
             "version": [r[0] for r in rows],
             "order": list(range(len(rows))),
             "written": [r[1] for r in rows],
             "label": [show(r[1], "B") if few else "" for r in rows],
-            "told": [r[3] for r in rows],
+            "details": [r[3] for r in rows],
         },
         "whole": {
             "y": [rows[0][2]] if rows else [],
@@ -226,9 +231,9 @@ def written_state(rows: Sequence[tuple[str, float, float, str]]) -> State:
     }
     if not rows:
         return data, "No version yet."
-    told = ", ".join(f"{name} {show(written, 'B')}" for name, written, _, _ in rows[-8:])
+    each = ", ".join(f"{name} {show(written, 'B')}" for name, written, _, _ in rows[-8:])
     every = sum(r[1] for r in rows)
     return data, (
-        f"Written by each version: {told}. In all {show(every, 'B')}; whole copies would be"
+        f"Written by each version: {each}. In all {show(every, 'B')}; whole copies would be"
         f" {show(rows[0][2] * len(rows), 'B')}."
     )

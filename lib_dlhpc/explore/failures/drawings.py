@@ -15,8 +15,9 @@ from lib_dlhpc.explore.blocks.drawings import (
     tooltip_of,
 )
 from lib_dlhpc.explore.failures.charts import LINES, LOST, PHASES, WAYS
+from lib_dlhpc.results import palette
 
-RED, BLUE = "#d55e00", "#0072b2"
+RED, BLUE = palette.SERIES[1], palette.SERIES[0]
 # Seconds as people say them: a clock has no SI prefixes above its seconds.
 TIME = (
     "datum.value >= 172800 ? format(datum.value / 86400, '.3~r') + ' days' : "
@@ -28,12 +29,12 @@ TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 
 
 
 def _scales(names: list[str]) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
-    colour = alt.Color("line:N", legend=None)
+    color = alt.Color("line:N", legend=None)
     dash = alt.StrokeDash("line:N", legend=None)
     shape = alt.Shape("line:N", legend=None)
-    inks = ["currentColor" if LINES[n][0] == "#000000" else LINES[n][0] for n in names]
+    inks = [LINES[n][0] for n in names]
     return (
-        colour.scale(domain=names, range=inks),
+        color.scale(domain=names, range=inks),
         dash.scale(domain=names, range=[LINES[n][1] for n in names]),
         shape.scale(domain=names, range=[LINES[n][2] for n in names]),
     )
@@ -45,11 +46,11 @@ def loss_chart() -> dict[str, Any]:
     x = x.axis(axis_of(labelExpr=TIME, values=TIMES, grid=False))
     y = alt.Y("y:Q", title="share of the time that is lost").scale(type="log", nice=False)
     y = y.axis(axis_of(labelExpr="format(datum.value, '.2~%')", values=[1e-4, 1e-3, 1e-2, 0.1, 1]))
-    colour, dash, shape = _scales(list(LINES))
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=colour)
+    color, dash, shape = _scales(list(LINES))
+    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2.2, clip=True).encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
-    ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"), color=colour)
+    ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"), color=color)
     words = ends.transform_filter("datum.late").mark_text(align="left", dx=8)
     words = words.encode(x=x, text="line:N")
     early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-6, **HALO)
@@ -63,15 +64,15 @@ def loss_chart() -> dict[str, Any]:
     point = now.mark_point(
         shape="circle", size=150, strokeWidth=2.5, color="currentColor", opacity=1
     )
-    told = now.mark_text(
+    beside = now.mark_text(
         fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-12, **HALO
     )
-    played = alt.Chart(alt.NamedData("played")).encode(x=x)
-    bars = played.mark_rule(strokeWidth=3, color=BLUE, opacity=0.7)
+    simulated = alt.Chart(alt.NamedData("simulated")).encode(x=x)
+    bars = simulated.mark_rule(strokeWidth=3, color=BLUE, opacity=0.7)
     bars = bars.encode(y=alt.Y("low:Q"), y2="high:Q")
-    means = played.mark_point(shape="cross", filled=True, size=120, color=BLUE, opacity=1).encode(
-        y=y
-    )
+    means = simulated.mark_point(
+        shape="cross", filled=True, size=120, color=BLUE, opacity=1
+    ).encode(y=y)
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0)
     room = room.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     chart = alt.layer(
@@ -86,11 +87,11 @@ def loss_chart() -> dict[str, Any]:
         bars,
         means,
         point.encode(y=y),
-        told.encode(y=y, text="words:N"),
+        beside.encode(y=y, text="words:N"),
     )
     return finished(
         chart,
-        "What is lost, against the interval (crosses: played)",
+        "Which interval loses the least? (crosses: simulated)",
         270,
         left=70,
         right=128,
@@ -99,7 +100,7 @@ def loss_chart() -> dict[str, Any]:
         table={
             "lines": {"line": "", "x": "interval (s)", "y": "share of the time"},
             "marks": {"words": "best interval"},
-            "played": {"x": "played at (s)", "y": "mean loss", "low": "10 %", "high": "90 %"},
+            "simulated": {"x": "simulated at (s)", "y": "mean loss", "low": "10 %", "high": "90 %"},
         },
     )
 
@@ -122,10 +123,10 @@ def phases_chart() -> dict[str, Any]:
         columnPadding=14,
         labelLimit=0,
     )
-    colour = alt.Color("kind:N", legend=legend)
-    colour = colour.scale(domain=kinds, range=[PHASES[k][0] for k in kinds])
+    color = alt.Color("kind:N", legend=legend)
+    color = color.scale(domain=kinds, range=[PHASES[k][0] for k in kinds])
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
-    solid = bars.mark_rect(clip=True).encode(color=colour, tooltip=tooltip_of("told"))
+    solid = bars.mark_rect(clip=True).encode(color=color, tooltip=tooltip_of("details"))
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_rect(fill=HATCH, fillOpacity=0.5, tooltip=None, clip=True)
     strikes = alt.Chart(alt.NamedData("strikes")).encode(x=alt.X("x:Q"), y=_row("top"))
@@ -137,7 +138,7 @@ def phases_chart() -> dict[str, Any]:
     room = room.encode(x=alt.X("x:Q"), y=_row("y"))
     return finished(
         alt.layer(room, solid, hatched, bolt, sign, names),
-        "What the run does (✕: a failure)",
+        "Where does the time of the run go? (✕: a failure)",
         110,
         left=92,
         right=24,
@@ -153,7 +154,7 @@ def _row(field: str) -> alt.Y:
 
 
 def costs_chart() -> dict[str, Any]:
-    """For each way to save: how long training stands still, and when the state is safe."""
+    """For each way to save: how long training stalls, and when the state is durable."""
     x = alt.X("blocked:Q", title="time after the checkpoint begins").scale(type="log", nice=False)
     x = x.axis(axis_of(labelExpr=TIME, values=TIMES, labelOverlap=True, grid=False))
     y = alt.Y("way:N", title=None, sort=list(WAYS))
@@ -162,9 +163,9 @@ def costs_chart() -> dict[str, Any]:
     behind = points.transform_filter("datum.split")
     line = behind.mark_rule(strokeWidth=2, strokeDash=[4, 3]).encode(x=x, x2="safe:Q")
     still = points.mark_point(shape="square", filled=True, size=110, color=BLUE, opacity=1)
-    still = still.encode(x=x, tooltip=tooltip_of("told"))
+    still = still.encode(x=x, tooltip=tooltip_of("details"))
     safe = behind.mark_point(shape="circle", size=110, strokeWidth=2.5, color=RED, opacity=1)
-    safe = safe.encode(x=alt.X("safe:Q"), tooltip=tooltip_of("told"))
+    safe = safe.encode(x=alt.X("safe:Q"), tooltip=tooltip_of("details"))
     style: dict[str, Any] = {"fontSize": 11, "dy": -11, **HALO}
     said = points.mark_text(**style).encode(x=x, text="still:N")
     after = behind.mark_text(**style).encode(x=alt.X("safe:Q"), text="written:N")
@@ -175,13 +176,13 @@ def costs_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return finished(
         alt.layer(room, rule, due, line, still, safe, said, after),
-        "One checkpoint: ■ training stands still until here, ○ safe from here on",
+        "How long does one checkpoint take? (■: training stalls until here, ○: durable from here on)",
         150,
         left=110,
         right=40,
         top=24,
         bottom=44,
-        table={"points": {"way": "way to save", "still": "stands still", "written": "safe after"}},
+        table={"points": {"way": "way to save", "still": "stall", "written": "durable after"}},
     )
 
 
@@ -204,10 +205,10 @@ def ways_chart() -> dict[str, Any]:
         columnPadding=16,
         labelLimit=0,
     )
-    colour = alt.Color("part:N", legend=legend).scale(domain=list(LOST), range=list(LOST.values()))
+    color = alt.Color("part:N", legend=legend).scale(domain=list(LOST), range=list(LOST.values()))
     bars = alt.Chart(alt.NamedData("bars")).encode(y=y)
     solid = bars.mark_bar().encode(
-        x=x, x2="stop:Q", color=colour, tooltip=tooltip_of("way", "part", "share")
+        x=x, x2="stop:Q", color=color, tooltip=tooltip_of("way", "part", "share")
     )
     hatched = bars.transform_filter("datum.hatched")
     hatched = hatched.mark_bar(fill=HATCH, fillOpacity=0.25, tooltip=None).encode(x=x, x2="stop:Q")
@@ -218,7 +219,7 @@ def ways_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(x=alt.X("x:Q"))
     return finished(
         alt.layer(room, solid, hatched, label, ends.encode(text="words:N")),
-        "What each way loses",
+        "What does each way lose?",
         170,
         left=110,
         right=160,
@@ -243,7 +244,7 @@ def written_chart() -> dict[str, Any]:
     )
     bars = alt.Chart(alt.NamedData("bars")).encode(x=x, y=y)
     wide = alt.expr("min(30, 0.8 * width / max(1, length(data('bars'))))")
-    solid = bars.mark_bar(color=BLUE, size=wide).encode(tooltip=tooltip_of("told", "label"))
+    solid = bars.mark_bar(color=BLUE, size=wide).encode(tooltip=tooltip_of("details", "label"))
     said = bars.mark_text(dy=-7, fontSize=11, **HALO).encode(text="label:N")
     whole = alt.Chart(alt.NamedData("whole")).encode(y=alt.Y("y:Q"))
     rule = whole.mark_rule(strokeDash=[6, 3], strokeWidth=2)
@@ -252,13 +253,13 @@ def written_chart() -> dict[str, Any]:
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
     return finished(
         alt.layer(room, solid, rule, said, named),
-        "What each version wrote",
+        "How much did each version write?",
         130,
         left=74,
         right=24,
         top=12,
         bottom=44,
-        table={"bars": {"version": "version", "written": "written (B)", "told": ""}},
+        table={"bars": {"version": "version", "written": "written (B)", "details": ""}},
     )
 
 

@@ -1,7 +1,7 @@
-"""How often to save: what checkpoints cost and what failures cost, against the interval between two checkpoints.
+"""How often to save: the cost of checkpoints and of failures, against the interval between two checkpoints.
 
-the_interval()      the experiment: formula, three best intervals, failures played beside it
-published_table()   what was published of checkpoints and failures, beside what the library says
+the_interval()      the experiment: formula, three best intervals, failures simulated beside it
+published_table()   published figures of checkpoints and failures, beside their predictions
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.explore.failures.charts import Played, loss_state, phases_state
+from lib_dlhpc.explore.failures.charts import Simulated, loss_state, phases_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.intervals import young
 from lib_dlhpc.prediction.resilience import Resilience, resilience
 from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.simulation.failures import simulate_runs
@@ -71,8 +69,8 @@ SPLIT = {
 }
 EPOCHS = 10_000  # so long that beginning and end do not count
 SPELL = 54 * DAY  # of Llama 3's count
-FACTORS, RUNS = (0.25, 0.5, 1.0, 2.0, 4.0), 200  # of the best interval, and runs played at each
-HOPELESS = 0.9  # share of the time that is lost, above which runs take too long to be played
+FACTORS, RUNS = (0.25, 0.5, 1.0, 2.0, 4.0), 200  # of the best interval, and runs simulated at each
+HOPELESS = 0.9  # share of the time that is lost, above which runs take too long to simulate
 SEED = 9
 PUBLISHED = {
     "llama3-effective-time": ("Llama 3, 54 days: time that became training (at least)", "{:.3g} %"),
@@ -95,29 +93,32 @@ class Setting(NamedTuple):
 
 
 def the_interval() -> ipywidgets.Box:
-    """Return the experiment: what is lost against the interval, failures played beside it, and a run's days."""
+    """Return the experiment: what is lost against the interval, failures simulated beside it, and a run's days."""
     controls = {
         "gpus": slider(
             "GPUs", "In nodes of 8; one that fails stops all", [(f"{n:,}", n) for n in GPUS], 16384
         ),
-        "mtbf": slider("A node fails", "Once in so long, on the mean", MTBFS.items(), LLAMA_MTBF),
+        "mtbf": slider("A node fails", "MTBF of a node", MTBFS.items(), LLAMA_MTBF),
         "model": dropdown(
             "Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE
         ),
         "rate": slider(
-            "Files take", "The shared file system, all writers together", told(RATES, "B/s"), 95e9
+            "File system",
+            "The shared file system, all writers together",
+            choices(RATES, "B/s"),
+            95e9,
         ),
         "restart": slider(
-            "Restart", "From a failure till the state can be read", told(RESTARTS, "s"), 600.0
+            "Restart", "From a failure until the state can be read", choices(RESTARTS, "s"), 600.0
         ),
         "interval": slider(
-            "Interval", "Training between two checkpoints", told(INTERVALS, "s"), 300.0
+            "Interval", "Training between two checkpoints", choices(INTERVALS, "s"), 300.0
         ),
     }
     verdict, wall, said = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
     losses, phases = chart("failures_loss"), chart("failures_phases")
     button = ipywidgets.Button(
-        description=f"Play {RUNS} runs",
+        description=f"Simulate {RUNS} runs",
         button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="A second or two: at five intervals, with failures drawn at random",
@@ -131,22 +132,22 @@ def the_interval() -> ipywidgets.Box:
         losses.update(*loss_view(setting))
         phases.update(*phases_view(setting))
         verdict.value = verdict_html(interval_words(setting))
-        wall.value = wall_html(interval_wall(setting), "The run makes headway.")
+        wall.value = wall_html(interval_wall(setting), "The run makes progress.")
         said.value = ""
 
-    def played(_: Any) -> None:
+    def simulated(_: Any) -> None:
         setting = chosen()
-        points = played_points(setting)
+        points = simulated_points(setting)
         losses.update(*loss_view(setting, points))
-        said.value = verdict_html(played_words(points))
+        said.value = verdict_html(simulated_words(points))
 
-    button.on_click(played)
+    button.on_click(simulated)
     note = "which line rises and which falls, where they cross, and how flat their sum is there."
     return workbench(controls, [verdict, wall, losses, button, said, phases], update, note)
 
 
-def told(values: Iterable[float], unit: str) -> list[tuple[str, float]]:
-    """Return what a control offers: each value, as text and as it is."""
+def choices(values: Iterable[float], unit: str) -> list[tuple[str, float]]:
+    """Return the choices of a control: each value with its text."""
     return [(show(value, unit), value) for value in values]
 
 
@@ -176,29 +177,29 @@ def experiment(
 
 @lru_cache(maxsize=256)
 def found(setting: Setting) -> Resilience:
-    """Return what failures make of the run."""
+    """Return the run under failures."""
     return predict(experiment(setting)).resilience
 
 
 def shares_at(setting: Setting, intervals: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Return the shares of the time by cause for each interval, one behind the other; NaN without headway."""
+    """Return the shares of the time by cause for each interval, stacked; NaN without progress."""
     once = found(setting).prediction  # a step is the same whatever the interval
     many = once.experiment.set({"run.checkpoint_interval": intervals})
     shares = resilience(replace(once, experiment=many)).shares
     return {name: np.broadcast_to(values, intervals.shape) for name, values in shares.items()}
 
 
-def loss_view(setting: Setting, played: Played = ()) -> State:
+def loss_view(setting: Setting, simulated: Simulated = ()) -> State:
     """Return the columns of the chart "failures_loss"."""
     shares, own = shares_at(setting, AT), found(setting)
-    curves = {name: shares[name] for name in ("checkpoints", "work done again", "restarts")}
+    curves = {name: shares[name] for name in ("checkpoints", "repeated work", "restarts")}
     marks = {"Young": own.young, "Daly": own.daly, "exact": own.best}
     marks = {name: float(seconds) for name, seconds in marks.items()}
-    return loss_state(AT, curves, 1 - shares["training"], marks, setting.interval, played)
+    return loss_state(AT, curves, 1 - shares["training"], marks, setting.interval, simulated)
 
 
 def phases_view(setting: Setting) -> State:
-    """Return the columns of the chart "failures_phases": a few failures of one run, played."""
+    """Return the columns of the chart "failures_phases": a few failures of one run, simulated."""
     own = found(setting)
     span = min(6 * float(own.mtbf), 250 * setting.interval)
     draw = np.random.default_rng(SEED)
@@ -209,40 +210,40 @@ def phases_view(setting: Setting) -> State:
     return phases_state({"this run": one.phases}, span)
 
 
-def played_points(setting: Setting) -> Played:
-    """Return for some intervals what was lost in runs that were played: (s, mean, 10 %, 90 %)."""
+def simulated_points(setting: Setting) -> Simulated:
+    """Return the losses of simulated runs at some intervals: (s, mean, 10 %, 90 %)."""
     own, points = found(setting), []
     for factor in FACTORS:
         interval = factor * float(own.best)
-        foretold = 1 - float(own.goodput_at(interval))
-        if foretold > HOPELESS:
+        predicted = 1 - float(own.goodput_at(interval))
+        if predicted > HOPELESS:
             continue
         work = max(min(30 * float(own.mtbf), 1500 * interval), 40 * interval)
         runs = simulate_runs(work, interval, own.saving, float(own.mtbf), runs=RUNS, seed=SEED)
         low, high = np.quantile(1 - work / runs.wall, (0.1, 0.9)).tolist()
-        points.append((interval, 1 - runs.goodput, low, high, foretold))
+        points.append((interval, 1 - runs.goodput, low, high, predicted))
     return tuple(points)
 
 
-def played_words(points: Played) -> str:
-    """Say how far the played runs are from the formula."""
+def simulated_words(points: Simulated) -> str:
+    """Say how far the simulated runs are from the formula."""
     if not points:
-        return "Not played: hardly any run would come to its end."
-    off = max(abs(mean / foretold - 1) for _, mean, _, _, foretold in points)
+        return "Not simulated: hardly any run would complete."
+    off = max(abs(mean / predicted - 1) for _, mean, _, _, predicted in points)
     return (
-        f"<b>Played.</b> The mean loss of {RUNS} runs is within {off:.1%} of the formula at each of"
-        f" {len(points)} intervals. Bars: eight of ten runs lie there; one run alone may be luckier, or not."
+        f"<b>Simulated.</b> The mean loss of {RUNS} runs is within {off:.1%} of the formula at each of"
+        f" {len(points)} intervals. Bars: eight of ten runs; a single run may be luckier, or not."
     )
 
 
 def interval_words(setting: Setting) -> str:
-    """Say what is lost and to what, and where the loss would be the least."""
+    """Say how much is lost, by cause, and which interval loses the least."""
     own = found(setting)
     cost, mtbf, lost = float(own.saving.blocked), float(own.mtbf), 1 - float(own.goodput)
     parts = own.shares
     return (
-        f"<b>{lost:.1%} of the time is lost:</b> checkpoints {float(parts['checkpoints']):.1%}, work done again"
-        f" {float(parts['work done again']):.1%}, restarts {float(parts['restarts']):.1%}. One checkpoint of"
+        f"<b>{lost:.1%} of the time is lost:</b> checkpoints {float(parts['checkpoints']):.1%}, repeated work"
+        f" {float(parts['repeated work']):.1%}, restarts {float(parts['restarts']):.1%}. One checkpoint of"
         f" {show(float(own.saving.size), 'B')} takes {show(cost, 's')}; all nodes together fail once in"
         f" {show(mtbf, 's')}, {SPELL / mtbf:,.3g} times in 54 days. The best interval is"
         f" {show(float(own.best), 's')}: {1 - float(own.best_goodput):.1%} lost."
@@ -250,7 +251,7 @@ def interval_words(setting: Setting) -> str:
 
 
 def interval_wall(setting: Setting) -> str:
-    """Say why there is little headway or none, or nothing."""
+    """Say why there is little progress or none, or nothing."""
     own = found(setting)
     cost, mtbf, share = float(own.saving.blocked), float(own.mtbf), float(own.goodput)
     if share > 0.5:
@@ -262,12 +263,12 @@ def interval_wall(setting: Setting) -> str:
         why = f"a restart takes {show(restart, 's')}, and {once}: no interval helps"
     elif setting.interval > float(own.best):
         why = (
-            f"between two checkpoints lie {show(setting.interval, 's')}, and {once}: few stretches come to their end."
+            f"between two checkpoints lie {show(setting.interval, 's')}, and {once}: few segments complete."
             " Save more often"
         )
     else:
         why = f"saving takes {show(cost, 's')} after each {show(setting.interval, 's')} of training. Save less often"
-    return f"Only {share:.1%} of the time becomes training: {why}."
+    return f"Only {share:.1%} goodput: {why}."
 
 
 def published_table() -> Table:
@@ -279,18 +280,3 @@ def published_table() -> Table:
         both = (shown.format(value) for value in (row.published, row.predicted))
         lines.append([words, *both, f"{row.error:+.1%}"])
     return Table(lines)
-
-
-def young_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask each learner for Young's interval of a machine of their own."""
-    draw = np.random.default_rng(seed)
-    cost, nodes = 10 * int(draw.integers(1, 13)), 100 * int(draw.integers(2, 21))
-    days = int(draw.choice([200, 250, 300, 365]))
-    mtbf = days * DAY / nodes
-    return lesson.compute(
-        f"{nodes:,} nodes, each of which fails once in {days} days; a checkpoint takes {cost} s. What is Young's"
-        " interval, in minutes?",
-        answer=float(young(cost, mtbf)) / MINUTE,
-        unit="min",
-        hint="First the time between two failures of all nodes together, in seconds; then the root of 2 C M.",
-    )

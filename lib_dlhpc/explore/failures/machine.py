@@ -1,7 +1,7 @@
 """A machine that fails: a run on MPI ranks of this machine, of which one is killed now and then, until it is done.
 
 undisturbed(setting, stop)    the same run left alone: its time, what a snapshot costs, its weights
-survive(setting, mtbf, stop)  killed at random moments (kill -9), gone on with from its newest snapshot each time
+survive(setting, mtbf, stop)  killed at random moments (kill -9), continued from its newest snapshot each time
 
 A failure strikes any rank. One that comes before the ranks are there waits for them.
 """
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start
@@ -30,10 +31,6 @@ PAUSE = 0.02  # s between two looks at a run
 MOST = 4  # failures, so that a page is not busy for long
 BATCH, EPOCHS = 64, 28
 Begin = Callable[..., Job | BatchJob]
-
-
-class Cancelled(Exception):
-    """The learner ended it."""
 
 
 class Setting(NamedTuple):
@@ -51,7 +48,7 @@ class Alone(NamedTuple):
     startup: float  # until it trains
     seconds: float  # of training
     ending: float  # from the end of training until the ranks are gone
-    copying: float  # that training stands still for a snapshot
+    copying: float  # that a snapshot stalls training
     steps: int
     weights: bytes
     accuracy: float
@@ -71,7 +68,7 @@ class Leg:
 
 @dataclass
 class Survived:
-    """A run that came through."""
+    """A run that completed."""
 
     legs: list[Leg] = field(default_factory=list)
     wall: float = 0.0  # s from the first start until the ranks were gone
@@ -119,12 +116,14 @@ def undisturbed(setting: Setting, stop: threading.Event, begin: Begin = start) -
             leg.begun = leg.begun if leg.begun is not None else _begun(folder, 0, zero)
 
         _watch(job, stop, look)
-        told, whole = job.wait(), time.time() - zero
-        begun = leg.begun if leg.begun is not None else max(whole - told["seconds"], 0.0)
-        copying = float(told["terms"].get("checkpoint", 0.0)) * setting.every
+        outcome, whole = job.wait(), time.time() - zero
+        begun = leg.begun if leg.begun is not None else max(whole - outcome["seconds"], 0.0)
+        copying = float(outcome["terms"].get("checkpoint", 0.0)) * setting.every
         newest, weights, _ = _kept(folder)
-        about = (copying, newest, weights, told["accuracy"])
-        return Alone(begun, told["seconds"], max(whole - begun - told["seconds"], 0.0), *about)
+        about = (copying, newest, weights, outcome["accuracy"])
+        return Alone(
+            begun, outcome["seconds"], max(whole - begun - outcome["seconds"], 0.0), *about
+        )
 
 
 def survive(
@@ -158,11 +157,11 @@ def survive(
                 there = f"the newest version is of step {_newest(folder)}"
                 tell(f"Rank {leg.killed} was killed in step {leg.reached}; {there}.")
                 continue
-            told = job.wait()  # raises what it failed of
+            outcome = job.wait()  # raises why it failed
             own.wall, leg.killed = time.time() - zero, None
             if leg.begun is None:
-                leg.begun = max(own.wall - told["seconds"], leg.started)
-            leg.ended = min(leg.begun + told["seconds"], own.wall)
+                leg.begun = max(own.wall - outcome["seconds"], leg.started)
+            leg.ended = min(leg.begun + outcome["seconds"], own.wall)
             leg.reached, own.weights, own.versions = _kept(folder)
             return own
 

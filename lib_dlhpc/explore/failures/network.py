@@ -1,6 +1,6 @@
-"""A small network whose every epoch is a version: trained here, saved behind training, taken up at any version.
+"""A small network whose every epoch is a version: trained here, saved in the background, continued from any version.
 
-The rest of a run is no different: what the next step depends on goes into a store, and comes out again.
+As in a large run, all that the next step depends on goes into a store.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ class Learner:
         return float(np.mean(losses))
 
     def accuracy(self) -> float:
-        """Return the share of test samples that are told right."""
+        """Return the test accuracy."""
         with one_thread(), np.errstate(all="ignore"):
             outputs = self.network.forward(self.data.test_x, training=False)
         return float(np.mean(outputs.argmax(axis=-1) == self.data.test_y))
@@ -79,7 +79,7 @@ class Learner:
         return {**tensors, "epochs": np.array(self.epochs)}
 
     def take_up(self, state: Tensors) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         for p in self.network.parameters:
             self.network.weights[p.start : p.stop] = state[p.name].reshape(-1)
         self.epochs = int(state["epochs"])

@@ -1,4 +1,4 @@
-"""The tree of versions on the page: a line a version, clicked to go on from it."""
+"""The tree of versions on the page: a line a version, clicked to continue from it."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

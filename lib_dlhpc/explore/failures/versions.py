@@ -1,4 +1,4 @@
-"""Versions for real: a network trained here, each epoch a version; go on from any, and see what each wrote.
+"""Versions for real: a network trained here, each epoch a version; continue from any, and see what each wrote.
 
 versions_here()    the experiment: the tree, what each version wrote, what two differ in
 """
@@ -52,9 +52,9 @@ class Trunk:
         self._keep("the first weights", "main")
 
     def train(self, start: Version, setting: Setting, stop: threading.Event) -> Version:
-        """Train from a version on, a version for each epoch; return the last. What is done when `stop` is set stays.
+        """Train from a version on, a version for each epoch; return the last. What is saved when `stop` is set stays.
 
-        From the newest of a branch it goes on there, from any other a new branch begins.
+        From the newest of a branch that branch continues, from any other a new one begins.
         """
         newest = self.store.newest(start.branch)
         fresh = newest is None or newest.id != start.id
@@ -125,7 +125,7 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
             return
         asked.value = verdict_html(asked_words(held[0].store, tree.chosen, setting()))
 
-    def tell() -> None:
+    def draw() -> None:
         trunk = held[0]
         versions = trunk.store.log()
         written.update(*written_view(trunk))
@@ -138,7 +138,7 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
         store = held[0].store
         start = store.version(tree.chosen)
         wall.value = wall_html(
-            collapse_wall(store, start), f"Version {start.number} is one to go on from."
+            collapse_wall(store, start), f"Version {start.number} can be continued."
         )
         differences.value = ""
         if tree.other and tree.chosen:
@@ -151,7 +151,7 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
             last = held[0].train(start, chosen, stop)
             new = len(held[0].store.log()) - before
             said.value = verdict_html(waits_words(held[0]) if new else NOTHING_NEW)
-            tell()
+            draw()
             with tree.hold_trait_notifications():
                 tree.other, tree.chosen = start.number, last.number
         except (SpecError, OSError) as reason:
@@ -166,9 +166,7 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
 
     def start(_: Any) -> None:
         if len(held[0].store.log()) + setting().epochs > MOST:
-            said.value = problem_html(
-                f"More than {MOST} versions are no tree to look at: clear them."
-            )
+            said.value = problem_html(f"More than {MOST} versions do not fit the page: clear them.")
             return
         busy(True)
         stop.clear()
@@ -182,18 +180,18 @@ def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.B
         said.value = ""
         with tree.hold_trait_notifications():
             tree.other, tree.chosen = 0, 1
-        tell()
+        draw()
         chose()
 
     tree.chosen = 1
-    tell()
+    draw()
     chose()
     tree.observe(chose, ("chosen", "other"))
     train_it.on_click(start)
     cancel.on_click(lambda _: stop.set())
     clear.on_click(cleared)
     row = ipywidgets.HBox([train_it, cancel, clear], layout={"flex_flow": "row wrap"})
-    note = "what a version writes when little has changed; and which version you would like to have back."
+    note = "how little a version writes when little has changed."
     results = [asked, row, said, wall, tree, branches, written, differences]
     return workbench(controls, results, ask, note)
 
@@ -222,14 +220,14 @@ def asked_words(store: SnapshotStore, chosen: int, setting: Setting) -> str:
     on = f"on {start.branch}" if newest and newest.id == start.id else "on a new branch"
     plural = "s" * (setting.epochs != 1)
     return (
-        f"A perceptron of {', '.join(map(str, WIDTHS))}, fp32, on digits. A click goes on from version"
+        f"A perceptron of {', '.join(map(str, WIDTHS))}, fp32, on digits. A click continues from version"
         f" {start.number} ({start.short}) {on}: {setting.epochs} epoch{plural}, {setting.what}, rate {setting.rate:g}."
     )
 
 
 def version_words(version: Version, how: str) -> str:
     """Say what a version is, in a line."""
-    return f"{version.metrics['accuracy']:.1%} right, step {version.step}, {how}"
+    return f"{version.metrics['accuracy']:.1%} accuracy, step {version.step}, {how}"
 
 
 def written_view(trunk: Trunk) -> State:
@@ -242,18 +240,18 @@ def written_view(trunk: Trunk) -> State:
 
 
 def waits_words(trunk: Trunk) -> str:
-    """Say for how long training stood still for each version, and how long it took behind it."""
+    """Say how long each version stalled training, and how long it took in the background."""
     copied, published = (float(np.median(times)) for times in zip(*trunk.waits, strict=True))
     return (
-        f"<b>Saved behind training.</b> It stood still for {show(copied, 's')} to copy the state (median of"
-        f" {len(trunk.waits)} versions); hashed, written and flushed it was {show(published, 's')} after."
+        f"<b>Saved in the background.</b> Training stalled for {show(copied, 's')} to copy the state (median of"
+        f" {len(trunk.waits)} versions); it was hashed, written and flushed {show(published, 's')} later."
     )
 
 
 def branches_html(trunk: Trunk) -> str:
     """Return each branch with where it began and how well it does, as a table."""
     versions, known = trunk.store.log(), {v.id: v for v in trunk.store.log()}
-    lines = [["branch", "begins from", "versions", "newest", "accuracy there", "best on the way"]]
+    lines = [["branch", "begins from", "versions", "newest", "accuracy there", "best so far"]]
     for name in dict.fromkeys(v.branch for v in versions):
         own = [v for v in versions if v.branch == name]
         root, best = known.get(own[0].parent), max(own, key=lambda v: v.metrics["accuracy"])
@@ -278,8 +276,9 @@ def collapse_wall(store: SnapshotStore, version: Version) -> str:
     if not now < COLLAPSED < then:
         return ""
     return (
-        f"Version {version.number} has unlearned: {now:.0%} right, after {then:.0%} in version {good.number}. With one"
-        " checkpoint, written over, that would be gone: click it, and go on from there."
+        f"Version {version.number} has unlearned: {now:.0%} accuracy, after {then:.0%} in version {good.number}. With"
+        f" a single"
+        " checkpoint, overwritten each time, that would be lost: click it, and continue from there."
     )
 
 
@@ -295,7 +294,7 @@ def differences_html(a: Version, b: Version, rows: Iterable[Difference]) -> str:
     for row in rows:
         shared = "all of it" if row.kind == "shared" else show(float(row.shared), "B")
         lines.append([row.name, show(float(row.size), "B"), shared, _apart(row.relative)])
-    head = f"<b>Version {a.number} compared with {b.number}.</b> Shared bytes are there once, for both."
+    head = f"<b>Version {a.number} compared with {b.number}.</b> Shared bytes are stored once."
     return verdict_html(head) + table_html(lines)
 
 

@@ -1,4 +1,4 @@
-"""Who waits for a checkpoint: four ways to save, how long training stands still for each, and what each loses.
+"""Who waits for a checkpoint: four ways to save, how long each stalls training, and what each loses.
 
 four_ways()    the experiment; its walls: a write that is slower than the interval, a copy that does not fit
 """
@@ -11,22 +11,22 @@ import ipywidgets
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.explore.failures.charts import WAYS, costs_state, ways_state
-from lib_dlhpc.explore.failures.interval import INTERVALS, LARGE, MODELS, RATES, experiment, told
+from lib_dlhpc.explore.failures.interval import INTERVALS, LARGE, MODELS, RATES, choices, experiment
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
 from lib_dlhpc.spec.units import format_quantity as show
 
 WORDS = {
-    "synchronous": "all stand still until the shared file system has everything",
-    "asynchronous": "all stand still for a copy to the memory of the host; it is written behind training",
-    "multilevel": "all stand still until the node's own drives have its part; from there it goes on to the shared"
-    " file system, and of failures that spare the drives nothing needs to be read from afar",
-    "incremental": "all stand still while everything is hashed and what has changed is written",
+    "synchronous": "training stalls until the shared file system has everything",
+    "asynchronous": "training stalls for a copy to host memory; it is written in the background",
+    "multilevel": "training stalls until the node-local drives have their shards; these are written on to the shared"
+    " file system, and failures that spare the drives read nothing from it",
+    "incremental": "training stalls while everything is hashed and the changed chunks are written",
 }
 MEMORIES = (0.25e9, 1e9, 2e9, 4e9, 16e9, 256e9, 2e12)  # B of a node's host, for copies
 CHANGED = (0.01, 0.05, 0.1, 0.3, 1.0)
-WRITERS = {"all nodes, each its part": "all", "the first node": "first"}
+WRITERS = {"all nodes, a shard each": "all", "the first node": "first"}
 BEST = 0.0  # the position of the interval at which each way has its own best one
 LATE = 1.0 + 1e-9
 
@@ -44,7 +44,7 @@ class Setting(NamedTuple):
 
 def four_ways() -> ipywidgets.Box:
     """Return the experiment: one checkpoint of each way, and what each way loses in a long run."""
-    intervals = [("each its best", BEST), *told(INTERVALS, "s")]
+    intervals = [("each its best", BEST), *choices(INTERVALS, "s")]
     controls = {
         "model": dropdown(
             "Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE
@@ -52,10 +52,16 @@ def four_ways() -> ipywidgets.Box:
         "writers": dropdown("Who writes", "To the shared file system", WRITERS.items(), "all"),
         "interval": slider("Interval", "Training between two checkpoints", intervals, 1200.0),
         "rate": slider(
-            "Files take", "The shared file system, all writers together", told(RATES, "B/s"), 95e9
+            "File system",
+            "The shared file system, all writers together",
+            choices(RATES, "B/s"),
+            95e9,
         ),
         "memory": slider(
-            "Host memory", "Of a node, that training leaves for copies", told(MEMORIES, "B"), 256e9
+            "Host memory",
+            "Of a node, that training leaves for copies",
+            choices(MEMORIES, "B"),
+            256e9,
         ),
         "changed": slider(
             "Changed",
@@ -74,13 +80,13 @@ def four_ways() -> ipywidgets.Box:
         verdict.value = verdict_html(ways_words(setting))
         wall.value = wall_html(" ".join(ways_walls(setting)), room_words(setting))
 
-    note = "how far the square is from the circle, and what becomes of it: who saves cheaply can save often."
+    note = "how far the square is from the circle: a cheap checkpoint can be frequent."
     return workbench(controls, [verdict, wall, costs, ways_chart], update, note)
 
 
 @lru_cache(maxsize=512)
 def found(setting: Setting, way: str) -> Resilience:
-    """Return what failures make of the run with one way to save, at the interval that it has."""
+    """Return the run under failures with one way to save, at its interval."""
     run = Run(model=setting.model, rate=setting.rate, interval=setting.interval or 1200.0)
     more: dict[str, Any] = {"host_memory": setting.memory, "changed": setting.changed}
     own = predict(experiment(run, way, setting.writers, **more)).resilience
@@ -108,16 +114,16 @@ def ways_view(setting: Setting) -> State:
 
 
 def ways_words(setting: Setting) -> str:
-    """Say how long training stands still with each way, and which loses least."""
+    """Say how long each way stalls training, and which loses least."""
     own = {way: found(setting, way) for way in WAYS}
     stop, copied = (float(own[way].saving.blocked) for way in ("synchronous", "asynchronous"))
     ratio = f"{stop / copied:,.0f} times less" if stop > copied else "more: one node copies it all"
     best = max(own, key=lambda way: float(own[way].goodput))
     return (
-        f"<b>Standing still: {show(stop, 's')} until all is written, {show(copied, 's')} for a copy</b>,"
+        f"<b>Stall: {show(stop, 's')} until all is written, {show(copied, 's')} for a copy</b>,"
         f" {ratio}."
-        f" Of the time {float(own['synchronous'].goodput):.1%} becomes training if saved synchronously,"
-        f" {float(own['asynchronous'].goodput):.1%} asynchronously; the most has {best},"
+        f" Goodput is {float(own['synchronous'].goodput):.1%} synchronous,"
+        f" {float(own['asynchronous'].goodput):.1%} asynchronous; the best is {best},"
         f" {float(own[best].goodput):.1%}."
     )
 
@@ -128,7 +134,7 @@ def ways_walls(setting: Setting) -> list[str]:
     if copy > setting.memory:
         help_ = "let all nodes write" if setting.writers == "first" else "take more nodes"
         walls.append(
-            f"Memory, asynchronous: a host keeps {show(copy, 'B')} until it is written, and has"
+            f"Memory, asynchronous: a host stores {show(copy, 'B')} until it is written, and has"
             f" {show(setting.memory, 'B')}; {help_}."
         )
     for way in ("asynchronous", "multilevel"):
@@ -136,7 +142,7 @@ def ways_walls(setting: Setting) -> list[str]:
         behind, every = float(own.saving.background), float(own.interval)
         if behind > LATE * every:
             walls.append(
-                f"Too slow, {way}: the write behind training takes {show(behind, 's')}, and after"
+                f"Too slow, {way}: the background write takes {show(behind, 's')}, and after"
                 f" {show(every, 's')} the next one is due: training waits {show(behind - every, 's')} for each."
             )
     return walls

@@ -38,7 +38,7 @@ function dot(row, place) {
 function render({ model, el }) {
   const caption = html("figcaption", {}, "All versions, and what each began from");
   const lines = svg("svg", { "aria-hidden": "true" });
-  const list = html("ol", { "aria-label": "Versions; choose the one to go on from" });
+  const list = html("ol", { "aria-label": "Versions; choose the one to continue from" });
   const stage = html("div", { class: "stage" }, lines, list);
   const figure = html("figure", { class: "dlhpc-versions" }, caption, stage);
   el.append(figure);

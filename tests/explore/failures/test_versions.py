@@ -54,7 +54,7 @@ def test_of_the_last_layer_alone_only_that_is_written(trunk: Trunk) -> None:
     assert changed == ["dense3.weight", "dense3.bias", "epochs"]
 
 
-def test_from_the_newest_it_goes_on_and_from_any_other_a_branch_begins(trunk: Trunk) -> None:
+def test_from_the_newest_it_continues_and_from_any_other_a_branch_begins(trunk: Trunk) -> None:
     assert train(trunk, 1, epochs=2).branch == "main"
     assert train(trunk, 3, epochs=1).branch == "main"
     aside = train(trunk, 2, rate=0.5, epochs=2)
@@ -113,12 +113,12 @@ def test_rows_know_their_parents_and_their_lanes(trunk: Trunk) -> None:
     assert "[end]" in rows[-1]["words"]
 
 
-def test_a_click_trains_from_what_is_chosen_and_tells_what_came_of_it() -> None:
+def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome() -> None:
     page = versions_here(Now)
     tree = tree_of(page)
     click(page, GO)
     assert tree.chosen == 5 and tree.other == 1 and len(tree.rows) == 5
-    for words in ("Saved behind training", "Version 1 compared with 5", "dense1.weight", "main"):
+    for words in ("Saved in the background", "Version 1 compared with 5", "dense1.weight", "main"):
         assert words in told(page)
     controls(page)["Rate"].value = 0.5
     tree.other, tree.chosen = 5, 3
@@ -151,7 +151,7 @@ def test_more_versions_than_can_be_seen_are_refused() -> None:
     assert len(tree_of(page).rows) == 1 and tree_of(page).chosen == 1
 
 
-def test_what_goes_wrong_is_told_and_it_can_be_tried_again(monkeypatch: Any) -> None:
+def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(monkeypatch: Any) -> None:
     page = versions_here(Now)
 
     def fails(*_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The lesson on failures: formulas and played runs agree, walls stand where they say, a real run survives."""
+"""The lesson on failures: formulas and simulated runs agree, walls say why, a real run survives."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from experiment_page import Now, button, click, controls, each_position_shows_its_own, fills, told
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.failures import drawings as failures_drawings
 from lib_dlhpc.explore.failures import interval as failures
 from lib_dlhpc.explore.failures import live as failures_live
@@ -27,16 +27,16 @@ from lib_dlhpc.explore.failures.interval import (
     interval_wall,
     loss_view,
     phases_view,
-    played_points,
-    played_words,
     published_table,
     shares_at,
+    simulated_points,
+    simulated_words,
     the_interval,
-    young_check,
 )
-from lib_dlhpc.explore.failures.live import fail_here, measured, played, rows_of
-from lib_dlhpc.explore.failures.machine import Alone, Cancelled, Leg, Survived
+from lib_dlhpc.explore.failures.live import fail_here, measured, rows_of, simulated
+from lib_dlhpc.explore.failures.machine import Alone, Leg, Survived
 from lib_dlhpc.explore.failures.machine import Setting as Machine
+from lib_dlhpc.explore.failures.questions import own_interval
 from lib_dlhpc.explore.failures.ways import (
     BEST,
     WAYS,
@@ -52,7 +52,7 @@ from lib_dlhpc.launch.local import JobError
 
 HUGE = Setting(131072, 30 * DAY)
 STATES = {
-    "failures_loss": loss_view(Setting(), played_points(Setting())),
+    "failures_loss": loss_view(Setting(), simulated_points(Setting())),
     "failures_phases": phases_view(Setting()),
     "failures_costs": costs_view(Saved()),
     "failures_ways": ways_view(Saved()),
@@ -73,7 +73,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
     fills(name, STATES[name])
 
 
-def test_nothing_is_told_by_colour_alone() -> None:
+def test_nothing_is_said_by_color_alone() -> None:
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
     drawn = {kind: look[1:] for kind, look in PHASES.items() if kind != "wait"}
@@ -99,18 +99,18 @@ def test_what_is_lost_is_the_sum_of_its_causes_and_least_at_the_best_interval(se
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(2048), Setting(131072, restart=60.0)])
-def test_runs_that_are_played_lose_what_the_formula_says(setting: Any) -> None:
-    points = played_points(setting)
+def test_simulated_runs_lose_what_the_formula_says(setting: Any) -> None:
+    points = simulated_points(setting)
     assert len(points) == 5
-    for _, mean, low, high, foretold in points:
-        assert mean == pytest.approx(foretold, rel=0.03)
-        assert low < foretold < high
-    assert "of the formula" in played_words(points)
+    for _, mean, low, high, predicted in points:
+        assert mean == pytest.approx(predicted, rel=0.03)
+        assert low < predicted < high
+    assert "of the formula" in simulated_words(points)
 
 
-def test_what_hardly_makes_headway_is_not_played() -> None:
-    assert played_points(Setting(131072, 30 * DAY, restart=1800.0)) == ()
-    assert "Not played" in played_words(())
+def test_what_hardly_makes_progress_is_not_simulated() -> None:
+    assert simulated_points(Setting(131072, 30 * DAY, restart=1800.0)) == ()
+    assert "Not simulated" in simulated_words(())
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(interval=3600.0), HUGE])
@@ -132,18 +132,17 @@ def test_walls_name_the_cause() -> None:
     assert "a restart takes" in interval_wall(restarts)
 
 
-def test_playing_puts_points_on_the_chart_and_another_setting_takes_them_off() -> None:
+def test_simulating_puts_points_on_the_chart_and_another_setting_takes_them_off() -> None:
     page = the_interval()
-    click(page, f"Play {failures.RUNS} runs")
+    click(page, f"Simulate {failures.RUNS} runs")
     figure = page.children[1].children[2]
-    assert len(figure.data["played"]["x"]) == 5 and "Played." in told(page)
+    assert len(figure.data["simulated"]["x"]) == 5 and "Simulated.</b>" in told(page)
     controls(page)["Interval"].value = INTERVALS[0]
-    assert figure.data["played"]["x"] == [] and "Played." not in told(page)
+    assert figure.data["simulated"]["x"] == [] and "Simulated.</b>" not in told(page)
 
 
 def test_the_check_asks_for_youngs_interval_of_all_nodes_together() -> None:
-    lesson = Lesson()
-    card = young_check(lesson, seed=1)
+    card = own_interval(seed=1)
     asked = card.question
     numbers = re.findall(r"(\d+)(?: nodes| days;| s\. What)", asked.question.replace(",", ""))
     nodes, days, cost = (float(number) for number in numbers)
@@ -185,73 +184,73 @@ def test_walls_are_a_write_that_is_late_and_a_copy_that_does_not_fit() -> None:
 # the failure machine --------------------------------------------------------------------------------
 
 
-def test_what_became_of_the_time_adds_up_to_all_of_it() -> None:
-    came = failures_live.Came(ALONE, OWN)
-    parts = measured(came)
+def test_the_phases_add_up_to_all_of_it() -> None:
+    outcome = failures_live.Outcome(ALONE, OWN)
+    parts = measured(outcome)
     assert sum(parts.values()) == pytest.approx(OWN.wall)
     assert OWN.again == [90, 0] and OWN.failures == [4.0, 4.9]
     steps = 290 + 800
-    assert parts["work done again"] == pytest.approx(OWN.training * 90 / steps)
+    assert parts["repeated work"] == pytest.approx(OWN.training * 90 / steps)
     assert parts["restart"] == pytest.approx(6.5 - 4.0)
 
 
 def test_rows_are_without_gaps_and_the_failures_are_where_ranks_were_killed() -> None:
-    came = failures_live.Came(ALONE, OWN)
-    rows, span = rows_of(SETTING, came)
+    outcome = failures_live.Outcome(ALONE, OWN)
+    rows, span = rows_of(SETTING, outcome)
     for phases in rows.values():
         shown = [p for p in phases if p.kind != "write"]
         np.testing.assert_allclose([p.start for p in shown[1:]], [p.stop for p in shown[:-1]])
         assert shown[-1].stop <= span
-    for name in ("measured", "played"):
+    for name in ("measured", "simulated"):
         assert [p.stop for p in rows[name] if not p.ended] == OWN.failures
-    again = [p for p in rows["measured"] if p.kind == "work done again"]
+    again = [p for p in rows["measured"] if p.kind == "repeated work"]
     assert len(again) == 1 and again[0].start == 6.5  # after the leg that never trained
 
 
-def test_the_played_run_has_the_failures_of_the_real_one() -> None:
-    one = played(SETTING, failures_live.Came(ALONE, OWN))
+def test_the_simulated_run_has_the_failures_of_the_real_one() -> None:
+    one = simulated(SETTING, failures_live.Outcome(ALONE, OWN))
     assert int(one.failures[0]) == 2
     assert float(one.seconds["training"][0]) == pytest.approx(ALONE.seconds)
 
 
-def test_at_its_own_pace_training_is_as_long_as_measured() -> None:
+def test_at_its_own_speed_training_is_as_long_as_measured() -> None:
     slow = [
         Leg(leg.started, leg.begun, leg.ended, leg.first, leg.reached, leg.killed) for leg in LEGS
     ]
     slow[-1].ended += 5.0
-    came = failures_live.Came(ALONE, Survived(slow, 20.0, b"weights", 10))
-    paced = failures_live.Came(failures_live.at_its_own_pace(came), came.own)
-    assert failures_live.parts_of(SETTING, came)["training"] == pytest.approx(10.0, rel=0.02)
+    outcome = failures_live.Outcome(ALONE, Survived(slow, 20.0, b"weights", 10))
+    paced = failures_live.Outcome(failures_live.at_its_own_speed(outcome), outcome.own)
+    assert failures_live.parts_of(SETTING, outcome)["training"] == pytest.approx(10.0, rel=0.02)
     parts = failures_live.parts_of(SETTING, paced)
-    assert parts["training"] == pytest.approx(measured(came)["training"], rel=0.02)
+    assert parts["training"] == pytest.approx(measured(outcome)["training"], rel=0.02)
     assert parts["first start"] == 1.1
 
 
-def test_a_run_is_reported_with_what_was_foretold_beside_it() -> None:
+def test_a_run_is_reported_with_its_prediction_beside_it() -> None:
     page = fail_here(lambda *_: ALONE, lambda *_: OWN, Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
     text = told(page)
     for words in (
         "After 2 failures it is done",
-        "bit for bit",
-        "foretold",
-        "at its own pace",
+        "bitwise identical",
+        "predicted",
+        "at its own speed",
         "measured",
         "error",
-        "On the mean",
-        "Why they part",
+        "On average",
+        "Why they differ",
     ):
         assert words in text
     other = Survived(LEGS, 15.0, b"others", 10)
     page = fail_here(lambda *_: ALONE, lambda *_: other, Now)
     click(page, "Let it fail")
-    assert "✗" in told(page) and "bit for bit" not in told(page)
+    assert "✗" in told(page) and "bitwise identical" not in told(page)
 
 
 @pytest.mark.parametrize(
     "problem", [JobError("rank 1: a bad day"), SpecError("no MPI"), Cancelled()]
 )
-def test_what_goes_wrong_is_told_and_it_can_be_tried_again(problem: Exception) -> None:
+def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) -> None:
     def fails(*_: Any) -> Alone:
         raise problem
 
@@ -346,4 +345,4 @@ def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weight
     assert own.weights == alone.weights
     assert all(steps <= 2 * setting.every for steps in own.again)  # one may be on its way
     assert own.legs[-1].reached == alone.steps
-    assert sum(measured(failures_live.Came(alone, own)).values()) == pytest.approx(own.wall)
+    assert sum(measured(failures_live.Outcome(alone, own)).values()) == pytest.approx(own.wall)
