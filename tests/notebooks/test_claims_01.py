@@ -118,7 +118,7 @@ def test_in_the_example_512_times_the_bytes_take_1_8_times_as_long():
 
 
 def test_products_of_the_example_are_as_fast_as_they_get_from_96_on():
-    edges, took = curve(MINE.told, GEMM)
+    edges, took = curve(MINE.raw, GEMM)
     rates = {n: 2 * n**3 / s for n, s in zip(edges, took, strict=True)}
     assert max(rates, key=rates.get) == 96 and rates[64] < 0.9 * rates[96]
     assert min(rate for n, rate in rates.items() if n >= 96) > 0.85 * rates[96]
@@ -126,7 +126,7 @@ def test_products_of_the_example_are_as_fast_as_they_get_from_96_on():
 
 def test_arrays_of_64_kb_pass_the_most_bytes_in_the_example():
     """The notes: 98 GB/s where the fit has 70."""
-    sizes, took = curve(MINE.told, SUM)
+    sizes, took = curve(MINE.raw, SUM)
     rates = {n: TRAFFIC * n / s for n, s in zip(sizes, took, strict=True)}
     assert max(rates, key=rates.get) == 4**8 and rates[4**8] == pytest.approx(98e9, rel=0.01)
     assert MINE.machine.device.memory_bandwidth == pytest.approx(70e9, rel=0.01)
@@ -158,7 +158,7 @@ def test_the_small_network_of_a_check_takes_171_and_176_us():
     assert both == pytest.approx([171e-6, 176e-6], abs=0.5e-6)
 
 
-def test_what_the_check_tells_leaves_starting_only():
+def test_what_the_check_says_leaves_starting_only():
     setting = layers.Setting(model="mlp-digits")
     own = layers.device_of(setting, MINE)
     weights = 4 * layers.experiment(setting, own).model.parameters

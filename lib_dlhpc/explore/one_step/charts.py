@@ -27,10 +27,10 @@ def roofline_state(
 ) -> State:
     """FLOP/s against FLOP a byte: the roof, the layer at every batch, and where it stands."""
     slope = [(x, min(peak, peak * x / ridge)) for x in (WIDEST[0], ridge, WIDEST[1])]
-    points: dict[str, list[Any]] = {n: [] for n in ("x", "y", "told", "batch")}
+    points: dict[str, list[Any]] = {n: [] for n in ("x", "y", "details", "batch")}
     for each, many in zip(path, batches, strict=True):
-        told = f"batch {many:,}: {show(each.rate, 'FLOP/s')}, {show(each.seconds, 's')}"
-        append(points, x=each.intensity, y=each.rate, told=told, batch=many)
+        details = f"batch {many:,}: {show(each.rate, 'FLOP/s')}, {show(each.seconds, 's')}"
+        append(points, x=each.intensity, y=each.rate, details=details, batch=many)
     lowest = min(each.rate for each in path)
     data: dict[str, dict[str, Any]] = {
         "roof": {"x": [x for x, _ in slope], "y": [y for _, y in slope]},
@@ -60,7 +60,7 @@ def roofline_state(
 def layers_state(rows: Sequence[tuple[str, Mapping[str, float], str]]) -> State:
     """Seconds of each layer by pass; rows: name, seconds by pass, what bounds it."""
     parts: dict[str, list[Any]] = {
-        n: [] for n in ("row", "order", "part", "start", "stop", "told", "ink")
+        n: [] for n in ("row", "order", "part", "start", "stop", "details", "ink")
     }
     ends: dict[str, list[Any]] = {n: [] for n in ("row", "order", "stop", "words")}
     whole = sum(sum(seconds.values()) for _, seconds, _ in rows)
@@ -68,7 +68,7 @@ def layers_state(rows: Sequence[tuple[str, Mapping[str, float], str]]) -> State:
         start = 0.0
         for part, seconds in passes.items():
             if seconds > 0:
-                told = f"{name}, {part}: {show(seconds, 's')}, {seconds / whole:.1%}"
+                details = f"{name}, {part}: {show(seconds, 's')}, {seconds / whole:.1%}"
                 append(
                     parts,
                     row=name,
@@ -76,8 +76,8 @@ def layers_state(rows: Sequence[tuple[str, Mapping[str, float], str]]) -> State:
                     part=part,
                     start=start,
                     stop=start + seconds,
-                    told=told,
-                    ink="#ffffff" if part in LIGHT_INK else "#000000",
+                    details=details,
+                    ink="white" if part in LIGHT_INK else "black",
                 )
                 start += seconds
         words = f"{start / whole:.0%}{', ' + bound if bound else ''}"
@@ -137,7 +137,7 @@ def measured_state(
 
     step: x of a step that shows, 0 for none. units: of x and y. said: the end of the summary.
     """
-    points: dict[str, list[Any]] = {n: [] for n in ("kind", "x", "y", "told")}
+    points: dict[str, list[Any]] = {n: [] for n in ("kind", "x", "y", "details")}
     for kind, pairs in raw.items():
         for x, y in pairs:
             append(
@@ -145,7 +145,7 @@ def measured_state(
                 kind=kind,
                 x=x,
                 y=y,
-                told=f"{kind}, {show(x, units[0])}: {show(y, units[1])}",
+                details=f"{kind}, {show(x, units[0])}: {show(y, units[1])}",
             )
     x, measured, value = now
     every = [float(y) for y in (*points["y"], *fitted[1], *fitted[3])]

@@ -8,12 +8,13 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks.drawings import HALO, HATCH, SI, axis_of, finished, tooltip_of
 from lib_dlhpc.explore.one_step.charts import PASSES
+from lib_dlhpc.results.palette import SERIES
 
-BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
+BLUE, ORANGE, GREEN, RED, GRAY = (SERIES[k] for k in (0, 4, 2, 1, 6))
 DECADES = [10.0**k for k in range(-12, 18)]
 POWERS = [2**k for k in range(3, 13)]
 SECONDS = [d * 10.0**k for k in range(-9, 6) for d in (1, 2, 5)]
-LINES = {"a step": (BLUE, [1, 0]), "in proportion": ("#777777", [4, 3])}
+LINES = {"a step": (BLUE, [1, 0]), "in proportion": (GRAY, [4, 3])}
 KINDS = {
     "products": (BLUE, "circle"),
     "messages": (BLUE, "circle"),
@@ -50,7 +51,7 @@ def roofline_chart() -> dict[str, Any]:
             rule,
             gap,
             line,
-            dots.encode(tooltip=tooltip_of("told")),
+            dots.encode(tooltip=tooltip_of("details")),
             named,
             large,
             here,
@@ -87,16 +88,16 @@ def layers_chart() -> dict[str, Any]:
         labelLimit=0,
         clipHeight=16,
     )
-    colour = alt.Color("part:N", legend=legend).scale(
+    color = alt.Color("part:N", legend=legend).scale(
         domain=list(PASSES), range=list(PASSES.values())
     )
-    bars = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y, color=colour)
-    drawn = bars.mark_bar(stroke="#777777", strokeWidth=0.5).encode(tooltip=tooltip_of("told"))
+    bars = alt.Chart(alt.NamedData("parts")).encode(x=x, x2="stop:Q", y=y, color=color)
+    drawn = bars.mark_bar(stroke=GRAY, strokeWidth=0.5).encode(tooltip=tooltip_of("details"))
     ends = alt.Chart(alt.NamedData("ends")).encode(y=y, x=alt.X("stop:Q", title="time of one step"))
     words = ends.mark_text(align="left", dx=6, fontSize=11, **HALO).encode(text="words:N")
     return finished(
         alt.layer(drawn, words),
-        "Where the time of one step goes, and what bounds it",
+        "Where does the time of a step go, and what bounds it?",
         270,
         left=122,
         right=130,
@@ -104,7 +105,7 @@ def layers_chart() -> dict[str, Any]:
         bottom=44,
         table={
             "ends": {"row": "", "words": "share, and what bounds it"},
-            "parts": {"told": "time"},
+            "parts": {"details": "time"},
         },
     )
 
@@ -157,7 +158,7 @@ def batch_chart() -> dict[str, Any]:
     words = _corner(now, low=False)
     return finished(
         alt.layer(room, beyond, hatched, edge, said, lines, here, words),
-        "How a step grows with its batch",
+        "How does a step grow with its batch?",
         200,
         left=74,
         right=24,
@@ -187,7 +188,7 @@ def measured_chart(
     points = points.encode(
         x=x,
         y=y,
-        tooltip=tooltip_of("told"),
+        tooltip=tooltip_of("details"),
         color=alt.Color("kind:N", legend=None).scale(
             domain=names, range=[KINDS[n][0] for n in names]
         ),

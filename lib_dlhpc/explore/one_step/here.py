@@ -36,7 +36,7 @@ class Setting(NamedTuple):
 def run_one_step(
     mine: Mine, begin: Begin = start_beside, thread: Thread = threading.Thread
 ) -> ipywidgets.Box:
-    """Return the experiment; it takes what was measured of this machine as soon as that is known."""
+    """Return the experiment; it uses the measured machine as soon as there is one."""
     controls = {
         "model": dropdown("Network", "It learns digits", MODELS.items(), "mlp-digits"),
         "batch": slider("Batch", "Samples on each rank", [(str(n), n) for n in BATCHES], 8),
@@ -48,7 +48,7 @@ def run_one_step(
     def update() -> None:
         known.value = verdict_html(known_words(mine))
         if here.machine is not mine.own:
-            here.machine, here.experiment = mine.own, None  # what was run was foretold of another
+            here.machine, here.experiment = mine.own, None  # the last run was predicted for another
         here.follow(experiment(Setting(**{name: c.value for name, c in controls.items()})))
 
     mine.observe(lambda _: update(), "machine")
@@ -70,17 +70,17 @@ def experiment(setting: Setting) -> Experiment:
 
 
 def known_words(mine: Mine) -> str:
-    """Say of which machine predictions are."""
+    """Say which machine is predicted."""
     if mine.own is None:
         return (
-            "<b>Not measured in experiment 3 yet:</b> predictions are of your own earlier calibration, if there is"
-            " one, or of the catalog's laptop. Run it so once, then Measure, and run it again."
+            "<b>Not measured on this page yet:</b> predictions are for your own earlier calibration, if there is"
+            " one, or for the catalog's laptop. Run it so once, then Measure, and run it again."
         )
-    return "<b>Predictions are of this machine,</b> as experiment 3 measured it."
+    return "<b>Predictions are for this machine,</b> as measured on this page."
 
 
 def exchange_share(setting: Setting, mine: Mine) -> float:
-    """Return the share of a predicted step that the exchange of gradients takes, on the machine of experiment 3."""
+    """Return the share of a predicted step that the allreduce of gradients takes, on the measured machine."""
     here = placed(experiment(setting), None, mine.machine)
     terms = {name: float(seconds) for name, seconds in predict(here.experiment).terms.items()}
     return terms[EXCHANGE] / sum(terms.values())

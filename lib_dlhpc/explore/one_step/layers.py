@@ -17,10 +17,10 @@ from lib_dlhpc.explore.one_step.charts import BETWEEN, batch_state, layers_state
 from lib_dlhpc.explore.one_step.machines import (
     DEVICES,
     Mine,
+    faster_arithmetic,
+    faster_memory,
+    faster_start,
     precision_of,
-    quicker_arithmetic,
-    quicker_memory,
-    quicker_start,
     without_arithmetic,
     without_memory,
     without_start,
@@ -41,7 +41,7 @@ MODELS = {
 BATCHES = tuple(2**k for k in range(11))
 MOST_ROWS = 12  # layers that are shown one by one; more are put together by kind
 OPTIMIZER = "momentum"
-HELP = {"arithmetic": quicker_arithmetic, "memory": quicker_memory, "starting": quicker_start}
+HELP = {"arithmetic": faster_arithmetic, "memory": faster_memory, "starting": faster_start}
 
 
 class Setting(NamedTuple):
@@ -87,7 +87,7 @@ def step_by_layers(mine: Mine) -> ipywidgets.Box:
 
 def device_of(setting: Setting, mine: Mine) -> Device:
     """Return the device of a setting."""
-    return quicker_arithmetic(mine.device(setting.device), setting.faster)
+    return faster_arithmetic(mine.device(setting.device), setting.faster)
 
 
 @lru_cache(maxsize=256)
@@ -200,5 +200,5 @@ def gains(setting: Setting, device: Device) -> dict[str, float]:
 
 
 def _help(setting: Setting, device: Device) -> str:
-    told = [f"{name} {gain:.0%}" for name, gain in gains(setting, device).items()]
-    return f"Twice as fast would shorten it: {', '.join(told)}."
+    each = [f"{name} {gain:.0%}" for name, gain in gains(setting, device).items()]
+    return f"Twice as fast would shorten it: {', '.join(each)}."

@@ -23,32 +23,32 @@ LOADS = "others"  # the line of the points that says how many cores others kept 
 MEASURED = "measured"
 DEVICES = {
     "a laptop's core": "laptop-core",
-    "the core of experiment 3": MEASURED,
+    "the measured core": MEASURED,
     "Xeon 8280, 28 cores": "xeon-8280",
     "V100, 16 bits": "v100-sxm2-16gb",
     "A100, 16 bits": "a100-sxm-40gb",
     "H100, 16 bits": "h100-sxm-80gb",
 }
-Told = Mapping[str, Any]  # what calibration/worker.py writes
+Raw = Mapping[str, Any]  # what calibration/worker.py writes
 
 
 class Mine(traitlets.HasTraits):
-    """What is known of this machine: `machine` and the raw points `told`, the example until `learn` is called.
+    """This machine: `machine` and its raw points `raw`, the example until `learn` is called.
 
     own: the machine as measured here, None before.
     """
 
     machine: Any = traitlets.Any()
-    told: Any = traitlets.Any()
+    raw: Any = traitlets.Any()
     own: Any = traitlets.Any(None)
 
     def __init__(self) -> None:
-        super().__init__(machine=example(), told=example_points())
+        super().__init__(machine=example(), raw=example_points())
 
-    def learn(self, machine: Machine, told: Told) -> None:
+    def learn(self, machine: Machine, raw: Raw) -> None:
         """Take over what was measured on this machine."""
         with self.hold_trait_notifications():
-            self.told, self.own, self.machine = told, machine, machine
+            self.raw, self.own, self.machine = raw, machine, machine
 
     def device(self, name: str) -> Device:
         """Return a device of DEVICES."""
@@ -65,7 +65,7 @@ def example() -> Machine:
 
 
 @cache
-def example_points() -> Told:
+def example_points() -> Raw:
     """Return what was measured of it: seconds of each repeat, in the form of calibration/worker.py."""
     with open(SHIPPED / POINTS, encoding="utf-8", newline="") as file:
         _, *rows = csv.reader(file)
@@ -89,7 +89,7 @@ def precision_of(device: Device) -> str:
     return "fp16" if "fp16" in device.peak else "fp32"
 
 
-def quicker_arithmetic(device: Device, times: float) -> Device:
+def faster_arithmetic(device: Device, times: float) -> Device:
     """Return the device as if it did arithmetic so many times as fast, and started work as slowly as ever."""
     layers = {
         kind: replace(pace, rate=times * pace.rate, backward_rate=times * pace.backward_rate)
@@ -99,7 +99,7 @@ def quicker_arithmetic(device: Device, times: float) -> Device:
     return replace(device, peak=peak, half_work=times * device.half_work, layers=layers)
 
 
-def quicker_memory(device: Device, times: float) -> Device:
+def faster_memory(device: Device, times: float) -> Device:
     """Return the device as if its memory were so many times as fast."""
     layers = {
         kind: replace(
@@ -112,7 +112,7 @@ def quicker_memory(device: Device, times: float) -> Device:
     return replace(device, memory_bandwidth=times * device.memory_bandwidth, layers=layers)
 
 
-def quicker_start(device: Device, times: float) -> Device:
+def faster_start(device: Device, times: float) -> Device:
     """Return the device as if all that each piece of work costs, however small, took so many times less."""
     layers = {
         kind: replace(
@@ -136,14 +136,14 @@ def roofline_of(device: Device) -> Device:
 
 def without_start(device: Device) -> Device:
     """Return the device as if starting work cost nothing, and small work were done at the full rate."""
-    return quicker_start(device, inf)
+    return faster_start(device, inf)
 
 
 def without_arithmetic(device: Device) -> Device:
     """Return the device as if arithmetic took no time."""
-    return replace(quicker_arithmetic(device, inf), half_work=0.0)
+    return replace(faster_arithmetic(device, inf), half_work=0.0)
 
 
 def without_memory(device: Device) -> Device:
     """Return the device as if memory were as fast as one likes."""
-    return quicker_memory(device, inf)
+    return faster_memory(device, inf)

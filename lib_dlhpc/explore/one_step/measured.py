@@ -18,17 +18,15 @@ from lib_dlhpc.calibration.numbers import TRAFFIC
 from lib_dlhpc.calibration.programs import WORKER
 from lib_dlhpc.calibration.robust import calm
 from lib_dlhpc.costs.compute import layer_times
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.figure import Figure
-from lib_dlhpc.explore.blocks.panels import notice_html, problem_html, table_html
-from lib_dlhpc.explore.blocks.runner import Thread
+from lib_dlhpc.explore.blocks.panels import notice_html, table_html
+from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import slider, verdict_html, workbench
 from lib_dlhpc.explore.one_step.charts import measured_state
-from lib_dlhpc.explore.one_step.machines import Mine, Told, roofline_of
+from lib_dlhpc.explore.one_step.machines import Mine, Raw, roofline_of
 from lib_dlhpc.explore.one_step.ranks import stoppable
 from lib_dlhpc.explore.one_step.roofline import model
-from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Device, Machine
 from lib_dlhpc.spec.units import count
@@ -38,6 +36,7 @@ GEMM, MESSAGE, SUM, COPY = "gemm float32", "message", "sum", "copy"
 SECONDS = (4, 8, 15, 30)
 RANKS = 2
 BUSY = 0.3  # cores that others keep busy; from there on it is said
+ONE_CORE = "There is one core here: ranks would wait for it, not for messages."
 FINE = 40  # points of a line
 SHOWN = 6  # repeats of a point that are drawn
 NUMBERS = {
@@ -63,74 +62,51 @@ def calibrate_here(
     measured: Callable[..., dict[str, Any]] = measure_machine,
     thread: Thread = threading.Thread,
 ) -> ipywidgets.Box:
-    """Return sliders, buttons, and what was measured: the example first, this machine after Measure.
+    """Return sliders, buttons, and the measurements: the example first, this machine after Measure.
 
     measured: what measures, see measure_machine. thread: in what it is done.
     """
-    told = mine.told
+    raw = mine.raw
     controls = {
-        "edge": slider("Edge", "Of square matrices", _sizes(told, GEMM, ""), 64),
-        "message": slider("Message", "From one rank to the other", _sizes(told, MESSAGE, "B"), 8),
-        "array": slider("Array", "Two of them are added up", _sizes(told, SUM, "B"), 4**8),
+        "edge": slider("Edge", "Of square matrices", _sizes(raw, GEMM, ""), 64),
+        "message": slider("Message", "From one rank to the other", _sizes(raw, MESSAGE, "B"), 8),
+        "array": slider("Array", "Two of them are added", _sizes(raw, SUM, "B"), 4**8),
         "seconds": slider(
             "Seconds", "How long to measure, about", [(f"{s} s", s) for s in SECONDS], 8
         ),
     }
-    measure_it = ipywidgets.Button(
-        description="Measure", button_style="primary", tooltip="Takes some seconds"
-    )
-    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends all ranks", disabled=True)
-    said, numbers = ipywidgets.HTML(), ipywidgets.HTML()
+    numbers = ipywidgets.HTML()
     figures = {name: chart(f"one_step_{name}") for name in ("products", "messages", "sums")}
-    stop = threading.Event()
 
     def update() -> None:
         setting = Setting(*(controls[name].value for name in Setting._fields))
         show_points(figures, setting, mine)
         numbers.value = numbers_html(mine.machine)
-        if not measure_it.disabled:
-            said.value = verdict_html(origin_words(mine))
+        if not runner.busy:
+            runner.say(origin_words(mine))
 
-    def in_parts(seconds: float) -> Callable[..., Any]:
-        run, parts = stoppable(stop), itertools.count(1)
+    def work(runner: Runner) -> None:
+        seconds = float(controls["seconds"].value)
+        run, parts = stoppable(runner.stop), itertools.count(1)
 
         def part(*words: Any, **more: Any) -> Any:
-            said.value = verdict_html(
-                f"{RANKS} ranks at work, part {next(parts)}; in all about {seconds:g} s, longer where others are"
-                " busy ..."
+            runner.say(
+                f"{RANKS} ranks at work, part {next(parts)}; in all about {seconds:g} s, longer beside other"
+                " processes ..."
             )
             return run(*words, **more)
 
-        return part
+        found = fit_machine(measured(RANKS, seconds, part))
+        mine.learn(found.machine, found.raw[WORKER])
+        runner.said.value = verdict_html(origin_words(mine)) + busy_html(mine.raw)
 
-    def work(seconds: float) -> None:
-        try:
-            if cores() < RANKS:
-                raise SpecError(
-                    "There is one core here: ranks would wait for it, not for messages."
-                )
-            found = fit_machine(measured(RANKS, seconds, in_parts(seconds)))
-            measure_it.disabled = False
-            mine.learn(found.machine, found.raw[WORKER])
-            said.value = verdict_html(origin_words(mine)) + busy_html(mine.told)
-        except (JobError, SpecError) as reason:
-            told = verdict_html("Cancelled.") if stop.is_set() else problem_html(str(reason))
-            said.value = told
-        finally:
-            measure_it.disabled, cancel.disabled = False, True
+    def alone() -> str:
+        return ONE_CORE if cores() < RANKS else ""
 
-    def start(_: Any) -> None:
-        measure_it.disabled, cancel.disabled = True, False
-        stop.clear()
-        seconds = controls["seconds"].value
-        thread(target=work, args=(float(seconds),), daemon=True).start()
-
-    measure_it.on_click(start)
-    cancel.on_click(lambda _: stop.set())
+    runner = Runner("Measure", work, origin_words(mine), "Takes some seconds", thread, alone)
     mine.observe(lambda _: update(), "machine")
-    buttons = ipywidgets.HBox([measure_it, cancel])
     note = "points above and below the lines: which law does not hold, and at which sizes?"
-    return workbench(controls, [buttons, said, *figures.values(), numbers], update, note)
+    return workbench(controls, [*runner.widget.children, *figures.values(), numbers], update, note)
 
 
 def show_points(figures: dict[str, Figure], setting: Setting, mine: Mine) -> None:
@@ -142,14 +118,14 @@ def show_points(figures: dict[str, Figure], setting: Setting, mine: Mine) -> Non
 
 def products_view(setting: Setting, mine: Mine) -> State:
     """Return the columns of "one_step_products": FLOP/s of square products against their edge."""
-    edges, took = curve(mine.told, GEMM)
+    edges, took = curve(mine.raw, GEMM)
     fine = np.unique(np.geomspace(edges[0], edges[-1], FINE).round().astype(int)).tolist()
     device, (low, high) = roofline_of(mine.machine.device), ends(mine.machine)
 
     def rates(of: Device) -> list[float]:
         return [2 * n**3 / product(n, of) for n in fine]
 
-    raw = [(n, 2 * n**3 / s) for n, s in _raw(mine.told, GEMM)]
+    raw = [(n, 2 * n**3 / s) for n, s in _raw(mine.raw, GEMM)]
     edge, took_here = _nearest(edges, took, setting.edge)
     half = float(device.half_work)
     said = f"A product of {show(half, 'FLOP')}, edge {(half / 2) ** (1 / 3):.0f}, is half as fast as a large one."
@@ -160,31 +136,31 @@ def products_view(setting: Setting, mine: Mine) -> State:
 
 def messages_view(setting: Setting, mine: Mine) -> State:
     """Return the columns of "one_step_messages": s of a message one way against its bytes."""
-    sizes, took = curve(mine.told, MESSAGE)
+    sizes, took = curve(mine.raw, MESSAGE)
     fine = np.geomspace(sizes[0], sizes[-1], FINE).tolist()
     link, known = mine.machine.intra_node, mine.machine.measured.intervals
-    (quick, late), (narrow, wide) = (known[f"intra_node.{n}"] for n in ("latency", "bandwidth"))
+    (least, most), (narrow, wide) = (known[f"intra_node.{n}"] for n in ("latency", "bandwidth"))
 
     def seconds(latency: float, bandwidth: float) -> list[float]:
         return [latency + size / bandwidth for size in fine]
 
     alpha, rate = float(link.latency), float(link.bandwidth * link.efficiency)
     step, jump = protocol_step(sizes, took)
-    said = f"As long to start as to send: {show(alpha * rate, 'B')}. " + (
-        f"From {show(step, 'B')} on messages take another way, {show(jump, 's')} longer."
+    said = f"Latency equals transfer at {show(alpha * rate, 'B')}. " + (
+        f"From {show(step, 'B')} on the protocol changes (rendezvous), {show(jump, 's')} longer."
         if step
-        else "No size shows from which on messages take another way."
+        else "No change of protocol is visible."
     )
     size, took_here = _nearest(sizes, took, setting.message)
     here = size, took_here, alpha + size / rate
-    fitted = (fine, seconds(quick, wide), seconds(alpha, rate), seconds(late, narrow))
-    raw = {"messages": _raw(mine.told, MESSAGE)}
+    fitted = (fine, seconds(least, wide), seconds(alpha, rate), seconds(most, narrow))
+    raw = {"messages": _raw(mine.raw, MESSAGE)}
     return measured_state(raw, fitted, here, float(step), ("B", "s"), said)
 
 
 def sums_view(setting: Setting, mine: Mine) -> State:
     """Return the columns of "one_step_sums": B/s that adding and copying arrays move, against their bytes."""
-    sizes, took = curve(mine.told, SUM)
+    sizes, took = curve(mine.raw, SUM)
     device, known = mine.machine.device, mine.machine.measured.intervals
     low, high = known["device.memory_bandwidth"]
     launch = float(device.launch)
@@ -197,7 +173,7 @@ def sums_view(setting: Setting, mine: Mine) -> State:
         return [rate(size, bandwidth) for size in fine]
 
     def moved(what: str, times: int) -> list[tuple[float, float]]:
-        return [(size, times * size / s) for size, s in _raw(mine.told, what)]
+        return [(size, times * size / s) for size, s in _raw(mine.raw, what)]
 
     bandwidth = float(device.memory_bandwidth)
     size, took_here = _nearest(sizes, took, setting.array)
@@ -226,7 +202,7 @@ def ends(machine: Machine) -> tuple[Device, Device]:
 
 def message_ratio(mine: Mine, small: int = 8, large: int = 4096) -> float:
     """Return how many times as long as the small message the large one was measured to take."""
-    sizes, took = curve(mine.told, MESSAGE)
+    sizes, took = curve(mine.raw, MESSAGE)
     return took[sizes.index(large)] / took[sizes.index(small)]
 
 
@@ -250,14 +226,14 @@ def origin_words(mine: Mine) -> str:
     if mine.own is None:
         return (
             f"<b>An example, not this machine:</b> {measured.host}, {ranks}, {measured.date}. Press Measure:"
-            " then all experiments of this page know this machine."
+            " then all figures of this page are for this machine."
         )
     return f"<b>This machine,</b> {measured.host}, measured just now on {ranks}."
 
 
-def busy_html(told: Told) -> str:
+def busy_html(raw: Raw) -> str:
     """Say where others had a share of the cores meanwhile."""
-    loads = np.asarray(told["others"], float)
+    loads = np.asarray(raw["others"], float)
     load = float(loads[calm(loads)].mean())
     if load < BUSY:
         return ""
@@ -267,16 +243,16 @@ def busy_html(told: Told) -> str:
     )
 
 
-def _sizes(told: Told, what: str, unit: str) -> list[tuple[str, int]]:
-    return [(show(size, unit) if unit else f"{size}", size) for size in curve(told, what)[0]]
+def _sizes(raw: Raw, what: str, unit: str) -> list[tuple[str, int]]:
+    return [(show(size, unit) if unit else f"{size}", size) for size in curve(raw, what)[0]]
 
 
-def _raw(told: Told, what: str) -> list[tuple[float, float]]:
+def _raw(raw: Raw, what: str) -> list[tuple[float, float]]:
     """Return size and seconds of the repeats that count."""
-    quiet = calm(told["others"])
+    quiet = calm(raw["others"])
     return [
         (float(point["size"]), float(seconds))
-        for point in told["points"]
+        for point in raw["points"]
         if point["what"] == what
         for seconds in np.asarray(point["seconds"])[quiet][:SHOWN]
     ]

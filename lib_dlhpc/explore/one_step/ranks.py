@@ -22,7 +22,7 @@ def stoppable(stop: threading.Event) -> Callable[..., CompletedProcess[str]]:
     def run(ranks: int, *arguments: str, patience: float) -> CompletedProcess[str]:
         mpi.check_here(ranks)
         words, until = mpi.command(ranks, *arguments), time.monotonic() + patience
-        # A file: a pipe that nobody reads meanwhile would hold up who writes much.
+        # A file: a pipe that is not read would block a rank that writes much.
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
             try:
                 process = owned.start(

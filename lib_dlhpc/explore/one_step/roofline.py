@@ -7,18 +7,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import ipywidgets
-import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES, layer_times, peak_rate, traffic
 from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.explore.one_step.charts import roofline_state
 from lib_dlhpc.explore.one_step.machines import (
     DEVICES,
     Mine,
+    faster_arithmetic,
     precision_of,
-    quicker_arithmetic,
     roofline_of,
     without_arithmetic,
     without_memory,
@@ -118,7 +116,7 @@ def model(layer: str, width: int) -> Model:
 
 def device_of(setting: Setting, mine: Mine) -> Device:
     """Return the device of a setting, as a roofline knows it."""
-    return quicker_arithmetic(roofline_of(mine.device(setting.device)), setting.faster)
+    return faster_arithmetic(roofline_of(mine.device(setting.device)), setting.faster)
 
 
 def point(setting: Setting, device: Device) -> Point:
@@ -169,13 +167,13 @@ def roofline_wall(setting: Setting, device: Device) -> str:
     if here.bound == START:
         share = here.causes[START] / here.seconds
         return (
-            f"Launch-bound: {share:.0%} of the time goes into starting, whatever is computed. More arithmetic"
-            " in one call costs nearly nothing."
+            f"Launch-bound: {share:.0%} of the time is launch overhead. More arithmetic"
+            " in one call costs next to nothing."
         )
     if here.bound == MEMORY:
         return (
-            f"Memory-bound: {show(here.moved, 'B')} pass, {plain(here.intensity)} FLOP for each byte, and from"
-            f" {plain(ridge)} on arithmetic would be what counts. A higher peak changes nothing."
+            f"Memory-bound: {show(here.moved, 'B')} are moved, {plain(here.intensity)} FLOP for each byte, and from"
+            f" {plain(ridge)} on it would be compute-bound. A higher peak changes nothing."
         )
     return ""
 
@@ -193,25 +191,12 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g}%" if share < 0.1 else f"{share:.0%}"
 
 
-def intensity_check(lesson: Lesson, seed: int | None = None) -> ipywidgets.VBox:
-    """Ask what a layer reaches, with numbers of the learner's own: under the slope or under the flat roof."""
-    dice = np.random.default_rng(seed)
-    intensity, bandwidth = int(dice.choice(ASKED)), int(dice.integers(3, 16)) * 100
-    return lesson.compute(
-        f"A layer makes {intensity} FLOP of each byte. Memory gives {bandwidth} GB/s, the peak is {PEAK} TFLOP/s."
-        " How many TFLOP/s does it reach at most?",
-        min(intensity * bandwidth / 1e3, PEAK),
-        "TFLOP/s",
-        "Bytes a second times FLOP a byte, unless the peak is less.",
-    )
-
-
 def gain(setting: Setting, mine: Mine, faster: float = 8.0) -> float:
     """Return how many times as fast the layer is where arithmetic is so many times as fast."""
-    quick = setting._replace(faster=faster)
+    faster_one = setting._replace(faster=faster)
     return (
         point(setting, device_of(setting, mine)).seconds
-        / point(quick, device_of(quick, mine)).seconds
+        / point(faster_one, device_of(faster_one, mine)).seconds
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.calibration.machine import Calibrated, fit_machine, measure_machine
 from lib_dlhpc.calibration.machine_report import as_toml
 from lib_dlhpc.calibration.programs import WORKER
-from lib_dlhpc.explore.one_step.machines import LOADS, MACHINE, POINTS, SHIPPED, Told
+from lib_dlhpc.explore.one_step.machines import LOADS, MACHINE, POINTS, SHIPPED, Raw
 from lib_dlhpc.launch.mpi import run_to_end
 
 SECONDS, RANKS = 60.0, 2
@@ -21,16 +21,16 @@ MOST = 9  # repeats of a point that are kept: the calmest
 DRAWN = ("gemm float32", "gemm float64", "message", "sum", "copy")
 
 
-def kept(told: Told) -> list[list[Any]]:
+def kept(raw: Raw) -> list[list[Any]]:
     """Return the lines of the file of points: a kind, a size and seconds of the calmest repeats."""
-    loads = np.asarray(told["others"], float)
+    loads = np.asarray(raw["others"], float)
     calmest = np.sort(np.argsort(loads, kind="stable")[:MOST])
 
     def line(what: str, size: int, values: Any) -> list[Any]:
         return [what, size, *(f"{value:.4g}" for value in np.asarray(values)[calmest])]
 
     head = ["what", "size", *(f"repeat {k + 1}" for k in range(len(calmest)))]
-    points = [p for p in told["points"] if p["what"] in DRAWN]
+    points = [p for p in raw["points"] if p["what"] in DRAWN]
     return [
         head,
         line(LOADS, 0, loads),

@@ -22,18 +22,18 @@ from planted import Planted
 
 from lib_dlhpc.calibration.machine import fit_machine
 from lib_dlhpc.costs.compute import layer_times, update_time
-from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.one_step import drawings as one_step_drawings
 from lib_dlhpc.explore.one_step import here, layers, measured, stored
 from lib_dlhpc.explore.one_step.machines import (
     DEVICES,
     Mine,
     example_points,
+    faster_arithmetic,
+    faster_memory,
+    faster_start,
     precision_of,
-    quicker_arithmetic,
-    quicker_memory,
-    quicker_start,
 )
+from lib_dlhpc.explore.one_step.questions import attainable
 from lib_dlhpc.explore.one_step.ranks import stoppable
 from lib_dlhpc.explore.one_step.roofline import (
     BATCHES,
@@ -41,7 +41,6 @@ from lib_dlhpc.explore.one_step.roofline import (
     Setting,
     device_of,
     gain,
-    intensity_check,
     point,
     roof,
     roofline,
@@ -137,7 +136,7 @@ def test_faster_arithmetic_helps_what_is_bound_by_it_and_nothing_else(mine):
 def test_the_wall_says_which_of_the_two_it_is_and_is_gone_under_the_flat_roof(mine):
     page = roofline(mine)
     by_name = controls(page)
-    assert "Wall. Memory-bound: 33.6 MB pass" in told(page)
+    assert "Wall. Memory-bound: 33.6 MB are moved" in told(page)
     by_name["Width"].value = 64
     assert "Wall. Launch-bound" in told(page)
     by_name["Width"].value, by_name["Batch"].value = 4096, 4096
@@ -147,7 +146,7 @@ def test_the_wall_says_which_of_the_two_it_is_and_is_gone_under_the_flat_roof(mi
 def test_the_check_asks_on_both_sides_of_the_ridge_and_for_the_lower_roof():
     flat = []
     for seed in range(40):
-        card = intensity_check(Lesson(), seed)
+        card = attainable(seed)
         text = card.question.question
         intensity, bandwidth, peak = (
             float(text.split(word)[0].split()[-1])
@@ -170,7 +169,7 @@ def test_all_of_a_device_twice_as_fast_halves_a_step_and_no_part_does_more(mine,
     gains = layers.gains(setting, own)
     assert all(-1e-9 <= each < 0.5 + 1e-9 for each in gains.values())
     all_of_it = own
-    for quicker in (quicker_arithmetic, quicker_memory, quicker_start):
+    for quicker in (faster_arithmetic, faster_memory, faster_start):
         all_of_it = quicker(all_of_it, 2.0)
     assert layers.step_time(setting, all_of_it) == pytest.approx(layers.step_time(setting, own) / 2)
 
@@ -274,7 +273,7 @@ def test_what_is_measured_takes_the_place_of_the_example_on_the_whole_page(mine)
     click(page, "Measure")
     assert asked == [4.0]
     assert "This machine," in told(page) and "Other programs" not in told(page)
-    assert "From 8.19 kB on messages take another way" in told(page)
+    assert "From 8.19 kB on the protocol changes" in told(page)
     assert mine.own is mine.machine
     assert mine.machine.device.launch == pytest.approx(3e-7, rel=0.05)
     after = shown(roofs), shown(steps)
@@ -298,8 +297,8 @@ def test_each_point_that_is_drawn_was_measured_and_the_fit_lies_in_its_band(mine
         points = view(measured.Setting(), mine)[0]["points"]
         rows = zip(points["kind"], points["x"], points["y"], strict=True)
         drawn = {seconds(x, y) for kind, x, y in rows if kind != "copies"}
-        told_times = [s for p in mine.told["points"] if p["what"] == what for s in p["seconds"]]
-        assert all(np.isclose(each, told_times, rtol=1e-9, atol=0).any() for each in drawn)
+        measured_times = [s for p in mine.raw["points"] if p["what"] == what for s in p["seconds"]]
+        assert all(np.isclose(each, measured_times, rtol=1e-9, atol=0).any() for each in drawn)
 
 
 def test_a_size_that_was_not_measured_is_reported_by_its_neighbor(mine):
@@ -379,7 +378,7 @@ def test_the_exchange_of_one_rank_is_nothing_and_its_share_falls_with_the_batch(
     assert shares == sorted(shares, reverse=True)
 
 
-def test_a_run_takes_the_machine_as_it_was_measured_and_forgets_what_was_foretold_of_another(
+def test_a_run_takes_the_machine_as_it_was_measured_and_forgets_the_prediction_for_another(
     mine, known
 ):
     class Panel(here.RunHere):
@@ -392,11 +391,11 @@ def test_a_run_takes_the_machine_as_it_was_measured_and_forgets_what_was_foretol
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(here, "RunHere", Panel)
         page = here.run_one_step(mine)
-    assert "Not measured in experiment 3 yet" in told(page) and Panel.made.machine is None
+    assert "Not measured on this page yet" in told(page) and Panel.made.machine is None
     Panel.made.found = "something"
     mine.learn(known.machine, known.raw[measured.WORKER])
     assert Panel.made.machine is known.machine and Panel.made.found is None
-    assert Panel.made.experiment is not None and "as experiment 3 measured it" in told(page)
+    assert Panel.made.experiment is not None and "as measured on this page" in told(page)
 
 
 # what is stored ---------------------------------------------------------------------------------------
