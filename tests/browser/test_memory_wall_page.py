@@ -91,7 +91,9 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventual
 
 
 @pytest.mark.skipif(not available(), reason="this system reports no peak")
-def test_a_run_under_a_cap_leaves_the_page_usable_and_is_reported(page: Any, eventually: Any) -> None:
+def test_a_run_under_a_cap_leaves_the_page_usable_and_is_reported(
+    page: Any, eventually: Any
+) -> None:
     panel = experiment(page, 3)
     panel.get_by_role("button", name="Train").click()
     before = page.evaluate(DRAWN, 0)

@@ -27,8 +27,8 @@ class Cancelled(Exception):
 class Runner:
     """Two buttons and a line of text. At most one run at a time.
 
-    work: called with this runner; a SpecError, JobError, RuntimeError or OSError is shown, Cancelled is named, and in any
-    case the buttons come back. refuse: says why it cannot run now, or "".
+    work: called with this runner; a SpecError, JobError, RuntimeError or OSError is shown, Cancelled is named, and in
+    any case the buttons come back. refuse: says why it cannot run now, or "".
     """
 
     def __init__(

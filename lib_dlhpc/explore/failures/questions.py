@@ -168,9 +168,7 @@ def try_intervals() -> Column:
     def spread() -> str:
         points = interval.simulated_points(Setting())
         _, mean, low, high, _ = points[interval.FACTORS.index(1.0)]
-        return (
-            f"At the best interval the mean loss is {mean:.1%}, and eight of ten runs lose {low:.1%} to {high:.1%}."
-        )
+        return f"At the best interval the mean loss is {mean:.1%}, and eight of ten runs lose {low:.1%} to {high:.1%}."
 
     def restarts() -> str:
         run = found(Setting(rate=2e12))
@@ -194,10 +192,7 @@ def try_intervals() -> Column:
             "CheckFreq keeps the falling line below 3.5 %. From which interval on is it below that here?",
             lambda: f"From {checkpoints()} on.",
         ),
-        (
-            "Simulate the runs. How far apart are lucky and unlucky ones?",
-            spread,
-        ),
+        ("Simulate the runs. How far apart are lucky and unlucky ones?", spread),
         (
             "Take 512 GPUs, and 131,072, each with its best interval. What grows with the machine?",
             lambda: (
