@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
-from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start

@@ -10,9 +10,9 @@ import ipywidgets
 from lib_dlhpc.comparison.comparison import Begin
 from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
-from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.launch.local import Job, JobError
 
 

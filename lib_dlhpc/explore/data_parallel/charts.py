@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import State, append, spread_labels
+from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.explore.blocks.lines import Curves, Floats, line_columns, value_at, values_at
 from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
@@ -21,8 +21,6 @@ LINES = {
     "asynchronous": (SERIES[1], [6, 3], "square"),
     "local": (SERIES[2], [2, 2], "triangle-up"),
 }
-Floats = NDArray[Any]
-Curves = Mapping[str, tuple[Floats, Floats]]
 SHARES = 129  # steps of the staircase at most: more ranks are shown by evenly spaced ones
 LOWEST = 1e-3  # of the loss, where the chart ends
 
@@ -159,7 +157,7 @@ def left_state(curves: Curves, published: Sequence[tuple[int, float, str]], now:
         "published": points,
         "now": value_at(curves, now, lambda y: f"{y:.0%}"),
     }
-    here = [f"{name} {y:.0%}" for name, y in _values(curves, now)]
+    here = [f"{name} {y:.0%}" for name, y in values_at(curves, now)]
     return data, (
         f"At {now:,} GPUs: {', '.join(here) or 'nothing to predict'}. Published: {points['y'][0]:.0%} at"
         f" {points['x'][0]:,}, which weak scaling meets with an error of {points['error'][0]}."
@@ -198,22 +196,6 @@ def step_exchange_state(rows: Sequence[Mapping[str, Any]]) -> State:
     return {"points": points}, f"Medians: {'; '.join(points['words'])}."
 
 
-def line_columns(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Return the columns of lines with symbols on some points, and of the words at their ends."""
-    lines: dict[str, list[Any]] = {n: [] for n in ("line", "x", "y", "symbol")}
-    ends: dict[str, list[Any]] = {n: [] for n in ("line", "words", "x", "place")}
-    for i, (words, (x, y)) in enumerate(curves.items()):
-        name = words.split(",")[0]
-        step = max(1, len(x) // 6)
-        for k, (a, b) in enumerate(zip(x, y, strict=True)):
-            append(lines, line=name, x=float(a), y=float(b), symbol=k % step == (2 * i) % step)
-        if len(x):
-            append(ends, line=name, words=words, x=float(x[-1]), place=float(y[-1]))
-    if ends["place"]:
-        ends["place"] = spread_labels(ends["place"], lines["y"])
-    return lines, ends
-
-
 def _now(sizes: Floats, x: float, y: float, words: str) -> dict[str, list[Any]]:
     late = x > np.sqrt(float(sizes[0]) * float(sizes[-1]))
     return {
@@ -222,20 +204,4 @@ def _now(sizes: Floats, x: float, y: float, words: str) -> dict[str, list[Any]]:
         "words": [f"now: {words}"],
         "side": ["right" if late else "left"],
         "shift": [-11 if late else 11],
-    }
-
-
-def _values(curves: Curves, now: int) -> list[tuple[str, float]]:
-    found = [(name, y[x == now]) for name, (x, y) in curves.items()]
-    return [(name, float(y[0])) for name, y in found if len(y)]
-
-
-def value_at(curves: Curves, now: int, shown: Any) -> dict[str, list[Any]]:
-    """Return the columns of the points of all curves at `now` GPUs."""
-    values = _values(curves, now)
-    return {
-        "x": [now] * len(values),
-        "y": [y for _, y in values],
-        "words": [f"{name} {shown(y)}" for name, y in values],
-        "dy": [-14 if i == 0 else 16 for i in range(len(values))],
     }

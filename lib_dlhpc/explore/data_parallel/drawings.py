@@ -16,6 +16,7 @@ from lib_dlhpc.explore.blocks.drawings import (
     finished,
     tooltip_of,
 )
+from lib_dlhpc.explore.blocks.line_drawings import by_two, line_marks, marker, point, values_beside
 from lib_dlhpc.explore.data_parallel.charts import LINES
 from lib_dlhpc.results import palette
 from lib_dlhpc.results.palette import SERIES
@@ -29,8 +30,8 @@ def buckets_chart() -> dict[str, Any]:
     x = x.axis(axis_of(labelExpr=SI.format("B"), grid=False, values=DECADES))
     y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=22)
     y = y.axis(axis_of(labelExpr=SI.format("s"), tickCount=5, labelOverlap=True))
-    lines = line_marks(x, y, ("during backward", "after backward"))
-    chart = alt.layer(*_floor("floor", y, "below"), *lines, *_point(x, y))
+    lines = line_marks(x, y, ("during backward", "after backward"), LINES)
+    chart = alt.layer(*_floor("floor", y, "below"), *lines, *point(x, y))
     return finished(
         chart,
         "How large should a bucket be?",
@@ -87,7 +88,7 @@ def slowest_chart() -> dict[str, Any]:
     rule = slow.mark_rule(strokeDash=[2, 3])
     said = slow.mark_text(align="left", baseline="bottom", dx=6, dy=-3, **HALO)
     said = said.encode(x=alt.value(0), text="words:N")
-    chart = alt.layer(room, rule, said, spread, line, means, *_point(x, y))
+    chart = alt.layer(room, rule, said, spread, line, means, *point(x, y))
     return finished(
         chart,
         "How slow is the slowest of p? (line: Blom's formula; square: mean of the draws, bar: p10 to p90)",
@@ -114,7 +115,9 @@ def race_chart() -> dict[str, Any]:
             values=[10.0**k * d for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)],
         )
     )
-    lines = line_marks(x, y, ("synchronous", "asynchronous", "local"), interpolate="step-after")
+    lines = line_marks(
+        x, y, ("synchronous", "asynchronous", "local"), LINES, interpolate="step-after"
+    )
     chart = alt.layer(*_floor("target", y, "above", [5, 4]), *lines)
     return finished(
         chart,
@@ -154,14 +157,16 @@ def staleness_chart() -> dict[str, Any]:
 
 def left_chart() -> dict[str, Any]:
     """Efficiency of each GPU against GPUs, weak and strong, with the published points."""
-    x = gpus()
+    x = by_two("GPUs")
     y = alt.Y("y:Q", title="rate of a GPU over that in one node")
     y = y.scale(domain=[0, 1.15], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
     stars = points.mark_point(
         shape="diamond", size=150, filled=False, strokeWidth=2.5, opacity=1, color="currentColor"
     ).encode(tooltip=tooltip_of("words", "error"))
-    chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong")), stars, *legend_of(x, y))
+    chart = alt.layer(
+        marker(x), *line_marks(x, y, ("weak", "strong"), LINES), stars, *values_beside(x, y)
+    )
     return finished(
         chart,
         "How efficient is each GPU? (diamonds: published)",
@@ -179,10 +184,10 @@ def left_chart() -> dict[str, Any]:
 
 def rate_chart() -> dict[str, Any]:
     """Images a second against GPUs, weak, strong and ideal."""
-    x, y = gpus(), alt.Y("y:Q", title="images a second")
+    x, y = by_two("GPUs"), alt.Y("y:Q", title="images a second")
     y = y.scale(type="log", nice=False, padding=10)
     y = y.axis(axis_of(labelExpr="format(datum.value, '~s')", values=DECADES))
-    chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong", "ideal")))
+    chart = alt.layer(marker(x), *line_marks(x, y, ("weak", "strong", "ideal"), LINES))
     return finished(
         chart,
         "How fast is the whole run?",
@@ -229,30 +234,6 @@ def step_exchange_chart() -> dict[str, Any]:
     )
 
 
-def gpus() -> alt.X:
-    """Return the logarithmic x axis of GPU counts."""
-    x = alt.X("x:Q", title="GPUs").scale(type="log", base=2, nice=False)
-    return x.axis(axis_of(labelExpr=WHOLE, tickCount=12, grid=False))
-
-
-def line_marks(
-    x: alt.X, y: alt.Y, names: Sequence[str], interpolate: Any = "linear"
-) -> list[alt.Chart]:
-    """Lines distinguished by dash and symbol, with their name where they end on the right."""
-    styles = [LINES[name] for name in names]
-    color = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
-    dash = alt.StrokeDash("line:N", legend=None).scale(domain=names, range=[s[1] for s in styles])
-    shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[s[2] for s in styles])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
-    drawn = curves.mark_line(strokeWidth=2, clip=True, interpolate=interpolate)
-    drawn = drawn.encode(strokeDash=dash)
-    symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
-    symbols = symbols.encode(shape=shape)
-    ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=color)
-    return [drawn, symbols, words]
-
-
 def _floor(data: str, y: alt.Y, side: str, dash: Sequence[int] = (2, 3)) -> list[alt.Chart]:
     """A horizontal line across, with its words at the left end."""
     level = alt.Chart(alt.NamedData(data)).encode(y=alt.Y("y:Q"))
@@ -262,36 +243,6 @@ def _floor(data: str, y: alt.Y, side: str, dash: Sequence[int] = (2, 3)) -> list
         align="left", baseline="bottom" if up else "top", dx=6, dy=-3 if up else 4, **HALO
     )
     return [rule, words.encode(x=alt.value(0), text="words:N")]
-
-
-def _point(x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """The present choice, with its words."""
-    point = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
-    mark = point.mark_point(
-        shape="circle",
-        filled=True,
-        fill=SERIES[0],
-        size=110,
-        opacity=1,
-        stroke="white",
-        strokeWidth=1.5,
-    )
-    words = point.mark_text(
-        fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-12, **HALO
-    )
-    return [mark, words.encode(text="words:N")]
-
-
-def marker(x: alt.X) -> alt.Chart:
-    """A vertical line at the present choice."""
-    return alt.Chart(alt.NamedData("now")).mark_rule(strokeWidth=2, opacity=0.5).encode(x=x)
-
-
-def legend_of(x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Words beside each line at the present choice."""
-    now = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
-    words = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
-    return [words.encode(text="words:N")]
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {

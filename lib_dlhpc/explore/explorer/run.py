@@ -79,7 +79,7 @@ def calibration(
 
     def work(runner: Runner) -> None:
         from lib_dlhpc.calibration.machine import fit_machine, measure_machine
-        from lib_dlhpc.explore.one_step.ranks import stoppable
+        from lib_dlhpc.explore.blocks.ranks import stoppable
         from lib_dlhpc.spec.host import cores
 
         run, parts = stoppable(runner.stop), itertools.count()

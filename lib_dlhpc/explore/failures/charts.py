@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, append
-from lib_dlhpc.explore.data_parallel.charts import line_columns
+from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 

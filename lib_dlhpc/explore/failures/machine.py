@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.runner import Cancelled
-from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.spec.experiment import Experiment, read_experiment

@@ -12,10 +12,10 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.panels import problem_html, table_html
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.explore.failures.charts import written_state
-from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.explore.failures.network import WHAT, WIDTHS, Learner
 from lib_dlhpc.explore.failures.tree import VersionTree, tree_rows
 from lib_dlhpc.spec.units import format_quantity as show

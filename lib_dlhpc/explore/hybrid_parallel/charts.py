@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lib_dlhpc.explore.blocks.charts import State, append
-from lib_dlhpc.explore.data_parallel.charts import Curves, line_columns, value_at
+from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_plain, format_quantity

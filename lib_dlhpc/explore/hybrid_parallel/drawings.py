@@ -6,7 +6,8 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.blocks.drawings import HALO, HATCH, SI, WORD, axis_of, finished, tooltip_of
-from lib_dlhpc.explore.data_parallel.drawings import gpus, legend_of, line_marks, marker
+from lib_dlhpc.explore.blocks.line_drawings import by_two, line_marks, marker, values_beside
+from lib_dlhpc.explore.data_parallel.charts import LINES
 from lib_dlhpc.explore.hybrid_parallel.charts import HELD, TERMS
 from lib_dlhpc.results import palette
 
@@ -52,7 +53,7 @@ def memory_chart() -> dict[str, Any]:
 
 def scaling_chart() -> dict[str, Any]:
     """Samples a second against GPUs: more samples at once, or more GPUs for each."""
-    x = gpus()
+    x = by_two("GPUs")
     y = alt.Y("y:Q", title="samples a second").scale(type="log", nice=False, padding=12)
     y = y.axis(axis_of(labelExpr="format(datum.value, '~s')", values=RATES, labelOverlap=True))
     points = alt.Chart(alt.NamedData("published")).encode(x=x, y=y)
@@ -61,9 +62,9 @@ def scaling_chart() -> dict[str, Any]:
     )
     chart = alt.layer(
         marker(x),
-        *line_marks(x, y, ("weak", "strong", "ideal")),
+        *line_marks(x, y, ("weak", "strong", "ideal"), LINES),
         diamond.encode(tooltip=tooltip_of("words")),
-        *legend_of(x, y),
+        *values_beside(x, y),
     )
     return finished(
         chart,

@@ -1,6 +1,6 @@
 """The drawings of the lesson on input, in Altair."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
@@ -15,6 +15,7 @@ from lib_dlhpc.explore.blocks.drawings import (
     finished,
     tooltip_of,
 )
+from lib_dlhpc.explore.blocks.line_drawings import by_two, line_marks, point
 from lib_dlhpc.explore.io_bottleneck.charts import LINES
 from lib_dlhpc.results.palette import SERIES
 
@@ -86,7 +87,7 @@ def cache_chart() -> dict[str, Any]:
     x = x.axis(axis_of(labelExpr=PERCENT, tickCount=5, grid=False))
     y = alt.Y("y:Q", title="hit rate").scale(domain=[0, 1.05], nice=False)
     y = y.axis(axis_of(labelExpr=PERCENT, tickCount=5))
-    chart = alt.layer(*_lines(x, y, ("cached fraction", "hit rate")), *_point(x, y))
+    chart = alt.layer(*line_marks(x, y, ("cached fraction", "hit rate"), LINES), *point(x, y))
     return finished(
         chart,
         "How often does the policy hit?",
@@ -132,7 +133,7 @@ def policies_chart() -> dict[str, Any]:
 
 def efficiency_chart() -> dict[str, Any]:
     """What is left of each node against nodes, on FanStore and on the shared file system."""
-    x = _nodes()
+    x = by_two("nodes")
     y = alt.Y("y:Q", title="rate of a node over one that never waits")
     y = y.scale(domain=[0, 1.1], nice=False).axis(axis_of(labelExpr=PERCENT, tickCount=5))
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
@@ -148,7 +149,9 @@ def efficiency_chart() -> dict[str, Any]:
         color="currentColor",
     ).encode(tooltip=tooltip_of("words"))
     names = ("never waiting", "shared file system", "FanStore")
-    chart = alt.layer(marker, *_lines(x, y, names), star, beside.encode(y=y, text="words:N"))
+    chart = alt.layer(
+        marker, *line_marks(x, y, names, LINES), star, beside.encode(y=y, text="words:N")
+    )
     return finished(
         chart,
         "How efficient is each node? (triangle: published, over 90 %)",
@@ -163,7 +166,7 @@ def efficiency_chart() -> dict[str, Any]:
 
 def capacity_chart() -> dict[str, Any]:
     """Bytes that a node keeps of the data set against nodes, and what its SSD holds."""
-    x = _nodes()
+    x = by_two("nodes")
     y = alt.Y("y:Q", title="data in each node").scale(type="log", nice=False)
     y = y.axis(axis_of(labelExpr=SI.format("B"), values=BYTES, labelOverlap=True))
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
@@ -175,7 +178,7 @@ def capacity_chart() -> dict[str, Any]:
     rule = wall.mark_rule(strokeWidth=2.5, color=RED)
     said = wall.mark_text(align="right", baseline="bottom", dx=-6, dy=-4, fontWeight="bold", **HALO)
     said = said.encode(x=alt.value(alt.expr("width")), text="words:N")
-    chart = alt.layer(room, beyond, hatched, rule, drawn, said, *_point(x, y))
+    chart = alt.layer(room, beyond, hatched, rule, drawn, said, *point(x, y))
     return finished(
         chart,
         "Does its part of the data fit into a node? (hatched: no)",
@@ -197,7 +200,9 @@ def volume_chart() -> dict[str, Any]:
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
     beside = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
-    chart = alt.layer(marker, *_lines(x, y, ("read", "sent")), beside.encode(y=y, text="words:N"))
+    chart = alt.layer(
+        marker, *line_marks(x, y, ("read", "sent"), LINES), beside.encode(y=y, text="words:N")
+    )
     return finished(
         chart,
         "What does a device read, and what does it send?",
@@ -230,37 +235,6 @@ def measured_chart() -> dict[str, Any]:
         bottom=44,
         table={"bars": {"row": "", "words": "files/s"}},
     )
-
-
-def _nodes() -> alt.X:
-    x = alt.X("x:Q", title="nodes").scale(type="log", base=2, nice=False)
-    return x.axis(axis_of(labelExpr=WHOLE, tickCount=12, grid=False))
-
-
-def _lines(x: alt.X, y: alt.Y, names: Sequence[str]) -> list[alt.Chart]:
-    """Lines distinguished by dash and symbol, with their name where they end on the right."""
-    styles = [LINES[name] for name in names]
-    color = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
-    dash = alt.StrokeDash("line:N", legend=None).scale(domain=names, range=[s[1] for s in styles])
-    shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[s[2] for s in styles])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
-    drawn = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
-    symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
-    ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=color)
-    return [drawn, symbols.encode(shape=shape), words]
-
-
-def _point(x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Where the controls stand, with its words."""
-    point = alt.Chart(alt.NamedData("now")).encode(x=x, y=y)
-    mark = point.mark_point(
-        shape="circle", filled=True, fill=BLUE, size=110, opacity=1, stroke="white", strokeWidth=1.5
-    )
-    words = point.mark_text(
-        fontWeight="bold", align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-12, **HALO
-    )
-    return [mark, words.encode(text="words:N")]
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -10,11 +10,11 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.live_run import Begin
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import dropdown, verdict_html
-from lib_dlhpc.explore.failures.folder import Folder
 from lib_dlhpc.explore.large_batch.charts import Curve, runs_state
 from lib_dlhpc.explore.large_batch.live import learn
 from lib_dlhpc.explore.large_batch.rules import base, mean

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, append
-from lib_dlhpc.explore.data_parallel.charts import Curves, line_columns, value_at
+from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
 from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_quantity as show

@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.blocks.drawings import HALO, HATCH, SI, axis_of, finished, tooltip_of
+from lib_dlhpc.explore.blocks.line_drawings import line_marks
 from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LINES
 from lib_dlhpc.results import palette
 from lib_dlhpc.results.palette import SERIES
@@ -117,17 +118,7 @@ def link_chart() -> dict[str, Any]:
     x = x.axis(axis_of(labelExpr=SI.format("B/s"), values=RATES, grid=False))
     y = alt.Y("y:Q", title="time of one step").scale(type="log", nice=False, padding=14)
     y = y.axis(axis_of(labelExpr=SI.format("s"), values=SECONDS, labelOverlap=True))
-    names = list(LINES)
-    color = alt.Color("line:N", legend=None).scale(domain=names, range=[LINES[n][0] for n in names])
-    dash = alt.StrokeDash("line:N", legend=None).scale(
-        domain=names, range=[LINES[n][1] for n in names]
-    )
-    shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[LINES[n][2] for n in names])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
-    drawn = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
-    symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
-    ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=x, text="words:N", color=color)
+    lines = line_marks(x, y, list(LINES), LINES)
     now = alt.Chart(alt.NamedData("now")).encode(x=x)
     marker = now.mark_rule(strokeWidth=2, opacity=0.5)
     beside = now.mark_text(fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO)
@@ -142,9 +133,7 @@ def link_chart() -> dict[str, Any]:
     named = links.mark_text(angle=270, align="left", baseline="bottom", dx=4, fontSize=10)
     named = named.encode(y=alt.value(alt.expr("height")), text="words:N")
     room = alt.Chart(alt.NamedData("room")).mark_point(opacity=0).encode(y=alt.Y("y:Q"))
-    chart = alt.layer(
-        room, ticks, named, marker, edge, said, drawn, symbols.encode(shape=shape), words, beside
-    )
+    chart = alt.layer(room, ticks, named, marker, edge, said, *lines, beside)
     return finished(
         chart,
         "How fast must the host link be?",

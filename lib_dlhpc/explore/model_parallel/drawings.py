@@ -1,6 +1,6 @@
 """The drawings of the lesson on split networks, in Altair."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
@@ -15,6 +15,7 @@ from lib_dlhpc.explore.blocks.drawings import (
     finished,
     tooltip_of,
 )
+from lib_dlhpc.explore.blocks.line_drawings import by_two, line_marks, marker
 from lib_dlhpc.explore.model_parallel.charts import LINES, MEMORY, STAGE
 from lib_dlhpc.results import palette
 
@@ -79,10 +80,10 @@ def parts_chart() -> dict[str, Any]:
 
 def time_chart() -> dict[str, Any]:
     """Time of both products against GPUs."""
-    x = _by_two("GPUs that share each product")
+    x = by_two("GPUs that share each product", 8, padding=10)
     y = alt.Y("y:Q", title="both products").scale(type="log", nice=False, padding=12)
     y = y.axis(axis_of(labelExpr=SI.format("s"), values=DECADES, labelOverlap=True))
-    chart = alt.layer(_marker(x), *_curves(x, y, PER_MACHINE), *_values(x, y))
+    chart = alt.layer(marker(x), *line_marks(x, y, PER_MACHINE, LINES), *_values(x, y))
     return finished(
         chart,
         "How long do the products take?",
@@ -97,10 +98,10 @@ def time_chart() -> dict[str, Any]:
 
 def bytes_chart() -> dict[str, Any]:
     """What a GPU sends against GPUs, for each way to split."""
-    x = _by_two("GPUs that share each product")
+    x = by_two("GPUs that share each product", 8, padding=10)
     y = alt.Y("y:Q", title="sent by a GPU").scale(type="log", nice=False, padding=12)
     y = y.axis(axis_of(labelExpr=SI.format("B"), values=DECADES, labelOverlap=True))
-    chart = alt.layer(_marker(x), *_curves(x, y, PER_SPLIT), *_values(x, y))
+    chart = alt.layer(marker(x), *line_marks(x, y, PER_SPLIT, LINES), *_values(x, y))
     return finished(
         chart,
         "How much does each GPU send?",
@@ -161,10 +162,10 @@ def kept_chart() -> dict[str, Any]:
 
 def bubble_chart() -> dict[str, Any]:
     """The bubble over the work against microbatches, for each schedule."""
-    x = _by_two("microbatches")
+    x = by_two("microbatches", 8, padding=10)
     y = alt.Y("y:Q", title="bubble over work").scale(type="log", nice=False, padding=14)
     y = y.axis(axis_of(labelExpr=PERCENT, values=DECADES, labelOverlap=True))
-    chart = alt.layer(_marker(x), *_curves(x, y, PER_SCHEDULE), *_values(x, y, "diamond"))
+    chart = alt.layer(marker(x), *line_marks(x, y, PER_SCHEDULE, LINES), *_values(x, y, "diamond"))
     return finished(
         chart,
         "How large is the bubble? (lines: predicted, diamond: simulated)",
@@ -244,30 +245,6 @@ def cuts_chart() -> dict[str, Any]:
         bottom=44,
         table={"places": {"x": "layers before", "words": "cut", "y": "bytes"}},
     )
-
-
-def _by_two(title: str) -> alt.X:
-    x = alt.X("x:Q", title=title).scale(type="log", base=2, nice=False, padding=10)
-    return x.axis(axis_of(labelExpr=WHOLE, tickCount=8, grid=False))
-
-
-def _curves(x: alt.X, y: alt.Y, names: Sequence[str]) -> list[alt.Chart]:
-    """Lines distinguished by dash and symbol, with their name where they end on the right."""
-    styles = [LINES[name] for name in names]
-    color = alt.Color("line:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
-    dash = alt.StrokeDash("line:N", legend=None).scale(domain=names, range=[s[1] for s in styles])
-    shape = alt.Shape("line:N", legend=None).scale(domain=names, range=[s[2] for s in styles])
-    curves = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=color)
-    drawn = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
-    symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
-    ends = alt.Chart(alt.NamedData("ends")).encode(y=alt.Y("place:Q"))
-    words = ends.mark_text(align="left", dx=8).encode(x=alt.X("x:Q"), text="words:N", color=color)
-    return [drawn, symbols.encode(shape=shape), words]
-
-
-def _marker(x: alt.X) -> alt.Chart:
-    """An upright line where the controls stand."""
-    return alt.Chart(alt.NamedData("now")).mark_rule(strokeWidth=2, opacity=0.4).encode(x=x)
 
 
 def _values(x: alt.X, y: alt.Y, shape: str = "circle") -> list[alt.Chart]:

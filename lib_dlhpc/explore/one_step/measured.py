@@ -21,11 +21,11 @@ from lib_dlhpc.costs.compute import layer_times
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
+from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import slider, verdict_html, workbench
 from lib_dlhpc.explore.one_step.charts import measured_state
 from lib_dlhpc.explore.one_step.machines import Mine, Raw, roofline_of
-from lib_dlhpc.explore.one_step.ranks import stoppable
 from lib_dlhpc.explore.one_step.roofline import model
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Device, Machine

@@ -175,7 +175,7 @@ def test_a_store_goes_with_what_held_it() -> None:
 
 def test_a_folder_goes_when_its_process_is_killed(eventually_gone: Any) -> None:
     program = (
-        "import time; from lib_dlhpc.explore.failures.folder import Folder;"
+        "import time; from lib_dlhpc.explore.blocks.folder import Folder;"
         "folder = Folder('test'); (folder.path / 'file').touch(); print(folder.path, flush=True); time.sleep(600)"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

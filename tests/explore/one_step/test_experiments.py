@@ -22,6 +22,7 @@ from planted import Planted
 
 from lib_dlhpc.calibration.machine import fit_machine
 from lib_dlhpc.costs.compute import layer_times, update_time
+from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.one_step import drawings as one_step_drawings
 from lib_dlhpc.explore.one_step import here, layers, measured, stored
 from lib_dlhpc.explore.one_step.machines import (
@@ -34,7 +35,6 @@ from lib_dlhpc.explore.one_step.machines import (
     precision_of,
 )
 from lib_dlhpc.explore.one_step.questions import attainable
-from lib_dlhpc.explore.one_step.ranks import stoppable
 from lib_dlhpc.explore.one_step.roofline import (
     BATCHES,
     BOUND,
