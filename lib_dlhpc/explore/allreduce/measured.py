@@ -19,6 +19,7 @@ from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.schedules import Schedule, prepared, price, schedule
 
 ALGORITHMS = ("ring", "rabenseifner")
+Run = Callable[..., subprocess.CompletedProcess[str]]  # as launch.mpi.run_to_end
 LIBRARY = "MPI_Allreduce"  # of the MPI library, as a third to compare with
 SIZES = (4_000, 64_000, 1_000_000, 4_000_000)  # B
 SAMPLES, SPELL = 25, 0.12  # at least so many samples; about so many seconds for each point
@@ -34,23 +35,26 @@ def measure(
     ranks: int = RANKS,
     patience: float = PATIENCE,
     module: str = "lib_dlhpc.explore.allreduce.measured",
+    run: Run = run_to_end,
 ) -> dict[str, Any]:
     """Run `module` on MPI ranks of this machine and return {"ranks", "alpha", "beta", "gamma", "rows"}.
 
+    run: what starts the ranks, see blocks/ranks.py for one that can be cancelled.
     rows: algorithm, size (B), low, median, high (p10, p50, p90 in s), price (s, or None).
     Raises MpiMissing if MPI is not there or does not come through.
     """
     try:
-        run = run_to_end(ranks, "-m", module, patience=patience)
+        done = run(ranks, "-m", module, patience=patience)
     except subprocess.TimeoutExpired:
         raise MpiMissing(
             f"The ranks did not finish in {patience:g} s; the machine is busy."
         ) from None
     except SpecError as error:
         raise MpiMissing(str(error)) from None
-    lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
-    if run.returncode or not lines:
-        last = (run.stderr.strip() or "no output").splitlines()[-1]
+    said = done.stdout + done.stderr
+    lines = [line for line in said.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        last = (said.strip() or "no output").splitlines()[-1]
         raise MpiMissing(f"The ranks ended with an error: {last}")
     result: dict[str, Any] = json.loads(lines[-1])
     if result["ranks"] != ranks:

@@ -11,20 +11,20 @@ import ipywidgets
 from lib_dlhpc.explore.allreduce.charts import measured_state
 from lib_dlhpc.explore.allreduce.measured import RANKS, measure
 from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.spec.units import format_quantity
 
 
 def run_here(
-    measured: Callable[[], dict[str, Any]] = measure, thread: Thread = threading.Thread
+    measured: Callable[..., dict[str, Any]] = measure, thread: Thread = threading.Thread
 ) -> ipywidgets.VBox:
     """Return a button that measures ring, Rabenseifner and the library on MPI ranks of this machine."""
     figure, below = chart("measured", *measured_state([])), ipywidgets.VBox([])
 
     def work(runner: Runner) -> None:
         runner.say(f"{RANKS} ranks are at work ...")
-        result = measured()
-        runner.check()
+        result = measured(run=stoppable(runner.stop))
         figure.update(*measured_state(result["rows"]))
         below.children = (figure,)
         runner.say(result_words(result))

@@ -15,6 +15,7 @@ import numpy as np
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.explore.allreduce import measured as here
 from lib_dlhpc.explore.allreduce.measured import PATIENCE, RANKS, machine_of
+from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.schedules import prepared, price, schedule
 from lib_dlhpc.spec.experiment import read_model
 
@@ -24,13 +25,15 @@ FEWEST, SPELL = 9, 0.6  # samples at least; about so many seconds for each size
 LONGEST = 4.0  # s for a size on a busy machine, where a few samples have to do
 
 
-def measure(ranks: int = RANKS, patience: float = PATIENCE) -> dict[str, Any]:
+def measure(
+    ranks: int = RANKS, patience: float = PATIENCE, run: here.Run = run_to_end
+) -> dict[str, Any]:
     """Run on `ranks` MPI ranks of this machine and return {"ranks", "alpha", "beta", "gamma", "rows"}.
 
     rows: size (B) of a bucket at most, buckets, low, median, high (p10, p50, p90 in s) of all of them, price (s).
     Raises MpiMissing if MPI is not there or does not come through.
     """
-    return here.measure(ranks, patience, __spec__.name)
+    return here.measure(ranks, patience, __spec__.name, run)
 
 
 def sizes_of_a_step(bucket: float) -> list[int]:

@@ -8,6 +8,7 @@ import ipywidgets
 
 from lib_dlhpc.explore.allreduce.measured import RANKS
 from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.data_parallel.charts import step_exchange_state
 from lib_dlhpc.explore.data_parallel.here import MODEL, measure
@@ -17,15 +18,14 @@ BUSY = 100e-6  # s; no message in one memory takes so long by itself
 
 
 def exchange_here(
-    measured: Callable[[], dict[str, Any]] = measure, thread: Thread = threading.Thread
+    measured: Callable[..., dict[str, Any]] = measure, thread: Thread = threading.Thread
 ) -> ipywidgets.VBox:
     """Return a button that exchanges the gradients of one step on MPI ranks, for several bucket sizes."""
     figure, below = chart("step_exchange", *step_exchange_state([])), ipywidgets.VBox([])
 
     def work(runner: Runner) -> None:
         runner.say(f"{RANKS} ranks are at work ...")
-        result = measured()
-        runner.check()
+        result = measured(run=stoppable(runner.stop))
         figure.update(*step_exchange_state(result["rows"]))
         below.children = (figure,)
         runner.say(exchange_words(result))

@@ -225,7 +225,7 @@ def test_a_missing_mpi_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_button_comes_back_and_says_what_was_measured_or_why_not(fails: bool) -> None:
-    def measured() -> dict[str, Any]:
+    def measured(**_: Any) -> dict[str, Any]:
         if fails:
             raise here.MpiMissing("There is no mpiexec.")
         return {"ranks": 4, "alpha": 1e-6, "beta": 1e-9, "gamma": 0.0, "rows": ROWS}
@@ -233,3 +233,15 @@ def test_the_button_comes_back_and_says_what_was_measured_or_why_not(fails: bool
     box = run_here(measured, Now)
     assert not click(box, "Run on 4 MPI ranks").disabled
     assert ("no mpiexec" in words(box)) == fails and ("0.5 to 1 times" in words(box)) != fails
+
+
+def test_a_run_ends_as_soon_as_it_is_cancelled() -> None:
+    pytest.importorskip("mpi4py")
+
+    def measured(run: Any) -> Any:
+        click(box, "Cancel")
+        return run(2, "-c", "import time; time.sleep(60)", patience=60.0)
+
+    box = run_here(measured, Now)
+    assert not click(box, "Run on 4 MPI ranks").disabled
+    assert "Cancelled." in words(box)
