@@ -116,3 +116,19 @@ def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: 
 
 def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
     assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+
+
+def test_a_term_has_its_definition_under_the_focus_inside_the_window(
+    shared: Any, eventually: Any
+) -> None:
+    shared.set_viewport_size({"width": 390, "height": 844})
+    terms = shared.locator(".dlhpc-term")
+    assert terms.count() >= 10
+    for number in range(terms.count()):
+        term, text = terms.nth(number), terms.nth(number).get_by_role("tooltip")
+        term.focus()
+        eventually(text.is_visible, what=f"term {number}")
+        box = text.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390, term.inner_text()
+        shared.keyboard.press("Escape")
+        eventually(text.is_hidden, what=f"term {number} away")

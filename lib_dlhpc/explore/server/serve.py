@@ -260,7 +260,19 @@ def _in_course(file: Path) -> dict[str, Any]:
         return {}
     others = {"before": before and before._asdict(), "after": after and after._asdict()}
     at = {"at": course.PATH.index(here) + 1, "of": len(course.PATH), "explorer": course.EXPLORER}
-    return {**here._asdict(), **others, **at, "name": here.name}
+    return {**here._asdict(), **others, **at, "name": here.name, "terms": _terms(file.parent)}
+
+
+TERM = re.compile(r"^- \*\*(?P<term>.+?)\*\*: (?P<text>.+?) \[[^]]+\]\([^)]+\)$", re.MULTILINE)
+
+
+def _terms(folder: Path) -> dict[str, str]:
+    """Return the terms of a folder's glossary.md with their definitions, without markup; none if it has none."""
+    try:
+        text = (folder / "glossary.md").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    return {found["term"]: found["text"].replace("*", "") for found in TERM.finditer(text)}
 
 
 def _words(file: Path) -> dict[str, str]:

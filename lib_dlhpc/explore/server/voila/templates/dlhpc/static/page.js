@@ -51,6 +51,49 @@ function contents() {
   addEventListener("keydown", (event) => { if (event.key === "Escape") fold.open = false; });
 }
 
+// The first time that a text uses a term of the glossary, its definition is under the pointer, or the focus.
+function terms() {
+  const known = JSON.parse(document.getElementById("dlhpc-terms")?.textContent ?? "{}");
+  const left = new Map(Object.keys(known).map((term) => [term.toLowerCase(), term]));
+  if (!left.size) return;
+  const escaped = [...left.keys()].sort((a, b) => b.length - a.length).map((term) => term.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const any = new RegExp(`(?<![\\w-])(${escaped.join("|")})(?=s?(?![\\w-]))`, "i");
+  const inText = ".jp-MarkdownCell :is(p, li)", elsewhere = "a, code, pre, h1, h2, h3, .dlhpc-term, .MathJax, mjx-container";
+  const walk = document.createTreeWalker(cells, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node && left.size; node = walk.nextNode()) {
+    const parent = node.parentElement;
+    if (!parent.closest(inText) || parent.closest(elsewhere) || /[$\\]/.test(node.data)) continue;
+    const found = any.exec(node.data), term = found && left.get(found[1].toLowerCase());
+    if (!term) continue;
+    left.delete(found[1].toLowerCase());
+    const word = node.splitText(found.index), rest = word.splitText(found[1].length);
+    const mark = document.createElement("span"), text = document.createElement("span");
+    mark.className = "dlhpc-term";
+    mark.tabIndex = 0;
+    text.role = "tooltip";
+    text.id = `dlhpc-term-${left.size}`;
+    text.textContent = known[term];
+    mark.setAttribute("aria-describedby", text.id);
+    word.replaceWith(mark);
+    mark.append(word, text);
+    walk.currentNode = rest;
+    walk.previousNode();
+  }
+  // A definition stays inside the window, and Escape takes it away.
+  const shown = ({ target }) => {
+    const mark = target.closest?.(".dlhpc-term");
+    if (!mark) return;
+    mark.classList.remove("away");
+    const text = mark.querySelector("[role=tooltip]"), right = mark.getClientRects()[0].left + text.offsetWidth + 16;
+    text.style.left = `${Math.min(0, document.documentElement.clientWidth - right)}px`;
+  };
+  cells.addEventListener("pointerover", shown);
+  cells.addEventListener("focusin", shown);
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") document.querySelectorAll(".dlhpc-term").forEach((mark) => mark.classList.add("away"));
+  });
+}
+
 function theme() {
   const root = document.documentElement;
   const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
@@ -84,4 +127,5 @@ setInterval(() => document.visibilityState === "visible" && alive(), 10_000);
 rows();
 cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voila moves the cells to the end
 contents();
+terms();
 theme();
