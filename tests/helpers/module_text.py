@@ -39,7 +39,7 @@ def has_every_part(notebook: Path, guesses: int, checks: int, *more: str) -> Non
         module = import_module(f"{asked[1]}.questions")
         source = inspect.getsource(module)
         for name in re.findall(r"^def ([a-z]\w*)\(", source, re.MULTILINE):
-            assert text.count(f"questions.{name}()") == 1, name
+            assert len(re.findall(rf"questions\.{name}\(\)", text)) == 1, name
         assert not re.findall(r"lesson\.\w+", text)
         text = source
     assert len(re.findall(r"lesson\.predict", text)) == guesses
