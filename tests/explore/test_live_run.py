@@ -20,7 +20,7 @@ from lib_dlhpc.spec.experiment import read_experiment
 PANELS = {
     "data": data_parallel_live.train_here,
     "model": model_parallel_live.split_here,
-    "hybrid": hybrid_parallel_live.share_out_here,
+    "hybrid": hybrid_parallel_live.split_here,
 }
 panels = pytest.mark.parametrize("panel_of", PANELS.values(), ids=PANELS)
 
