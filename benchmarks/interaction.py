@@ -37,20 +37,21 @@ DRAWN = ".dlhpc-plot[data-serial] svg"
 
 FIVE_CHARTS = """
 import numpy as np, ipywidgets as widgets
-from lib_dlhpc.explore.blocks.charts import *
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.explorer.device_charts import scaling_state, sensitivity_state, totals_state
+from lib_dlhpc.explore.memory_wall.charts import memory_state
 
 NODES = 2 ** np.arange(12)
 
 def states(nodes):
     k = np.append(NODES, nodes)
     hidden = 0.05 * (1 - 1 / k)
-    terms = {"forward": 0.03, "backward": 0.06, "update": 0.004, "input stall": 0.006,
-             "exposed communication": 0.02 * hidden[-1] + 0.001 * np.log2(nodes), "checkpoint": 0.002}
     speed = 8 * k * 0.09 / (0.1 + 0.4 * hidden)
     time = 1e5 / k / (1 - hidden)
+    scaling = scaling_state(8 * NODES, speed[:-1], 8 * NODES, speed[:-1] * 0.7, (8 * nodes, speed[-1]))
     return {
-        "step": step_state(terms, {**terms, "exposed communication": 0.05}, 0.096),
-        "scaling": scaling_state(8 * NODES, speed[:-1], 8 * NODES, speed[:-1] * 0.7, (8 * nodes, speed[-1])),
+        "scaling": scaling,
+        "efficiency": scaling,
         "memory": memory_state({"weights": 1e8, "gradients": 1e8, "activations": 8e9 + 1e8 * nodes}, 16e9),
         "totals": totals_state(NODES, time[:-1], time[:-1] * NODES * 3500, time[:-1] * NODES / 450, nodes),
         "sensitivity": sensitivity_state({"compute rate": 0.4, "network bandwidth": 0.001 * nodes,

@@ -16,7 +16,8 @@ from lesson_page import tells
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FIGURE = """
-from lib_dlhpc.explore.blocks.charts import chart, memory_state
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.memory_wall.charts import memory_state
 chart("memory", *memory_state({"weights": 1e9, "activations": 9e9}, 16e9))
 """
 

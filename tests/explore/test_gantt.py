@@ -14,7 +14,7 @@ from mpi_world import Ranks
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.gantt.chart import LOOKS, MOST, gantt, gantt_state
-from lib_dlhpc.explore.gantt.drawing import gantt_chart
+from lib_dlhpc.explore.gantt.drawings import gantt_chart
 from lib_dlhpc.explore.gantt.words import last_to_join, seconds_computing
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate

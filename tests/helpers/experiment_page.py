@@ -7,7 +7,7 @@ from typing import Any
 from lib_dlhpc.explore.blocks import charts
 from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.blocks.charts import State
-from lib_dlhpc.explore.blocks.drawings import all_drawings
+from lib_dlhpc.explore.blocks.drawing import all_drawings
 from lib_dlhpc.explore.blocks.figure import Figure
 
 

@@ -90,13 +90,13 @@ def drawings() -> dict[str, dict[str, Any]]:
     """Return the drawings of all pages by name, compiled."""
 
     def make() -> str:
-        from lib_dlhpc.explore.blocks.drawings import all_drawings
+        from lib_dlhpc.explore.blocks.drawing import all_drawings
 
         return json.dumps({name: compiled(draw()) for name, draw in all_drawings().items()})
 
     # What decides how a drawing looks: its code, the names in its charts, the palette.
     files = [
-        file for name in ("*drawing*", "charts", "built") for file in PAGES.rglob(f"{name}.py")
+        file for name in ("*drawing*", "*charts", "built") for file in PAGES.rglob(f"{name}.py")
     ]
     texts = [file.read_text(encoding="utf-8") for file in sorted([*files, Path(palette.__file__)])]
     key = repr((texts, version("altair"), version("vl-convert-python")))

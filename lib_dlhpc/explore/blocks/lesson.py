@@ -1,21 +1,42 @@
 """A lesson: guesses that uncover what they are about, checks that answer at once, surprises at the end.
 
-    lesson = Lesson()
-    lesson.predict("How many times faster are 256 GPUs than 8?", 28.8, unit="times", then=chart)
-    lesson.choose("Which grows with the ranks?", {"the latency of a ring": "Yes: ...", ...})
-    lesson.steps(("Raise the batch until ...", "Memory: the activations ..."), ...)
-    lesson.surprises()
+What a module asks is in a file beside its package's questions.py, lesson.toml, which names what is computed in braces:
+
+    [exposed]
+    guess = "256 GPUs: backward takes {backward}. How much of the allreduce is exposed?"     # a number, or one of
+    unit = "ms"                                                                              # options = [...]
+    because = "The last bucket is complete when backward ends."
+
+    [try_buckets]
+    steps = [["Make the buckets smaller.", "At 4 MB {exposed_4mb} are exposed."]]            # do this, see that
+
+    [overlap]
+    check = "How much of it is hidden?"                                                      # until it is right
+    answers = [["All of it", "The last bucket is ready when backward ends."], ["Most of it", "Yes."]]
+    right = "Most of it"
+
+    [efficiency]
+    compute = "A step computes for {compute} ms. What is the efficiency?"                    # each learner another
+    unit = "%"
+    hint = "Divide by the sum."
+
+    ask = Lesson.read(__file__, results={"exposed": ...}, figures={"exposed": one_step}, numbers={...}).ask
+    ask("exposed")
 
 Answers are kept in the visitor's browser (see question.py).
 """
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import ipywidgets
+import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
@@ -23,6 +44,7 @@ from lib_dlhpc.explore.blocks.question import Card, Question, verdict
 from lib_dlhpc.spec.units import parse_quantity
 
 CLOSE = 0.2  # a guess within 20 % counts as right
+Draw = Callable[[np.random.Generator], tuple[Mapping[str, Any], float]]
 
 
 @dataclass
@@ -37,10 +59,67 @@ class Guess:
 
 @dataclass
 class Lesson:
-    """The guesses of one visitor, in the order in which they were made."""
+    """The guesses of one visitor, in the order in which they were made.
 
+    texts: the tables of lesson.toml. By their names: results, what a guess is about; figures, what it uncovers;
+    draws, from a generator of random numbers to the numbers and the answer of what each learner computes; tables.
+    numbers: what stands in braces, a value or what computes it.
+    """
+
+    texts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    results: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    tables: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     guesses: list[Guess] = field(default_factory=list)
     _summary: Line = field(default_factory=Line)
+
+    @classmethod
+    def read(cls, file: str, **parts: Any) -> "Lesson":
+        """Return the lesson of the lesson.toml beside a file."""
+        text = Path(file).with_name("lesson.toml").read_text(encoding="utf-8")
+        return cls(tomllib.loads(text), **parts)
+
+    @property
+    def names(self) -> list[str]:
+        """What can be asked for, in order."""
+        return [*self.texts, *self.tables, "surprises"]
+
+    def ask(self, name: str, seed: int | None = None) -> Any:
+        """Return the question, the list of things to try, or the table of that name.
+
+        seed: of the numbers that each learner has of their own. Raises SpecError, naming the legal ones.
+        """
+        if name == "surprises":
+            return self.surprises()
+        if name in self.tables:
+            return self.tables[name]()
+        if name not in self.texts:
+            raise SpecError(f"Nothing is called {name!r}. There are: {', '.join(self.names)}.")
+        text = self.texts[name]
+        if "steps" in text:
+            return self.steps(
+                *((do, lambda see=see: self._filled(see)) for do, see in text["steps"])
+            )
+        if "compute" in text:
+            own, answer = self.draws[name](np.random.default_rng(seed))
+            asked = text["compute"].format(**own)
+            return self.compute(asked, answer, text.get("unit", ""), text.get("hint", ""))
+        if "check" in text:
+            answers = {self._filled(answer): self._filled(said) for answer, said in text["answers"]}
+            return self.choose(self._filled(text["check"]), answers, self._filled(text["right"]))
+        figure = self.figures[name]() if name in self.figures else None
+        asked, because = self._filled(text["guess"]), self._filled(text.get("because", ""))
+        if "options" in text:
+            options = tuple(map(self._filled, text["options"]))
+            return self.predict_choice(asked, options, self.results[name], because, figure)
+        return self.predict(asked, self.results[name], text.get("unit", ""), because, figure)
+
+    def _filled(self, text: str) -> str:
+        """Return a text with its numbers."""
+        names = {name for _, name, _, _ in Formatter().parse(text) if name}
+        return text.format(**{name: _value(self.numbers[name]) for name in names})
 
     def predict(
         self,

@@ -6,11 +6,12 @@ from typing import Any
 from lib_dlhpc.comparison import Comparison, Sweep
 from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.comparison import Expected
-from lib_dlhpc.explore.blocks.charts import LIGHT_INK, PARTS, State, append
+from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 
 OTHER = "other"
-CAUSES = {**PARTS, OTHER: "#f5f5f5"}
+CAUSES = {**palette.TERMS, OTHER: "#f5f5f5"}
 ROWS = {
     "predicted": "predicted",
     "rounds": "simulated (rounds)",
@@ -85,7 +86,7 @@ def stacked(terms: Terms, spans: Spans, title: str) -> State:
                     time=show(value, "s"),
                     long=f"{part} {share}",
                     short=share,
-                    ink="#ffffff" if part in LIGHT_INK else "#000000",
+                    ink="#ffffff" if part in palette.LIGHT_INK else "#000000",
                 )
                 start += value
         high = spans[way][1] if way in spans else start

@@ -5,15 +5,13 @@ goyal()         that run, with the compute time of one GPU alone, as all experim
 """
 
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
-from lib_dlhpc.explore.blocks.charts import chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
 from lib_dlhpc.explore.data_parallel.charts import buckets_state
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.prediction import Breakdown, predict
@@ -29,7 +27,8 @@ MOST_NODES = 2048  # the machine had 44; beyond, the lesson supposes more of the
 GPUS = (8, 16, 32, 64, 128, 256)
 IMAGES = (1, 2, 4, 8, 16, 32, 64)
 BUCKETS = (1e3, 10e3, 100e3, 1e6, 4e6, 10e6, 25e6, 50e6, 100e6, 200e6)  # B
-NICS = (1e9, 10e9, 25e9, 50e9, 100e9, 400e9)  # bit/s
+NICS = tuple(rate / 8 for rate in (1e9, 10e9, 25e9, 50e9, 100e9, 400e9))  # B/s
+WHEN = {"during backward": True, "after backward": False}
 ALLREDUCES = ("hierarchical", "rabenseifner", "ring")
 NOTABLE = 0.05  # share of a step from which exposed communication is a wall
 
@@ -46,67 +45,46 @@ def goyal(jitter: float | None = None) -> Experiment:
     return what_if(replay("goyal-2017").experiment, changes)
 
 
-def one_step() -> ipywidgets.Box:
-    """Return the experiment: one step as a picture, and its time against the size of a bucket."""
-    controls = {
-        "gpus": slider("GPUs", "In nodes of 8", [(f"{p:,}", p) for p in GPUS], 256),
-        "images": slider("Images a GPU", "Batch of one GPU", [(str(n), n) for n in IMAGES], 32),
-        "bucket": slider(
-            "Bucket",
-            "Bytes of gradients in one allreduce",
-            [(format_quantity(b, "B"), b) for b in BUCKETS],
-            25e6,
-        ),
-        "overlap": dropdown(
-            "Exchange",
-            "When the buckets are exchanged",
-            [("during backward", True), ("after backward", False)],
-            True,
-        ),
-        "allreduce": dropdown(
-            "Allreduce",
-            "How a bucket is summed",
-            [(name, name) for name in ALLREDUCES],
-            "hierarchical",
-        ),
-        "nic": slider("NIC", "Of a node", [(f"{r / 1e9:g} Gb/s", r / 8) for r in NICS], 50e9 / 8),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    picture, curve = chart("gantt"), chart("bucket_sizes")
+class Step(NamedTuple):
+    """One step of Goyal's run. bucket: B of gradients in one allreduce; nic: B/s of a node."""
 
-    def show() -> None:
-        experiment = step_of(**{name: control.value for name, control in controls.items()})
-        prediction = predict(experiment)
-        timeline = simulate(experiment)
-        picture.update(**gantt_state(timeline, ranks=[0]))
-        curve.update(*buckets_view(experiment))
-        words = step_words(prediction, breakdown(timeline).step_time)
-        verdict.value = f'<p class="dlhpc-verdict">{words}</p>'
-        wall.value = wall_html(bucket_wall(prediction), "Little of the allreduce is exposed.")
-
-    note = "the buckets on the communication stream: which of them end after backward?"
-    return workbench(controls, [verdict, wall, picture, curve], show, note)
-
-
-def step_of(
-    gpus: int = 256,
-    images: int = 32,
-    bucket: float = 25e6,
-    overlap: bool = True,
-    allreduce: str = "hierarchical",
-    nic: float = 50e9 / 8,
-) -> Experiment:
-    """Return the experiment that the controls describe; all GPUs are equally fast in it."""
-    return goyal(0.0).set(
-        {
-            "strategy.nodes": gpus // PER_NODE,
-            "strategy.batch": images,
-            "strategy.bucket": bucket,
-            "strategy.overlap": overlap,
-            "strategy.allreduce": allreduce,
-            "machine.inter_node.bandwidth": nic,
-        }
+    gpus: Annotated[int, Slider("GPUs", "In nodes of 8", GPUS)] = 256
+    images: Annotated[int, Slider("Images a GPU", "Batch of one GPU", IMAGES)] = 32
+    bucket: Annotated[
+        float, Slider("Bucket", "Bytes of gradients in one allreduce", BUCKETS, amount("B"))
+    ] = 25e6
+    overlap: Annotated[bool, Dropdown("Exchange", "When the buckets are exchanged", WHEN)] = True
+    allreduce: Annotated[str, Dropdown("Allreduce", "How a bucket is summed", ALLREDUCES)] = (
+        "hierarchical"
     )
+    nic: Annotated[float, Slider("NIC", "Of a node", NICS, gigabits)] = 50e9 / 8
+
+
+def one_step() -> Bench[Step]:
+    """Return the experiment: one step as a picture, and its time against the size of a bucket."""
+    look = "the buckets on the communication stream: which of them end after backward?"
+    fine = "Little of the allreduce is exposed."
+    return Bench(Step(), step_view, ["gantt", "bucket_sizes"], fine, look)
+
+
+def step_view(setting: Step) -> View:
+    """Return what a step shows."""
+    experiment = step_of(**setting._asdict())
+    prediction, timeline = predict(experiment), simulate(experiment)
+    return View(
+        step_words(prediction, breakdown(timeline).step_time),
+        bucket_wall(prediction),
+        {"gantt": gantt_state(timeline, ranks=[0]), "bucket_sizes": buckets_view(experiment)},
+    )
+
+
+def step_of(*values: Any, **named: Any) -> Experiment:
+    """Return the experiment of a Step with these values; all GPUs are equally fast in it."""
+    step = Step(*values, **named)
+    strategy = {name: getattr(step, name) for name in ("bucket", "overlap", "allreduce")}
+    strategy |= {"nodes": step.gpus // PER_NODE, "batch": step.images}
+    known = {f"strategy.{name}": value for name, value in strategy.items()}
+    return goyal(0.0).set({**known, "machine.inter_node.bandwidth": step.nic})
 
 
 def buckets_view(experiment: Experiment) -> Any:

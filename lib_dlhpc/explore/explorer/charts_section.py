@@ -4,7 +4,8 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.charts import chart, sensitivity_state
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.explorer.device_charts import sensitivity_state
 from lib_dlhpc.explore.explorer.soon import REST, Soon
 from lib_dlhpc.explore.explorer.views import over_devices
 from lib_dlhpc.prediction import Breakdown, sensitivity

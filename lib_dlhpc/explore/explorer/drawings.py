@@ -1,104 +1,208 @@
-"""The explorer's drawings, in Altair: one step and one device's memory, each over that of A."""
+"""The explorer's drawings: one step and one device's memory, each over that of A; and charts over devices."""
 
-from collections.abc import Callable
 from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawings import HALO, HATCH, SI, WORD, axis_of, finished, tooltip_of
+from lib_dlhpc.explore.blocks.drawing import (
+    BESIDE,
+    HALO,
+    PERCENT,
+    SI,
+    WHOLE,
+    WORD,
+    Layers,
+    data,
+    drawing,
+    hatched,
+    legend,
+    rows_axis,
+    tooltip_of,
+    x_axis,
+    y_axis,
+)
+from lib_dlhpc.explore.explorer.device_charts import LINES, TOTALS
+from lib_dlhpc.results import palette
 
-ROWS = ["yours", "A"]
+FROM_0 = {"domainMin": 0}
+POINTS = {"words": "point", "devices": "devices"}
+BAD = "var(--dl-bad, #b3261e)"
 ROOM = "(datum.share_of_axis * width)"
 WORDS = (
     f"{ROOM} > {WORD} * length(datum.long) + 8 ? datum.long : "
     f"{ROOM} > {WORD} * length(datum.short) + 6 ? datum.short : ''"
 )
+TIMES = (
+    "(datum.value <= 0.5 ? '1/' + format(1/datum.value, ',.2~f') : format(datum.value, ',.2~f'))"
+    " + ' ×'"
+)
 
 
-def step_chart() -> dict[str, Any]:
+@drawing(
+    "Where the time of one step goes",
+    height=96,
+    left=46,
+    top=8,
+    bottom=42,
+    parts={"row": "", "part": "part", "size": "time", "share": "share of the step"},
+)
+def explorer_step() -> Layers:
     """The causes of a step's time beside each other, labeled; below them those of A, pale."""
-    hint = alt.Chart(alt.NamedData("hint")).mark_text(align="left", dx=6, opacity=0.75)
+    hint = data("hint").mark_text(align="left", dx=6, opacity=0.75)
     hint = hint.encode(x=alt.value(0), y=_rows(), text="words:N")
-    chart = alt.layer(*_bars("time of one step", "s"), *_span(), hint)
-    return finished(
-        chart,
-        "Where the time of one step goes",
-        96,
-        left=46,
-        top=8,
-        table={"parts": {"row": "", "part": "part", "size": "time", "share": "share of the step"}},
-    )
+    return *_bars("time of one step", "s", 6), *_span(), hint
 
 
-def memory_chart() -> dict[str, Any]:
+@drawing(
+    "What the fullest device holds",
+    height=84,
+    left=46,
+    top=24,
+    bottom=42,
+    parts={"row": "", "part": "part", "size": "size"},
+)
+def explorer_memory() -> Layers:
     """What the fullest device holds beside each other, with its limit; below them that of A, pale."""
-    wall = alt.Chart(alt.NamedData("wall")).encode(x="capacity:Q")
-    beyond = wall.mark_rect(opacity=0.12, color="var(--dl-bad, #b3261e)").encode(x2="end:Q")
-    rule = wall.mark_rule(strokeWidth=2.5, color="var(--dl-bad, #b3261e)")
-    words = wall.mark_text(
-        align=alt.expr("datum.side"), dx=alt.expr("datum.shift"), dy=-4, baseline="bottom"
-    )
-    bars = _bars("memory of one device", "B")
-    over = alt.Chart(alt.NamedData("over")).mark_bar(fill=HATCH, fillOpacity=0.55, tooltip=None)
-    over = over.encode(x="start:Q", x2="stop:Q", y=_rows())
-    chart = alt.layer(beyond, *bars, over, rule, words.encode(y=alt.value(0), text="words:N"))
-    return finished(
-        chart,
-        "What the fullest device holds",
-        84,
-        left=46,
-        top=24,
-        table={"parts": {"row": "", "part": "part", "size": "size"}},
-    )
+    wall = data("wall", x="capacity:Q")
+    beyond = wall.mark_rect(opacity=0.12, color=BAD).encode(x2="end:Q")
+    rule = wall.mark_rule(strokeWidth=2.5, color=BAD)
+    words = wall.mark_text(**BESIDE, dy=-4, baseline="bottom")
+    over = hatched(data("over", x="start:Q", x2="stop:Q", y=_rows()), 0.55)
+    bars = _bars("memory of one device", "B", 4)
+    return beyond, *bars, over, rule, words.encode(y=alt.value(0), text="words:N")
 
 
 def _rows() -> alt.Y:
-    y = alt.Y("row:N", title=None, sort=None)
-    y = y.axis(axis_of(grid=False, ticks=False, domain=False))
-    return y.scale(domain=ROWS, paddingInner=0.28, paddingOuter=0.08)
-
-
-def _bars(title: str, unit: str) -> list[Any]:
-    x = alt.X("start:Q", title=title).scale(domainMin=0, nice=False)
-    x = x.axis(
-        axis_of(labelExpr=SI.format(unit), tickCount=4 if unit == "B" else 6, labelOverlap=True)
+    return rows_axis(
+        "row:N", width=180, domain=["yours", "A"], paddingInner=0.28, paddingOuter=0.08
     )
-    parts = alt.Chart(alt.NamedData("parts"))
+
+
+def _bars(title: str, unit: str, ticks: int) -> list[Any]:
+    x = x_axis("start:Q", title, SI.format(unit), tickCount=ticks, labelOverlap=True, scale=FROM_0)
+    parts = data("parts")
     bars = parts.encode(x=x, x2="stop:Q", y=_rows())
     plain = bars.mark_bar(
         fill=alt.expr("datum.color"),
         fillOpacity=alt.expr("datum.ghost ? 0.4 : 1"),
         stroke="var(--dl-card, Canvas)",
         strokeWidth=1,
-    ).encode(tooltip=tooltip_of("part", "size", "share"))
-    hatched = bars.transform_filter("datum.hatched").mark_bar(
-        fill=HATCH, fillOpacity=0.4, tooltip=None
     )
-    label = parts.encode(
-        x=alt.X("middle:Q", title=title), y=_rows(), text=alt.Text(value=alt.expr(WORDS))
-    )
+    middle = alt.X("middle:Q", title=title)
+    label = parts.encode(x=middle, y=_rows(), text=alt.Text(value=alt.expr(WORDS)))
     ink = label.transform_filter("!datum.ghost").mark_text(fill=alt.expr("datum.ink"))
     soft = label.transform_filter("datum.ghost").mark_text(**HALO)
-    return [plain, hatched, ink, soft]
+    shown = plain.encode(tooltip=tooltip_of("part", "size", "share"))
+    return [shown, hatched(bars.transform_filter("datum.hatched"), 0.4), ink, soft]
 
 
 def _span() -> list[Any]:
     """Whiskers under the bar: as short and as long as the step may be."""
-    span = alt.Chart(alt.NamedData("span")).encode(y=_rows(), tooltip=tooltip_of("words"))
-    title = "time of one step"
-    rule = span.mark_rule(strokeWidth=2, yOffset=21).encode(
-        x=alt.X("low:Q", title=title), x2="high:Q"
+    span = data("span", y=_rows(), tooltip=tooltip_of("words"))
+    low, high = (alt.X(f"{end}:Q", title="time of one step") for end in ("low", "high"))
+    tick = span.mark_tick(thickness=2, size=8, yOffset=21, color="currentColor")
+    rule = span.mark_rule(strokeWidth=2, yOffset=21).encode(x=low, x2="high:Q")
+    return [rule, tick.encode(x=low), tick.encode(x=high)]
+
+
+@drawing(
+    "How much faster more devices are",
+    height=250,
+    left=64,
+    top=88,
+    lines={"line": "", "devices": "devices", "speedup": "speed-up"},
+    points={**POINTS, "speedup": "speed-up"},
+)
+def scaling() -> Layers:
+    """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
+    x, y = _devices(), y_axis("speedup:Q", "speed-up over one device", WHOLE, log=2)
+    band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
+    look = {"columns": 2, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
+    key = legend(-50, -76, **look, columnPadding=16, labelLimit=240)
+    names, styles = list(LINES), list(LINES.values())
+    color = alt.Color("line:N", legend=key).scale(domain=names, range=[s[0] for s in styles])
+    dash = alt.StrokeDash("line:N", legend=key).scale(domain=names, range=[s[1] for s in styles])
+    lines = data("lines", x=x, y=y, color=color, strokeDash=dash).mark_line(strokeWidth=2)
+    return band, lines, *_points(x, y, "drop")
+
+
+@drawing(
+    "What is left of each device",
+    height=150,
+    left=64,
+    top=20,
+    lines={"line": "", "devices": "devices", "efficiency": "efficiency"},
+)
+def efficiency() -> Layers:
+    """Efficiency against devices: the share of the ideal speed-up that is left."""
+    x = _devices()
+    y = y_axis("efficiency:Q", "efficiency", PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
+    band = data("band", x=x, y=y, y2="high_efficiency:Q")
+    line = data("lines", x=x, y=y).transform_filter("datum.line == 'predicted'")
+    ideal = data("band", y=alt.datum(1)).mark_rule(strokeDash=[2, 3], opacity=0.7)
+    return (
+        band.mark_area(opacity=0.18, color=palette.SERIES[0]),
+        ideal,
+        line.mark_line(strokeWidth=2, color=palette.SERIES[0]),
+        *_points(x, y, "fall"),
     )
-    ends = [
-        span.mark_tick(thickness=2, size=8, yOffset=21, color="currentColor").encode(
-            x=alt.X(f"{end}:Q", title=title)
-        )
-        for end in ("low", "high")
-    ]
-    return [rule, *ends]
 
 
-DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
-    "explorer_step": step_chart,
-    "explorer_memory": memory_chart,
-}
+@drawing(
+    "What the whole run costs",
+    height=220,
+    right=176,
+    top=24,
+    curves={"quantity": "", "devices": "devices", "amount": "amount"},
+)
+def totals() -> Layers:
+    """Time, energy and device-hours of the run against devices, relative to the present choice."""
+    x, y = _devices(), y_axis("relative:Q", "times what it is now", TIMES, log=2)
+    names, styles = list(TOTALS), list(TOTALS.values())
+    color = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
+    dash = alt.StrokeDash("quantity:N", legend=None)
+    dash = dash.scale(domain=names, range=[s[1] for s in styles])
+    curve = data("curves", x=x, y=y, color=color)
+    dots = curve.mark_point(filled=True, size=40, opacity=0.9)
+    end = data("ends", x=x, y=alt.Y("place:Q"), text="words:N").mark_text(align="left", dx=8)
+    now = data("now", x="devices:Q")
+    said = now.mark_text(baseline="bottom", dy=-3).encode(y=alt.value(0), text="words:N")
+    return (
+        now.mark_rule(strokeDash=[2, 3]),
+        said,
+        curve.mark_line(strokeWidth=2).encode(strokeDash=dash),
+        dots.encode(tooltip=tooltip_of("quantity", "devices", "amount")),
+        end,
+    )
+
+
+@drawing(
+    "What would help most",
+    height=200,
+    left=150,
+    right=60,
+    top=6,
+    parts={"part": "twice as good", "words": "shorter step"},
+)
+def sensitivity() -> Layers:
+    """How much shorter a step gets when one part is twice as good; a half is the most there is."""
+    title, most = "shorter step if this were twice as good", {"domain": [0, 0.5]}
+    x = x_axis("shorter:Q", title, PERCENT, tickCount=5, scale=most)
+    y = rows_axis("part:N", alt.EncodingSortField("order", "min"))
+    base = data("parts", x=x, y=y)
+    bars = base.mark_bar(color=palette.SERIES[0], clip=True)
+    text = base.mark_text(align="left", dx=5).encode(text="words:N")
+    return bars.encode(tooltip=tooltip_of("part", "words")), text
+
+
+def _devices() -> alt.X:
+    return x_axis("devices:Q", "devices", WHOLE, log=2)
+
+
+def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
+    """Where the controls stand, with its words."""
+    point = data("points", x=x, y=y)
+    look: dict[str, Any] = {"shape": "circle", "filled": True, "fill": palette.SERIES[0]}
+    mark = point.mark_point(**look, size=110, opacity=1, stroke="white", strokeWidth=1.5)
+    words = point.mark_text(fontWeight="bold", **BESIDE, dy=alt.expr(f"datum.{drop}"), **HALO)
+    return [mark.encode(tooltip=tooltip_of("words", "devices")), words.encode(text="words:N")]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.compute import peak_rate
-from lib_dlhpc.explore.blocks.charts import State, append, between, scaling_state, totals_state
+from lib_dlhpc.explore.blocks.charts import State, append, between
 from lib_dlhpc.explore.explorer.controls import node_counts
+from lib_dlhpc.explore.explorer.device_charts import scaling_state, totals_state
 from lib_dlhpc.prediction import Breakdown, breakdown
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.results import palette

@@ -1,7 +1,7 @@
 """A step as a picture: the Gantt chart of a Timeline, a few ranks of many, and what to see in it.
 
 A rank has a lane for each of its streams: what it computes above, its exchanges below. The drawing is
-made in gantt_drawing.py; here the rows of a timeline become its columns:
+made in drawings.py; here the rows of a timeline become its columns:
 
     gantt(simulate(experiment))                       a chart in a notebook
     figure = chart("gantt"); figure.update(**gantt_state(timeline))
@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.charts import PARTS, drawing
+from lib_dlhpc.explore.blocks.charts import drawing
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.gantt.nesting import innermost
 from lib_dlhpc.explore.gantt.words import gantt_words, last_to_join, seconds_computing
+from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import STREAMS, Timeline
 
@@ -49,20 +50,22 @@ class Look(NamedTuple):
 
 # No two looks in one lane differ by their color alone: lightness or hatching differs as well.
 LOOKS = {
-    "forward": Look(PARTS["forward"], 1.0, False, "#000000"),
-    "backward": Look(PARTS["backward"], 1.0, False, "#ffffff"),
-    "update": Look(PARTS["update"], 1.0, False, "#ffffff"),
-    "idle": Look(PARTS["waiting for the slowest"], 0.35, True, "currentColor"),
-    "pipeline bubble": Look(PARTS["pipeline bubble"], 0.45, True, "currentColor"),
-    "communication": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
-    "waiting for the last rank": Look(PARTS["exposed communication"], 0.25, True, "currentColor"),
-    "input stall": Look(PARTS["input stall"], 0.35, True, "currentColor"),
-    "input": Look(PARTS["input stall"], 1.0, False, "#000000"),
-    "checkpoint": Look(PARTS["checkpoint"], 1.0, False, "#000000"),
+    "forward": Look(palette.TERMS["forward"], 1.0, False, "#000000"),
+    "backward": Look(palette.TERMS["backward"], 1.0, False, "#ffffff"),
+    "update": Look(palette.TERMS["update"], 1.0, False, "#ffffff"),
+    "idle": Look(palette.TERMS["waiting for the slowest"], 0.35, True, "currentColor"),
+    "pipeline bubble": Look(palette.TERMS["pipeline bubble"], 0.45, True, "currentColor"),
+    "communication": Look(palette.TERMS["exposed communication"], 1.0, False, "#000000"),
+    "waiting for the last rank": Look(
+        palette.TERMS["exposed communication"], 0.25, True, "currentColor"
+    ),
+    "input stall": Look(palette.TERMS["input stall"], 0.35, True, "currentColor"),
+    "input": Look(palette.TERMS["input stall"], 1.0, False, "#000000"),
+    "checkpoint": Look(palette.TERMS["checkpoint"], 1.0, False, "#000000"),
     "region": Look("#cfe3ef", 1.0, False, "#000000"),
     "sends": Look("#f5c18a", 1.0, False, "#000000"),
     "receives": Look("#8a3d00", 1.0, False, "#ffffff"),
-    "collective": Look(PARTS["exposed communication"], 1.0, False, "#000000"),
+    "collective": Look(palette.TERMS["exposed communication"], 1.0, False, "#000000"),
 }
 LOOK_OF = {
     "wait": "idle",

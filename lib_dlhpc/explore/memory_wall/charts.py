@@ -32,6 +32,43 @@ LABEL, LETTER = 13.0, 6.2  # px that a line of words takes, and a letter
 WIDE, HIGH = 620.0, 300.0  # px of the drawing of ways, nearly
 
 
+def memory_state(ledger: Mapping[str, float], capacity: float) -> State:
+    """Bytes by term (keys of palette.MEMORY) on one device, and the bytes that it has."""
+    columns: dict[str, list[Any]] = {
+        n: [] for n in ("term", "order", "start", "stop", "size", "over", "over_start")
+    }
+    total = float(sum(ledger.values()))
+    start = 0.0
+    for term, value in ledger.items():
+        stop = start + float(value)
+        if stop > start:
+            over = max(0.0, stop - max(start, capacity))
+            append(
+                columns,
+                term=term,
+                order=len(columns["order"]),
+                start=start,
+                stop=stop,
+                size=show(stop - start, "B"),
+                over=over,
+                over_start=stop - over,
+            )
+        start = stop
+    fits = total <= capacity
+    have, need = show(capacity, "B"), show(total, "B")
+    verdict = f"fits: {need} of {have}" if fits else f"does not fit: {need} in {have}"
+    end = max(total, capacity) * 1.06
+    wall = {
+        "capacity": [capacity],
+        "end": [end],
+        "words": [f"{'✓' if fits else '✗'} {verdict}"],
+        "side": ["right" if capacity > 0.4 * end else "left"],
+    }
+    largest = max(ledger, key=lambda term: ledger[term])
+    words = f"{verdict[0].upper()}{verdict[1:]}. The largest part is {largest}, "
+    return {"terms": columns, "wall": wall}, words + f"{show(ledger[largest], 'B')}."
+
+
 def course_state(found: MemoryTimeline, capacity: float) -> State:
     """Memory of a device against time, with the wall and the peak."""
     kept = thinned(found.bytes)

@@ -17,6 +17,41 @@ BYTES = [d * 10.0**k for k in range(6, 14) for d in (1, 2, 5)]
 RATES = [10.0**k for k in range(7, 14)]
 
 
+def memory_chart() -> dict[str, Any]:
+    """The memory ledger as a staircase up to the wall; what lies beyond is hatched."""
+    x = alt.X("start:Q", title="memory of one device", axis=axis_of(labelExpr=SI.format("B")))
+    x = x.scale(domainMin=0, nice=False)
+    y = alt.Y("term:N", title=None, sort=alt.EncodingSortField("order", "min"))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=160))
+    terms = alt.Chart(alt.NamedData("terms"))
+    steps = terms.encode(x=x, x2="stop:Q", y=y)
+    color = alt.Color("term:N", legend=None).scale(
+        domain=list(palette.MEMORY), range=list(palette.MEMORY.values())
+    )
+    bars = steps.mark_bar().encode(color=color, tooltip=tooltip_of("term", "size"))
+    over = steps.transform_filter("datum.over > 0").encode(x="over_start:Q")
+    hatched = over.mark_bar(fill=HATCH, tooltip=None)
+    size = terms.mark_text(align="left", dx=5, **HALO).encode(x="stop:Q", y=y, text="size:N")
+    wall = alt.Chart(alt.NamedData("wall")).encode(x="capacity:Q")
+    beyond = wall.mark_rect(opacity=0.08, color="#d55e00").encode(x2="end:Q")
+    rule = wall.mark_rule(strokeWidth=2.5, color="#d55e00")
+    verdict = wall.mark_text(
+        align=alt.expr("datum.side"), baseline="bottom", dy=-5, fontSize=13, fontWeight="bold"
+    )
+    verdict = verdict.encode(y=alt.value(0), text="words:N")
+    chart = alt.layer(beyond, bars, hatched, rule, size, verdict)
+    return finished(
+        chart,
+        "What one device must hold",
+        220,
+        left=150,
+        top=26,
+        right=70,
+        bottom=42,
+        table={"terms": {"term": "", "size": "size"}},
+    )
+
+
 def course_chart() -> dict[str, Any]:
     """Memory against time within a step: what is always there, what comes and goes, the wall."""
     x = alt.X("time:Q", title="time in a step").scale(nice=False)
@@ -150,6 +185,7 @@ def link_chart() -> dict[str, Any]:
 
 
 DRAWINGS: dict[str, Callable[[], dict[str, Any]]] = {
+    "memory": memory_chart,
     "memory_course": course_chart,
     "memory_ways": ways_chart,
     "memory_link": link_chart,

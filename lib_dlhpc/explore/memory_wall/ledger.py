@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.charts import State, chart, memory_state
+from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.explorer.controls import DATASETS
-from lib_dlhpc.explore.memory_wall.charts import course_state
+from lib_dlhpc.explore.memory_wall.charts import course_state, memory_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import Moment, peak
 from lib_dlhpc.prediction.memory_timeline import MemoryTimeline, memory_timeline

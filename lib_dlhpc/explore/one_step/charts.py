@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.explore.blocks.charts import LIGHT_INK, PARTS, State, append
+from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -11,7 +12,9 @@ if TYPE_CHECKING:
     from lib_dlhpc.explore.one_step.roofline import Point
 
 BETWEEN = "between layers"
-PASSES = {name: PARTS[name] for name in ("forward", "backward", "update")} | {BETWEEN: "#f5f5f5"}
+PASSES = {name: palette.TERMS[name] for name in ("forward", "backward", "update")} | {
+    BETWEEN: "#f5f5f5"
+}
 RAW, FIT = "each repeat", "the fit"
 WIDEST = (0.02, 20_000.0)  # FLOP/B of the picture: no layer of the sliders is beyond
 
@@ -77,7 +80,7 @@ def layers_state(rows: Sequence[tuple[str, Mapping[str, float], str]]) -> State:
                     start=start,
                     stop=start + seconds,
                     details=details,
-                    ink="white" if part in LIGHT_INK else "black",
+                    ink="white" if part in palette.LIGHT_INK else "black",
                 )
                 start += seconds
         words = f"{start / whole:.0%}{', ' + bound if bound else ''}"

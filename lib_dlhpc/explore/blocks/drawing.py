@@ -1,0 +1,242 @@
+"""What drawings are made of, in Altair: axes, marks, and a view of fixed height whose width follows the page.
+
+    @drawing("How long should a message be?", height=190, right=130, lines={"line": "", "x": "bytes", "y": "s"})
+    def message_times():
+        x = x_axis("x:Q", "message", SI.format("B"), log=10)
+        y = y_axis("y:Q", "time", SI.format("s"), log=10)
+        return marker(x), *line_marks(x, y, NAMES, LINES), *values_beside(x, y)
+
+The function's name is the drawing's. Importing Altair takes more than a second and 65 MB, so no visitor's kernel does:
+built.py compiles all drawings once and keeps the result. Whatever a color says, a word, a dash or a hatching says as
+well.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import altair as alt
+
+from lib_dlhpc.results.palette import SERIES
+
+HATCH = "url(#dlhpc-hatch)"  # a pattern of figure.js: what is beyond a wall, idle, or only a bound
+
+# 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
+SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
+WHOLE = "datum.value % 1 ? '' : format(datum.value, ',d')"  # a short axis has ticks between them
+PERCENT = "format(datum.value, '.0%')"
+HALO: dict[str, Any] = {
+    "stroke": "var(--dl-card, Canvas)",
+    "strokeWidth": 3,
+}  # round words over lines
+WORD = 7.0  # px, a character of the labels
+BESIDE: dict[str, Any] = {"align": alt.expr("datum.side"), "dx": alt.expr("datum.shift")}
+ROOMS = (  # files of drawings
+    *("allreduce", "compare", "data_parallel", "explorer", "failures", "gantt", "hybrid_parallel"),
+    *(
+        "io_bottleneck",
+        "labs",
+        "large_batch",
+        "memory_wall",
+        "model_parallel",
+        "one_step",
+        "traces",
+    ),
+)
+Layers = Iterable[alt.Chart]
+Table = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Layers with a title. The margins are fixed, so that nothing jumps while numbers change.
+
+    table: what the table below the chart shows: {dataset: {column: heading}}.
+    """
+
+    layers: Callable[[], Layers]
+    title: str
+    height: int
+    margins: Mapping[str, int]
+    table: Table
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the Vega-Lite specification."""
+        chart = alt.layer(*self.layers())
+        chart = chart.properties(title=self.title, width=600, height=self.height, autosize="none")
+        chart = chart.properties(padding=dict(self.margins), usermeta={"table": self.table})
+        spec: dict[str, Any] = chart.to_dict()
+        for key in ("config", "$schema"):  # built.py has the theme and chooses the version
+            spec.pop(key, None)
+        return spec
+
+
+def drawing(
+    title: str,
+    height: int,
+    left: int = 74,
+    right: int = 24,
+    top: int = 14,
+    bottom: int = 44,
+    **table: dict[str, str],
+) -> Callable[[Callable[[], Layers]], Drawing]:
+    """Make a function that returns layers a Drawing. table: {column: heading} for each dataset that is listed."""
+    margins = {"left": left, "top": top, "right": right, "bottom": bottom}
+    return lambda layers: Drawing(layers, title, height, margins, table)
+
+
+def drawings_of(room: ModuleType) -> dict[str, Drawing]:
+    """Return the drawings of a file by name."""
+    own = {name: each for name, each in vars(room).items() if isinstance(each, Drawing)}
+    return getattr(room, "DRAWINGS", {}) | own
+
+
+def all_drawings() -> dict[str, Callable[[], dict[str, Any]]]:
+    """Return the drawings of all pages by name."""
+    rooms = [import_module(f"lib_dlhpc.explore.{room}.drawings") for room in ROOMS]
+    return {name: each for room in rooms for name, each in drawings_of(room).items()}
+
+
+def data(name: str, **encoding: Any) -> alt.Chart:
+    """Return a chart of a dataset."""
+    return alt.Chart(alt.NamedData(name)).encode(**encoding)
+
+
+def x_axis(field: str, title: str, labels: str = "", log: float = 0, **more: Any) -> alt.X:
+    """Return a horizontal axis. labels: a Vega expression; log: its base; more: as in axis_of, and `scale`."""
+    return _axis(alt.X(field, title=title), labels, log, **more)
+
+
+def y_axis(field: str, title: str, labels: str = "", log: float = 0, **more: Any) -> alt.Y:
+    """Return a vertical axis; see x_axis."""
+    return _axis(alt.Y(field, title=title), labels, log, **more)
+
+
+def _axis(channel: Any, labels: str, log: float, scale: Any = None, **axis: Any) -> Any:
+    kind = {"type": "log"} | ({"base": log} if log != 10 else {}) if log else {}
+    labeled = {"labelExpr": labels} if labels else {}
+    return channel.scale(**{"nice": False, **kind, **(scale or {})}).axis(
+        axis_of(**labeled, **axis)
+    )
+
+
+def by_two(title: str, ticks: int = 12, **scale: Any) -> alt.X:
+    """Return a logarithmic x axis of counts: GPUs, nodes, batches."""
+    return x_axis("x:Q", title, WHOLE, log=2, tickCount=ticks, grid=False, scale=scale)
+
+
+def rows_axis(field: str, sort: Any = None, width: int = 170, **scale: Any) -> alt.Y:
+    """Return a vertical axis of named rows, without any line. width: px of the longest name."""
+    y = alt.Y(field, title=None, sort=sort)
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=width))
+    return y.scale(**scale) if scale else y
+
+
+def axis_of(**options: Any) -> alt.Axis:
+    """Return an axis in the style of all drawings."""
+    return alt.Axis(**{"labelFlush": False, "tickCount": 6, "titlePadding": 8, **options})
+
+
+def legend(x: int = 0, y: int = -34, **more: Any) -> alt.Legend:
+    """Return a legend in a line, at a place (px) from the upper left corner of the plot."""
+    look = {"title": None, "orient": "none", "direction": "horizontal", "symbolType": "square"}
+    return alt.Legend(**{**look, "labelLimit": 0, "legendX": x, "legendY": y, **more})
+
+
+def colors(field: str, inks: Mapping[str, str], key: alt.Legend | None = None) -> alt.Color:
+    """Return the encoding of a field by a color for each of its values. key: its legend."""
+    return alt.Color(field, legend=key).scale(domain=list(inks), range=list(inks.values()))
+
+
+def tooltip_of(*fields: str) -> list[alt.Tooltip]:
+    """Return a tooltip that shows these fields."""
+    return [alt.Tooltip(field, type="nominal", title=field) for field in fields]
+
+
+def room(*axes: str) -> alt.Chart:
+    """Return points nobody sees: the extent of "x", "y" or both, from the dataset "room"."""
+    kinds = {"x": alt.X, "y": alt.Y}
+    return data("room", **{axis: kinds[axis](f"{axis}:Q") for axis in axes}).mark_point(opacity=0)
+
+
+def marker(x: alt.X) -> alt.Chart:
+    """Return a vertical line at the present choice."""
+    return data("now", x=x).mark_rule(strokeWidth=2, opacity=0.5)
+
+
+def point(x: alt.X, y: alt.Y, **look: Any) -> Layers:
+    """Return the present choice as a disc, with its words."""
+    now = data("now", x=x, y=y)
+    disc = {"shape": "circle", "filled": True, "fill": SERIES[0], "size": 110, "opacity": 1}
+    words = now.mark_text(fontWeight="bold", **BESIDE, dy=-12, **HALO)
+    return [
+        now.mark_point(**{**disc, "stroke": "white", "strokeWidth": 1.5, **look}),
+        words.encode(text="words:N"),
+    ]
+
+
+def values_beside(x: alt.X, y: alt.Y) -> Layers:
+    """Return the words beside each line at the present choice."""
+    words = data("now", x=x, y=y).mark_text(
+        fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO
+    )
+    return [words.encode(text="words:N")]
+
+
+def level(name: str, y: Any = None, align: Any = "right", **look: Any) -> Layers:
+    """Return horizontal lines of a dataset (y, words), with their words at one end. look: of the line."""
+    lines = data(name, y=alt.Y("y:Q") if y is None else y)
+    end, dx = (alt.value(alt.expr("width")), -4) if align == "right" else (alt.value(0), 4)
+    words = lines.mark_text(align=align, baseline="bottom", dx=dx, dy=-3, **HALO)
+    rule = {"strokeDash": [6, 3], "strokeWidth": 1.5, **look}
+    return [lines.mark_rule(**rule), words.encode(x=end, text="words:N")]
+
+
+def upright(name: str, **look: Any) -> Layers:
+    """Return vertical lines of a dataset (x, words, side, shift), with their words on top. look: of the line."""
+    lines = data(name, x=alt.X("x:Q"))
+    words = lines.mark_text(**BESIDE, baseline="bottom", dy=-4, fontWeight="bold")
+    rule = {"strokeWidth": 2.5, "strokeDash": [6, 3], **look}
+    return [lines.mark_rule(**rule), words.encode(y=alt.value(0), text="words:N")]
+
+
+def hatched(chart: alt.Chart, opacity: float = 0.25, mark: str = "bar", **look: Any) -> alt.Chart:
+    """Return hatching over bars ("bar") or rectangles ("rect")."""
+    return getattr(chart, f"mark_{mark}")(fill=HATCH, fillOpacity=opacity, tooltip=None, **look)
+
+
+def words_beside(bars: alt.Chart, text: str = "words:N", **encoding: Any) -> alt.Chart:
+    """Return the words to the right of each bar."""
+    return bars.mark_text(align="left", dx=5, **HALO).encode(text=text, **encoding)
+
+
+def line_marks(
+    x: alt.X, y: alt.Y, names: Sequence[str], styles: Mapping[str, Any], interpolate: Any = "linear"
+) -> Layers:
+    """Return lines (see lines.py) with their name where they end on the right. styles: color, dash, symbol."""
+    color, dash, shape = line_scales(names, styles)
+    curves = data("lines", x=x, y=y, color=color)
+    drawn = curves.mark_line(strokeWidth=2, clip=True, interpolate=interpolate)
+    symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
+    words = data("ends", x=alt.X("x:Q"), y=alt.Y("place:Q"), text="words:N", color=color)
+    return [
+        drawn.encode(strokeDash=dash),
+        symbols.encode(shape=shape),
+        words.mark_text(align="left", dx=8),
+    ]
+
+
+def line_scales(
+    names: Sequence[str], styles: Mapping[str, Any]
+) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
+    """Return the encodings of the field "line" by color, dash and symbol."""
+    channels = (alt.Color, alt.StrokeDash, alt.Shape)
+    scales = (
+        channel("line:N", legend=None).scale(
+            domain=list(names), range=[styles[name][i] for name in names]
+        )
+        for i, channel in enumerate(channels)
+    )
+    return tuple(scales)
