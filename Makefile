@@ -43,6 +43,8 @@ $(READY): requirements.lock pyproject.toml
 	    -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	    --no-build-isolation --editable .
+	@echo "Drawing the pages (half a minute, once)"
+	@$(BIN)/python -m lib_dlhpc.explore.blocks.built && $(BIN)/python -m lib_dlhpc.explore.front.page >/dev/null
 	@touch $@
 
 explore: $(READY) ## open the dashboards in the browser (ARGS=--no-browser prints the address)

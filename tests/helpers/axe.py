@@ -4,7 +4,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-RUN = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+RUN = """async options => (await axe.run(document, { resultTypes: ["violations"], ...options })).violations
   .filter(found => ["serious", "critical"].includes(found.impact))
   .map(found => [found.id, found.nodes.length, found.nodes.slice(0, 4)
     .map(node => node.html.slice(0, 160) + " | " + node.failureSummary.slice(0, 200))])"""
@@ -15,7 +15,8 @@ def _code() -> str:
     return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 
-def findings(page: Any) -> list[Any]:
-    """Return serious and critical findings: rule, how many places, some of them."""
-    page.evaluate(_code())
-    return list(page.evaluate(RUN))
+def findings(page: Any, *rules: str) -> list[Any]:
+    """Return serious and critical findings: rule, how many places, some of them. rules: only these."""
+    if not page.evaluate("!!window.axe"):
+        page.evaluate(_code())
+    return list(page.evaluate(RUN, {"runOnly": list(rules)} if rules else {}))

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import psutil
+from axe import findings
 from patience import eventually
 
 MOST_MEMORY = 180e6  # bytes of a visitor's kernel
@@ -145,6 +146,28 @@ def a_guess_uncovers(
     told = closed.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
     eventually(lambda: answer in told.first.inner_text())
     eventually(lambda: compared in closed.locator("table").last.inner_text())
+
+
+# Words of charts that their drawing cuts off.
+CUT = """() => [...document.querySelectorAll(".dlhpc-plot svg")].flatMap(svg => {
+  const room = svg.getBoundingClientRect(), title = svg.closest(".dlhpc-figure-view")?.innerText.slice(0, 40);
+  return [...svg.querySelectorAll("text")].filter(text => {
+    const own = text.getBoundingClientRect();
+    return room.width && own.width && text.textContent.trim() && getComputedStyle(text).opacity !== "0"
+      && (own.left < room.left - 2 || own.right > room.right + 2);
+  }).map(text => `${title}: ${text.textContent}`); })"""
+WIDTHS = (1920, 1280, 800, 390)
+
+
+def everyone_can_use(page: Any, eventually: Any) -> None:
+    """Assert that axe finds nothing serious in light and dark, and that no width scrolls or cuts words of charts."""
+    for width in WIDTHS:
+        is_as_wide_as_its_window(page, eventually, width)
+        eventually(lambda: page.evaluate(CUT) == [], what=lambda: page.evaluate(CUT))
+    assert findings(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert findings(page, "color-contrast") == []
+    page.emulate_media(color_scheme="light")
 
 
 def is_as_wide_as_its_window(
