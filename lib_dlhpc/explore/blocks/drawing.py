@@ -31,6 +31,7 @@ HALO: dict[str, Any] = {
     "stroke": "var(--dl-card, Canvas)",
     "strokeWidth": 3,
 }  # round words over lines
+ABOVE = alt.Legend(title="above")  # for encodings that are explained above the drawing
 WORD = 7.0  # px, a character of the labels
 BESIDE: dict[str, Any] = {"align": alt.expr("datum.side"), "dx": alt.expr("datum.shift")}
 ROOMS = (  # files of drawings
@@ -66,8 +67,10 @@ class Drawing:
         """Return the Vega-Lite specification."""
         chart = alt.layer(*self.layers())
         chart = chart.properties(title=self.title, width=600, height=self.height, autosize="none")
-        chart = chart.properties(padding=dict(self.margins), usermeta={"table": self.table})
-        spec: dict[str, Any] = chart.to_dict()
+        spec: dict[str, Any] = chart.properties(padding=dict(self.margins)).to_dict()
+        spec["usermeta"] = {"table": self.table}
+        if key := _taken_out(spec):
+            spec["usermeta"]["legend"] = key
         for key in ("config", "$schema"):  # built.py has the theme and chooses the version
             spec.pop(key, None)
         return spec
@@ -139,15 +142,27 @@ def axis_of(**options: Any) -> alt.Axis:
     return alt.Axis(**{"labelFlush": False, "tickCount": 6, "titlePadding": 8, **options})
 
 
-def legend(x: int = 0, y: int = -34, **more: Any) -> alt.Legend:
-    """Return a legend in a line, at a place (px) from the upper left corner of the plot."""
-    look = {"title": None, "orient": "none", "direction": "horizontal", "symbolType": "square"}
-    return alt.Legend(**{**look, "labelLimit": 0, "legendX": x, "legendY": y, **more})
+def _taken_out(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Take the legends out of a specification and return them: figure.js wraps them as the page is wide."""
+    found: dict[str, dict[str, Any]] = {}
+    channels = {"color": "color", "fill": "color", "strokeDash": "dash", "shape": "shape"}
+    for layer in spec["layer"]:
+        for channel, name in channels.items():
+            encoding = layer.get("encoding", {}).get(channel, {})
+            if encoding.get("legend") == ABOVE.to_dict():
+                encoding["legend"] = None
+                scale = encoding["scale"]
+                for label, value in zip(scale["domain"], scale["range"], strict=True):
+                    shown = " ".join(map(str, value)) if name == "dash" else value
+                    found.setdefault(label, {"label": label})[name] = shown
+    return list(found.values())
 
 
-def colors(field: str, inks: Mapping[str, str], key: alt.Legend | None = None) -> alt.Color:
-    """Return the encoding of a field by a color for each of its values. key: its legend."""
-    return alt.Color(field, legend=key).scale(domain=list(inks), range=list(inks.values()))
+def colors(field: str, inks: Mapping[str, str], key: bool = False) -> alt.Color:
+    """Return the encoding of a field by a color for each of its values. key: whether they are explained above."""
+    return alt.Color(field, legend=ABOVE if key else None).scale(
+        domain=list(inks), range=list(inks.values())
+    )
 
 
 def tooltip_of(*fields: str) -> list[alt.Tooltip]:

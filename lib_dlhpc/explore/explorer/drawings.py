@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.blocks.drawing import (
+    ABOVE,
     BESIDE,
     HALO,
     PERCENT,
@@ -15,7 +16,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     data,
     drawing,
     hatched,
-    legend,
     rows_axis,
     tooltip_of,
     x_axis,
@@ -109,7 +109,6 @@ def _span() -> list[Any]:
     "How much faster more devices are",
     height=250,
     left=64,
-    top=88,
     lines={"line": "", "devices": "devices", "speedup": "speed-up"},
     points={**POINTS, "speedup": "speed-up"},
 )
@@ -117,11 +116,9 @@ def scaling() -> Layers:
     """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
     x, y = _devices(), y_axis("speedup:Q", "speed-up over one device", WHOLE, log=2)
     band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
-    look = {"columns": 2, "symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
-    key = legend(-50, -76, **look, columnPadding=16, labelLimit=240)
     names, styles = list(LINES), list(LINES.values())
-    color = alt.Color("line:N", legend=key).scale(domain=names, range=[s[0] for s in styles])
-    dash = alt.StrokeDash("line:N", legend=key).scale(domain=names, range=[s[1] for s in styles])
+    color = alt.Color("line:N", legend=ABOVE).scale(domain=names, range=[s[0] for s in styles])
+    dash = alt.StrokeDash("line:N", legend=ABOVE).scale(domain=names, range=[s[1] for s in styles])
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash).mark_line(strokeWidth=2)
     return band, lines, *_points(x, y, "drop")
 

@@ -60,7 +60,26 @@ function comma(data, headings) {
       .map((line) => line.map(cell).join(",")).join("\n")).join("\n\n") + "\n";
 }
 
-// The drawing as a file of its own: colors that the page gives are written into it.
+const SYMBOLS = { // paths around (11, 7)
+  circle: "M7 7a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", square: "M7 3h8v8h-8z", diamond: "M11 2l5 5l-5 5l-5 -5z",
+  cross: "M9.5 3h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5v-3h2.5z", "triangle-up": "M11 2l5 9h-10z", "triangle-down": "M11 12l5 -9h-10z",
+};
+
+// What a color, a dash, a symbol or hatching means: [{ label, color, dash, shape, opacity, hatched }], wrapped as the page is wide.
+function legend(entries) {
+  const list = element("ul", { class: "dlhpc-key" });
+  list.innerHTML = entries.map(({ color = "currentColor", dash, shape, opacity = 1, hatched }) => {
+    const box = `d="M3 1h12v12h-12z"`, mark = SYMBOLS[shape];
+    const line = dash && `<path d="M0 7h22" fill="none" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
+    const sign = mark && `<path d="${mark}" fill="${color}"/>`;
+    const square = `<path ${box} fill="${color}" fill-opacity="${opacity}"/>${hatched ? `<path ${box} fill="url(#dlhpc-hatch)" fill-opacity="0.6"/>` : ""}`;
+    return `<li><svg width="22" height="14" aria-hidden="true">${line || sign ? (line ?? "") + (sign ?? "") : square}</svg><span></span></li>`;
+  }).join("");
+  list.querySelectorAll("span").forEach((word, i) => { word.textContent = entries[i].label; });
+  return list;
+}
+
+// The drawing as a file of its own, below its legend: colors that the page gives are written into it.
 function picture(plot) {
   const drawn = plot.querySelector("svg");
   const copy = drawn.cloneNode(true);
@@ -72,6 +91,17 @@ function picture(plot) {
     }
   });
   const style = getComputedStyle(plot);
+  const key = plot.parentElement.querySelector(".dlhpc-key");
+  if (key) {
+    const [width, high] = [drawn.clientWidth, drawn.clientHeight], shift = key.offsetHeight + 6;
+    const whole = `<g transform="translate(0 ${shift})">${copy.innerHTML}</g>` + [...key.children].map((item) => {
+      const at = `translate(${item.offsetLeft - key.offsetLeft} ${item.offsetTop - key.offsetTop})`;
+      const ink = getComputedStyle(item).color;
+      return `<g transform="${at}" color="${ink}">${item.firstChild.innerHTML}<text x="26" y="11" font-size="12" fill="${ink}">${item.lastChild.innerHTML}</text></g>`;
+    }).join("");
+    copy.innerHTML = whole;
+    for (const [name, value] of [["height", high + shift], ["viewBox", `0 0 ${width} ${high + shift}`]]) copy.setAttribute(name, value);
+  }
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("style", `color: ${style.color}; background: ${getComputedStyle(document.body).backgroundColor}; font-family: ${style.fontFamily}`);
   copy.prepend(plot.parentElement.querySelector(".dlhpc-patterns defs").cloneNode(true));
@@ -89,7 +119,7 @@ async function pixels(plot) {
     const image = new Image();
     image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture(plot))}`;
     await image.decode();
-    Object.assign(canvas, { width: 2 * drawn.clientWidth, height: 2 * drawn.clientHeight });
+    Object.assign(canvas, { width: 2 * image.width, height: 2 * image.height });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   }
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
@@ -148,7 +178,8 @@ function render({ model, el }) {
   bubble.hidden = true;
   const figure = element("figure", { class: "dlhpc-figure" });
   if (title) figure.append(element("figcaption", {}, title));
-  figure.append(plot, words, more, bubble, patterns());
+  let key = element("ul", { hidden: "" });
+  figure.append(key, plot, words, more, bubble, patterns());
   el.classList.add("dlhpc-figure-view");
   el.append(figure);
 
@@ -161,7 +192,18 @@ function render({ model, el }) {
   let gone = false;
   let visible = true;
 
+  function explain() { // what is in a drawing may change with its data: a dataset "key" says it then
+    const found = about.legend ?? rows(model.get("data").key ?? {});
+    const wanted = JSON.stringify(found);
+    if (!found.length || key.dataset.shown === wanted) return;
+    const fresh = legend(found);
+    fresh.dataset.shown = wanted;
+    key.replaceWith(fresh);
+    key = fresh;
+  }
+
   function describe() {
+    explain();
     const summary = model.get("summary");
     words.textContent = summary;
     words.hidden = !summary;

@@ -94,6 +94,13 @@ function terms() {
   });
 }
 
+// A formula that is wider than its column scrolls, for a keyboard too.
+function formulas() {
+  const reachable = new MutationObserver(() => cells.querySelectorAll('mjx-container[display="true"]:not([tabindex])')
+    .forEach((formula) => { formula.tabIndex = 0; }));
+  cells.querySelectorAll(".jp-MarkdownCell").forEach((cell) => reachable.observe(cell, { childList: true, subtree: true }));
+}
+
 function theme() {
   const root = document.documentElement;
   const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
@@ -128,4 +135,5 @@ rows();
 cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voila moves the cells to the end
 contents();
 terms();
+formulas();
 theme();
