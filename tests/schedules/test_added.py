@@ -12,8 +12,11 @@ from lib_dlhpc import loads
 from lib_dlhpc.cli import main
 from lib_dlhpc.costs.network import Level, Network
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.allreduce import sizes as allreduce
-from lib_dlhpc.explore.blocks import schedule_view
+from lib_dlhpc.explore.allreduce.charts import name_of
+from lib_dlhpc.explore.allreduce.nodes import buffers_out
+from lib_dlhpc.explore.allreduce.rounds import Example, rounds_and_chunks
+from lib_dlhpc.explore.allreduce.sizes import fastest_first
+from lib_dlhpc.explore.allreduce.try_out import try_out
 from lib_dlhpc.explore.explorer.axes import axes_of
 from lib_dlhpc.explore.explorer.controls import NAMED
 from lib_dlhpc.explore.explorer.limits import messages, too_much
@@ -123,16 +126,15 @@ def test_the_explorer_offers_and_explains_it():
 
 
 def test_the_lesson_draws_and_animates_it():
-    page = schedule_view.rounds_and_chunks()
-    assert page.children
+    page = rounds_and_chunks()
+    assert "star" in dict(page.controls["algorithm"].options).values()
     for name in COLLECTIVES["allreduce"]:
-        plan = schedule_view.example(name, 6, 12)
-        prove(plan)
-        assert schedule_view.name_of(name) and allreduce.title(name)
-    assert schedule_view.try_out(star.star).children
-    assert allreduce.buffers_out("star", 2, 2) == 2
+        prove(Example(name, 6, 12).plan)
+        assert name_of(name)
+    assert try_out(star.star).children
+    assert buffers_out("star", 2, 2) == 2
     net = Network(Level(2, 1e-6, 1e-11), Level(2, 5e-6, 1e-10), 1e-11)
-    assert allreduce.costs(1e6, net, ("star",))["star"].total > 0
+    assert fastest_first(1e6, net, ("star",))["star"].total > 0
 
 
 @pytest.mark.parametrize("name", [*strategy.ALLREDUCES, "star"])

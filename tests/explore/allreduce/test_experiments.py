@@ -15,28 +15,26 @@ from lib_dlhpc.costs.network import flat
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.allreduce import drawings as allreduce_drawings
 from lib_dlhpc.explore.allreduce import measured as here
-from lib_dlhpc.explore.allreduce.charts import LINES, measured_state, messages_state, nics_state
-from lib_dlhpc.explore.allreduce.panel import result_words, run_here
+from lib_dlhpc.explore.allreduce.charts import LINES
+from lib_dlhpc.explore.allreduce.chunks import follow
+from lib_dlhpc.explore.allreduce.messages import messages_chart
+from lib_dlhpc.explore.allreduce.nodes import TWO_LEVELS, Nodes, buffers_out, nodes_view
+from lib_dlhpc.explore.allreduce.panel import measured_chart, result_words, run_here
+from lib_dlhpc.explore.allreduce.rounds import Example
 from lib_dlhpc.explore.allreduce.sizes import (
+    BANDWIDTHS,
     FLAT,
     LATENCIES,
     RANKS,
-    RATES,
     REDUCTIONS,
-    TWO_LEVELS,
     Flat,
-    Nodes,
-    buffers_out,
-    costs,
     crossover,
-    latency_wall,
-    nic_wall,
-    nics_view,
+    fastest_first,
     sizes_view,
-    sizes_words,
     winners,
 )
-from lib_dlhpc.explore.blocks.schedule_view import animate, draw, example, follow, try_out
+from lib_dlhpc.explore.allreduce.try_out import try_out
+from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules import COLLECTIVES, schedule
 
@@ -44,7 +42,7 @@ flats = st.builds(
     Flat,
     st.sampled_from(RANKS),
     st.sampled_from(LATENCIES),
-    st.sampled_from([r / 8 for r in RATES]),
+    st.sampled_from(BANDWIDTHS),
     st.sampled_from(REDUCTIONS),
     st.floats(1, 1e9),
 )
@@ -53,16 +51,16 @@ ROWS = [
     for name, price in (("ring", 1e-5), ("rabenseifner", 2e-5), ("MPI_Allreduce", None))
 ]
 CLUSTER = Nodes(32, 8, 1, 12.5e9, 150e9, 64e6)
-RING = example("ring", 4, 8)
+RING = Example("ring", 4, 8).plan
 STATES = {
-    "message_sizes": sizes_view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)),
-    "nics": nics_state(*nics_view(CLUSTER), 64e6),
-    "messages": messages_state(list(RING), 4, 8, 2, "ring"),
-    "measured": measured_state(ROWS),
+    **sizes_view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)).charts,
+    **nodes_view(CLUSTER).charts,
+    "messages": messages_chart(RING, 2),
+    "measured": measured_chart(ROWS),
 }
 
 
-@pytest.mark.parametrize("name", allreduce_drawings.DRAWINGS)
+@pytest.mark.parametrize("name", drawings_of(allreduce_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
     fills(name, STATES[name])
 
@@ -82,25 +80,27 @@ def test_the_winner_of_an_interval_is_the_fastest_in_it(
     for interval in found:
         size = np.sqrt(max(interval.start, 1e-3) * min(interval.stop, 1e12))
         times = {
-            name: float(cost.total) for name, cost in costs(size, setting.network, names).items()
+            name: float(cost.total)
+            for name, cost in fastest_first(size, setting.network, names).items()
         }
         assert times[interval.algorithm] <= min(times.values()) * (1 + 1e-9)
 
 
 @given(flats)
 def test_the_words_name_the_fastest_and_the_wall_stands_where_latency_rules(setting: Flat) -> None:
-    times = costs(setting.size, setting.network)
-    best = min(times.values(), key=lambda cost: float(cost.total))
-    assert f"{float(best.latency / best.total):.0%} of that is latency" in sizes_words(setting)
-    assert bool(latency_wall(setting)) == bool(best.latency >= 0.9 * best.total)
+    costs = [ALGORITHMS[name](setting.size, setting.network) for name in FLAT]
+    best = min(costs, key=lambda cost: float(cost.total))
+    view = sizes_view(setting)
+    assert f"{float(best.latency / best.total):.0%} of that is latency" in view.words
+    assert bool(view.wall) == bool(best.latency >= 0.9 * best.total)
 
 
-@given(st.sampled_from([4, 16, 64, 512]), st.sampled_from(LATENCIES), st.sampled_from(RATES))
+@given(st.sampled_from([4, 16, 64, 512]), st.sampled_from(LATENCIES), st.sampled_from(BANDWIDTHS))
 def test_the_crossover_of_the_text_is_where_the_times_are_equal(
-    ranks: int, latency: float, rate: float
+    ranks: int, latency: float, bandwidth: float
 ) -> None:
-    size = crossover(ranks, latency, rate / 8, 1e10)
-    net = flat(ranks, latency, 8 / rate, 1e-10)
+    size = crossover(ranks, latency, bandwidth, 1e10)
+    net = flat(ranks, latency, 1 / bandwidth, 1e-10)
     doubling, other = (
         float(ALGORITHMS[n](size, net).total) for n in ("recursive_doubling", "rabenseifner")
     )
@@ -118,12 +118,11 @@ def test_alone_on_its_node_a_device_sends_what_the_formula_moves(name: str) -> N
 
 
 def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
-    times, carried = nics_view(CLUSTER)
-    assert carried["recursive_doubling"] == 8 * np.log2(32)
-    assert "recursive doubling" in nic_wall(CLUSTER, carried)
-    gentle = CLUSTER._replace(devices=1, nodes=4)
-    assert nic_wall(gentle, nics_view(gentle)[1]) == ""
-    assert list(times.values()) == sorted(times.values(), key=lambda cost: float(cost.total))
+    assert buffers_out("recursive_doubling", 32, 8) == 8 * np.log2(32)
+    assert "recursive doubling" in nodes_view(CLUSTER).wall
+    assert nodes_view(CLUSTER._replace(devices=1, nodes=4)).wall == ""
+    times = STATES["nics"][0]["ends"]["stop"]
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("name", COLLECTIVES["allreduce"])
@@ -131,12 +130,10 @@ def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
 def test_the_animation_ends_with_every_contribution_once(
     name: str, ranks: int, elements: int
 ) -> None:
-    plan = example(name, ranks, elements)
-    story = follow(list(plan), ranks, elements)
-    assert len(story.held) == len(story.words) == len(story.rounds) + 1
+    story = follow(Example(name, ranks, elements).plan)
+    assert len(story.held) == len(story.words) == len(story.moves) + 1
     assert all(code == 2**ranks - 1 for row in story.held[-1] for code in row)
-    widget = animate(plan)
-    for number, moves in enumerate(widget.moves):
+    for number, moves in enumerate(story.moves):
         for source, target, first, last, reduce in moves:
             before, after = story.held[number], story.held[number + 1]
             for block in range(first, last):
@@ -156,7 +153,7 @@ def test_every_message_is_a_line_from_its_rank_and_round_to_the_next() -> None:
 
 def test_a_picture_that_is_too_large_is_refused_with_its_limits() -> None:
     with pytest.raises(SpecError, match="at most 16 ranks"):
-        draw(schedule("ring", 17, 17))
+        messages_chart(schedule("ring", 17, 17))
 
 
 def wrong(ranks: int, elements: int) -> Any:
