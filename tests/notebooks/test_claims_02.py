@@ -10,17 +10,17 @@ from module_text import has_every_part
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, bucket_wall, goyal, step_of
-from lib_dlhpc.explore.data_parallel.live import Setting as Live
 from lib_dlhpc.explore.data_parallel.live import times_as_fast
-from lib_dlhpc.explore.data_parallel.race import Race, courses, race_wall, served
+from lib_dlhpc.explore.data_parallel.race import Race, courses, race_view
 from lib_dlhpc.explore.data_parallel.scaling import (
     Scaling,
     node_rate,
-    scaling_wall,
+    scaling_view,
     strong,
     strong_gain,
     weak,
 )
+from lib_dlhpc.explore.data_parallel.updates import served
 from lib_dlhpc.explore.data_parallel.waiting import Ranks, expected_wait, waiting_share
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.step import bucket_times
@@ -106,7 +106,7 @@ def test_asynchronous_is_no_faster_for_equal_workers_and_much_faster_with_a_slow
     assert equal["asynchronous"].gradients < 1.05 * equal["synchronous"].gradients
     assert slow["asynchronous"].gradients > 2 * slow["synchronous"].gradients
     assert min(slow, key=lambda name: slow[name].reached) == "asynchronous"
-    assert served(Race()).staleness.mean() == pytest.approx(7, abs=0.2)
+    assert served().staleness.mean() == pytest.approx(7, abs=0.2)
 
 
 def test_local_steps_compute_most_gradients_and_are_seen_seldom():
@@ -120,7 +120,7 @@ def test_the_higher_the_learning_rate_the_worse_for_the_stale():
     assert low["asynchronous"].reached < 1.1 * low["synchronous"].reached
     assert not high["asynchronous"].reached < np.inf
     assert high["synchronous"].reached < np.inf
-    assert "diverges" in race_wall(Race(rate=1.9))
+    assert "diverges" in race_view(Race(rate=1.9)).wall
 
 
 def test_16_workers_and_one_server_are_slower_than_synchronous():
@@ -141,8 +141,8 @@ def test_twice_the_gpus_on_the_same_images_need_more_than_half_the_time():
 
 
 def test_four_ranks_with_a_core_each_are_about_three_times_as_fast_by_the_formula():
-    assert times_as_fast(Live(ranks=4)) == pytest.approx(3.3, abs=0.1)
-    assert times_as_fast(Live(ranks=1)) == 1
+    assert times_as_fast(4) == pytest.approx(3.3, abs=0.1)
+    assert times_as_fast(1) == 1
 
 
 def test_another_allreduce_moves_the_point_where_strong_scaling_turns():
@@ -155,8 +155,8 @@ def test_another_allreduce_moves_the_point_where_strong_scaling_turns():
 
 def test_the_two_ends_of_the_strong_line():
     assert strong(Scaling()).gpus[0] == 8 * PER_NODE
-    assert "Memory" in scaling_wall(Scaling(gpus=32))
-    assert "less than one each" in scaling_wall(Scaling(gpus=16384))
+    assert "Memory" in scaling_view(Scaling(gpus=32)).wall
+    assert "less than one each" in scaling_view(Scaling(gpus=16384)).wall
     assert node_rate(Scaling()) == pytest.approx(1089.4 / 8, rel=0.01)
 
 

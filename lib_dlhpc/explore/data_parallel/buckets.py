@@ -1,8 +1,4 @@
-"""One step of data parallelism: gradients are exchanged in buckets during backward. How much is exposed?
-
-one_step()      the experiment of buckets and overlap, on the machine of "ImageNet in one hour"
-goyal()         that run, with the compute time of one GPU alone, as all experiments of the lesson use it
-"""
+"""One step of data parallelism: gradients are exchanged in buckets during backward. How much is exposed?"""
 
 from functools import cache
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +8,8 @@ import numpy as np
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
-from lib_dlhpc.explore.data_parallel.charts import buckets_state
+from lib_dlhpc.explore.blocks.charts import State
+from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.replays import replay
@@ -87,17 +84,33 @@ def step_of(*values: Any, **named: Any) -> Experiment:
     return goyal(0.0).set({**known, "machine.inter_node.bandwidth": step.nic})
 
 
-def buckets_view(experiment: Experiment) -> Any:
-    """Return the columns of the chart "bucket_sizes": with overlap and without, over sizes in B."""
+def buckets_view(experiment: Experiment) -> State:
+    """Return the chart "bucket_sizes": a step with overlap and without, over sizes in B."""
     sizes = np.unique([*BUCKETS, *np.geomspace(BUCKETS[0], BUCKETS[-1], 61)])
-    swept = experiment.set({"strategy.bucket": sizes})
-    lines = {
-        name: predict(swept.set({"strategy.overlap": overlap})).step_time
-        for name, overlap in (("during backward", True), ("after backward", False))
+    swept, now = experiment.set({"strategy.bucket": sizes}), predict(experiment)
+    curves = {
+        words: (sizes, np.asarray(predict(swept.set({"strategy.overlap": early})).step_time))
+        for words, early in WHEN.items()
     }
-    now = predict(experiment)
-    return buckets_state(
-        sizes, lines, float(now.compute), float(experiment.strategy.bucket), float(now.step_time)
+    lines, ends = line_columns(curves)
+    bucket, step = float(experiment.strategy.bucket), _time(now.step_time)
+    right = bucket > np.sqrt(BUCKETS[0] * BUCKETS[-1])
+    data = {
+        "lines": lines,
+        "ends": ends,
+        "floor": {"y": [float(now.compute)], "words": [f"computing alone: {_time(now.compute)}"]},
+        "now": {
+            "x": [bucket],
+            "y": [float(now.step_time)],
+            "words": [f"now: {step}"],
+            "side": ["right" if right else "left"],
+            "shift": [-11 if right else 11],
+        },
+    }
+    early, late = (_time(y.min()) for _, y in curves.values())
+    return data, (
+        f"With buckets of {format_quantity(bucket, 'B')} a step takes {step}. The shortest there is takes {early}"
+        f" with the allreduce during backward, {late} with it after."
     )
 
 

@@ -6,11 +6,11 @@ The rate of a run on one rank is all that calibrates the prediction, so there is
 
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.live_run import (
     Begin,
     Came,
@@ -23,7 +23,8 @@ from lib_dlhpc.explore.blocks.live_run import (
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.data_parallel.buckets import WHEN
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -33,68 +34,33 @@ from lib_dlhpc.timeline import Timeline
 RANKS, BUCKETS = (1, 2, 3, 4), (1e3, 8e3, 100e3)
 BATCH, EPOCHS = 240, 12
 SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
-WHEN = {True: "during backward", False: "after backward"}
+IN_WORDS = {early: words for words, early in WHEN.items()}
+WHY = (
+    "<b>Why they differ.</b> The prediction gives each rank a core of its own, without the Python between"
+    " two messages. A step this short is mostly such work, and ranks that share a core wait for it,"
+    " which the trace counts as communication."
+)
 
 
 class Setting(NamedTuple):
-    """What the controls say. bucket: B."""
+    """A run. bucket: B."""
 
-    ranks: int = 1
-    bucket: float = 8e3
-    overlap: bool = True
+    ranks: Annotated[int, Slider("Ranks", "They share the batch", RANKS)] = 1
+    bucket: Annotated[
+        float, Dropdown("Bucket", "Gradients in one allreduce", BUCKETS, amount("B"))
+    ] = 8e3
+    overlap: Annotated[bool, Dropdown("Exchange", "When the buckets are exchanged", WHEN)] = True
 
 
 Rates = dict[Setting, float]  # samples/s
 
 
-def experiment(setting: Setting) -> Experiment:
-    """Return the run: a small network on digits, the same global batch on any number of ranks."""
-    shared: dict[str, Any] = {
-        "nodes": 1,
-        "devices_per_node": setting.ranks,
-        "batch": BATCH // setting.ranks,
-    }
-    shared["precision"] = "fp64"  # rounding must not tell one number of ranks from another
-    exchange = {"allreduce": "ring", "bucket": setting.bucket, "overlap": setting.overlap}
-    tables: dict[str, Any] = {
-        "model": "cnn-digits",
-        "dataset": "digits",
-        "machine": "laptop",
-        "strategy": {**shared, **exchange},
-        "run": {"epochs": EPOCHS},
-        "training": {"rate": 0.05},
-    }
-    return read_experiment(tables)
-
-
-def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
+def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
     """Return controls, a button that trains, the step that was measured, and rates beside predictions.
 
     begin: what starts the ranks. thread: in what they are watched.
     """
-    controls = {
-        "ranks": slider("Ranks", "They share the batch", [(str(n), n) for n in RANKS], 1),
-        "bucket": dropdown(
-            "Bucket",
-            "Gradients in one allreduce",
-            [(show(size, "B"), size) for size in BUCKETS],
-            8e3,
-        ),
-        "overlap": dropdown(
-            "Exchange",
-            "When the buckets are exchanged",
-            [(words, early) for early, words in WHEN.items()],
-            True,
-        ),
-    }
-    asked = ipywidgets.HTML()
     rates: Rates = {}
-
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def ask() -> None:
-        asked.value = verdict_html(asked_words(chosen()))
 
     def work(setting: Setting, train: Train) -> Came:
         outcome, timeline = train(experiment(setting))
@@ -106,8 +72,26 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
         result = result_html(setting, outcome["terms"], rates)
         return Came(one_step(timeline), verdict_html(said), result)
 
-    note = "the first allreduce of a step, and what four ranks do on the cores of this machine."
-    return workbench(controls, [asked, *live_run(chosen, work, begin, thread)], ask, note)
+    look = "the first allreduce of a step, and what four ranks do on the cores of this machine."
+    panel = live_run(lambda: bench.setting, work, begin, thread)
+    bench = Bench(Setting(), lambda setting: View(asked_words(setting)), panel, look=look)
+    return bench
+
+
+def experiment(setting: Setting) -> Experiment:
+    """Return the run: a small network on digits, the same global batch on any number of ranks."""
+    strategy: dict[str, Any] = {
+        "nodes": 1,
+        "devices_per_node": setting.ranks,
+        "batch": BATCH // setting.ranks,
+        "precision": "fp64",  # rounding must not tell one number of ranks from another
+        "allreduce": "ring",
+        "bucket": setting.bucket,
+        "overlap": setting.overlap,
+    }
+    named = {"model": "cnn-digits", "dataset": "digits", "machine": "laptop"}
+    rest = {"strategy": strategy, "run": {"epochs": EPOCHS}, "training": {"rate": 0.05}}
+    return read_experiment({**named, **rest})
 
 
 def asked_words(setting: Setting) -> str:
@@ -116,7 +100,7 @@ def asked_words(setting: Setting) -> str:
         return f"1 rank with the whole batch of {BATCH}: nothing to exchange."
     return (
         f"{setting.ranks} ranks, each with {BATCH // setting.ranks} samples of a batch of {BATCH}; buckets of"
-        f" {show(setting.bucket, 'B')}, exchanged {WHEN[setting.overlap]}."
+        f" {show(setting.bucket, 'B')}, exchanged {IN_WORDS[setting.overlap]}."
     )
 
 
@@ -135,31 +119,19 @@ def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -
         )
     lines = [["ranks", "bucket", "exchange", "measured", "predicted", "error"]]
     for each in sorted(rates):
-        run = [str(each.ranks), show(each.bucket, "B"), WHEN[each.overlap]]
+        rate = show(rates[each], "samples/s")
         if each.ranks == 1:
-            run[1:], beside = ["", ""], ["calibrates", ""]
-        else:
-            predicted = float(predict(calibrated(each, known)).throughput)
-            beside = [show(predicted, "samples/s"), f"{predicted / rates[each] - 1:+.0%}"]
-        lines.append([*run, show(rates[each], "samples/s"), *beside])
-    ways = three_ways(calibrated(setting, known), measured)
-    return (
-        terms_html(ways)
-        + table_html(lines)
-        + verdict_html(
-            "<b>Why they differ.</b> The prediction gives each rank a core of its own, without the Python between"
-            " two messages. A step this short is mostly such work, and ranks that share a core wait for it,"
-            " which the trace counts as communication."
-        )
-    )
+            lines.append(["1", "", "", rate, "calibrates", ""])
+            continue
+        predicted = float(predict(with_rate(experiment(each), known)).throughput)
+        run = [str(each.ranks), show(each.bucket, "B"), IN_WORDS[each.overlap]]
+        error = f"{predicted / rates[each] - 1:+.0%}"
+        lines.append([*run, rate, show(predicted, "samples/s"), error])
+    ways = three_ways(with_rate(experiment(setting), known), measured)
+    return terms_html(ways) + table_html(lines) + verdict_html(WHY)
 
 
-def times_as_fast(setting: Setting) -> float:
+def times_as_fast(ranks: int) -> float:
     """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
-    one = predict(experiment(setting._replace(ranks=1)))
-    return float(predict(experiment(setting)).throughput / one.throughput)
-
-
-def calibrated(setting: Setting, rate: float) -> Experiment:
-    """Return the run with the rate of one rank (samples/s) in the place of the catalog's laptop."""
-    return with_rate(experiment(setting), rate)
+    one, all_ranks = (predict(experiment(Setting(count))).throughput for count in (1, ranks))
+    return float(all_ranks / one)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
-from lib_dlhpc.explore.data_parallel import here, live, race, scaling, waiting
+from lib_dlhpc.explore.data_parallel import here, live, race, scaling, updates, waiting
 from lib_dlhpc.explore.data_parallel.buckets import ALLREDUCES, bucket_count, one_step, step_of
 from lib_dlhpc.explore.data_parallel.race import Race
 from lib_dlhpc.explore.data_parallel.real import exchange_here
@@ -82,10 +82,10 @@ lesson = Lesson.read(
     results={
         "exposed": lambda: float(step().exposed_communication) * 1e3,
         "straggler": lambda: waiting.expected_wait(256, 0.03),
-        "staleness": lambda: race.served(Race()).staleness.mean(),
+        "staleness": lambda: updates.served().staleness.mean(),
         "gain": lambda: scaling.strong_gain(256, 2048),
         "many_or_one": lambda: "one large bucket",
-        "four_ranks": lambda: live.times_as_fast(live.Setting(ranks=4)),
+        "four_ranks": lambda: live.times_as_fast(4),
     },
     figures={
         "exposed": one_step,

@@ -1,37 +1,45 @@
-"""Weak and strong scaling: the efficiency of each GPU when the batch grows with them, and when it does not.
+"""Weak and strong scaling: the efficiency of each GPU when the batch grows with them, and when it does not."""
 
-weak_and_strong()   the experiment, with what Goyal et al. published beside it
-"""
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
-from typing import Any, NamedTuple
-
-import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, gigabits
+from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.lines import line_columns, value_at, values_at
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.data_parallel.bowl import Floats
 from lib_dlhpc.explore.data_parallel.buckets import ALLREDUCES, NICS, PER_NODE, goyal
-from lib_dlhpc.explore.data_parallel.charts import left_state, rate_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import format_plain, format_quantity
 
 GPUS = tuple(2**k for k in range(3, 15))
+BATCHES = (256, 1024, 2048, 4096, 8192, 16384, 32768)
 FLOOR = 0.5  # share of a step that is not computing, from which more GPUs are a waste
-Floats = NDArray[np.float64]
+PUBLISHED = {  # name and format of results of this run
+    "goyal17-r50-1h": ("90 epochs on 256 GPUs", "{:.3g} min"),
+    "goyal17-r50-eff": ("256 GPUs over 32 times one node of 8", "{:.1%}"),
+}
 
 
 class Scaling(NamedTuple):
-    """What the experiment sets: GPUs to look at, images a GPU (weak), global batch (strong), network."""
+    """One run on many numbers of GPUs. gpus: to look at; images: a GPU; nic: B/s of a node."""
 
-    gpus: int = 256
-    images: int = 32
-    batch: int = 8192
-    allreduce: str = "hierarchical"
-    nic: float = 50e9 / 8
+    gpus: Annotated[int, Slider("GPUs", "To look at", GPUS)] = 256
+    images: Annotated[
+        int, Slider("Images a GPU", "Weak scaling: they stay the same", (4, 8, 16, 32, 64))
+    ] = 32
+    batch: Annotated[int, Slider("Global batch", "Strong scaling: they stay the same", BATCHES)] = (
+        8192
+    )
+    allreduce: Annotated[str, Dropdown("Allreduce", "How a bucket is summed", ALLREDUCES)] = (
+        "hierarchical"
+    )
+    nic: Annotated[float, Slider("NIC", "Of a node", NICS, gigabits)] = 50e9 / 8
 
 
 class Curve(NamedTuple):
@@ -42,43 +50,31 @@ class Curve(NamedTuple):
     left: Floats  # rate of each GPU over that in one node
 
 
-def weak_and_strong() -> ipywidgets.Box:
+def weak_and_strong() -> Bench[Scaling]:
     """Return the experiment: efficiency and images a second against GPUs, weak and strong."""
-    controls = {
-        "gpus": slider("GPUs", "To look at", [(f"{p:,}", p) for p in GPUS], 256),
-        "images": slider(
-            "Images a GPU",
-            "Weak scaling: they stay the same",
-            [(str(n), n) for n in (4, 8, 16, 32, 64)],
-            32,
-        ),
-        "batch": slider(
-            "Global batch",
-            "Strong scaling: they stay the same",
-            [(f"{n:,}", n) for n in (256, 1024, 2048, 4096, 8192, 16384, 32768)],
-            8192,
-        ),
-        "allreduce": dropdown(
-            "Allreduce",
-            "How a bucket is summed",
-            [(name, name) for name in ALLREDUCES],
-            "hierarchical",
-        ),
-        "nic": slider("NIC", "Of a node", [(f"{r / 1e9:g} Gb/s", r / 8) for r in NICS], 50e9 / 8),
+    look = "where the strong line leaves the weak one, and where it turns down for good."
+    charts = ["gpu_share", "images_a_second"]
+    return Bench(Scaling(), scaling_view, charts, "Both ways still scale here.", look)
+
+
+def scaling_view(setting: Scaling) -> View:
+    """Return what scaling shows: how efficient each GPU is and how long an epoch takes, weak and strong."""
+    curves = {"weak": weak(setting), "strong": strong(setting)}
+    said = []
+    for name, curve in curves.items():
+        at = np.flatnonzero(curve.gpus == setting.gpus)
+        if len(at):
+            epoch = float(goyal().dataset.samples) / float(curve.rate[at[0]])
+            takes = format_quantity(epoch, "s")
+            said.append(f"{name} {curve.left[at[0]]:.0%}, an epoch takes {takes}")
+        else:
+            said.append(f"{name}: not possible")
+    words = f"<b>{setting.gpus:,} GPUs, efficiency:</b> {'; '.join(said)}."
+    charts = {
+        "gpu_share": _share_chart(setting, curves),
+        "images_a_second": _rate_chart(setting, curves),
     }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    left, rate = chart("gpu_share"), chart("images_a_second")
-
-    def show() -> None:
-        setting = Scaling(**{name: control.value for name, control in controls.items()})
-        weak_curve, strong_curve = weak(setting), strong(setting)
-        left.update(*left_view(setting, weak_curve, strong_curve))
-        rate.update(*rate_view(setting, weak_curve, strong_curve))
-        verdict.value = f'<p class="dlhpc-verdict">{scaling_words(setting)}</p>'
-        wall.value = wall_html(scaling_wall(setting), "Both ways still scale here.")
-
-    note = "where the strong line leaves the weak one, and where it turns down for good."
-    return workbench(controls, [verdict, wall, left, rate], show, note)
+    return View(words, _wall(setting), charts)
 
 
 def weak(setting: Scaling) -> Curve:
@@ -92,16 +88,43 @@ def strong(setting: Scaling) -> Curve:
     return _curve(setting, gpus, setting.batch // gpus)
 
 
-def _curve(setting: Scaling, gpus: NDArray[Any], images: NDArray[Any]) -> Curve:
-    prediction = predict(_at(setting, gpus, images))
-    kept = np.asarray(prediction.fits)
-    rate = np.asarray(prediction.throughput)[kept]
-    return Curve(gpus[kept], rate, rate / gpus[kept] / node_rate(setting))
+def strong_gain(gpus: int, more: int, batch: int = 8192) -> float:
+    """Return how many times faster `more` GPUs are than `gpus` for the same global batch."""
+    one, other = (predict(_at(Scaling(), p, batch // p)).throughput for p in (gpus, more))
+    return float(other / one)
 
 
 def node_rate(setting: Scaling) -> float:
     """Return the images a second of each GPU in one node of 8: what the publication compares with."""
     return float(predict(_at(setting, PER_NODE, setting.images)).throughput) / PER_NODE
+
+
+def published() -> list[tuple[int, float, str]]:
+    """Return (GPUs, efficiency over 8 GPUs, words) that Goyal et al. published."""
+    weak, longer = results()["goyal17-r50-eff"], results()["goyal17-r50-iterinc"]
+    slower = 1 / (1 + float(longer["value"]))
+    return [
+        (int(weak["count"]), float(weak["value"]), "published"),
+        (int(longer["count"]), slower, "published, and used to calibrate"),
+    ]
+
+
+def published_table() -> Table:
+    """Return published results of this run beside predictions, with the error."""
+    lines = [["Goyal et al. 2017", "published", "predicted", "error"]]
+    for row in validate(["goyal17"]):
+        if row.id in PUBLISHED:
+            name, shown = PUBLISHED[row.id]
+            values = (shown.format(value) for value in (row.published, row.predicted))
+            lines.append([name, *values, f"{row.error:+.1%}"])
+    return Table(lines)
+
+
+def _curve(setting: Scaling, gpus: NDArray[Any], images: NDArray[Any]) -> Curve:
+    prediction = predict(_at(setting, gpus, images))
+    kept = np.asarray(prediction.fits)
+    rate = np.asarray(prediction.throughput)[kept]
+    return Curve(gpus[kept], rate, rate / gpus[kept] / node_rate(setting))
 
 
 def _at(setting: Scaling, gpus: Any, images: Any) -> Experiment:
@@ -115,66 +138,46 @@ def _at(setting: Scaling, gpus: Any, images: Any) -> Experiment:
     )
 
 
-def published() -> list[tuple[int, float, str]]:
-    """Return (GPUs, efficiency over 8 GPUs, words) that Goyal et al. published."""
-    weak, longer = results()["goyal17-r50-eff"], results()["goyal17-r50-iterinc"]
-    return [
-        (int(weak["count"]), float(weak["value"]), "published"),
-        (
-            int(longer["count"]),
-            1 / (1 + float(longer["value"])),
-            "published, and used to calibrate",
-        ),
+def _share_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
+    """Return the rate of each GPU over that in one node, against GPUs; with the published points."""
+    shown = {name: (curve.gpus, curve.left) for name, curve in curves.items()}
+    weak = curves["weak"]
+    points = [
+        {"x": gpus, "y": left, "words": f"{gpus:,} GPUs, {words}: {left:.0%}"}
+        | {"error": f"{np.interp(np.log(gpus), np.log(weak.gpus), weak.left) / left - 1:+.1%}"}
+        for gpus, left, words in published()
     ]
-
-
-def published_table() -> Table:
-    """Return published results of this run beside predictions, with the error."""
-    rows = {
-        "goyal17-r50-1h": ("90 epochs on 256 GPUs", "{:.3g} min"),
-        "goyal17-r50-eff": ("256 GPUs over 32 times one node of 8", "{:.1%}"),
+    lines, ends = line_columns(shown)
+    data = {
+        "lines": lines,
+        "ends": ends,
+        "published": columns(points),
+        "now": value_at(shown, setting.gpus, "{:.0%}".format),
     }
-    lines = [["Goyal et al. 2017", "published", "predicted", "error"]]
-    for row in validate(["goyal17"]):
-        if row.id in rows:
-            name, shown = rows[row.id]
-            values = (shown.format(value) for value in (row.published, row.predicted))
-            lines.append([name, *values, f"{row.error:+.1%}"])
-    return Table(lines)
+    here = ", ".join(f"{name} {y:.0%}" for name, y in values_at(shown, setting.gpus))
+    first = points[0]
+    return data, (
+        f"At {setting.gpus:,} GPUs: {here or 'nothing to predict'}. Published: {first['y']:.0%} at"
+        f" {first['x']:,}, which weak scaling meets with an error of {first['error']}."
+    )
 
 
-def left_view(setting: Scaling, weak_curve: Curve, strong_curve: Curve) -> State:
-    """Return the columns of the chart "gpu_share"."""
-    lines = {name: (c.gpus, c.left) for name, c in _named(weak_curve, strong_curve)}
-    return left_state(lines, published(), setting.gpus)
+def _rate_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
+    """Return images a second against GPUs, log-log."""
+    shown = {name: (curve.gpus, curve.rate) for name, curve in curves.items()}
+    ideal = (np.array(GPUS), np.array(GPUS) * node_rate(setting))
+    lines, ends = line_columns({**shown, "ideal": ideal})
+    data = {"lines": lines, "ends": ends, "now": value_at(shown, setting.gpus, format_plain)}
+    gpus, rate = shown["strong"]
+    if not len(rate):
+        return data, "Strong scaling fits nowhere here."
+    best = int(np.argmax(rate))
+    return data, (
+        f"Strong scaling is the fastest at {int(gpus[best]):,} GPUs, {format_plain(rate[best])} images a second."
+    )
 
 
-def rate_view(setting: Scaling, weak_curve: Curve, strong_curve: Curve) -> State:
-    """Return the columns of the chart "images_a_second"."""
-    lines = {name: (c.gpus, c.rate) for name, c in _named(weak_curve, strong_curve)}
-    ideal = (np.array(GPUS, dtype=float), np.array(GPUS) * node_rate(setting))
-    return rate_state({**lines, "ideal": ideal}, setting.gpus)
-
-
-def _named(weak_curve: Curve, strong_curve: Curve) -> list[tuple[str, Curve]]:
-    return [("weak", weak_curve), ("strong", strong_curve)]
-
-
-def scaling_words(setting: Scaling) -> str:
-    """Say how efficient each GPU is, weak and strong, and how long an epoch takes."""
-    samples = float(goyal().dataset.samples)
-    said = []
-    for name, curve in _named(weak(setting), strong(setting)):
-        at = np.flatnonzero(curve.gpus == setting.gpus)
-        if not len(at):
-            said.append(f"{name}: not possible")
-            continue
-        epoch = format_quantity(samples / float(curve.rate[at[0]]), "s")
-        said.append(f"{name} {curve.left[at[0]]:.0%}, an epoch takes {epoch}")
-    return f"<b>{setting.gpus:,} GPUs, efficiency:</b> {'; '.join(said)}."
-
-
-def scaling_wall(setting: Scaling) -> str:
+def _wall(setting: Scaling) -> str:
     """Say why strong scaling ends here, or nothing."""
     share = setting.batch / setting.gpus
     if share < 1:
@@ -188,18 +191,11 @@ def scaling_wall(setting: Scaling) -> str:
             f" of {format_quantity(float(goyal().machine.device.memory), 'B')}. Use more GPUs, or accumulate"
             " the gradients of several microbatches."
         )
-    idle = 1 - float(there.efficiency)
-    if idle < FLOOR:
+    if float(there.efficiency) > 1 - FLOOR:
         return ""
-    out, wait = float(there.exposed_communication), float(there.straggler_wait)
+    idle = float(there.exposed_communication) + float(there.straggler_wait)
     return (
         f"The communication floor: {share:g} image{'s' * (share > 1)} a GPU, so a step computes only"
-        f" {format_quantity(float(there.compute), 's')}, and is then idle for"
-        f" {format_quantity(out + wait, 's')}. More GPUs make the allreduce longer, not shorter."
+        f" {format_quantity(float(there.compute), 's')}, and is then idle for {format_quantity(idle, 's')}."
+        " More GPUs make the allreduce longer, not shorter."
     )
-
-
-def strong_gain(gpus: int, more: int, batch: int = 8192) -> float:
-    """Return how many times faster `more` GPUs are than `gpus` for the same global batch."""
-    rates = [predict(_at(Scaling(), p, batch // p)).throughput for p in (gpus, more)]
-    return float(rates[1] / rates[0])

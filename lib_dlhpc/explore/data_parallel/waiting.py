@@ -1,65 +1,67 @@
-"""Waiting for the slowest: a synchronous step is as long as the slowest of p ranks, and p makes it slower.
+"""Waiting for the slowest: a synchronous step is as long as the slowest of p ranks, and p makes it slower."""
 
-the_slowest()   the experiment: jitter, one slow GPU, and how the expected largest grows with p
-"""
+from typing import Annotated, NamedTuple
 
-from typing import NamedTuple
-
-import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.stragglers import slowest
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.data_parallel.charts import ranks_state, slowest_state
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State
 
 COUNTS = tuple(2**k for k in range(12))
 JITTERS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
+SLOW = {"none": 1.0, "10 % slower": 1.1, "half as fast": 2.0}
+BARS = 129  # more ranks are shown by evenly spaced ones
 WALL = 0.1  # idle share of the machine, from which it is a wall
 
 
 class Ranks(NamedTuple):
-    """What the experiment sets: ranks, sigma over mean, how many times as long one rank takes, steps, seed."""
+    """Steps of some ranks. jitter: sigma over mean; slow: how many times as long one rank takes."""
 
-    ranks: int = 256
-    jitter: float = 0.03
-    slow: float = 1.0
-    steps: int = 10
-    seed: int = 1
-
-
-def the_slowest() -> ipywidgets.Box:
-    """Return the experiment: who waits in one step, and how the step grows with the ranks."""
-    controls = {
-        "ranks": slider("GPUs", "p", [(f"{p:,}", p) for p in COUNTS], 256),
-        "jitter": slider(
+    ranks: Annotated[int, Slider("GPUs", "p", COUNTS)] = 256
+    jitter: Annotated[
+        float,
+        Slider(
             "Jitter",
             "Standard deviation of a step's compute time, of its mean",
-            [(f"{j:.0%}", j) for j in JITTERS],
-            0.03,
+            JITTERS,
+            "{:.0%}".format,
         ),
-        "slow": dropdown(
-            "One slow GPU",
-            "Its compute time over that of the others",
-            [("none", 1.0), ("10 % slower", 1.1), ("half as fast", 2.0)],
-            1.0,
-        ),
-        "steps": slider("Steps", "To average over", [(str(n), n) for n in (1, 3, 10, 30, 100)], 10),
-        "seed": slider("Draw", "Another draw of the jitter", [(str(n), n) for n in range(1, 9)], 1),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    waiting, growth = chart("rank_times"), chart("slowest")
+    ] = 0.03
+    slow: Annotated[
+        float, Dropdown("One slow GPU", "Its compute time over that of the others", SLOW)
+    ] = 1.0
+    steps: Annotated[int, Slider("Steps", "To average over", (1, 3, 10, 30, 100))] = 10
+    seed: Annotated[int, Slider("Draw", "Another draw of the jitter", range(1, 9))] = 1
 
-    def show() -> None:
-        setting = Ranks(**{name: control.value for name, control in controls.items()})
-        waiting.update(*ranks_state(factors(setting)[-1]))
-        growth.update(*growth_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{waiting_words(setting)}</p>'
-        wall.value = wall_html(waiting_wall(setting), "Less than a tenth of the machine is idle.")
 
-    note = "the hatched area: GPUs that are done, and idle. Then double the GPUs: what does the slowest do?"
-    return workbench(controls, [verdict, wall, waiting, growth], show, note)
+def the_slowest() -> Bench[Ranks]:
+    """Return the experiment: who waits in one step, and how the step grows with the ranks."""
+    fine = "Less than a tenth of the machine is idle."
+    look = "the hatched area: GPUs that are done, and idle. Then double the GPUs: what does the slowest do?"
+    return Bench(Ranks(), waiting_view, ["rank_times", "slowest"], fine, look)
+
+
+def waiting_view(setting: Ranks) -> View:
+    """Return what is drawn: how long the step is, how much of the machine waits, and why that is too much."""
+    times, share = factors(setting), waiting_share(setting)
+    expected = float(slowest(setting.ranks, setting.jitter))
+    shared = "; the formula knows of no slow GPU" if setting.slow > 1 else ""
+    words = (
+        f"<b>{setting.ranks:,} GPUs: a step takes {times.max(axis=1).mean() - 1:.1%} longer than the mean.</b>"
+        f" Blom's formula says {expected - 1:.1%}{shared}."
+        f" On average {share:.1%} of the machine is idle, waiting for the slowest."
+    )
+    who, cure = "The jitter of", "Look for what disturbs them"
+    if setting.slow > expected:
+        who, cure = "One slow GPU among", "Replace it, give it less to do"
+    wall = (
+        f"{who} {setting.ranks:,} GPUs: their idle time adds up to {share * setting.ranks:.3g} GPUs."
+        f" {cure}, or do not wait at all (next section)."
+    )
+    charts = {"rank_times": ranks_chart(times[-1]), "slowest": slowest_chart(setting)}
+    return View(words, wall if share >= WALL else "", charts)
 
 
 def factors(setting: Ranks) -> NDArray[np.float64]:
@@ -71,50 +73,58 @@ def factors(setting: Ranks) -> NDArray[np.float64]:
     return times
 
 
-def growth_view(setting: Ranks) -> State:
-    """Return the columns of the chart "slowest": Blom's line, and the slowest of what was drawn."""
-    counts = np.array(COUNTS)
-    drawn = [factors(setting._replace(ranks=int(p))).max(axis=1) for p in counts]
-    spread = np.array([np.quantile(times, [0.1, 0.9]) for times in drawn])
-    means = np.array([times.mean() for times in drawn])
-    line = slowest(counts, setting.jitter)
-    return slowest_state(counts, line, means, spread, setting.ranks, setting.slow)
-
-
-def waiting_words(setting: Ranks) -> str:
-    """Say how long the step is, drawn and expected, and how much of the machine waits."""
-    times = factors(setting)
-    step = float(times.max(axis=1).mean())
-    expected = float(slowest(setting.ranks, setting.jitter))
-    shared = "; the formula knows of no slow GPU" if setting.slow > 1 else ""
-    return (
-        f"<b>{setting.ranks:,} GPUs: a step takes {step - 1:.1%} longer than the mean.</b>"
-        f" Blom's formula says {expected - 1:.1%}{shared}."
-        f" On average {waiting_share(setting):.1%} of the machine is idle, waiting for the slowest."
-    )
-
-
 def waiting_share(setting: Ranks) -> float:
     """Return the share of all GPU time that is spent waiting for the slowest."""
     times = factors(setting)
     return float(1 - times.mean() / times.max(axis=1).mean())
 
 
-def waiting_wall(setting: Ranks) -> str:
-    """Say how many GPUs the idle time is worth, or nothing where it is little."""
-    share = waiting_share(setting)
-    if share < WALL:
-        return ""
-    lost = share * setting.ranks
-    who, cure = "The jitter of", "Look for what disturbs them"
-    if setting.slow > float(slowest(setting.ranks, setting.jitter)):
-        who, cure = "One slow GPU among", "Replace it, give it less to do"
-    return (
-        f"{who} {setting.ranks:,} GPUs: their idle time adds up to {lost:.3g} GPUs."
-        f" {cure}, or do not wait at all (next section)."
-    )
-
-
 def expected_wait(ranks: int, jitter: float) -> float:
     """Return by how many percent a step is longer than the mean compute time."""
     return 100 * (float(slowest(ranks, jitter)) - 1)
+
+
+def ranks_chart(times: NDArray[np.float64]) -> State:
+    """Return the compute time of every rank in one step, fastest first; what is above it is idle time."""
+    order, count, last = np.sort(times), len(times), float(times.max())
+    # The last bar is the slowest alone, however many ranks there are.
+    edges = np.append(np.unique(np.linspace(0, count - 1, BARS).astype(int)), count)
+    bars = {
+        "start": edges[:-1],
+        "stop": edges[1:],
+        "time": np.add.reduceat(order, edges[:-1]) / np.diff(edges),
+        "slowest": np.full(len(edges) - 1, last),
+        "floor": np.zeros(len(edges) - 1),
+    }
+    level = {"y": [last], "words": [f"the slowest: {last:.3g}"]}
+    return {"bars": bars, "slowest": level}, (
+        f"The last of the steps: the fastest of {count:,} needs {order[0]:.3g} times the mean, the slowest"
+        f" {last:.3g}; {1 - order.mean() / last:.1%} of all GPU time is idle."
+    )
+
+
+def slowest_chart(setting: Ranks) -> State:
+    """Return the step for each number of ranks: Blom's line, and mean, p10 and p90 of what was drawn."""
+    drawn = [factors(setting._replace(ranks=count)).max(axis=1) for count in COUNTS]
+    means, line = [float(times.mean()) for times in drawn], slowest(COUNTS, setting.jitter)
+    low, high = np.quantile(drawn, [0.1, 0.9], axis=1)
+    words = [f"{p:,} GPUs: {y - 1:+.1%}" for p, y in zip(COUNTS, means, strict=True)]
+    at, right = COUNTS.index(setting.ranks), setting.ranks > 90
+    slow = [setting.slow] if setting.slow > 1 else []
+    data = {
+        "line": {"x": COUNTS, "y": line},
+        "points": {"x": COUNTS, "y": means, "low": low, "high": high, "words": words},
+        "now": {
+            "x": [setting.ranks],
+            "y": [means[at]],
+            "words": [words[at]],
+            "side": ["right" if right else "left"],
+            "shift": [-10 if right else 10],
+        },
+        "slow": {"y": slow, "words": ["the slow GPU alone"] * len(slow)},
+        "room": {"y": [1.0, max(1.02, *means, *high, *line)]},
+    }
+    return data, (
+        f"A step of {setting.ranks:,} GPUs takes {means[at] - 1:.1%} longer than the mean, as drawn; of"
+        f" {COUNTS[-1]:,} {means[-1] - 1:.1%} longer."
+    )

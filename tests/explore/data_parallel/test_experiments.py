@@ -10,54 +10,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.explore.allreduce.measured import MpiMissing
+from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.data_parallel import drawings as data_parallel_drawings
 from lib_dlhpc.explore.data_parallel import here as data_parallel_here
 from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
 from lib_dlhpc.explore.data_parallel.buckets import (
     BUCKETS,
+    Step,
     bucket_count,
     bucket_wall,
-    buckets_view,
     goyal,
     one_step,
     step_of,
+    step_view,
 )
-from lib_dlhpc.explore.data_parallel.charts import (
-    LINES,
-    ranks_state,
-    staleness_state,
-    step_exchange_state,
-)
-from lib_dlhpc.explore.data_parallel.race import (
-    LASTS,
-    Race,
-    averaged,
-    courses,
-    predicted,
-    race_view,
-    race_wall,
-    served,
-    the_race,
-)
-from lib_dlhpc.explore.data_parallel.real import exchange_here, exchange_words
+from lib_dlhpc.explore.data_parallel.charts import LINES
+from lib_dlhpc.explore.data_parallel.race import LASTS, Race, courses, race_view, the_race
+from lib_dlhpc.explore.data_parallel.real import exchange_chart, exchange_here, exchange_words
 from lib_dlhpc.explore.data_parallel.scaling import (
     GPUS,
     Scaling,
-    left_view,
     published,
-    rate_view,
-    scaling_wall,
+    scaling_view,
     strong,
     weak,
     weak_and_strong,
 )
+from lib_dlhpc.explore.data_parallel.updates import averaged, predicted, served
 from lib_dlhpc.explore.data_parallel.waiting import (
     Ranks,
     factors,
-    growth_view,
+    ranks_chart,
+    slowest_chart,
     the_slowest,
     waiting_share,
-    waiting_wall,
+    waiting_view,
 )
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
@@ -71,14 +58,11 @@ ROWS = [
 RUN = {"ranks": 4, "alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10, "rows": ROWS}
 SETTING = Scaling()
 STATES = {
-    "bucket_sizes": buckets_view(step_of()),
-    "rank_times": ranks_state(factors(Ranks())[-1]),
-    "slowest": growth_view(Ranks(slow=2.0)),
-    "race": race_view(Race()),
-    "staleness": staleness_state(served(Race()).histogram),
-    "gpu_share": left_view(SETTING, weak(SETTING), strong(SETTING)),
-    "images_a_second": rate_view(SETTING, weak(SETTING), strong(SETTING)),
-    "step_exchange": step_exchange_state(ROWS),
+    **step_view(Step()).charts,
+    **waiting_view(Ranks(slow=2.0)).charts,
+    **race_view(Race()).charts,
+    **scaling_view(SETTING).charts,
+    "step_exchange": exchange_chart(ROWS),
 }
 EXPERIMENTS = {
     "one step": one_step,
@@ -88,7 +72,7 @@ EXPERIMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", data_parallel_drawings.DRAWINGS)
+@pytest.mark.parametrize("name", drawings_of(data_parallel_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
     fills(name, STATES[name])
 
@@ -173,7 +157,7 @@ def test_the_draws_are_those_of_the_simulator() -> None:
 
 @pytest.mark.parametrize("ranks", [4, 32, 256, 2048])
 def test_bloms_formula_meets_what_is_drawn(ranks: int) -> None:
-    data, _ = growth_view(Ranks(ranks=ranks, jitter=0.05, steps=1000))
+    data, _ = slowest_chart(Ranks(ranks=ranks, jitter=0.05, steps=1000))
     at = list(data["line"]["x"]).index(ranks)
     assert data["points"]["y"][at] - 1 == pytest.approx(data["line"]["y"][at] - 1, rel=0.08)
 
@@ -181,7 +165,7 @@ def test_bloms_formula_meets_what_is_drawn(ranks: int) -> None:
 def test_the_last_bar_is_the_slowest_alone_and_the_bars_hold_all_ranks() -> None:
     for ranks in (1, 2, 129, 130, 2048):
         times = factors(Ranks(ranks=ranks, slow=2.0))[-1]
-        bars = ranks_state(times)[0]["bars"]
+        bars = ranks_chart(times)[0]["bars"]
         width = np.subtract(bars["stop"], bars["start"])
         assert width[-1] == 1 and width.sum() == ranks and bars["time"][-1] == times.max()
         assert (width * bars["time"]).sum() == pytest.approx(times.sum())
@@ -190,8 +174,8 @@ def test_the_last_bar_is_the_slowest_alone_and_the_bars_hold_all_ranks() -> None
 def test_one_slow_gpu_of_two_is_a_wall_and_equal_ones_wait_for_nobody() -> None:
     assert waiting_share(Ranks(jitter=0.0)) == 0
     assert waiting_share(Ranks(ranks=256, jitter=0.0, slow=2.0)) == pytest.approx(0.5, abs=0.01)
-    assert "One slow GPU among 256" in waiting_wall(Ranks(slow=2.0))
-    assert "The jitter of" in waiting_wall(Ranks(jitter=0.2))
+    assert "One slow GPU among 256" in waiting_view(Ranks(slow=2.0)).wall
+    assert "The jitter of" in waiting_view(Ranks(jitter=0.2)).wall
 
 
 # the race -------------------------------------------------------------------------------------------
@@ -205,9 +189,9 @@ def test_one_local_step_is_synchronous_training(workers: int, slow: float, rate:
 
 
 def test_with_one_worker_nothing_is_stale_and_with_p_the_others_come_in_between() -> None:
-    assert served(Race(workers=1)).staleness.max() == 0
+    assert served(workers=1).staleness.max() == 0
     for workers in (4, 16):
-        stale = served(Race(workers=workers, servers=4)).staleness
+        stale = served(workers, servers=4).staleness
         assert np.median(stale) == workers - 1
 
 
@@ -233,19 +217,17 @@ def test_a_slow_worker_delays_the_synchronous_and_not_the_asynchronous() -> None
 def test_stale_gradients_diverge_first_and_one_server_is_a_wall_for_sixteen() -> None:
     fast = courses(Race(rate=1.9))
     assert fast["asynchronous"].loss[-1] > 1 > fast["synchronous"].loss[-1]
-    assert "asynchronous diverges" in race_wall(Race(rate=1.9))
-    assert "The servers: 16 workers" in race_wall(Race(workers=16, servers=1))
-    assert race_wall(Race()) == ""
+    assert "asynchronous diverges" in race_view(Race(rate=1.9)).wall
+    assert "The servers: 16 workers" in race_view(Race(workers=16, servers=1)).wall
+    assert race_view(Race()).wall == ""
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8, 16])
 def test_prediction_and_simulation_meet_for_equal_workers(workers: int) -> None:
-    setting = Race(workers, servers=4)
-    runs, known = courses(setting), predicted(setting)
-    assert set(runs) == set(known)
-    for name, run in runs.items():
+    runs, known = courses(Race(workers, servers=4)), predicted(workers, servers=4, local_steps=4)
+    for (name, run), rate in zip(runs.items(), known, strict=True):
         near = 0.05 if name == "asynchronous" else 0.02
-        assert run.gradients == pytest.approx(known[name], rel=near)
+        assert run.gradients == pytest.approx(rate, rel=near)
 
 
 def test_averages_come_in_order_and_last_the_whole_race() -> None:
@@ -279,15 +261,13 @@ def test_strong_scaling_begins_where_memory_allows_and_ends_at_one_image_each() 
     ],
 )
 def test_each_wall_of_scaling_says_its_reason(gpus: int, wall: str) -> None:
-    reason = scaling_wall(SETTING._replace(gpus=gpus))
+    reason = scaling_view(SETTING._replace(gpus=gpus)).wall
     assert reason.startswith(wall) and bool(reason) == bool(wall)
 
 
 @given(st.sampled_from(GPUS), st.sampled_from([256, 8192]), st.sampled_from([4, 64]))
 def test_any_scaling_can_be_shown(gpus: int, batch: int, images: int) -> None:
-    setting = Scaling(gpus, images, batch)
-    for view in (left_view, rate_view):
-        _, summary = view(setting, weak(setting), strong(setting))
+    for _, summary in scaling_view(Scaling(gpus, images, batch)).charts.values():
         assert summary.endswith(".")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from experiment_page import Now, click, controls, told
 
+from lib_dlhpc.explore.blocks.live_run import with_rate
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.data_parallel.live import (
     BATCH,
@@ -13,7 +14,6 @@ from lib_dlhpc.explore.data_parallel.live import (
     RANKS,
     Setting,
     asked_words,
-    calibrated,
     experiment,
     one_step,
     result_html,
@@ -72,10 +72,10 @@ def test_one_step_of_a_run_holds_all_its_rows_once() -> None:
 
 
 def test_the_rate_of_one_rank_is_what_the_prediction_starts_from() -> None:
-    assert float(predict(calibrated(Setting(1), 5e4)).throughput) == pytest.approx(5e4)
+    assert float(predict(with_rate(experiment(Setting(1)), 5e4)).throughput) == pytest.approx(5e4)
     setting = Setting(2)
     rates = {Setting(1): 5e4, setting: 8e4}
-    error = float(predict(calibrated(setting, 5e4)).throughput) / 8e4 - 1
+    error = float(predict(with_rate(experiment(setting), 5e4)).throughput) / 8e4 - 1
     assert f"{error:+.0%}" in result_html(setting, {"forward": 1e-3}, rates)
 
 
