@@ -1,7 +1,7 @@
 """What a schedule does to the blocks of every rank's buffer: followed round by round, and animated."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import anywidget
 import numpy as np
@@ -14,20 +14,6 @@ from lib_dlhpc.schedules import Round, Schedule
 STATIC = Path(__file__).parent / "static"
 
 
-class Story(NamedTuple):
-    """What every rank holds after every round.
-
-    edges: where blocks begin, and the end. held: [round][rank][block], bit r set: the contribution of
-    rank r is in it; negative: some contribution is in it more than once. moves: of a round,
-    [source, target, first block, last + 1, reduce]. words: what happened, a round.
-    """
-
-    edges: list[int]
-    held: list[list[list[int]]]
-    moves: list[list[list[Any]]]
-    words: list[str]
-
-
 class Chunks(anywidget.AnyWidget):
     """Who holds which contributions, step by step: play, step or drag; chunks move between ranks."""
 
@@ -35,20 +21,21 @@ class Chunks(anywidget.AnyWidget):
     _css = STATIC / "chunks.css"
 
     ranks = traitlets.Int(1).tag(sync=True)
-    edges: Any = traitlets.List().tag(sync=True)
+    edges: Any = traitlets.List().tag(sync=True)  # where blocks begin, and the end
+    # [round][rank][block], bit r set: the contribution of rank r is in it; negative: one more than once
     held: Any = traitlets.List().tag(sync=True)
+    # [round][message]: [source, target, first block, last + 1, reduce]
     moves: Any = traitlets.List().tag(sync=True)
-    words: Any = traitlets.List().tag(sync=True)
+    words: Any = traitlets.List().tag(sync=True)  # what happened, a round
     round = traitlets.Int(0).tag(sync=True)
     serial = traitlets.Int(0).tag(sync=True)
 
     def show(self, plan: Schedule) -> None:
-        """Show a schedule from its start. Raises SpecError for what cannot be drawn."""
-        story = follow(plan)
+        """Show a schedule, right or wrong, from its start. Raises SpecError for what cannot be drawn."""
         self.plan = plan
         with self.hold_sync():
+            self.edges, self.held, self.moves, self.words = _followed(plan)
             self.ranks, self.round = plan.ranks, 0
-            self.edges, self.held, self.moves, self.words = story
             self.serial += 1
 
     def lead(self, figure: Figure) -> None:
@@ -56,15 +43,13 @@ class Chunks(anywidget.AnyWidget):
         self.observe(lambda _: figure.update(*messages_chart(self.plan, self.round)), "round")
 
 
-def follow(plan: Schedule) -> Story:
-    """Return what every rank holds after every round; right or wrong, the schedule is followed."""
-    rounds, ranks = visible(plan), np.arange(plan.ranks)
+def _followed(plan: Schedule) -> tuple[list[int], list[Any], list[Any], list[str]]:
+    """Return edges, held, moves and words of a schedule."""
+    rounds = visible(plan)
     cut = [array for part in rounds for array in (part.offset, part.offset + part.count)]
     edges = np.unique(np.concatenate([np.array([0, plan.elements]), *cut]))
-    held = np.zeros(
-        (plan.ranks, len(edges) - 1, plan.ranks), dtype=np.int64
-    )  # how often who is in it
-    held[ranks, :, ranks] = 1
+    # [rank, block, who]: how often the contribution of `who` is in it
+    held = np.repeat(np.eye(plan.ranks, dtype=np.int64)[:, None], len(edges) - 1, axis=1)
     states, moves, words = [_coded(held)], [], ["Every rank holds its own contribution."]
     for number, part in enumerate(rounds, start=1):
         first, last = np.searchsorted(edges, [part.offset, part.offset + part.count])
@@ -77,13 +62,12 @@ def follow(plan: Schedule) -> Story:
         held = np.minimum(held, 100)
         states.append(_coded(held))
         words.append(f"Round {number}: {_round_words(part, held)}")
-    return Story(edges.tolist(), states, moves, words)
+    return edges.tolist(), states, moves, words
 
 
 def _coded(held: np.ndarray) -> list[list[int]]:
     mask = ((held > 0) * 2 ** np.arange(held.shape[2])).sum(2)
-    coded: list[list[int]] = np.where((held > 1).any(2), -mask, mask).tolist()
-    return coded
+    return np.where((held > 1).any(2), -mask, mask).tolist()
 
 
 def _round_words(part: Round, held: np.ndarray) -> str:

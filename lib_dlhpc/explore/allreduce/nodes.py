@@ -26,9 +26,7 @@ class Nodes(NamedTuple):
     nodes: Annotated[int, Slider("Nodes", "Nodes", NODES)] = 32
     devices: Annotated[int, Slider("Devices a node", "They share NICs", (1, 2, 4, 8, 16))] = 8
     nics: Annotated[int, Slider("NICs a node", "Used together", (1, 2, 4, 8))] = 1
-    network: Annotated[float, Slider("NIC", "Rate of one NIC", BANDWIDTHS[2:], gigabits)] = (
-        100e9 / 8
-    )
+    network: Annotated[float, Slider("NIC", "Rate of one NIC", BANDWIDTHS[2:], gigabits)] = 12.5e9
     inside: Annotated[float, Dropdown("Inside a node", "The links between its devices", INSIDE)] = (
         150e9
     )
@@ -93,22 +91,14 @@ def _wall(setting: Nodes, carried: Mapping[str, float]) -> str:
 
 def _bars(times: Mapping[str, Cost], carried: Mapping[str, float]) -> Data:
     """Return the seconds of each algorithm by cause, and the buffers that leave the busiest node."""
-    names = [name_of(name) for name in times]
-    wholes = [float(cost.total) for cost in times.values()]
-    parts = [
-        {"algorithm": name, "cause": cause, "order": order, "start": start, "stop": stop}
-        | {"time": format_quantity(float(getattr(cost, cause)), "s")}
-        for order, (name, cost) in enumerate(zip(names, times.values(), strict=True))
-        for cause, start, stop in stacked(dict(zip(CAUSES, cost, strict=True)))
-    ]
-    ends = {
-        "algorithm": names,
-        "order": list(range(len(names))),
-        "stop": wholes,
-        "room": [1.42 * max(wholes)] * len(names),
-        "words": [
-            f"{format_quantity(whole, 's')}, {buffers:.3g} × through the NICs"
-            for whole, buffers in zip(wholes, carried.values(), strict=True)
-        ],
-    }
-    return {"parts": columns(parts), "ends": ends}
+    parts, ends = [], []
+    longest = max(float(cost.total) for cost in times.values())
+    for order, (name, cost) in enumerate(times.items()):
+        row = {"algorithm": name_of(name), "order": order}
+        for cause, start, stop in stacked(dict(zip(CAUSES, cost, strict=True))):
+            time = format_quantity(float(getattr(cost, cause)), "s")
+            parts.append({**row, "cause": cause, "start": start, "stop": stop, "time": time})
+        whole = float(cost.total)
+        words = f"{format_quantity(whole, 's')}, {carried[name]:.3g} × through the NICs"
+        ends.append({**row, "stop": whole, "room": 1.42 * longest, "words": words})
+    return {"parts": columns(parts), "ends": columns(ends)}

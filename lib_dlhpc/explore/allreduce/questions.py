@@ -16,7 +16,7 @@ from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules.network import Network
 from lib_dlhpc.spec.units import format_quantity as show
 
-TODAY = {"latency": 1e-6, "bandwidth": 400e9 / 8}
+TODAY = Flat(latency=1e-6, bandwidth=400e9 / 8)
 
 
 def ring_over_rabenseifner(size: float, network: Network) -> float:
@@ -30,9 +30,9 @@ def longest(ranks: int) -> str:
     return name_of(winners(Flat(ranks).network)[-1].algorithm)
 
 
-def first_change(**network: float) -> str:
+def first_change(setting: Flat) -> str:
     """Return the size up to which the fastest algorithm for short messages is the fastest."""
-    return show(winners(Flat()._replace(**network).network)[0].stop, "B")
+    return show(winners(setting.network)[0].stop, "B")
 
 
 def small(algorithm: str) -> str:
@@ -72,9 +72,9 @@ lesson = Lesson.read(
     },
     numbers={
         **{f"longest_{ranks}": lambda ranks=ranks: longest(ranks) for ranks in (48, 31)},
-        "crossover_then": first_change,
-        "crossover_network": lambda: first_change(**TODAY),
-        "crossover_today": lambda: first_change(**TODAY, reduction=1e12),
+        "crossover_then": lambda: first_change(Flat()),
+        "crossover_network": lambda: first_change(TODAY),
+        "crossover_today": lambda: first_change(TODAY._replace(reduction=1e12)),
         **{f"small_{name}": lambda name=name: small(name) for name in ("ring", "torus_2d")},
     },
     draws={"latency": latency, "own_crossover": own_crossover},

@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
-from lib_dlhpc.explore.blocks.charts import State
+from lib_dlhpc.explore.blocks.charts import Data, State
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.prediction import Breakdown, predict
@@ -28,6 +28,8 @@ NICS = tuple(rate / 8 for rate in (1e9, 10e9, 25e9, 50e9, 100e9, 400e9))  # B/s
 WHEN = {"during backward": True, "after backward": False}
 ALLREDUCES = ("hierarchical", "rabenseifner", "ring")
 NOTABLE = 0.05  # share of a step from which exposed communication is a wall
+Allreduce = Annotated[str, Dropdown("Allreduce", "How a bucket is summed", ALLREDUCES)]
+Nic = Annotated[float, Slider("NIC", "Of a node", NICS, gigabits)]  # B/s
 
 
 @cache
@@ -51,10 +53,8 @@ class Step(NamedTuple):
         float, Slider("Bucket", "Bytes of gradients in one allreduce", BUCKETS, amount("B"))
     ] = 25e6
     overlap: Annotated[bool, Dropdown("Exchange", "When the buckets are exchanged", WHEN)] = True
-    allreduce: Annotated[str, Dropdown("Allreduce", "How a bucket is summed", ALLREDUCES)] = (
-        "hierarchical"
-    )
-    nic: Annotated[float, Slider("NIC", "Of a node", NICS, gigabits)] = 50e9 / 8
+    allreduce: Allreduce = "hierarchical"
+    nic: Nic = 50e9 / 8
 
 
 def one_step() -> Bench[Step]:
@@ -95,7 +95,7 @@ def buckets_view(experiment: Experiment) -> State:
     lines, ends = line_columns(curves)
     bucket, step = float(experiment.strategy.bucket), _time(now.step_time)
     right = bucket > np.sqrt(BUCKETS[0] * BUCKETS[-1])
-    data = {
+    data: Data = {
         "lines": lines,
         "ends": ends,
         "floor": {"y": [float(now.compute)], "words": [f"computing alone: {_time(now.compute)}"]},

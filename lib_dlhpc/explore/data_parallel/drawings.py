@@ -112,7 +112,7 @@ def race() -> Layers:
 )
 def staleness() -> Layers:
     """How stale the asynchronous gradients are."""
-    look = {"labelAngle": 0, "labelOverlap": True, "ticks": False}
+    look: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "ticks": False}
     x = x_axis("staleness:O", "updates by others since the weights were read", **look)
     y = y_axis("share:Q", "updates", PERCENT, tickCount=4, scale={"nice": True})
     bars = data("bars", x=x, y=y, tooltip=tooltip_of("staleness", "words"))
@@ -172,7 +172,7 @@ def step_exchange() -> Layers:
     return spread.encode(y=y, y2="high:Q"), price.encode(y=alt.Y("price:Q")), median
 
 
-def _across(name: str, baseline: str = "bottom", dy: int = -3, **look: Any) -> Layers:
+def _across(name: str, baseline: Any = "bottom", dy: int = -3, **look: Any) -> Layers:
     """Return a horizontal line, with its words at the left end. look: of the line."""
     lines = data(name, y=alt.Y("y:Q"))
     rule = lines.mark_rule(**{"strokeDash": [2, 3], "strokeWidth": 1.5, **look})

@@ -7,22 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import State
+from lib_dlhpc.explore.blocks.charts import Data, State
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.data_parallel.bowl import Floats, most_stale_rate, stale, synchronized
-from lib_dlhpc.explore.data_parallel.updates import (
-    averaged,
-    predicted,
-    served,
-    slowness,
-    step_seconds,
-)
+from lib_dlhpc.explore.data_parallel.updates import averaged, predicted, served, step_seconds
 from lib_dlhpc.spec.units import format_quantity
 
 LASTS = 8.0  # s, the length of the race, some 30 steps
 TARGET = 0.1  # of the loss at the start
 LOWEST, DIVERGED = 1e-3, 1.0  # of the loss: where the chart ends, and what is too much
 SERVED = 0.8  # share of what workers could compute below which servers are the wall
+COUNTS = (1, 2, 4, 8, 16)
 RATES = (0.1, 0.2, 0.4, 0.8, 1.2, 1.6, 1.9)
 SLOW = {"none": 1.0, "half as fast": 2.0, "a quarter as fast": 4.0}
 
@@ -30,14 +25,12 @@ SLOW = {"none": 1.0, "half as fast": 2.0, "a quarter as fast": 4.0}
 class Race(NamedTuple):
     """Workers and servers. slow: how many times as long worker 0 takes; rate: of all workers together."""
 
-    workers: Annotated[int, Slider("Workers", "One GPU in a node of its own", (1, 2, 4, 8, 16))] = 8
+    workers: Annotated[int, Slider("Workers", "One GPU in a node of its own", COUNTS)] = 8
     servers: Annotated[int, Slider("Servers", "Each has a shard of the weights", (1, 2, 4))] = 2
     slow: Annotated[
         float, Dropdown("Slow worker", "Its compute time over that of the others", SLOW)
     ] = 1.0
-    local_steps: Annotated[
-        int, Slider("Local steps", "H, between two averages", (1, 2, 4, 8, 16))
-    ] = 4
+    local_steps: Annotated[int, Slider("Local steps", "H, between two averages", COUNTS)] = 4
     rate: Annotated[float, Slider("Learning rate", "Of all workers together", RATES)] = 0.4
 
 
@@ -122,7 +115,7 @@ def _wall(setting: Race, runs: Mapping[str, Course]) -> str:
             f" Gradients as stale as those of equal workers tolerate {most_stale_rate(setting.workers):.3g} at most,"
             " fresh ones 2."
         )
-    alone = float((1 / slowness(setting.workers, setting.slow)).sum()) / step_seconds()
+    alone = float((1 / step_seconds(setting.workers, setting.slow)).sum())
     got = runs["asynchronous"].gradients
     if got < SERVED * alone:
         return (
@@ -139,7 +132,7 @@ def race_chart(runs: Mapping[str, Course]) -> State:
         known = np.isfinite(run.loss)
         shown[name] = (run.time[known], np.clip(run.loss[known], LOWEST, 10.0))
     lines, ends = line_columns(shown)
-    data = {
+    data: Data = {
         "lines": lines,
         "ends": {**ends, "x": [LASTS] * len(shown)},
         "target": {"y": [TARGET], "words": ["a tenth of the loss"]},

@@ -6,12 +6,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, gigabits
+from lib_dlhpc.explore.blocks.bench import Bench, Slider, View
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at, values_at
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.data_parallel.bowl import Floats
-from lib_dlhpc.explore.data_parallel.buckets import ALLREDUCES, NICS, PER_NODE, goyal
+from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, Allreduce, Nic, goyal
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.spec.experiment import Experiment
@@ -36,10 +36,8 @@ class Scaling(NamedTuple):
     batch: Annotated[int, Slider("Global batch", "Strong scaling: they stay the same", BATCHES)] = (
         8192
     )
-    allreduce: Annotated[str, Dropdown("Allreduce", "How a bucket is summed", ALLREDUCES)] = (
-        "hierarchical"
-    )
-    nic: Annotated[float, Slider("NIC", "Of a node", NICS, gigabits)] = 50e9 / 8
+    allreduce: Allreduce = "hierarchical"
+    nic: Nic = 50e9 / 8
 
 
 class Curve(NamedTuple):

@@ -29,11 +29,11 @@ def served(workers: int = 8, servers: int = 2, slow: float = 1.0) -> Asynchronou
         machine,
         workers,
         gradient_bytes(),
-        step_seconds(),
+        seconds=1.0,
         steps=STEPS,
         servers=servers,
         jitter=float(machine.jitter),
-        speed=1 / slowness(workers, slow),
+        speed=1 / step_seconds(workers, slow),
         seed=SEED,
     )
 
@@ -45,11 +45,9 @@ def averaged(workers: int, slow: float, local_steps: int) -> Floats:
     The allreduce follows the computation, nothing is hidden, so that one local step is synchronous
     training.
     """
-    count = STEPS // local_steps + 1
-    drawn = np.random.default_rng(SEED).normal(
-        1.0, float(goyal().machine.jitter), (count, local_steps, workers)
-    )
-    compute = step_seconds() * np.maximum(drawn, 0.0).sum(axis=1) * slowness(workers, slow)
+    count, jitter = STEPS // local_steps + 1, float(goyal().machine.jitter)
+    drawn = np.random.default_rng(SEED).normal(1.0, jitter, (count, local_steps, workers))
+    compute = np.maximum(drawn, 0.0).sum(axis=1) * step_seconds(workers, slow)
     if workers == 1:
         return np.cumsum(compute[:, 0])
     network = network_of(one_gpu_a_node(workers))
@@ -79,14 +77,9 @@ def one_gpu_a_node(workers: int) -> Experiment:
     return goyal().set({f"strategy.{k}": v for k, v in {"nodes": workers, **alone}.items()})
 
 
-def slowness(workers: int, slow: float) -> Floats:
-    """Return how many times as long each worker takes."""
-    return np.array([slow] + [1.0] * (workers - 1))
-
-
-def step_seconds() -> float:
-    """Return the compute time of a step of one GPU."""
-    return float(predict(goyal(0.0)).compute)
+def step_seconds(workers: int, slow: float) -> Floats:
+    """Return the compute time of a step of each worker."""
+    return float(predict(goyal(0.0)).compute) * np.array([slow] + [1.0] * (workers - 1))
 
 
 def gradient_bytes() -> float:

@@ -11,6 +11,7 @@ from lib_dlhpc.explore.blocks.charts import State
 
 COUNTS = tuple(2**k for k in range(12))
 JITTERS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
+SIGMA = "Standard deviation of a step's compute time, of its mean"
 SLOW = {"none": 1.0, "10 % slower": 1.1, "half as fast": 2.0}
 BARS = 129  # more ranks are shown by evenly spaced ones
 WALL = 0.1  # idle share of the machine, from which it is a wall
@@ -20,15 +21,7 @@ class Ranks(NamedTuple):
     """Steps of some ranks. jitter: sigma over mean; slow: how many times as long one rank takes."""
 
     ranks: Annotated[int, Slider("GPUs", "p", COUNTS)] = 256
-    jitter: Annotated[
-        float,
-        Slider(
-            "Jitter",
-            "Standard deviation of a step's compute time, of its mean",
-            JITTERS,
-            "{:.0%}".format,
-        ),
-    ] = 0.03
+    jitter: Annotated[float, Slider("Jitter", SIGMA, JITTERS, "{:.0%}".format)] = 0.03
     slow: Annotated[
         float, Dropdown("One slow GPU", "Its compute time over that of the others", SLOW)
     ] = 1.0

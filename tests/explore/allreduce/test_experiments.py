@@ -16,7 +16,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.allreduce import drawings as allreduce_drawings
 from lib_dlhpc.explore.allreduce import measured as here
 from lib_dlhpc.explore.allreduce.charts import LINES
-from lib_dlhpc.explore.allreduce.chunks import follow
+from lib_dlhpc.explore.allreduce.chunks import Chunks
 from lib_dlhpc.explore.allreduce.messages import messages_chart
 from lib_dlhpc.explore.allreduce.nodes import TWO_LEVELS, Nodes, buffers_out, nodes_view
 from lib_dlhpc.explore.allreduce.panel import measured_chart, result_words, run_here
@@ -130,7 +130,8 @@ def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
 def test_the_animation_ends_with_every_contribution_once(
     name: str, ranks: int, elements: int
 ) -> None:
-    story = follow(Example(name, ranks, elements).plan)
+    story = Chunks()
+    story.show(Example(name, ranks, elements).plan)
     assert len(story.held) == len(story.words) == len(story.moves) + 1
     assert all(code == 2**ranks - 1 for row in story.held[-1] for code in row)
     for number, moves in enumerate(story.moves):
