@@ -128,7 +128,7 @@ def _chart(setting: Flat, found: list[Interval]) -> State:
     """Return time over size for each algorithm, and a strip of the winners."""
     sizes, now = np.geomspace(1, LARGEST, 55), setting.size
     times = {name: ALGORITHMS[name](sizes, setting.network).total for name in FLAT}
-    lines = [
+    lines = [  # with symbols that take turns, and none at the very end
         {"line": name, "size": x, "seconds": y, "symbol": k % 9 == 2 * i % 9 and k < 54}
         for i, (name, curve) in enumerate(times.items())
         for k, (x, y) in enumerate(zip(sizes, curve, strict=True))

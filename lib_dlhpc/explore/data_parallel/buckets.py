@@ -71,7 +71,7 @@ def step_view(setting: Step) -> View:
     return View(
         step_words(prediction, breakdown(timeline).step_time),
         bucket_wall(prediction),
-        {"gantt": gantt_state(timeline, ranks=[0]), "bucket_sizes": buckets_view(experiment)},
+        {"gantt": gantt_state(timeline, ranks=[0]), "bucket_sizes": buckets_chart(experiment)},
     )
 
 
@@ -84,7 +84,7 @@ def step_of(*values: Any, **named: Any) -> Experiment:
     return goyal(0.0).set({**known, "machine.inter_node.bandwidth": step.nic})
 
 
-def buckets_view(experiment: Experiment) -> State:
+def buckets_chart(experiment: Experiment) -> State:
     """Return the chart "bucket_sizes": a step with overlap and without, over sizes in B."""
     sizes = np.unique([*BUCKETS, *np.geomspace(BUCKETS[0], BUCKETS[-1], 61)])
     swept, now = experiment.set({"strategy.bucket": sizes}), predict(experiment)

@@ -58,7 +58,7 @@ def the_race() -> Bench[Race]:
 
 def race_view(setting: Race) -> View:
     """Return what the race shows."""
-    runs, run = courses(setting), served(*setting[:3])
+    runs, run = courses(setting), served(setting.workers, setting.servers, setting.slow)
     charts = {"race": race_chart(runs), "staleness": staleness_chart(run.histogram)}
     return View(_words(setting, runs, run.staleness), _wall(setting, runs), charts)
 
@@ -81,7 +81,7 @@ def _together(setting: Race, local_steps: int) -> Course:
 
 
 def _apart(setting: Race) -> Course:
-    run = served(*setting[:3])
+    run = served(setting.workers, setting.servers, setting.slow)
     kept = run.time <= LASTS
     loss = stale(setting.workers, setting.rate, tuple(run.staleness[kept].tolist()))
     return Course(np.append(0.0, run.time[kept]), loss, kept.sum() / min(LASTS, run.time[-1]))
