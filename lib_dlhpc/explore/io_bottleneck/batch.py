@@ -1,13 +1,11 @@
 """Bytes of a step and of an epoch, against the batch: samples read, gradients sent."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.io_bottleneck.charts import volume_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.io import Volumes, volumes
@@ -18,56 +16,51 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 BATCHES = tuple(2**k for k in range(3, 11))
 MODELS = {"ResNet-50": "resnet50", "AlexNet": "alexnet", "VGG-16": "vgg16"}
-NODES = (2, 4, 8, 16, 24)
+PER = {"one step": "step", "one epoch": "epoch"}
+SWEPT = np.array(BATCHES)
 
 
 class Setting(NamedTuple):
-    """What the controls say. per: a "step" or an "epoch"."""
+    """A run of the slides with another batch, network, number of nodes."""
 
-    batch: int = 64
-    model: str = "resnet50"
-    nodes: int = 16
-    per: str = "step"
+    batch: Annotated[int, Slider("Batch", "Samples of each GPU", BATCHES, str)] = 64
+    model: Annotated[str, Dropdown("Network", "Its gradients are sent", MODELS)] = "resnet50"
+    nodes: Annotated[int, Slider("Nodes", "Of four GPUs each", (2, 4, 8, 16, 24))] = 16
+    per: Annotated[str, Dropdown("In", "What is counted", PER)] = "step"
 
 
-def the_batch() -> ipywidgets.Box:
+def the_batch() -> Bench[Setting]:
     """Return the experiment: bytes that a device reads and sends, against its batch."""
-    controls = {
-        "batch": slider("Batch", "Samples of each GPU", [(str(n), n) for n in BATCHES], 64),
-        "model": dropdown("Network", "Its gradients are sent", MODELS.items(), "resnet50"),
-        "nodes": slider("Nodes", "Of four GPUs each", [(str(n), n) for n in NODES], 16),
-        "per": dropdown(
-            "In", "What is counted", [("one step", "step"), ("one epoch", "epoch")], "step"
-        ),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    moved = chart("io_volume")
+    look = "which of the two lines is flat in a step, and which in an epoch."
+    return Bench(Setting(), batch_view, ["io_volume"], "The batch fits into a GPU.", look)
 
-    def update() -> None:
-        setting = Setting(**{name: control.value for name, control in controls.items()})
-        moved.update(*volume_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{volume_words(setting)}</p>'
-        walls = [w for w in predict(experiment(setting)).walls if w.startswith("Memory")]
-        wall.value = wall_html(" ".join(walls), "The batch fits into a GPU.")
 
-    note = "which of the two lines is flat in a step, and which in an epoch."
-    return workbench(controls, [verdict, wall, moved], update, note)
+def batch_view(setting: Setting) -> View:
+    """Return what a step or an epoch reads and sends."""
+    at, steps = BATCHES.index(setting.batch), moved(setting).steps
+    asked = moved(setting).operations * (steps if setting.per == "epoch" else 1)
+    read, sent = each_device(setting)
+    here = [show(float(each[at]), "B") for each in (read, sent)]
+    walls = predict(experiment(setting)).walls
+    return View(
+        f"<b>In one {setting.per} each GPU reads {here[0]} and sends {here[1]}.</b> Together they need"
+        f" {format_plain(float(asked[at]))} metadata operations, and an epoch has {int(steps[at]):,} steps.",
+        " ".join(wall for wall in walls if wall.startswith("Memory")),
+        {"io_volume": volume_state({"read": (SWEPT, read), "sent": (SWEPT, sent)}, setting.batch)},
+    )
 
 
 @lru_cache(maxsize=64)
 def experiment(setting: Setting) -> Experiment:
-    """Return the slides' run with another batch, network, number of nodes."""
-    return slides_run(setting.nodes).set(
-        {"model.name": setting.model, "strategy.batch": setting.batch}
-    )
+    """Return the run."""
+    changes = {"model.name": setting.model, "strategy.batch": setting.batch}
+    return slides_run(setting.nodes).set(changes)
 
 
 @lru_cache(maxsize=64)
 def moved(setting: Setting) -> Volumes:
     """Return what the run moves, with the batch as an array over BATCHES."""
-    return volumes(
-        experiment(setting._replace(batch=64)).set({"strategy.batch": np.array(BATCHES)})
-    )
+    return volumes(experiment(setting).set({"strategy.batch": SWEPT}))
 
 
 def each_device(setting: Setting) -> tuple[Any, Any]:
@@ -79,29 +72,11 @@ def each_device(setting: Setting) -> tuple[Any, Any]:
     return read * found.steps, found.epoch_gradients
 
 
-def volume_view(setting: Setting) -> State:
-    """Return the columns of the chart "io_volume"."""
-    read, sent = each_device(setting)
-    batches = np.array(BATCHES)
-    return volume_state({"read": (batches, read), "sent": (batches, sent)}, setting.batch)
-
-
-def volume_words(setting: Setting) -> str:
-    """Say what a step reads and sends."""
-    at, found = BATCHES.index(setting.batch), moved(setting)
-    read, sent = (float(each[at]) for each in each_device(setting))
-    asked = float(found.operations[at] * (found.steps[at] if setting.per == "epoch" else 1))
-    return (
-        f"<b>In one {setting.per} each GPU reads {show(read, 'B')} and sends {show(sent, 'B')}.</b> Together they"
-        f" need {format_plain(asked)} metadata operations, and an epoch has {int(found.steps[at]):,} steps."
-    )
-
-
 def grows() -> str:
     """Return in words what twice the batch does to the bytes of an epoch."""
-    read, sent = each_device(Setting(per="epoch"))
     at = BATCHES.index(64)
-    reads, sends = (
-        "half" if each[at + 1] < 0.75 * each[at] else "as much" for each in (read, sent)
+    read, sent = (
+        "half" if each[at + 1] < 0.75 * each[at] else "as much"
+        for each in each_device(Setting(per="epoch"))
     )
-    return f"{reads} read, {sends} sent"
+    return f"{read} read, {sent} sent"

@@ -1,17 +1,10 @@
-"""Where eight hours go: the rate that each limit of input allows, beside the demand of the GPUs.
-
-the_hours()         the experiment: file size, nodes, readers, where from, format, GPU
-profile_table()     the published profile, counted and timed
-"""
+"""Where eight hours go: the rate that each limit of input allows, beside the demand of the GPUs."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import ipywidgets
-
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.io_bottleneck.charts import limits_state, reader_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.io import Reading, needed_bandwidth, nodes_needed, reading
@@ -34,8 +27,6 @@ from lib_dlhpc.spec.units import format_quantity as show
 FILES = 1_300_000
 IMAGENET = 140e9 / FILES  # B of its mean file
 SIZES = (4e3, 16e3, 48e3, IMAGENET, 300e3, 1e6, 3e6, 10e6, 30e6)
-NODES = (1, 2, 4, 8, 16, 24)
-READERS = (1, 2, 4, 8, 16)
 PLACES = {
     "Lustre, shared": "stream",
     "each node's SSD, copied": "stage",
@@ -55,58 +46,52 @@ WORKLOADS = {  # of MLPerf Storage: row, B of a sample, samples a step
 }
 
 
+def size_words(size: float) -> str:
+    """Return a file's size as the slider shows it."""
+    return f"{size / 1e3:.0f} KB" if size < 1e6 else f"{size / 1e6:g} MB"
+
+
 class Setting(NamedTuple):
-    """What the controls say. size: B of a file; readers: of each GPU."""
+    """A run of the slides. size: B of a file."""
 
-    size: float = IMAGENET
-    nodes: int = 16
-    readers: int = 4
-    access: str = "stream"
-    format: str = "files"
-    device: str = "gtx1080ti"
+    size: Annotated[
+        float,
+        Slider("A file", "All have that size, and there are as many as before", SIZES, size_words),
+    ] = IMAGENET
+    nodes: Annotated[int, Slider("Nodes", "Of four GPUs each", (1, 2, 4, 8, 16, 24))] = 16
+    readers: Annotated[
+        int, Slider("Readers", "Processes of each GPU that fetch samples", (1, 2, 4, 8, 16))
+    ] = 4
+    access: Annotated[str, Dropdown("Read from", "Where samples lie", PLACES)] = "stream"
+    format: Annotated[
+        str, Dropdown("Files", "Packed: large files with an index in memory", FORMATS)
+    ] = "files"
+    device: Annotated[str, Dropdown("GPU", "How fast it trains", DEVICES)] = "gtx1080ti"
 
 
-def the_hours() -> ipywidgets.Box:
+def the_hours() -> Bench[Setting]:
     """Return the experiment: samples/s that each limit allows, and where the time of a reader goes."""
-    controls = {
-        "size": slider(
-            "A file",
-            "All have that size, and there are as many as before",
-            [(size_words(b), b) for b in SIZES],
-            IMAGENET,
-        ),
-        "nodes": slider("Nodes", "Of four GPUs each", [(str(n), n) for n in NODES], 16),
-        "readers": slider(
-            "Readers", "Processes of each GPU that fetch samples", [(str(n), n) for n in READERS], 4
-        ),
-        "access": dropdown("Read from", "Where samples lie", PLACES.items(), "stream"),
-        "format": dropdown(
-            "Files", "Packed: large files with an index in memory", FORMATS.items(), "files"
-        ),
-        "device": dropdown("GPU", "How fast it trains", DEVICES.items(), "gtx1080ti"),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    allowed, day = chart("io_limits"), chart("io_reader")
+    look = "which bar ends short of the line; and in the second chart, how little of the time is transfer."
+    fine = "Input keeps up with the GPUs."
+    return Bench(Setting(), hours_view, ["io_limits", "io_reader"], fine, look)
 
-    def update() -> None:
-        setting = Setting(**{name: control.value for name, control in controls.items()})
-        allowed.update(*limits_view(setting))
-        day.update(*reader_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{hours_words(setting)}</p>'
-        wall.value = wall_html(
-            " ".join(predict(experiment(setting)).walls), "Input keeps up with the GPUs."
-        )
 
-    note = (
-        "which bar ends short of the line; and in the second chart, how little of the time is"
-        " transfer."
+def hours_view(setting: Setting) -> View:
+    """Return what a run shows."""
+    limits = found(setting)
+    rates = {name: float(rate) for name, rate in limits.rates.items() if name != "prefetch"}
+    reader = {name: float(seconds) for name, seconds in limits.reader.items()}
+    parts = {name: reader[name] for name in reader if name not in ("decompression", "decoding")}
+    return View(
+        hours_words(setting),
+        " ".join(predict(experiment(setting)).walls),
+        {"io_limits": limits_state(rates, demand(setting)), "io_reader": reader_state(parts)},
     )
-    return workbench(controls, [verdict, wall, allowed, day], update, note)
 
 
 @lru_cache(maxsize=256)
 def experiment(setting: Setting) -> Experiment:
-    """Return the slides' run with what the controls say in place."""
+    """Return the slides' run with these settings."""
     local = "" if setting.access == "stream" else "ssd"
     return slides_run(setting.nodes).set(
         {
@@ -147,18 +132,6 @@ def demand(setting: Setting) -> float:
     return float(predict(own).throughput)
 
 
-def limits_view(setting: Setting) -> State:
-    """Return the columns of the chart "io_limits"."""
-    rates = {name: float(rate) for name, rate in found(setting).rates.items() if name != "prefetch"}
-    return limits_state(rates, demand(setting))
-
-
-def reader_view(setting: Setting) -> State:
-    """Return the columns of the chart "io_reader"."""
-    parts = {name: float(seconds) for name, seconds in found(setting).reader.items()}
-    return reader_state({name: parts[name] for name in parts if not name.startswith("deco")})
-
-
 def hours_words(setting: Setting) -> str:
     """Say how long the run takes at least, how much of it waits, and for how many operations."""
     own, prediction = hours(setting), predict(experiment(setting))
@@ -177,53 +150,33 @@ def hours_words(setting: Setting) -> str:
     return f"{spent}: {late}{copied}. Samples take {asked} and {show(float(own.bytes), 'B')}."
 
 
-def size_words(size: float) -> str:
-    """Return a file's size as the slider shows it."""
-    return f"{size / 1e3:.0f} KB" if size < 1e6 else f"{size / 1e6:g} MB"
-
-
 def profile_table() -> Table:
     """Return the slides' profile: what they count, what the library says."""
     own, slow = profile(slides_run()), slowed_to(slides_run(), HOURS * 3600)
     ours, eight = slides_run(access="cooperative"), own.implied(HOURS * 3600)
-    shares = [share_of_peak(ours, rate) for rate in (eight["samples/s"], predict(ours).throughput)]
+    low, high = (share_of_peak(ours, r) for r in (eight["samples/s"], predict(ours).throughput))
     images = skylake_run().set({"dataset.name": "neural-image", "dataset.bytes": 455e9})
     rate = slow.machine.storage["lustre"].metadata_rate
-    hours_said = f"at least {own.time / 3600:.1f} h; {HOURS:.0f} h if servers do {rate / 1e3:.0f} k operations/s"
-    lines = [
-        ["16 nodes of 4 GPUs, ResNet-50, ImageNet, 90 epochs", "slides", "this library"],
-        [
-            "stat and readdir at the start",
-            f"{_published('stat') / 1e3:.0f} K, 64 at a time",
-            f"{own.listings / 1e3:.0f} K, {own.listers:.0f} at a time",
-        ],
-        [
-            "files looked up, opened, closed",
-            f"{_published('open') / 1e6:.0f} M, 256 at a time",
-            f"{own.opened / 1e6:.0f} M, {own.readers:.0f} at a time",
-        ],
-        ["calls of read", f"about {READ_CALLS / 1e6:.0f} M", f"{own.reads / 1e6:.0f} M (given)"],
-        ["duration", f"about {HOURS:.0f} h", hours_said],
-        [
-            "read rate of a node, of a benchmark's peak",
-            "7.8 to 9.5 %",
-            f"{shares[0]:.0%} to {shares[1]:.0%} of its SSD",
-        ],
-        [
-            "nodes of 60 GB that hold 455 GB",
-            f"{_published('nodes'):.0f}",
-            f"{nodes_needed(images, NODE_STORAGE):.0f}",
-        ],
-        [
-            "FanStore's weak scaling, 512 nodes",
-            f"over {_published('eff'):.0%}",
-            f"{weak_scaling(skylake_run()):.0%}",
-        ],
-    ]
-    return Table(lines)
+    stat, opened, nodes, efficiency = map(published, ("stat", "open", "nodes", "eff"))
+    text = f"""
+16 nodes of 4 GPUs, ResNet-50, ImageNet, 90 epochs | slides | this library
+stat and readdir at the start | {stat / 1e3:.0f} K, 64 at a time
+ | {own.listings / 1e3:.0f} K, {own.listers:.0f} at a time
+files looked up, opened, closed | {opened / 1e6:.0f} M, 256 at a time
+ | {own.opened / 1e6:.0f} M, {own.readers:.0f} at a time
+calls of read | about {READ_CALLS / 1e6:.0f} M | {own.reads / 1e6:.0f} M (given)
+duration | about {HOURS:.0f} h
+ | at least {own.time / 3600:.1f} h; {HOURS:.0f} h if servers do {rate / 1e3:.0f} k operations/s
+read rate of a node, of a benchmark's peak | 7.8 to 9.5 % | {low:.0%} to {high:.0%} of its SSD
+nodes of 60 GB that hold 455 GB | {nodes:.0f} | {nodes_needed(images, NODE_STORAGE):.0f}
+FanStore's weak scaling, 512 nodes | over {efficiency:.0%} | {weak_scaling(skylake_run()):.0%}
+"""
+    rows = text.strip().replace("\n |", " |").splitlines()
+    return Table([row.split(" | ") for row in rows])
 
 
-def _published(name: str) -> float:
+def published(name: str) -> float:
+    """Return a number that FanStore's authors give."""
     return float(results()[f"fanstore18-{name}"]["value"])
 
 

@@ -1,25 +1,19 @@
-"""FanStore on a slider: the data set over the nodes' own SSDs, beside the shared file system.
-
-fanstore()      the experiment: nodes, data, what a node is, copies, compression, SSD
-"""
+"""FanStore on a slider: the data set over the nodes' own SSDs, beside the shared file system."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.io_bottleneck.charts import capacity_state, efficiency_state
+from lib_dlhpc.explore.io_bottleneck.limits import published
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.io import bytes_in_a_node, nodes_needed, reading
 from lib_dlhpc.prediction.profile import skylake_run
-from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain
-from lib_dlhpc.spec.units import format_quantity as show
 
 NODES = tuple(2**k for k in range(10))
 DATA = {  # name in the catalog, B
@@ -28,7 +22,6 @@ DATA = {  # name in the catalog, B
     "reactor status, 65 GB": ("reactor-status", 65e9),
 }
 DEVICES = {"two Skylake sockets": ("xeon-8160", 2), "four V100 (what if)": ("v100-sxm2-16gb", 4)}
-COPIES = (1, 2, 4)
 STORED = {  # bytes over stored bytes; B/s that one reader decompresses
     "as it is": (1.0, np.inf),
     "2 : 1, fast (1 GB/s a reader)": (2.0, 1e9),
@@ -36,56 +29,46 @@ STORED = {  # bytes over stored bytes; B/s that one reader decompresses
 }
 SSDS = (30e9, 60e9, 144e9)
 READERS = 4  # of each device
+WAYS = ("never waiting", "FanStore", "shared file system")
 Floats = NDArray[Any]
 
 
 class Setting(NamedTuple):
-    """What the controls say. ssd: B."""
+    """A data set on the SSDs of nodes. ssd: B."""
 
-    nodes: int = 512
-    data: str = "ImageNet, 140 GB"
-    device: str = "two Skylake sockets"
-    copies: int = 1
-    stored: str = "as it is"
-    ssd: float = 144e9
+    nodes: Annotated[int, Slider("Nodes", "To look at", NODES)] = 512
+    data: Annotated[str, Dropdown("Data set", "What is trained on", DATA.keys())] = (
+        "ImageNet, 140 GB"
+    )
+    device: Annotated[str, Dropdown("A node has", "How fast it trains", DEVICES.keys())] = (
+        "two Skylake sockets"
+    )
+    copies: Annotated[int, Slider("Copies", "Of the data set, over all nodes", (1, 2, 4))] = 1
+    stored: Annotated[str, Dropdown("Stored", "Compressed or not", STORED.keys())] = "as it is"
+    ssd: Annotated[float, Slider("SSD", "Of each node", SSDS, amount("B"))] = 144e9
 
 
-def fanstore() -> ipywidgets.Box:
+def fanstore() -> Bench[Setting]:
     """Return the experiment: the efficiency of each node, and whether its partition of the data fits."""
-    controls = {
-        "nodes": slider("Nodes", "To look at", [(str(n), n) for n in NODES], 512),
-        "data": dropdown(
-            "Data set", "What is trained on", [(n, n) for n in DATA], "ImageNet, 140 GB"
-        ),
-        "device": dropdown(
-            "A node has", "How fast it trains", [(n, n) for n in DEVICES], "two Skylake sockets"
-        ),
-        "copies": slider(
-            "Copies", "Of the data set, over all nodes", [(str(n), n) for n in COPIES], 1
-        ),
-        "stored": dropdown("Stored", "Compressed or not", [(n, n) for n in STORED], "as it is"),
-        "ssd": slider("SSD", "Of each node", [(show(b, "B"), b) for b in SSDS], 144e9),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    left, held = chart("io_efficiency"), chart("io_capacity")
-
-    def update() -> None:
-        setting = Setting(**{name: control.value for name, control in controls.items()})
-        left.update(*efficiency_view(setting))
-        held.update(*capacity_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{node_words(setting)}</p>'
-        wall.value = wall_html(node_wall(setting), "The data fits, and input keeps up.")
-
-    note = "where the dashed line leaves the others, and from how many nodes on the data fits."
-    return workbench(controls, [verdict, wall, left, held], update, note)
+    look = "where the dashed line leaves the others, and from how many nodes on the data fits."
+    fine = "The data fits, and input keeps up."
+    return Bench(Setting(), nodes_view, ["io_efficiency", "io_capacity"], fine, look)
 
 
-def experiment(setting: Setting, way: str = "FanStore", nodes: Any = 0) -> Experiment:
-    """Return the run "never waiting", on the "shared file system", or on "FanStore"; nodes may be an array."""
+def nodes_view(setting: Setting) -> View:
+    """Return what a data set on nodes shows."""
+    bound = (512, published("eff"))
+    capacity = capacity_state(np.array(NODES), held(setting), setting.ssd, setting.nodes)
+    efficiency = efficiency_state(curves(setting), setting.nodes, bound)
+    charts = {"io_efficiency": efficiency, "io_capacity": capacity}
+    return View(node_words(setting), node_wall(setting), charts)
+
+
+def experiment(setting: Setting, way: str = "FanStore", nodes: Any = None) -> Experiment:
+    """Return the run, one of WAYS. nodes: in place of the setting's, an array."""
     name, size = DATA[setting.data]
     device, count = DEVICES[setting.device]
-    many = setting.nodes if isinstance(nodes, int) and nodes == 0 else nodes
-    run = skylake_run(many, "cooperative" if way == "FanStore" else "stream")
+    many = setting.nodes if nodes is None else nodes
     changes = {
         "dataset.name": name,
         "dataset.bytes": size,
@@ -95,53 +78,32 @@ def experiment(setting: Setting, way: str = "FanStore", nodes: Any = 0) -> Exper
         "storage.workers": READERS,
     }
     if way == "never waiting":
-        changes |= {"storage.tier": ""}
+        changes["storage.tier"] = ""
     if way == "FanStore":
-        less, unpacked = STORED[setting.stored]
-        changes |= {"storage.compression": less, "storage.decompress": unpacked}
+        changes["storage.compression"], changes["storage.decompress"] = STORED[setting.stored]
         changes["storage.replication"] = np.minimum(setting.copies, many)[()]  # one a node at most
-    return run.set(changes)
+    return skylake_run(many, "cooperative" if way == "FanStore" else "stream").set(changes)
 
 
 @lru_cache(maxsize=64)
 def rates(setting: Setting, way: str) -> Floats:
     """Return samples/s for each number of NODES, whether the data fits or not."""
-    fixed = setting._replace(nodes=1)
-    return np.asarray(predict(experiment(fixed, way, np.array(NODES))).throughput, float)
+    return np.asarray(predict(experiment(setting, way, np.array(NODES))).throughput, float)
 
 
 @lru_cache(maxsize=64)
 def held(setting: Setting) -> Floats:
     """Return the bytes in each node for each number of NODES."""
-    fixed = setting._replace(nodes=1)
-    return np.asarray(bytes_in_a_node(experiment(fixed, "FanStore", np.array(NODES))), float)
+    return np.asarray(bytes_in_a_node(experiment(setting, nodes=np.array(NODES))), float)
 
 
 def curves(setting: Setting) -> dict[str, tuple[Floats, Floats]]:
     """Return the rate of a node over that of one alone that never waits, by way; FanStore where the data fits."""
     nodes = np.array(NODES)
-    one = rates(setting, "never waiting")[0]
+    each = {way: rates(setting, way) / nodes / rates(setting, WAYS[0])[0] for way in WAYS}
     fits = held(setting) <= setting.ssd
-    found = {}
-    for way in ("never waiting", "FanStore", "shared file system"):
-        kept = fits if way == "FanStore" else np.full(len(nodes), True)
-        found[way] = nodes[kept], (rates(setting, way) / nodes / one)[kept]
-    return found
-
-
-def efficiency_view(setting: Setting) -> State:
-    """Return the columns of the chart "io_efficiency"."""
-    return efficiency_state(curves(setting), setting.nodes, published())
-
-
-def capacity_view(setting: Setting) -> State:
-    """Return the columns of the chart "io_capacity"."""
-    return capacity_state(np.array(NODES), held(setting), setting.ssd, setting.nodes)
-
-
-def published() -> tuple[int, float]:
-    """Return the nodes and the efficiency that FanStore's authors give as a lower bound."""
-    return 512, float(results()["fanstore18-eff"]["value"])
+    shown = {way: fits if way == "FanStore" else np.full(len(nodes), True) for way in WAYS}
+    return {way: (nodes[shown[way]], each[way][shown[way]]) for way in WAYS}
 
 
 @lru_cache(maxsize=256)
@@ -153,16 +115,17 @@ def remote(setting: Setting) -> float:
 def node_words(setting: Setting) -> str:
     """Say how much is remote, and what each way trains."""
     at = NODES.index(setting.nodes)
-    ours, theirs, all_of_it = (
-        float(rates(setting, way)[at])
-        for way in ("FanStore", "shared file system", "never waiting")
-    )
+    most, ours, theirs = (format_plain(float(rates(setting, way)[at])) for way in WAYS)
     needed = float(nodes_needed(experiment(setting)))
+    copies = (
+        "1 copy of the data takes"
+        if setting.copies == 1
+        else f"{setting.copies} copies of the data take"
+    )
     return (
         f"<b>On {setting.nodes} nodes {remote(setting):.1%} of a node's reads are remote.</b> FanStore feeds"
-        f" {format_plain(ours)} samples a second of the {format_plain(all_of_it)} that could be trained, the shared"
-        f" file system {format_plain(theirs)}. {setting.copies} cop{'y' if setting.copies == 1 else 'ies'} of the"
-        f" data take{'s' if setting.copies == 1 else ''} at least {needed:.0f} node{'s' if needed > 1 else ''}."
+        f" {ours} samples a second of the {most} that could be trained, the shared file system {theirs}."
+        f" {copies} at least {needed:.0f} node{'s' if needed > 1 else ''}."
     )
 
 
@@ -176,5 +139,6 @@ def node_wall(setting: Setting) -> str:
 def cost_of_remote(setting: Setting) -> str:
     """Return in words what remote reads cost of the throughput."""
     at = NODES.index(setting.nodes)
-    lost = 1 - float(rates(setting, "FanStore")[at] / rates(setting, "never waiting")[at])
+    most, ours = (float(rates(setting, way)[at]) for way in WAYS[:2])
+    lost = 1 - ours / most
     return "nothing" if lost < 0.01 else f"{lost:.0%}"

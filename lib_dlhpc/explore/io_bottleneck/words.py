@@ -1,12 +1,15 @@
 """What one loader read on a folder and on a store, beside its prediction: rates, terms, errors, words."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from lib_dlhpc.calibration import cold
 from lib_dlhpc.calibration.expected import reading as one_sample
 from lib_dlhpc.calibration.io import Setting as Asked
-from lib_dlhpc.calibration.points import WARM
+from lib_dlhpc.calibration.points import COLD, WARM
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.io_bottleneck.charts import HOW
 from lib_dlhpc.explore.io_bottleneck.here import BATCH, FILES
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.simulation.storage import clients
@@ -16,17 +19,34 @@ from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
+SIZES = {f"{size >> 10} KiB": size for size in (4 << 10, 16 << 10, 64 << 10)}  # B
+STATES = {"in memory": WARM}
+if cold.ADVISE in cold.ways():
+    STATES["on the disk"] = COLD
+COPIES = {"one copy in all": 1, "a copy on each rank": 0}
 WAYS = {"files": "folder", "mounted": "store", "many": f"store, {BATCH} at once"}
+TERMS = {name: name for name in ("metadata", "read latency", "transfer", "remote reads")}
+TERMS["decoding"] = "loader and store"
 SIMULATED = 4000  # samples
+WHY = (
+    "<b>Why they differ.</b> Metadata, latency and transfer are from files read just before, by readers that do"
+    " nothing else; the loader's and the store's own work is what one rank alone took beyond that; a request"
+    " to another rank was measured while that rank was idle. In the run ranks answer each other"
+    " while they read, share the cores with all other processes, and the slowest of them counts: that is not"
+    " predicted. So one request for each sample is slow on a busy machine, and requesting many"
+    " at once helps most where the latency is longest. From the disk the store reads its partitions sequentially"
+    " beside the first samples; that gain is not predicted either. FanStore competes not with the"
+    " memory of one computer but with a file system that hundreds of nodes use."
+)
 
 
 class Setting(NamedTuple):
-    """What the controls say. size: B of a file; copies: 0, one on each rank."""
+    """What a click reads. size: B of a file; copies: 0, one on each rank."""
 
-    size: int = 16 << 10
-    state: str = WARM
-    ranks: int = 2
-    copies: int = 1
+    size: Annotated[int, Slider("A file", f"Of {FILES:,}", SIZES)] = 16 << 10
+    state: Annotated[str, Dropdown("Files are", "Before each epoch", STATES)] = WARM
+    ranks: Annotated[int, Slider("Ranks", "Each reads its part of an epoch", (1, 2, 4))] = 2
+    copies: Annotated[int, Dropdown("Store", "Copies of each file", COPIES)] = 1
 
     @property
     def held(self) -> int:
@@ -82,72 +102,35 @@ def rates(setting: Setting, outcome: Read, way: str) -> tuple[float, float, floa
     return float(reading(own).rate), simulated, FILES / outcome.read["took"][way]
 
 
-def rows(setting: Setting, outcome: Read) -> list[tuple[str, str, float]]:
-    """Return the bars: each way predicted, simulated, measured."""
-    names = ("predicted", "simulated", "measured")
-    return [
-        (words, name, rate)
-        for way, words in WAYS.items()
-        for name, rate in zip(names, rates(setting, outcome, way), strict=True)
-    ]
-
-
 def outcome_words(setting: Setting, outcome: Read) -> str:
     """Say which way was the fastest, and whether the samples are the same."""
     took = outcome.read["took"]
-    one, many = took["files"] / took["mounted"], took["files"] / took["many"]
+    one, many = (f"{took['files'] / took[way]:.2g} times its rate" for way in ("mounted", "many"))
     same = "the same samples in the same order" if outcome.read["same"] else "NOT the same samples"
+    warm = setting.state == WARM
     return (
-        f"<b>Out of the store the loader outcome to {_times(one)} on the folder, and with {BATCH} at once to"
-        f" {_times(many)}.</b> All three read {same}. On {outcome.tier['system'] or 'this file system'}, files"
-        f" {'in memory' if setting.state == WARM else 'dropped from memory before each epoch, names kept'}."
+        f"<b>Out of the store the loader came to {one} on the folder, and with {BATCH} at once to"
+        f" {many}.</b> All three read {same}. On {outcome.tier['system'] or 'this file system'}, files"
+        f" {'in memory' if warm else 'dropped from memory before each epoch, names kept'}."
     )
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.2g} times its rate"
 
 
 def result_html(setting: Setting, outcome: Read) -> str:
     """Return files/s and the time of a sample by term, predicted, simulated and measured, and why they differ."""
-    lines = [["files a second", "predicted", "simulated", "measured", "error"]]
-    for way, words in WAYS.items():
-        predicted, simulated, real = rates(setting, outcome, way)
-        lines.append(
-            [
-                words,
-                *map(format_plain, (predicted, simulated, real)),
-                f"{predicted / real - 1:+.0%}",
-            ]
-        )
-    terms = {way: dict(reading(experiment(setting, outcome, way)).reader) for way in WAYS}
+    files = [["files a second", *HOW, "error"]]
     parts = [["time of a reader for a sample", *WAYS.values()]]
-    for name in ("metadata", "read latency", "transfer", "remote reads", "decoding"):
-        own = "loader and store" if name == "decoding" else name
-        parts.append([own, *(show(float(terms[way][name]), "s") for way in WAYS)])
-    whole = {way: setting.ranks * outcome.read["took"][way] / FILES for way in WAYS}
-    left = {way: whole[way] - sum(map(float, terms[way].values())) for way in WAYS}
-    parts.append(
-        ["not predicted", *(("-" if left[w] < 0 else "") + show(abs(left[w]), "s") for w in WAYS)]
-    )
-    parts.append(["measured", *(show(whole[way], "s") for way in WAYS)])
-    ready = outcome.read["ready"]
-    parts.append(["once, to open and find all", *(show(ready[way], "s") for way in WAYS)])
-    return (
-        table_html(lines)
-        + table_html(parts)
-        + verdict_html(
-            "<b>Why they differ.</b> Metadata, latency and transfer are from files read just before, by readers that do"
-            " nothing else; the loader's and the store's own work is what one rank alone took beyond that; a request"
-            " to another rank was measured while that rank was idle. In the run ranks answer each other"
-            " while they read, share the cores with all other processes, and the slowest of them counts: that is not"
-            " predicted. So one request for each sample is slow on a busy machine, and requesting many"
-            " at once helps most where the latency is longest. From the disk the store reads its partitions"
-            " sequentially"
-            " beside the first samples; that gain is not predicted either. FanStore competes not with the"
-            f" memory of one computer but with a file system that hundreds of nodes use.{busy_words(outcome)}"
-        )
-    )
+    for way, words in WAYS.items():
+        own = rates(setting, outcome, way)
+        files.append([words, *map(format_plain, own), f"{own[0] / own[2] - 1:+.0%}"])
+    terms = [reading(experiment(setting, outcome, way)).reader for way in WAYS]
+    whole = [setting.ranks * outcome.read["took"][way] / FILES for way in WAYS]
+    left = [all_ - sum(map(float, own.values())) for all_, own in zip(whole, terms, strict=True)]
+    rows = {words: [float(own[name]) for own in terms] for name, words in TERMS.items()}
+    rows |= {"not predicted": left, "measured": whole}
+    rows["once, to open and find all"] = [outcome.read["ready"][way] for way in WAYS]
+    parts += [[name, *(show(seconds, "s") for seconds in row)] for name, row in rows.items()]
+    why = verdict_html(WHY + busy_words(outcome))
+    return table_html(files) + table_html(parts) + why
 
 
 def busy_words(outcome: Read) -> str:

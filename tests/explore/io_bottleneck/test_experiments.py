@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from experiment_page import controls, each_position_shows_its_own, fills, told
 
+from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.io_bottleneck import batch, cache, nodes
 from lib_dlhpc.explore.io_bottleneck import drawings as io_bottleneck_drawings
 from lib_dlhpc.explore.io_bottleneck.charts import (
@@ -24,26 +25,22 @@ from lib_dlhpc.explore.io_bottleneck.limits import (
     demand_table,
     experiment,
     found,
+    hours_view,
     hours_words,
-    limits_view,
     profile_table,
-    reader_view,
     the_hours,
 )
-from lib_dlhpc.explore.io_bottleneck.questions import own_crossing
+from lib_dlhpc.explore.io_bottleneck.questions import ask
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.prediction.validate import results
 
 STATES = {
-    "io_limits": limits_view(Setting()),
-    "io_reader": reader_view(Setting()),
-    "io_cache": cache.cache_view(cache.Setting()),
-    "io_policies": cache.policies_view(cache.Setting()),
-    "io_efficiency": nodes.efficiency_view(nodes.Setting()),
-    "io_capacity": nodes.capacity_view(nodes.Setting()),
-    "io_volume": batch.volume_view(batch.Setting()),
-    "io_measured": measured_state([("folder", "predicted", 1000.0), ("folder", "measured", 900.0)]),
+    **hours_view(Setting()).charts,
+    **cache.cache_view(cache.Setting()).charts,
+    **nodes.nodes_view(nodes.Setting()).charts,
+    **batch.batch_view(batch.Setting()).charts,
+    "io_measured": measured_state({"folder": (1000.0, 950.0, 900.0)}),
 }
 EXPERIMENTS = {
     "hours": the_hours,
@@ -54,7 +51,7 @@ EXPERIMENTS = {
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
 
 
-@pytest.mark.parametrize("name", io_bottleneck_drawings.DRAWINGS)
+@pytest.mark.parametrize("name", drawings_of(io_bottleneck_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name):
     fills(name, STATES[name])
 
@@ -84,7 +81,7 @@ def test_labels_of_lines_that_end_together_are_apart():
 @pytest.mark.parametrize("size", SIZES)
 def test_the_bar_that_holds_is_the_limit_of_the_library(size):
     setting = Setting(size=size)
-    data, summary = limits_view(setting)
+    data, summary = hours_view(setting).charts["io_limits"]
     bars = data["bars"]
     held = [name for name, holds in zip(bars["limit"], bars["holds"], strict=True) if holds]
     assert held == [WORDS[found(setting).limit]]
@@ -101,7 +98,7 @@ def test_where_nothing_holds_the_gpus_are_the_limit():
 
 
 def test_a_reader_that_waits_for_a_share_has_all_shares_reported():
-    data, _ = reader_view(Setting())
+    data, _ = hours_view(Setting()).charts["io_reader"]
     parts = dict(zip(data["bars"]["part"], data["bars"]["seconds"], strict=True))
     assert sum(parts.values()) == pytest.approx(sum(found(Setting()).reader.values()))
 
@@ -147,7 +144,7 @@ def test_the_tables_have_the_published_figures():
 
 
 def test_the_check_asks_for_three_operations_a_file():
-    asked = own_crossing(seed=3).question
+    asked = ask("own_crossing", seed=3).question
     text = asked.question
     thousands, gigabytes = (
         float(text.split(word)[0].split()[-1]) for word in (" thousand metadata", " GB/s.")
@@ -216,7 +213,7 @@ def test_no_way_is_better_than_never_waiting():
 
 
 def test_the_picture_of_capacity_has_the_wall_of_the_ssd():
-    data, summary = nodes.capacity_view(nodes.Setting(4, IMAGES, ssd=60e9))
+    data, summary = nodes.nodes_view(nodes.Setting(4, IMAGES, ssd=60e9)).charts["io_capacity"]
     assert data["wall"]["y"] == [60e9] and "does not fit" in summary
     assert data["now"]["y"] == [pytest.approx(455e9 / 4)]
 

@@ -13,7 +13,7 @@ from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.io_bottleneck import live, loader
 from lib_dlhpc.explore.io_bottleneck import words as io_bottleneck_words
 from lib_dlhpc.explore.io_bottleneck.here import BATCH, FILES, make
-from lib_dlhpc.explore.io_bottleneck.live import ReadError, read_them, requests, run
+from lib_dlhpc.explore.io_bottleneck.live import read_them, requests, run
 from lib_dlhpc.explore.io_bottleneck.words import (
     WAYS,
     Read,
@@ -23,6 +23,7 @@ from lib_dlhpc.explore.io_bottleneck.words import (
     rates,
     result_html,
 )
+from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.storage.mount import mounted
 from lib_dlhpc.storage.pack import pack
@@ -90,7 +91,7 @@ def test_other_samples_are_reported_and_so_is_what_was_dropped():
 
 @pytest.mark.parametrize(
     ("failure", "said"),
-    [(ReadError("this machine is busy"), "this machine is busy"), (Cancelled(), "Cancelled.")],
+    [(JobError("this machine is busy"), "this machine is busy"), (Cancelled(), "Cancelled.")],
 )
 def test_a_failure_is_shown_and_the_button_is_back(failure, said):
     def fails(setting, stop, tell):
@@ -225,7 +226,7 @@ def test_cancelled_at_any_time_it_leaves_nothing(place, at):
 
 def test_an_error_of_a_rank_is_reported(place, monkeypatch):
     monkeypatch.setattr(live, "MODULE", "lib_dlhpc.explore.no_such_module")
-    with pytest.raises(ReadError, match="No module named"):
+    with pytest.raises(JobError, match="No module named"):
         run(Setting(), threading.Event(), lambda words: None)
     assert list(place.iterdir()) == []
 
@@ -241,7 +242,7 @@ def test_a_rank_that_fails_ends_the_others_and_is_reported(place, monkeypatch):
 
     monkeypatch.setattr(live, "_through", without_a_partition)
     begin = time.monotonic()
-    with pytest.raises(ReadError, match=r"StoreError.*partition-00001"):
+    with pytest.raises(JobError, match=r"StoreError.*partition-00001"):
         run(Setting(size=4 << 10), threading.Event(), lambda words: None)
     assert time.monotonic() - begin < live.PATIENCE
     assert list(place.iterdir()) == [] and left_over(place) == []
