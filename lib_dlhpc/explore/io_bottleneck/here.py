@@ -73,31 +73,21 @@ def read_all(folder: Path) -> None:
 
     comm = MPI.COMM_WORLD
     task = json.loads((folder / "task.json").read_text("utf-8"))
-    known = costs(comm, folder, task)
-    took: dict[str, list[float]] = {way: [] for way in WAYS}
-    ready: dict[str, list[float]] = {way: [] for way in WAYS}
-    sums: dict[str, list[int]] = {way: [] for way in WAYS}
-    for epoch in range(EPOCHS):
-        for way in WAYS:
-            chill(comm, task["state"], folder)
-            before, seconds, checksum = read_epoch(comm, folder, way, task["copies"], epoch)
-            ready[way].append(before)
-            took[way].append(seconds)
-            sums[way].append(checksum)
-    agree = comm.allreduce(int(sums["files"] == sums["mounted"] == sums["many"]))
+    report = costs(comm, folder, task["size"])
+    epochs = [
+        {way: read_epoch(comm, folder, way, task, epoch) for way in WAYS} for epoch in range(EPOCHS)
+    ]
+    for k, name in enumerate(("ready", "took")):
+        report[name] = {way: calm([epoch[way][k] for epoch in epochs]) for way in WAYS}
+    same = all(epoch[way][2] == epoch["files"][2] for epoch in epochs for way in WAYS)
+    report["same"] = comm.allreduce(int(same)) == comm.size
+    report["load"] = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if comm.rank == 0:
-        report = {
-            "took": {way: calm(times) for way, times in took.items()},
-            "ready": {way: calm(times) for way, times in ready.items()},
-            "same": agree == comm.size,
-            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0,
-            **known,
-        }
         (folder / "read.json").write_text(json.dumps(report), encoding="utf-8")
 
 
 def read_epoch(
-    comm: Any, folder: Path, way: str, copies: int, epoch: int
+    comm: Any, folder: Path, way: str, task: dict[str, Any], epoch: int
 ) -> tuple[float, float, int]:
     """Read this rank's part of an epoch; return the slowest rank's s to open and find, and to read; the checksum.
 
@@ -105,12 +95,12 @@ def read_epoch(
     """
     from mpi4py import MPI
 
+    chill(comm, task["state"], folder)
     begin = time.perf_counter()
     with ExitStack() as open_:
-        if way == "files":
-            root = str(folder / "files")
-        else:
-            opened = open_store(folder / "data.store", comm, copies, ranks_per_node=1)
+        root = str(folder / "files")
+        if way != "files":
+            opened = open_store(folder / "data.store", comm, task["copies"], ranks_per_node=1)
             store = open_.enter_context(opened)
             root = open_.enter_context(mounted(store, folder / "mounted"))
         mine = loader.order(loader.find(root), epoch, comm.rank, comm.size)
@@ -120,36 +110,38 @@ def read_epoch(
         checksum = in_batches(store, root, mine) if way == "many" else loader.read(mine)
         seconds = time.perf_counter() - begin
         asleep(comm)  # until all are done, each answers the others
-    before, seconds = (comm.allreduce(each, MPI.MAX) for each in (before, seconds))
-    return before, seconds, checksum
+    return comm.allreduce(before, MPI.MAX), comm.allreduce(seconds, MPI.MAX), checksum
 
 
 def in_batches(store: PackedStore, root: str, paths: list[str]) -> int:
     """Read the same samples in the same order, requesting many at once from the store; return their checksum."""
-    names, checksum = [os.path.relpath(path, root).replace(os.sep, "/") for path in paths], 0
+    names, checksum = inside(root, paths), 0
     for start in range(0, len(names), BATCH):
         for sample in store.read_many(names[start : start + BATCH]):
             checksum = loader.decode(sample, checksum)
     return checksum
 
 
-def costs(comm: Any, folder: Path, task: dict[str, Any]) -> dict[str, float]:
+def inside(root: str, paths: list[str]) -> list[str]:
+    """Return the names in the store of what is mounted at these paths."""
+    return [os.path.relpath(path, root).replace(os.sep, "/") for path in paths]
+
+
+def costs(comm: Any, folder: Path, size: int) -> dict[str, Any]:
     """Return what a prediction has to know: s of a rank's own work for a sample, and of a request."""
-    found: dict[str, float] = {}
-    if comm.rank == 0:
-        found = alone(folder, task["size"])
+    found = alone(folder, size) if comm.rank == 0 else {}
     asleep(comm)
-    bandwidth = stream(comm, task["size"])
+    bandwidth, latency = stream(comm, size), 0.0
     with open_store(folder / "data.store", comm, ranks_per_node=1) as store:
         asleep(comm)
         if comm.rank == 0 and comm.size > 1:
             names = loader.order(store.names, 0)[:FEW]
             one = calm([each(partial(one_by_one, store, names)) for _ in range(TIMES)])
-            share = 1 - 1 / comm.size
-            asked = max(one - found["own"], 0.0) / share - task["size"] / bandwidth
-            found["latency"] = max(asked, 0.0) / 2
+            elsewhere = 1 - 1 / comm.size
+            asked = max(one - found["own"], 0.0) / elsewhere - size / bandwidth
+            latency = max(asked, 0.0) / 2
         asleep(comm)
-    return {"latency": 0.0, "bandwidth": bandwidth, **found}
+    return {"latency": latency, "bandwidth": bandwidth, **found}
 
 
 def alone(folder: Path, size: int) -> dict[str, float]:
@@ -158,18 +150,20 @@ def alone(folder: Path, size: int) -> dict[str, float]:
     Each is read for the first time since the store was opened, as in an epoch.
     """
     sample = os.urandom(size)
-    found: dict[str, list[float]] = {name: [] for name in ("work", *WAYS, "own")}
+    rounds = []
     for _ in range(TIMES):
         with open_store(folder / "data.store") as store, mounted(store, folder / "mounted") as root:
             parts = [loader.order(loader.find(root), 0)[k * FEW : (k + 1) * FEW] for k in range(3)]
             files = [path.replace(root, str(folder / "files")) for path in parts[0]]
-            names = [os.path.relpath(path, root).replace(os.sep, "/") for path in parts[2]]
-            found["work"].append(each(lambda: [loader.decode(sample, 0) for _ in range(FEW)]))
-            found["files"].append(each(partial(loader.read, files)))
-            found["mounted"].append(each(partial(loader.read, parts[0])))
-            found["many"].append(each(partial(in_batches, store, root, parts[1])))
-            found["own"].append(each(partial(one_by_one, store, names)))
-    return {name: calm(seconds) for name, seconds in found.items()}
+            actions = {
+                "work": lambda: [loader.decode(sample, 0) for _ in range(FEW)],
+                "files": partial(loader.read, files),
+                "mounted": partial(loader.read, parts[0]),
+                "many": partial(in_batches, store, root, parts[1]),
+                "own": partial(one_by_one, store, inside(root, parts[2])),
+            }
+            rounds.append({name: each(action) for name, action in actions.items()})
+    return {name: calm([seconds[name] for seconds in rounds]) for name in rounds[0]}
 
 
 def one_by_one(store: PackedStore, names: list[str]) -> None:

@@ -1,17 +1,10 @@
-"""The ledger: the memory of a training step, term by term, and the moment of its peak.
-
-the_ledger()        the experiment: network, batch, numbers, optimizer, GPU
-published_table()   published memory and times, beside their predictions
-"""
+"""The ledger: the memory of a training step, term by term, and the moment of its peak."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
-
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
 from lib_dlhpc.explore.explorer.controls import DATASETS
 from lib_dlhpc.explore.memory_wall.charts import course_state, memory_state
 from lib_dlhpc.prediction import predict
@@ -38,6 +31,12 @@ DEVICES = {
     "H100, 80 GB": "h100-sxm-80gb",
 }
 BATCHES = tuple(2**k for k in range(11))
+NUMBERS = {"fp32": "fp32", "fp16, mixed": "fp16"}
+OPTIMIZERS = {
+    "SGD: nothing": "sgd",
+    "momentum: one number": "momentum",
+    "Adam: two numbers": "adam",
+}
 STATE = ("weights", "master weights", "gradients", "optimizer state")
 PUBLISHED = {
     "zero20-mem-stage0": ("7.5 G weights, Adam, on each of 64 GPUs", "{:.4g} GB"),
@@ -54,50 +53,39 @@ PUBLISHED = {
 
 
 class Setting(NamedTuple):
-    """What the controls say."""
+    """A network on one GPU."""
 
-    model: str = "gpt2-1.5b"
-    batch: int = 4
-    precision: str = "fp16"
-    optimizer: str = "adam"
-    device: str = "a100-sxm-40gb"
+    model: Annotated[str, Dropdown("Network", "What is trained", MODELS)] = "gpt2-1.5b"
+    batch: Annotated[int, Slider("Batch", "Samples on the GPU", BATCHES)] = 4
+    precision: Annotated[
+        str, Dropdown("Numbers", "fp16: mixed, with fp32 weights for the update", NUMBERS)
+    ] = "fp16"
+    optimizer: Annotated[str, Dropdown("Optimizer", "Its state for each weight", OPTIMIZERS)] = (
+        "adam"
+    )
+    device: Annotated[str, Dropdown("GPU", "Its memory is the wall", DEVICES)] = "a100-sxm-40gb"
 
 
-def the_ledger() -> ipywidgets.Box:
+def the_ledger() -> Bench[Setting]:
     """Return the experiment: the ledger as a staircase up to the wall, and memory over a step."""
-    controls = {
-        "model": dropdown("Network", "What is trained", MODELS.items(), "gpt2-1.5b"),
-        "batch": slider("Batch", "Samples on the GPU", [(f"{n:,}", n) for n in BATCHES], 4),
-        "precision": dropdown(
-            "Numbers",
-            "fp16: mixed, with fp32 weights for the update",
-            [("fp32", "fp32"), ("fp16, mixed", "fp16")],
-            "fp16",
-        ),
-        "optimizer": dropdown(
-            "Optimizer",
-            "Its state for each weight",
-            [
-                ("SGD: nothing", "sgd"),
-                ("momentum: one number", "momentum"),
-                ("Adam: two numbers", "adam"),
-            ],
-            "adam",
-        ),
-        "device": dropdown("GPU", "Its memory is the wall", DEVICES.items(), "a100-sxm-40gb"),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    terms, held = chart("memory"), chart("memory_course")
+    look = "the longest step of the staircase; then the moment of the peak."
+    return Bench(Setting(), ledger_view, ["memory", "memory_course"], "It fits.", look)
 
-    def update() -> None:
-        setting = Setting(**{name: control.value for name, control in controls.items()})
-        terms.update(*terms_view(setting))
-        held.update(*course_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{ledger_words(setting)}</p>'
-        wall.value = wall_html(" ".join(predict(experiment(setting)).walls), "It fits.")
 
-    note = "the longest step of the staircase; then the moment of the peak."
-    return workbench(controls, [verdict, wall, terms, held], update, note)
+def ledger_view(setting: Setting) -> View:
+    """Return what the memory of a step shows: how weights and activations compare, and the peak."""
+    weights, state, activations = shares(setting)
+    moment, larger = fullest(setting), activations > state
+    terms = memory_state(moment.terms, capacity(setting))
+    course = course_state(in_time(setting), capacity(setting))
+    return View(
+        f"<b>At the peak {show(moment.total, 'B')}, {moment.when.split(',')[0]}.</b> The weights are"
+        f" {show(weights, 'B')}; with gradients and optimizer state {state / weights:.3g} times that."
+        f" Activations are {show(activations, 'B')}, {activations / weights:.3g} times the weights"
+        f" {'and the larger term' if larger else 'and the smaller term here'}.",
+        " ".join(predict(experiment(setting)).walls),
+        {"memory": terms, "memory_course": course},
+    )
 
 
 @lru_cache(maxsize=256)
@@ -129,16 +117,6 @@ def in_time(setting: Setting) -> MemoryTimeline:
     return memory_timeline(experiment(setting))
 
 
-def terms_view(setting: Setting) -> State:
-    """Return the columns of the chart "memory"."""
-    return memory_state(fullest(setting).terms, capacity(setting))
-
-
-def course_view(setting: Setting) -> State:
-    """Return the columns of the chart "memory_course"."""
-    return course_state(in_time(setting), capacity(setting))
-
-
 def capacity(setting: Setting) -> float:
     """Return the bytes that the GPU has."""
     return float(experiment(setting).machine.device.memory)
@@ -151,25 +129,11 @@ def shares(setting: Setting) -> tuple[float, float, float]:
     return terms["weights"], state, terms["activations"] + terms["working set"]
 
 
-def ledger_words(setting: Setting) -> str:
-    """Say what the peak is, and how weights and activations compare."""
-    weights, state, activations = shares(setting)
-    moment = fullest(setting)
-    ratio = activations / weights
-    return (
-        f"<b>At the peak {show(moment.total, 'B')}, {moment.when.split(',')[0]}.</b> The weights are"
-        f" {show(weights, 'B')}; with gradients and optimizer state {state / weights:.3g} times that."
-        f" Activations are {show(activations, 'B')}, {ratio:.3g} times the weights"
-        f" {'and the larger term' if activations > state else 'and the smaller term here'}."
-    )
-
-
 def published_table() -> Table:
     """Return published figures, predictions and errors, as a table."""
-    known = {row.id: row for row in validate(["definitions", "korthikanti", "gpipe"], PUBLISHED)}
     lines = [["", "published", "predicted", "error"]]
-    for name, (words, shown) in PUBLISHED.items():
-        row = known[name]
+    for row in validate(["definitions", "korthikanti", "gpipe"], PUBLISHED):
+        words, shown = PUBLISHED[row.id]
         both = (shown.format(value) for value in (row.published, row.predicted))
         lines.append([words, *both, f"{row.error:+.1%}"])
     return Table(lines)

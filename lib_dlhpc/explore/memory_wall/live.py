@@ -7,14 +7,15 @@ memory, above what Python takes before (labs/fit_the_model/capped_run.py).
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.prediction import predict
@@ -28,15 +29,27 @@ from lib_dlhpc.training.disk import Disk
 CAPS = (30e6, 40e6, 60e6, 80e6)  # B
 WIDTH, TIMES = 512, 2.05  # of a layer; the cap, in core
 PIECE, PIECES = 4 << 20, 8  # B moved at once to time the disk, and how often
-WAYS = {"activations": "activations", "all": "everything"}
+WAYS = {"activations": "activations", "everything": "all"}
+NOT_HERE = (
+    "This system neither reports the memory of a process nor enforces a cap; Linux does. The experiments"
+    " above need none of it."
+)
+HEAD = ("", "ledger", "measured peak", "error", "step predicted", "simulated", "measured", "error")
 
 
 class Setting(NamedTuple):
-    """What the controls say. cap: B."""
+    """What a click trains. cap: B."""
 
-    cap: float = 40e6
-    batch: int = 512
-    what: str = "all"
+    cap: Annotated[float, Slider("Cap", "The system refuses more", CAPS, amount("B"))] = 40e6
+    batch: Annotated[
+        int, Slider("Batch", "More samples, more activations", (64, 256, 512, 1024), str)
+    ] = 512
+    what: Annotated[str, Dropdown("On disk", "What is offloaded, out of core", WAYS)] = "all"
+
+    @property
+    def words(self) -> str:
+        """What is offloaded, as the list of choices says it."""
+        return next(words for words, what in WAYS.items() if what == self.what)
 
 
 class Outcome(NamedTuple):
@@ -64,8 +77,8 @@ def experiment(setting: Setting, offload: str = "none") -> Experiment:
 
 def ledger(own: Experiment) -> float:
     """Return the peak in B by the library, without what Python takes before."""
-    terms = peak(own).terms
-    return sum(value for name, value in terms.items() if name != "driver and workspace")
+    moment = peak(own)
+    return moment.total - moment.terms["driver and workspace"]
 
 
 def run(setting: Setting) -> Outcome:
@@ -90,33 +103,12 @@ def disk_rates() -> tuple[float, float]:
 
 def train_under_a_cap(
     measured: Callable[[Setting], Outcome] = run, thread: Thread = threading.Thread
-) -> ipywidgets.Box:
-    """Return controls, a button that trains, and what outcome of it. thread: in what it is done."""
-    controls = {
-        "cap": slider("Cap", "The system refuses more", [(show(c, "B"), c) for c in CAPS], 40e6),
-        "batch": slider(
-            "Batch",
-            "More samples, more activations",
-            [(str(n), n) for n in (64, 256, 512, 1024)],
-            512,
-        ),
-        "what": dropdown(
-            "On disk",
-            "What is offloaded, out of core",
-            [(words, name) for name, words in WAYS.items()],
-            "all",
-        ),
-    }
-    asked, result = ipywidgets.HTML(), ipywidgets.HTML()
-
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def ask() -> None:
-        asked.value = verdict_html(asked_words(chosen()))
+) -> Bench[Setting]:
+    """Return controls, a button that trains, and what came of it. thread: in what it is done."""
+    result = ipywidgets.HTML()
 
     def work(runner: Runner) -> None:
-        setting = chosen()
+        setting = bench.setting
         runner.say("At work: in core under the cap, in core without it, out of core ...")
         outcome = measured(setting)
         runner.check()
@@ -126,54 +118,40 @@ def train_under_a_cap(
     idle = "Nothing trained yet." if available() else NOT_HERE
     runner = Runner("Train", work, idle, "Some ten seconds", thread)
     runner.run.disabled = not available()
-    note = "which run is refused, what the ledger predicted, and how much longer a step takes."
-    return workbench(controls, [asked, *runner.widget.children, result], ask, note)
+    look = "which run is refused, what the ledger predicted, and how much longer a step takes."
+    bench = Bench(Setting(), asked_view, [*runner.widget.children, result], look=look)
+    return bench
 
 
-NOT_HERE = (
-    "This system neither reports the memory of a process nor enforces a cap; Linux does. The experiments"
-    " above need none of it."
-)
-
-
-def asked_words(setting: Setting) -> str:
+def asked_view(setting: Setting) -> View:
     """Say what a click would train, and what the ledger says of it."""
     own = experiment(setting)
     inside, outside = ledger(own), ledger(experiment(setting, setting.what))
-    return (
+    return View(
         f"{len(own.model.options['widths']) - 1} layers of {WIDTH}, {show(own.model.parameters, '')} weights, fp32,"
         f" momentum. The ledger says {show(inside, 'B')} in core, {inside / setting.cap:.2f} times the cap of"
-        f" {show(setting.cap, 'B')}, and {show(outside, 'B')} with {WAYS[setting.what]} on disk."
+        f" {show(setting.cap, 'B')}, and {show(outside, 'B')} with {setting.words} on disk."
     )
 
 
 def outcome_words(setting: Setting, outcome: Outcome) -> str:
     """Say which run was refused, and whether the results are the same."""
-    first = (
-        "<b>In core the system refused it.</b>"
-        if outcome.refused.refused
-        else "<b>In core it outcome through</b>, for it needs less than the ledger says."
-    )
-    if outcome.outside.refused:
-        return (
-            f"{first} Out of core as well: with {WAYS[setting.what]} on disk, the rest is larger"
-            " than the cap."
-        )
-    same = (
-        outcome.inside.weights == outcome.outside.weights
-        and outcome.inside.loss == outcome.outside.loss
-    )
-    bits = "bitwise identical" if same else "not the same"
+    inside, outside = outcome.inside, outcome.outside
+    first = "<b>In core it came through</b>, for it needs less than the ledger says."
+    if outcome.refused.refused:
+        first = "<b>In core the system refused it.</b>"
+    if outside.refused:
+        return f"{first} Out of core as well: with {setting.words} on disk, the rest is larger than the cap."
+    same = (inside.weights, inside.loss) == (outside.weights, outside.loss)
     return (
-        f"{first} Out of core it needed {show(outcome.outside.peak, 'B')} at most, below the cap, and took"
-        f" {outcome.outside.seconds / outcome.inside.seconds:.2f} times as long a step. Loss and all weights are"
-        f" {bits}."
+        f"{first} Out of core it needed {show(outside.peak, 'B')} at most, below the cap, and took"
+        f" {outside.seconds / inside.seconds:.2f} times as long a step. Loss and all weights are"
+        f" {'bitwise identical' if same else 'not the same'}."
     )
 
 
 def calibrated(setting: Setting, outcome: Outcome, offload: str = "none") -> Experiment:
     """Return the run with the rate in core (samples/s) and the disk of this machine in place of the catalog's."""
-    own = experiment(setting, offload)
     known = {
         "calibration.rate": setting.batch / outcome.inside.seconds,
         "calibration.devices": 1,
@@ -182,33 +160,26 @@ def calibrated(setting: Setting, outcome: Outcome, offload: str = "none") -> Exp
         "machine.host_link.efficiency": 1.0,
         "machine.host_link.latency": 0.0,
     }
-    return own.set(known)
+    return experiment(setting, offload).set(known)
 
 
 def result_html(setting: Setting, outcome: Outcome) -> str:
     """Return peak and time of each run beside ledger, prediction and simulation, with errors, and why they differ."""
-    lines = [
-        ["", "ledger", "measured peak", "error", "step predicted", "simulated", "measured", "error"]
-    ]
+    lines: list[tuple[str, ...]] = [HEAD]
     for words, ran, offload in (
         ("in core", outcome.inside, "none"),
-        (f"{WAYS[setting.what]} on disk", outcome.outside, setting.what),
+        (f"{setting.words} on disk", outcome.outside, setting.what),
     ):
         known = calibrated(setting, outcome, offload)
         held, step = ledger(known), float(predict(known).step_time)
-        row = [words, show(held, "B")]
+        size, predicted = show(held, "B"), show(step, "s")
         if ran.refused:
-            lines.append([*row, "refused", "", show(step, "s"), "", "refused", ""])
+            lines.append((words, size, "refused", "", predicted, "", "refused", ""))
             continue
-        simulated = breakdown(simulate(known)).step_time
-        row += [
-            show(ran.peak, "B"),
-            f"{held / ran.peak - 1:+.0%}",
-            show(step, "s"),
-            show(simulated, "s"),
-        ]
+        real, over = show(ran.peak, "B"), f"{held / ran.peak - 1:+.0%}"
+        simulated, took = show(breakdown(simulate(known)).step_time, "s"), show(ran.seconds, "s")
         off = "calibrates" if offload == "none" else f"{step / ran.seconds - 1:+.0%}"
-        lines.append([*row, show(ran.seconds, "s"), off])
+        lines.append((words, size, real, over, predicted, simulated, took, off))
     out, back = (show(rate, "B/s") for rate in outcome.disk)
     return table_html(lines) + verdict_html(
         "<b>Why they differ.</b> The ledger counts arrays, the system pages; out of core it counts the layers in use,"

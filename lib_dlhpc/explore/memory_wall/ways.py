@@ -1,19 +1,15 @@
-"""Ways around the memory wall: the same step on the same GPUs, each way a point of time against memory.
-
-four_ways()    the experiment, with a button that searches for the fastest that fits
-"""
+"""Ways around the memory wall: the same step on the same GPUs, each way a point of time against memory."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.panels import problem_html, table_html
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.memory_wall.charts import ways_state
-from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.explore.memory_wall.charts import Way, ways_state
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.fit import Search
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import read_device
@@ -49,77 +45,77 @@ WORDS = {
 
 
 class Setting(NamedTuple):
-    """What the controls say. batch: samples of a step, all GPUs together; memory: B of a GPU."""
+    """A step to be fitted. batch: samples of all GPUs together; memory: B of a GPU."""
 
-    model: str = "gpt2-1.5b"
-    gpus: int = 16
-    batch: int = 64
-    memory: float = A100[0]
-    network: str = "two 25 Gb/s Ethernet"
-
-
-class Way(NamedTuple):
-    """One way, predicted."""
-
-    name: str
-    kind: str
-    prediction: Breakdown
-
-    @property
-    def memory(self) -> float:
-        """Bytes on the fullest GPU."""
-        return float(self.prediction.memory_total)
-
-    @property
-    def seconds(self) -> float:
-        """Of a step."""
-        return float(self.prediction.step_time)
+    model: Annotated[str, Dropdown("Network", "What is trained", MODELS)] = "gpt2-1.5b"
+    gpus: Annotated[int, Slider("GPUs", "In nodes of 8", (8, 16, 32, 64))] = 16
+    batch: Annotated[
+        int, Slider("Batch", "Samples of a step, all GPUs together", (64, 128, 256))
+    ] = 64
+    memory: Annotated[float, Slider("GPU memory", "The wall", MEMORIES, amount("B"))] = A100[0]
+    network: Annotated[
+        str, Dropdown("Between nodes", "Inside a node it is NVLink", NETWORKS.keys())
+    ] = "two 25 Gb/s Ethernet"
 
 
-def four_ways() -> ipywidgets.Box:
-    """Return the experiment: all ways in one chart with the wall, and a search."""
-    controls = {
-        "model": dropdown("Network", "What is trained", MODELS.items(), "gpt2-1.5b"),
-        "gpus": slider("GPUs", "In nodes of 8", [(str(n), n) for n in (8, 16, 32, 64)], 16),
-        "batch": slider(
-            "Batch",
-            "Samples of a step, all GPUs together",
-            [(str(n), n) for n in (64, 128, 256)],
-            64,
-        ),
-        "memory": slider("GPU memory", "The wall", [(show(b, "B"), b) for b in MEMORIES], A100[0]),
-        "network": dropdown(
-            "Between nodes",
-            "Inside a node it is NVLink",
-            [(n, n) for n in NETWORKS],
-            "two 25 Gb/s Ethernet",
-        ),
-    }
-    verdict, wall, found = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-    look = ipywidgets.Button(
+def four_ways() -> Bench[Setting]:
+    """Return the experiment: all ways in one chart with the wall, and a search for the fastest that fits."""
+    found = ipywidgets.HTML()
+    button = ipywidgets.Button(
         description="Search",
         button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="Predicts single ways and pairs of them",
     )
-    picture = chart("memory_ways")
-
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def update() -> None:
-        setting = chosen()
-        picture.update(*ways_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{ways_words(setting)}</p>'
-        wall.value = wall_html(ways_wall(setting), "It fits as it is: no way around is needed.")
-        found.value = ""
+    look = "which points lie left of the wall, and which of them is the lowest; then a slower network: which rise?"
+    fine = "It fits as it is: no way around is needed."
+    bench = Bench(Setting(), ways_view, ["memory_ways", button, found], fine, look)
 
     def search(_: Any) -> None:
-        found.value = search_html(chosen())
+        found.value = search_html(bench.setting)
 
-    look.on_click(search)
-    note = "which points lie left of the wall, and which of them is the lowest; then a slower network: which rise?"
-    return workbench(controls, [verdict, wall, picture, look, found], update, note)
+    def forget(_: Any) -> None:
+        found.value = ""
+
+    button.on_click(search)
+    for control in bench.controls.values():
+        control.observe(forget, "value")
+    return bench
+
+
+def ways_view(setting: Setting) -> View:
+    """Return what all ways show."""
+    state = ways_state(ways(setting), setting.memory, WORDS)
+    return View(ways_words(setting), ways_wall(setting), {"memory_ways": state})
+
+
+def ways_words(setting: Setting) -> str:
+    """Say what it needs as it is, and what the fastest way that fits costs beside it."""
+    plain, inside = ways(setting)[0], fitting(setting)
+    words = f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b>"
+    if not inside:
+        return f"{words} None of these ways alone fits."
+    best, last = inside[0], inside[-1]
+    return (
+        f"{words} The fastest that fits: {best.name}, {show(best.memory, 'B')}, {show(best.seconds, 's')},"
+        f" {best.seconds / plain.seconds:.2f} times as long. The slowest that fits: {last.name},"
+        f" {last.seconds / plain.seconds:.2f} times."
+    )
+
+
+def ways_wall(setting: Setting) -> str:
+    """Say why the run does not fit as it is, or nothing where it does."""
+    plain = ways(setting)[0]
+    if plain.memory <= setting.memory:
+        return ""
+    terms = plain.prediction.memory
+    most = max(terms, key=lambda name: float(terms[name]))
+    inside = len(fitting(setting))
+    help_ = f"{inside} of the ways below fit" if inside else "no single way below fits: search"
+    return (
+        f"Memory: a GPU would need {show(plain.memory, 'B')} and has {show(setting.memory, 'B')}. The largest"
+        f" term is {most}, {show(float(terms[most]), 'B')}; {help_}."
+    )
 
 
 def experiment(setting: Setting, **strategy: Any) -> Experiment:
@@ -127,10 +123,9 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
     split = strategy.get("tensor", 1) * strategy.get("pipeline", 1)
     network, nics = NETWORKS[setting.network]
     fixed = {"nodes": setting.gpus // PER_NODE, "batch": setting.batch * split // setting.gpus}
-    device = {"name": "a100-sxm-80gb", "memory": setting.memory}
     machine = {
         "name": "selene",
-        "device": device,
+        "device": {"name": "a100-sxm-80gb", "memory": setting.memory},
         "inter_node": network,
         "nics": nics,
         "jitter": 0.0,
@@ -172,9 +167,10 @@ def ways(setting: Setting) -> tuple[Way, ...]:
     found = []
     for name, kind, changes in _tried(setting):
         try:
-            found.append(Way(name, kind, predict(experiment(setting, **changes))))
+            own = predict(experiment(setting, **changes))
         except SpecError:
             continue
+        found.append(Way(name, kind, float(own.memory_total), float(own.step_time), own))
     return tuple(found)
 
 
@@ -198,48 +194,10 @@ def sent(zero: int, microbatches: int) -> float:
     return float(predict(experiment(Setting(), **changes)).communication.bandwidth)
 
 
-def ways_view(setting: Setting) -> State:
-    """Return the columns of the chart "memory_ways"."""
-    found = [(each.name, each.kind, each.memory, each.seconds) for each in ways(setting)]
-    return ways_state(found, setting.memory, WORDS)
-
-
 def fitting(setting: Setting) -> list[Way]:
     """Return the ways that fit, the fastest first."""
     inside = [each for each in ways(setting) if each.memory <= setting.memory]
     return sorted(inside, key=lambda each: each.seconds)
-
-
-def ways_words(setting: Setting) -> str:
-    """Say what it needs as it is, and what the fastest way that fits costs beside it."""
-    plain, inside = ways(setting)[0], fitting(setting)
-    plainly = (
-        f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b>"
-    )
-    if not inside:
-        return f"{plainly} None of these ways alone fits."
-    best = inside[0]
-    factor = best.seconds / plain.seconds
-    return (
-        f"{plainly} The fastest that fits: {best.name}, {show(best.memory, 'B')}, {show(best.seconds, 's')},"
-        f" {factor:.2f} times as long. The slowest that fits: {inside[-1].name},"
-        f" {inside[-1].seconds / plain.seconds:.2f} times."
-    )
-
-
-def ways_wall(setting: Setting) -> str:
-    """Say why the run does not fit as it is, or nothing where it does."""
-    plain = ways(setting)[0]
-    if plain.memory <= setting.memory:
-        return ""
-    terms = plain.prediction.memory
-    most = max(terms, key=lambda name: float(terms[name]))
-    inside = len(fitting(setting))
-    help_ = f"{inside} of the ways below fit" if inside else "no single way below fits: search"
-    return (
-        f"Memory: a GPU would need {show(plain.memory, 'B')} and has {show(setting.memory, 'B')}. The largest"
-        f" term is {most}, {show(float(terms[most]), 'B')}; {help_}."
-    )
 
 
 def search_html(setting: Setting) -> str:

@@ -6,20 +6,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button
+from experiment_page import Now, button, each_position_shows_its_own, fills, told
 
-from lib_dlhpc.explore.blocks import charts
-from lib_dlhpc.explore.blocks.built import dataset_names
-from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.memory_wall import drawings as memory_wall_drawings
 from lib_dlhpc.explore.memory_wall import live as memory_wall_live
-from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, thinned
+from lib_dlhpc.explore.memory_wall.charts import (
+    HIGH,
+    KINDS,
+    LABEL,
+    LETTER,
+    LINES,
+    WIDE,
+    memory_state,
+    thinned,
+)
 from lib_dlhpc.explore.memory_wall.ledger import (
     Setting,
-    course_view,
     fullest,
     in_time,
-    ledger_words,
+    ledger_view,
     published_table,
     the_ledger,
 )
@@ -43,7 +49,7 @@ from lib_dlhpc.explore.memory_wall.outside import (
     seconds,
 )
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
-from lib_dlhpc.explore.memory_wall.questions import own_bandwidth
+from lib_dlhpc.explore.memory_wall.questions import ask
 from lib_dlhpc.explore.memory_wall.ways import Setting as Step
 from lib_dlhpc.explore.memory_wall.ways import (
     fitting,
@@ -58,9 +64,10 @@ from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.prediction import predict
 
 STATES = {
-    "memory_course": course_view(Setting()),
-    "memory_ways": ways_view(Step()),
-    "memory_link": link_view(Away()),
+    **ledger_view(Setting()).charts,
+    **ways_view(Step()).charts,
+    **link_view(Away()).charts,
+    "memory": memory_state({"weights": 1e9, "activations": 9e9}, 16e9),
 }
 EXPERIMENTS = {"ledger": the_ledger, "ways": four_ways, "out of core": out_of_core}
 DONE = CappedRun("", 84e6, 0.2, "0x1p0", "abc")
@@ -68,31 +75,9 @@ AWAY = CappedRun("", 20e6, 0.25, "0x1p0", "abc")
 OUTCOME = Outcome(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
 
 
-def fields(spec: Any) -> set[str]:
-    """The fields that the encodings of a drawing read."""
-    if isinstance(spec, dict):
-        own = {spec["field"]} if isinstance(spec.get("field"), str) else set()
-        return own.union(*(fields(value) for key, value in spec.items() if key != "usermeta"))
-    return set().union(*map(fields, spec)) if isinstance(spec, list) else set()
-
-
-def shown(page: Any) -> str:
-    """All that the results of an experiment show."""
-    results = page.children[1].children
-    return json.dumps(
-        [[w.data, w.summary] if isinstance(w, Figure) else getattr(w, "value", "") for w in results]
-    )
-
-
-@pytest.mark.parametrize("name", memory_wall_drawings.DRAWINGS)
+@pytest.mark.parametrize("name", drawings_of(memory_wall_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    spec, (data, summary) = memory_wall_drawings.DRAWINGS[name](), STATES[name]
-    assert dataset_names(spec) == set(data)
-    assert fields(spec) <= {column for columns in data.values() for column in columns}
-    table = {(d, c) for d, columns in spec["usermeta"]["table"].items() for c in columns}
-    assert table <= {(d, c) for d, columns in data.items() for c in columns}
-    assert summary.endswith(".")
-    json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
+    fills(name, STATES[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:
@@ -103,14 +88,7 @@ def test_nothing_is_said_by_color_alone() -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    page = EXPERIMENTS[name]()
-    for control in [c for c in page.children[0].children if hasattr(c, "options")]:
-        home, seen = control.index, set()
-        for position in range(len(control.options)):
-            control.index = position
-            seen.add(shown(page))
-        control.index = home
-        assert len(seen) == len(control.options), control.description
+    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # the ledger -----------------------------------------------------------------------------------------
@@ -119,7 +97,7 @@ def test_every_position_of_every_control_shows_something_of_its_own(name: str) -
 @pytest.mark.parametrize("model", ["resnet50", "gpt3-175b", "cosmoflow-512"])
 def test_the_picture_has_the_peak_of_the_ledger(model: str) -> None:
     setting = Setting(model, 2)
-    data, _ = course_view(setting)
+    data, _ = ledger_view(setting).charts["memory_course"]
     assert max(data["held"]["bytes"]) == pytest.approx(fullest(setting).total)
     assert data["peak"]["bytes"] == [pytest.approx(fullest(setting).total)]
     assert len(data["held"]["time"]) <= 402
@@ -133,8 +111,8 @@ def test_thinning_keeps_the_highest() -> None:
 
 
 def test_words_say_which_part_is_the_larger() -> None:
-    assert "and the larger term" in ledger_words(Setting())
-    assert "and the smaller term" in ledger_words(Setting(batch=1))
+    assert "and the larger term" in ledger_view(Setting()).words
+    assert "and the smaller term" in ledger_view(Setting(batch=1)).words
     assert in_time(Setting()).end > 0
     assert "ZeRO 3" in published_table().value
 
@@ -145,7 +123,7 @@ def test_words_say_which_part_is_the_larger() -> None:
 @pytest.mark.parametrize("setting", [Step(), Step("gpt-22b", 64, 64, 80e9), Step(memory=8e9)])
 def test_names_of_ways_cover_no_other_name(setting: Step) -> None:
     """Of two names at the same height the ends lie apart, on a page of the usual width."""
-    data, _ = ways_view(setting)
+    data, _ = ways_view(setting).charts["memory_ways"]
     points, (low, high) = data["ways"], data["room"]["x"]
     x = WIDE * np.log(np.array(points["memory"]) / low) / np.log(high / low)
     seconds_ = np.array(points["seconds"])
@@ -159,7 +137,7 @@ def test_names_of_ways_cover_no_other_name(setting: Step) -> None:
 
 
 def test_in_brackets_is_what_does_not_fit() -> None:
-    data, _ = ways_view(Step())
+    data, _ = ways_view(Step()).charts["memory_ways"]
     bracketed = [label for label in data["ways"]["label"] if label.startswith("(")]
     assert len(bracketed) == len(ways(Step())) - len(fitting(Step()))
 
@@ -205,7 +183,7 @@ def test_walls_say_what_is_needed_or_that_it_does_not_fit_even_so() -> None:
 
 
 def test_the_check_asks_for_the_tighter_pass() -> None:
-    asked = own_bandwidth(seed=1).question
+    asked = ask("own_bandwidth", seed=1).question
     text = asked.question
     forward, gigabytes = (float(text.split(word)[0].split()[-1]) for word in (" ms, the", " GB of"))
     assert "which is tighter" in asked.answer(f"{gigabytes / forward * 500:.6g}")["words"]
@@ -229,7 +207,7 @@ def test_a_run_is_reported_with_ledger_prediction_and_simulation_beside_it(
     asked = []
     page = train_under_a_cap(lambda setting: asked.append(setting) or OUTCOME, Now)
     button(page, "Train").click()
-    text = shown(page)
+    text = told(page)
     assert asked == [Live()] and not button(page, "Train").disabled
     for words in (
         "the system refused it",
@@ -266,13 +244,13 @@ def test_a_failure_is_shown_and_the_button_is_back(monkeypatch: Any) -> None:
 
     page = train_under_a_cap(fails, Now)
     button(page, "Train").click()
-    assert "the machine is busy" in shown(page) and not button(page, "Train").disabled
+    assert "the machine is busy" in told(page) and not button(page, "Train").disabled
 
 
 def test_another_system_is_reported_before(monkeypatch: Any) -> None:
     monkeypatch.setattr(memory_wall_live, "available", lambda: False)
     page = train_under_a_cap(lambda setting: OUTCOME, Now)
-    assert "Linux does" in shown(page) and button(page, "Train").disabled
+    assert "Linux does" in told(page) and button(page, "Train").disabled
 
 
 @pytest.mark.skipif(not available(), reason="this system does not tell a peak")
