@@ -1,13 +1,13 @@
 """What the charts of the lesson on input show: columns for their drawings, and a sentence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, columns
-from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
+from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
 from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -36,22 +36,19 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
     low = 10 ** np.floor(np.log10(min([*known.values(), demand]) / 1.5))
     high = 3 * max([*known.values(), demand])
     held = min((name for name in known if known[name] < demand), key=known.__getitem__, default="")
-    bars = columns(
+    shown, gpus = {name: format_plain(known[name]) for name in known}, format_plain(demand)
+    bars = ranked(
         {
             "limit": WORDS[name],
             "start": low,
             "rate": known.get(name, low),
-            "words": "not used"
-            if name not in known
-            else format_plain(rate) + ": limits" * (name == held),
+            "words": shown.get(name, "not used") + ": limits" * (name == held),
             "holds": name == held,
-            "order": order,
         }
-        for order, (name, rate) in enumerate(rates.items())
+        for name in rates
     )
-    said = ", ".join(f"{WORDS[name]} {format_plain(rate)}" for name, rate in known.items())
+    said = ", ".join(f"{WORDS[name]} {rate}" for name, rate in shown.items())
     end = f"held up by {WORDS[held]}" if held else "the GPUs themselves are the limit"
-    gpus = format_plain(demand)
     return {
         "bars": bars,
         "demand": marked(f"the GPUs: {gpus}", demand > np.sqrt(low * high), 6, x=demand),
@@ -62,14 +59,10 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
 def reader_state(parts: Mapping[str, float]) -> State:
     """Seconds of one reader for a sample, by what it does."""
     whole = sum(parts.values())
-    bars = columns(
-        {
-            "part": name,
-            "seconds": seconds,
-            "words": f"{show(seconds, 's')}, {seconds / whole:.0%}" if seconds else "none",
-        }
-        for name, seconds in parts.items()
-    )
+    words = [
+        f"{show(each, 's')}, {each / whole:.0%}" if each else "none" for each in parts.values()
+    ]
+    bars = {"part": list(parts), "seconds": list(parts.values()), "words": words}
     most = max(parts, key=parts.__getitem__)
     first = f"One reader takes {show(whole, 's')} for a sample, {parts[most] / whole:.0%} of it for {most}"
     rest = "" if most == "transfer" else f", {parts['transfer'] / whole:.0%} for the transfer"
@@ -93,15 +86,10 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
 
 def policies_state(found: Mapping[str, float], share: float, chosen: str) -> State:
     """Hit rate of each policy, beside the cached fraction."""
-    bars = columns(
-        {
-            "policy": name,
-            "hit": hit,
-            "words": f"{hit:.0%}{' (chosen)' * (name == chosen)}",
-            "chosen": name == chosen,
-            "order": order,
-        }
-        for order, (name, hit) in enumerate(found.items())
+    words = {name: f"{hit:.0%}{' (chosen)' * (name == chosen)}" for name, hit in found.items()}
+    bars = ranked(
+        {"policy": name, "hit": found[name], "words": words[name], "chosen": name == chosen}
+        for name in found
     )
     hits = ", ".join(f"{name} {hit:.0%}" for name, hit in found.items())
     cached = marked(f"cached: {share:.0%}", share > 0.4, 6, x=share)
@@ -112,11 +100,10 @@ def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> 
     """Rate of each node over that of one that never waits, against nodes."""
     lines, ends = line_columns(curves)
     ends["place"] = spread_labels([float(y[-1]) for _, y in curves.values() if len(y)])
-    here = [(name, float(y[x == now][0])) for name, (x, y) in curves.items() if now in x]
     waiting = {name: curve for name, curve in curves.items() if name != "never waiting"}
     x, y = published
     star = {"x": x, "y": y, "words": f"published: over {y:.0%} at {x} nodes"}
-    words = ", ".join(f"{name} {value:.0%}" for name, value in here)
+    words = ", ".join(f"{name} {value:.0%}" for name, value in values_at(curves, now))
     return {
         "lines": lines,
         "ends": ends,
@@ -141,7 +128,7 @@ def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
 def volume_state(curves: Curves, now: int) -> State:
     """Bytes that a device reads and sends, against its batch, both axes logarithmic."""
     lines, ends = line_columns(curves)
-    sizes = [f"{show(float(y[x == now][0]), 'B')} {name}" for name, (x, y) in curves.items()]
+    sizes = [f"{show(size, 'B')} {name}" for name, size in values_at(curves, now)]
     beside = value_at(curves, now, lambda y: show(y, "B"))
     words = f"With {now} samples, of each device: {', '.join(sizes)}."
     return {"lines": lines, "ends": ends, "now": beside}, words
@@ -149,13 +136,18 @@ def volume_state(curves: Curves, now: int) -> State:
 
 def measured_state(rates: Mapping[str, Sequence[float]]) -> State:
     """Files/s of each way to read, predicted, simulated and measured."""
-    bars = columns(
+    bars = ranked(
         {"row": f"{way}, {how}", "rate": rate, "words": format_plain(rate), "way": how}
         for way, own in rates.items()
         for how, rate in zip(HOW, own, strict=True)
     )
     said = ", ".join(map(" ".join, zip(bars["row"], bars["words"], strict=True)))
-    return {"bars": bars | {"order": list(range(len(bars["row"])))}}, f"Files a second: {said}."
+    return {"bars": bars}, f"Files a second: {said}."
+
+
+def ranked(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the columns of rows that stay in their order."""
+    return columns({**row, "order": order} for order, row in enumerate(rows))
 
 
 def marked(words: str, late: bool, shift: int, **place: float) -> dict[str, list[Any]]:

@@ -2,27 +2,8 @@
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    PERCENT,
-    SI,
-    Layers,
-    by_two,
-    data,
-    drawing,
-    hatched,
-    line_marks,
-    marker,
-    point,
-    room,
-    rows_axis,
-    tooltip_of,
-    upright,
-    values_beside,
-    words_beside,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, PERCENT, SI, Layers, data, drawing
 from lib_dlhpc.explore.io_bottleneck.charts import LINES
 from lib_dlhpc.results.palette import SERIES
 
@@ -31,7 +12,6 @@ RATES = [10.0**k for k in range(10)]
 ORDER = alt.EncodingSortField("order", "min")  # of rows, for layers of one chart show them in turn
 BYTES = [d * 10.0**k for k in range(3, 14) for d in (1, 3)]
 SHORT = "format(datum.value, '~s')"
-SHARE = {"domain": [0, 1]}
 
 
 @drawing(
@@ -45,19 +25,19 @@ SHARE = {"domain": [0, 1]}
 )
 def io_limits() -> Layers:
     """Samples/s that each limit allows; the one that holds the run up is hatched."""
-    x = x_axis("start:Q", "samples a second", SHORT, log=10, values=RATES)
-    y = rows_axis("limit:N", ORDER)
+    x = kit.x_axis("start:Q", "samples a second", SHORT, log=10, values=RATES)
+    y = kit.rows_axis("limit:N", ORDER)
     bars = data("bars")
     spans = bars.encode(x=x, x2="rate:Q", y=y)
     free, held = (spans.transform_filter(f"{no}datum.holds") for no in ("!", ""))
-    line, said = upright("demand")
+    line, said = kit.upright("demand")
     return (
-        room("x"),
+        kit.room("x"),
         free.mark_bar(color=BLUE),
         held.mark_bar(color=RED),
-        hatched(held),
+        kit.hatched(held),
         line,
-        words_beside(bars, x=alt.X("rate:Q"), y=y),
+        kit.words_beside(bars, x=alt.X("rate:Q"), y=y),
         said,
     )
 
@@ -73,9 +53,9 @@ def io_limits() -> Layers:
 def io_reader() -> Layers:
     """Seconds of one reader for a sample, by what it does."""
     title, from_0 = "time of one reader for one sample", {"zero": True}
-    x = x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=from_0)
-    bars = data("bars", x=x, y=rows_axis("part:N"))
-    return room("x"), bars.mark_bar(color=GREEN), words_beside(bars)
+    x = kit.x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=from_0)
+    bars = data("bars", x=x, y=kit.rows_axis("part:N"))
+    return kit.room("x"), bars.mark_bar(color=GREEN), kit.words_beside(bars)
 
 
 @drawing(
@@ -87,10 +67,10 @@ def io_reader() -> Layers:
 )
 def io_cache() -> Layers:
     """Hit rate of one policy against the cached fraction of the data set."""
-    title = "cached fraction of the data set"
-    x = x_axis("x:Q", title, PERCENT, tickCount=5, grid=False, scale=SHARE)
-    y = y_axis("y:Q", "hit rate", PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
-    return *line_marks(x, y, ("cached fraction", "hit rate"), LINES), *point(x, y)
+    title, domain = "cached fraction of the data set", {"domain": [0, 1]}
+    x = kit.x_axis("x:Q", title, PERCENT, tickCount=5, grid=False, scale=domain)
+    y = kit.y_axis("y:Q", "hit rate", PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
+    return *kit.line_marks(x, y, ("cached fraction", "hit rate"), LINES), *kit.point(x, y)
 
 
 @drawing(
@@ -103,11 +83,17 @@ def io_cache() -> Layers:
 def io_policies() -> Layers:
     """Hit rate of each rule at one size of the cache."""
     quarters, wide = [0, 0.25, 0.5, 0.75, 1], {"domain": [0, 1.18]}
-    x = x_axis("hit:Q", "hit rate", PERCENT, values=quarters, scale=wide)
-    bars = data("bars", x=x, y=rows_axis("policy:N", ORDER, 190))
+    x = kit.x_axis("hit:Q", "hit rate", PERCENT, values=quarters, scale=wide)
+    bars = data("bars", x=x, y=kit.rows_axis("policy:N", ORDER, 190))
     plain, chosen = (bars.transform_filter(f"{no}datum.chosen") for no in ("!", ""))
-    line, said = upright("share")
-    return (plain.mark_bar(color=PALE), chosen.mark_bar(color=BLUE), line, words_beside(bars), said)
+    line, said = kit.upright("share")
+    return (
+        plain.mark_bar(color=PALE),
+        chosen.mark_bar(color=BLUE),
+        line,
+        kit.words_beside(bars),
+        said,
+    )
 
 
 @drawing(
@@ -120,18 +106,13 @@ def io_policies() -> Layers:
 )
 def io_efficiency() -> Layers:
     """What is left of each node against nodes, on FanStore and on the shared file system."""
-    x, title = by_two("nodes"), "rate of a node over one that never waits"
-    y = y_axis("y:Q", title, PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
+    x, title = kit.by_two("nodes"), "rate of a node over one that never waits"
+    y = kit.y_axis("y:Q", title, PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
     names = ("never waiting", "shared file system", "FanStore")
-    star = data("published", x=x, y=y, tooltip=tooltip_of("words")).mark_point(
-        shape="triangle-up",
-        size=130,
-        filled=False,
-        strokeWidth=2.5,
-        opacity=1,
-        color="currentColor",
-    )
-    return marker(x), *line_marks(x, y, names, LINES), star, *values_beside(x, y)
+    look = {"size": 130, "filled": False, "strokeWidth": 2.5, "opacity": 1}
+    star = data("published", x=x, y=y, tooltip=kit.tooltip_of("words"))
+    star = star.mark_point(shape="triangle-up", color="currentColor", **look)
+    return kit.marker(x), *kit.line_marks(x, y, names, LINES), star, *kit.values_beside(x, y)
 
 
 @drawing(
@@ -142,20 +123,20 @@ def io_efficiency() -> Layers:
 )
 def io_capacity() -> Layers:
     """Bytes that a node keeps of the data set against nodes, and what its SSD holds."""
-    x, y = by_two("nodes"), _bytes("data in each node")
+    x, y = kit.by_two("nodes"), _bytes("data in each node")
     wall = data("wall", y=alt.Y("y:Q"))
     beyond = wall.encode(y2="top:Q")
     said = wall.mark_text(align="right", baseline="bottom", dx=-6, dy=-4, fontWeight="bold", **HALO)
     return (
-        room("y"),
+        kit.room("y"),
         beyond.mark_rect(opacity=0.08, color=RED),
-        hatched(beyond, 0.12, "rect"),
+        kit.hatched(beyond, 0.12, "rect"),
         wall.mark_rule(strokeWidth=2.5, color=RED),
         data("line", x=x, y=y).mark_line(
             strokeWidth=2, color=BLUE, point={"size": 40, "color": BLUE}
         ),
         said.encode(x=alt.value(alt.expr("width")), text="words:N"),
-        *point(x, y),
+        *kit.point(x, y),
     )
 
 
@@ -167,8 +148,11 @@ def io_capacity() -> Layers:
 )
 def io_volume() -> Layers:
     """Bytes read and sent against the batch of a device."""
-    x, y = by_two("samples of each device in a step"), _bytes("moved by each device", padding=16)
-    return marker(x), *line_marks(x, y, ("read", "sent"), LINES), *values_beside(x, y)
+    x, y = (
+        kit.by_two("samples of each device in a step"),
+        _bytes("moved by each device", padding=16),
+    )
+    return kit.marker(x), *kit.line_marks(x, y, ("read", "sent"), LINES), *kit.values_beside(x, y)
 
 
 @drawing(
@@ -181,14 +165,14 @@ def io_volume() -> Layers:
 )
 def io_measured() -> Layers:
     """Files/s of one loader on a folder and on a store: predicted, simulated, measured."""
-    x = x_axis("rate:Q", "files a second, all ranks", SHORT, tickCount=5, scale={"zero": True})
-    bars = data("bars", x=x, y=rows_axis("row:N", ORDER, 190))
+    x = kit.x_axis("rate:Q", "files a second, all ranks", SHORT, tickCount=5, scale={"zero": True})
+    bars = data("bars", x=x, y=kit.rows_axis("row:N", ORDER, 190))
     real, beside = (bars.transform_filter(f"datum.way {eq} 'measured'") for eq in ("==", "!="))
-    return beside.mark_bar(color=GRAY), real.mark_bar(color=BLUE), words_beside(bars)
+    return beside.mark_bar(color=GRAY), real.mark_bar(color=BLUE), kit.words_beside(bars)
 
 
 def _bytes(title: str, **scale: int) -> alt.Y:
     """Return a logarithmic axis of bytes."""
-    return y_axis(
+    return kit.y_axis(
         "y:Q", title, SI.format("B"), log=10, values=BYTES, labelOverlap=True, scale=scale
     )

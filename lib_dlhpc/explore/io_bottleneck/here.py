@@ -155,7 +155,7 @@ def alone(folder: Path, size: int) -> dict[str, float]:
         with open_store(folder / "data.store") as store, mounted(store, folder / "mounted") as root:
             parts = [loader.order(loader.find(root), 0)[k * FEW : (k + 1) * FEW] for k in range(3)]
             files = [path.replace(root, str(folder / "files")) for path in parts[0]]
-            actions = {
+            actions: dict[str, Callable[[], Any]] = {
                 "work": lambda: [loader.decode(sample, 0) for _ in range(FEW)],
                 "files": partial(loader.read, files),
                 "mounted": partial(loader.read, parts[0]),

@@ -46,7 +46,7 @@ def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) ->
         (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
         words = command(setting.ranks, "-m", MODULE, str(folder), "read")
         tell(f"Writing {FILES:,} files, packing them, measuring what a file takes ...")
-        _through([*words[3:-1]], folder, stop)
+        _through(words[3:-1], folder, stop)  # without mpiexec -n RANKS, and without "read"
         tell(f"{ranks_in_words(setting.ranks)} read them: as files, and out of the store ...")
         _through(words, folder, stop)
         reports = (json.loads((folder / f"{n}.json").read_text("utf-8")) for n in ("tier", "read"))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, columns, stacked
-from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
+from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
 from lib_dlhpc.results.palette import SERIES
@@ -82,21 +82,14 @@ def course_state(found: MemoryTimeline, capacity: float) -> State:
     size, have = show(highest, "B"), show(capacity, "B")
     top = 1.18 * (max(capacity, highest) if capacity < 3 * highest else highest)
     starts = [found.what.index(word) for word in (FORWARD, BACKWARD, UPDATE)]
-    late = when > 0.5 * found.end
-    peak = {
-        "time": when,
-        "bytes": highest,
-        "words": f"{size}: {where}",
-        "side": "right" if late else "left",
-        "shift": -10 if late else 10,
-    }
+    late, place = when > 0.5 * found.end, {"time": when, "bytes": highest}
     return {
         "held": {
             "time": [*times, found.end],
             "bytes": [*held, held[-1]],
             "fixed": [found.fixed] * (len(times) + 1),
         },
-        "peak": columns([peak]),
+        "peak": columns([{**place, "words": f"{size}: {where}", **beside(late, 10)}]),
         "wall": columns(
             [{"y": capacity, "top": top, "words": f"the GPU has {have}"}] * (capacity <= top)
         ),
@@ -117,11 +110,11 @@ def thinned(values: NDArray[Any]) -> NDArray[Any]:
 
 def ways_state(ways: Sequence[Way], capacity: float, words: Mapping[str, str]) -> State:
     """Time of a step against memory for each way. words: what a way does."""
-    memory, seconds = (
-        np.array([way.memory for way in ways]),
-        np.array([way.seconds for way in ways]),
-    )
+    memory, seconds = np.array([(way.memory, way.seconds) for way in ways]).T
     low, high = min(memory.min(), capacity) * 0.8, max(memory.max(), capacity) * 1.15
+    across = np.log(memory / low) / np.log(high / low)
+    up = np.log(seconds.max() / seconds) / max(np.log(seconds.max() / seconds.min()), 0.1)
+    places = labels([way.name for way in ways], WIDE * across, HIGH * (0.1 + 0.8 * up))
     points = columns(
         {
             "name": way.name,
@@ -129,13 +122,12 @@ def ways_state(ways: Sequence[Way], capacity: float, words: Mapping[str, str]) -
             "memory": way.memory,
             "seconds": way.seconds,
             "details": f"{way.name}: {show(way.memory, 'B')}, {show(way.seconds, 's')}. {words[way.name]}",
-            "fits": way.memory <= capacity,
             "label": way.name if way.memory <= capacity else f"({way.name})",
             "dy": shift,
             "side": side,
             "dx": -9 if side == "right" else 9,
         }
-        for way, (shift, side) in zip(ways, labels(ways, low, high), strict=True)
+        for way, (shift, side) in zip(ways, places, strict=True)
     )
     inside = [way for way in ways if way.memory <= capacity]
     said = "None of these ways fits."
@@ -155,22 +147,15 @@ def ways_state(ways: Sequence[Way], capacity: float, words: Mapping[str, str]) -
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in px
 
 
-def labels(ways: Sequence[Way], low: float, high: float) -> list[tuple[float, str]]:
-    """Return how far each name is moved up or down, and which of its ends is at the point.
+def labels(names: Sequence[str], x: NDArray[Any], y: NDArray[Any]) -> list[tuple[float, str]]:
+    """Return how far each name is moved up or down, and which of its ends is at its point (px).
 
     Each takes the first place where it covers no point and no other name.
     """
-    memory, seconds = (
-        np.array([way.memory for way in ways]),
-        np.array([way.seconds for way in ways]),
-    )
-    x = WIDE * np.log(memory / low) / np.log(high / low)
-    spread = max(float(np.log(seconds.max() / seconds.min())), 0.1)
-    y = 0.1 * HIGH + 0.8 * HIGH * np.log(seconds.max() / seconds) / spread
     taken: list[Box] = [(a - 7, b - 7, a + 7, b + 7) for a, b in zip(x, y, strict=True)]
     places = [(0.0, "left")] * len(x)
     for k in np.argsort(y):
-        long = LETTER * len(ways[k].name)
+        long = LETTER * len(names[k])
         for step, side in product(range(9), ("left", "right")):
             dy = LABEL * (-1) ** step * ((step + 1) // 2)
             start = x[k] + 10 if side == "left" else x[k] - 10 - long
@@ -192,14 +177,9 @@ def link_state(curves: Curves, now: int, required: float, there: Mapping[str, fl
     moving = {name: curves[name] for name in ("prefetched", "page by page")}
     lowest = min(float(y.min()) for _, y in curves.values())
     first, last = (float(v) for v in curves["in core"][0][[0, -1]])
-    late = required > np.sqrt(first * last)
-    needed = {
-        "x": required,
-        "words": f"needed: {show(required, 'B/s')}",
-        "side": "right" if late else "left",
-        "shift": -6 if late else 6,
-    }
-    times = [f"{name} {show(float(y[x == now][0]), 's')}" for name, (x, y) in curves.items()]
+    needed = {"x": required, "words": f"needed: {show(required, 'B/s')}"}
+    needed |= beside(required > np.sqrt(first * last), 6)
+    times = [f"{name} {show(taken, 's')}" for name, taken in values_at(curves, now)]
     return {
         "lines": lines,
         "ends": ends,
@@ -208,3 +188,8 @@ def link_state(curves: Curves, now: int, required: float, there: Mapping[str, fl
         "required": columns([needed] * (first <= required <= last)),
         "links": {"x": list(there.values()), "words": list(there)},
     }, f"At {show(now, 'B/s')}: {'; '.join(times)} a step. {show(required, 'B/s')} hide all of it."
+
+
+def beside(late: bool, shift: int) -> dict[str, Any]:
+    """Return where the words of a mark are; late: to its left, to stay in the picture."""
+    return {"side": "right", "shift": -shift} if late else {"side": "left", "shift": shift}

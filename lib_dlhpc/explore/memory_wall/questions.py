@@ -13,6 +13,12 @@ from lib_dlhpc.explore.memory_wall.ways import Setting as Step
 from lib_dlhpc.spec.units import format_quantity as show
 
 FAST, MIDDLE = Step(network="eight 200 Gb/s InfiniBand"), Step(network="one 100 Gb/s Ethernet")
+COMPARED = {
+    "vgg16": Setting("vgg16", 32, "fp32"),
+    "resnet50": Setting("resnet50", 32, "fp32"),
+    "cosmoflow": Setting("cosmoflow-512", 1),
+    "gpt3": Setting("gpt3-175b", 1),
+}
 KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offload activations")
 
 
@@ -21,17 +27,6 @@ def term(place: int, **changes: Any) -> str:
     terms = ledger.fullest(Setting(**changes)).terms
     name = sorted(terms, key=lambda each: -terms[each])[place]
     return f"{name}, {show(terms[name], 'B')}"
-
-
-def shares(*setting: Any) -> tuple[str, str]:
-    """Return what weights and state take, and what activations take."""
-    _, state, activations = ledger.shares(Setting(*setting))
-    return show(state, "B"), show(activations, "B")
-
-
-def state(model: str) -> str:
-    """Say what weights and state take of a network in fp32, and what activations take."""
-    return "{} of weights and state, {} of activations".format(*shares(model, 32, "fp32"))
 
 
 def peak_layer() -> str:
@@ -44,18 +39,12 @@ def peak_layer() -> str:
 def zero(level: int) -> str:
     """Return memory and time of a step with ZeRO."""
     found = ways.way(Step(), f"ZeRO {level}")
-    return f"{show(found.memory, 'B')} and {show(found.seconds, 's')}"
+    return f"{show(found.memory, 'B')} and {step(found)}"
 
 
-def fast_zero(level: int) -> str:
-    """Return the time of a step with ZeRO on the fast network."""
-    return show(ways.way(FAST, f"ZeRO {level}").seconds, "s")
-
-
-def best(setting: Step) -> str:
-    """Return the fastest way that fits."""
-    found = ways.fitting(setting)[0]
-    return f"{found.name}, {show(found.seconds, 's')}"
+def step(way: ways.Way) -> str:
+    """Return the time of a step."""
+    return show(way.seconds, "s")
 
 
 def cost(name: str) -> float:
@@ -72,11 +61,6 @@ def exposed(batch: int) -> float:
     """Return the share of a step that is exposed, VGG-16 with weights and state offloaded."""
     setting = Away("vgg16", batch, "all")
     return outside.needed(setting).exposed / outside.seconds(setting, "prefetched")
-
-
-def paged(page: str) -> str:
-    """Return the time of a step page by page."""
-    return show(outside.seconds(Away(page=outside.PAGES[page]), "page by page"), "s")
 
 
 def megabytes(offload: str = "none") -> float:
@@ -110,15 +94,16 @@ lesson = Lesson.read(
         "second": lambda: term(1),
         "peak_layer": peak_layer,
         "first_of_one": lambda: term(0, batch=1),
-        "vgg16": lambda: state("vgg16"),
-        "resnet50": lambda: state("resnet50"),
-        "cosmoflow_activations": lambda: shares("cosmoflow-512", 1)[1],
-        "cosmoflow_state": lambda: shares("cosmoflow-512", 1)[0],
-        "gpt3_state": lambda: shares("gpt3-175b", 1)[0],
+        **{
+            f"{name}_{part}": lambda setting=setting, k=k: show(ledger.shares(setting)[k], "B")
+            for name, setting in COMPARED.items()
+            for k, part in ((1, "state"), (2, "activations"))
+        },
         "memory": Step().memory / 1e9,
         **{f"zero_{level}": lambda level=level: zero(level) for level in (1, 3)},
-        "best_of_100g": lambda: best(MIDDLE),
-        **{f"fast_zero_{level}": lambda level=level: fast_zero(level) for level in (1, 3)},
+        "best_of_100g": lambda: ways.fitting(MIDDLE)[0].name,
+        "best_time": lambda: step(ways.fitting(MIDDLE)[0]),
+        **{f"fast_zero_{n}": lambda n=n: step(ways.way(FAST, f"ZeRO {n}")) for n in (1, 3)},
         "scores": lambda: cost("recompute scores"),
         "all": lambda: cost("recompute all"),
         "left_of_24": lambda: ", ".join(each.name for each in ways.fitting(Step(memory=24e9))),
@@ -131,8 +116,12 @@ lesson = Lesson.read(
         "required_resnet50": lambda: required("resnet50", 64),
         **{f"exposed_{batch}": lambda batch=batch: exposed(batch) for batch in (1, 64)},
         **{f"required_{n}": lambda n=n: required("vgg16", n, "all") for n in (1, 64)},
-        "small_pages": lambda: paged("64 KiB"),
-        "large_pages": lambda: paged("2 MiB"),
+        **{
+            f"pages_{n}": lambda page=page: show(
+                outside.seconds(Away(page=page), "page by page"), "s"
+            )
+            for n, page in enumerate(outside.PAGES.values())
+        },
         "in_core": megabytes,
         "cap": Capped().cap / 1e6,
         "times": lambda: ways.sent(3, 4) / ways.sent(0, 4),

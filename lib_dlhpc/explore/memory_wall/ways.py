@@ -70,16 +70,9 @@ def four_ways() -> Bench[Setting]:
     look = "which points lie left of the wall, and which of them is the lowest; then a slower network: which rise?"
     fine = "It fits as it is: no way around is needed."
     bench = Bench(Setting(), ways_view, ["memory_ways", button, found], fine, look)
-
-    def search(_: Any) -> None:
-        found.value = search_html(bench.setting)
-
-    def forget(_: Any) -> None:
-        found.value = ""
-
-    button.on_click(search)
+    button.on_click(lambda _: found.set_trait("value", search_html(bench.setting)))
     for control in bench.controls.values():
-        control.observe(forget, "value")
+        control.observe(lambda _: found.set_trait("value", ""), "value")
     return bench
 
 
