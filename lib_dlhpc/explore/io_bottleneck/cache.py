@@ -21,6 +21,8 @@ POLICIES = {
 }
 CHOICES = {words: name for name, words in POLICIES.items()}
 SHARES = np.linspace(0, 1, 11)
+CACHED = {f"{share:.0%}": share for share in SHARES.tolist()}
+NODES = (1, 2, 4, 8, 16)
 ORDERS = {"a fresh one in each epoch": True, "the same in each epoch": False}
 SAMPLES, COUNTED = 400, 8  # simulated; how often a node reads so many while hits are counted
 WARM = 3.5  # times a node reads as many samples as there are, until its cache is full
@@ -30,20 +32,14 @@ class Setting(NamedTuple):
     """A cache and its readers. share: cached fraction; fresh: each epoch has another order."""
 
     share: Annotated[
-        float,
-        Slider(
-            "Cached", "Fraction of the data set in a node's cache", SHARES.tolist(), "{:.0%}".format
-        ),
+        float, Slider("Cached", "Fraction of the data set in a node's cache", CACHED)
     ] = 0.5
     policy: Annotated[
         str, Dropdown("Policy", "What is evicted when the cache is full", CHOICES)
     ] = "lru"
     fresh: Annotated[bool, Dropdown("Order", "Of the samples in an epoch", ORDERS)] = True
     nodes: Annotated[
-        int,
-        Slider(
-            "Nodes", "Each reads its part of an epoch, and has a cache of its own", (1, 2, 4, 8, 16)
-        ),
+        int, Slider("Nodes", "Each reads its part of an epoch, and has a cache of its own", NODES)
     ] = 1
 
 

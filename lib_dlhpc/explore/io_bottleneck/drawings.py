@@ -1,5 +1,7 @@
 """The drawings of the lesson on input, in Altair."""
 
+from typing import Any
+
 import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
@@ -12,16 +14,25 @@ RATES = [10.0**k for k in range(10)]
 ORDER = alt.EncodingSortField("order", "min")  # of rows, for layers of one chart show them in turn
 BYTES = [d * 10.0**k for k in range(3, 14) for d in (1, 3)]
 SHORT = "format(datum.value, '~s')"
+BELOW: dict[str, Any] = {  # each chart, a table: dataset, column, heading
+    "io_limits": {"bars": {"limit": "limit", "words": "samples/s"}, "demand": {"words": ""}},
+    "io_reader": {"bars": {"part": "", "words": "time, share"}},
+    "io_cache": {"lines": {"line": "", "x": "share cached", "y": "share found"}},
+    "io_policies": {"bars": {"policy": "policy", "words": "hits"}},
+    "io_efficiency": {"lines": {"line": "", "x": "nodes", "y": "left"}, "published": {"words": ""}},
+    "io_capacity": {"line": {"x": "nodes", "y": "in each (B)"}, "wall": {"words": ""}},
+    "io_volume": {"lines": {"line": "", "x": "batch", "y": "bytes"}},
+    "io_measured": {"bars": {"row": "", "words": "files/s"}},
+}
 
 
 @drawing(
     "How many samples a second does each limit allow?",
-    height=150,
+    150,
     left=136,
     right=60,
     top=26,
-    bars={"limit": "limit", "words": "samples/s"},
-    demand={"words": ""},
+    **BELOW["io_limits"],
 )
 def io_limits() -> Layers:
     """Samples/s that each limit allows; the one that holds the run up is hatched."""
@@ -43,12 +54,7 @@ def io_limits() -> Layers:
 
 
 @drawing(
-    "Where does the time of a reader go?",
-    height=120,
-    left=100,
-    right=60,
-    top=12,
-    bars={"part": "", "words": "time, share"},
+    "Where does the time of a reader go?", 120, left=100, right=60, top=12, **BELOW["io_reader"]
 )
 def io_reader() -> Layers:
     """Seconds of one reader for a sample, by what it does."""
@@ -58,13 +64,7 @@ def io_reader() -> Layers:
     return kit.room("x"), bars.mark_bar(color=GREEN), kit.words_beside(bars)
 
 
-@drawing(
-    "How often does the policy hit?",
-    height=220,
-    left=64,
-    right=100,
-    lines={"line": "", "x": "share cached", "y": "share found"},
-)
+@drawing("How often does the policy hit?", 220, left=64, right=100, **BELOW["io_cache"])
 def io_cache() -> Layers:
     """Hit rate of one policy against the cached fraction of the data set."""
     title, domain = "cached fraction of the data set", {"domain": [0, 1]}
@@ -73,13 +73,7 @@ def io_cache() -> Layers:
     return *kit.line_marks(x, y, ("cached fraction", "hit rate"), LINES), *kit.point(x, y)
 
 
-@drawing(
-    "Which policy hits most often?",
-    height=170,
-    left=178,
-    top=26,
-    bars={"policy": "policy", "words": "hits"},
-)
+@drawing("Which policy hits most often?", 170, left=178, top=26, **BELOW["io_policies"])
 def io_policies() -> Layers:
     """Hit rate of each rule at one size of the cache."""
     quarters, wide = [0, 0.25, 0.5, 0.75, 1], {"domain": [0, 1.18]}
@@ -98,29 +92,23 @@ def io_policies() -> Layers:
 
 @drawing(
     "How efficient is each node? (triangle: published, over 90 %)",
-    height=220,
+    220,
     left=64,
     right=130,
-    lines={"line": "", "x": "nodes", "y": "left"},
-    published={"words": ""},
+    **BELOW["io_efficiency"],
 )
 def io_efficiency() -> Layers:
     """What is left of each node against nodes, on FanStore and on the shared file system."""
     x, title = kit.by_two("nodes"), "rate of a node over one that never waits"
     y = kit.y_axis("y:Q", title, PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
     names = ("never waiting", "shared file system", "FanStore")
-    look = {"size": 130, "filled": False, "strokeWidth": 2.5, "opacity": 1}
+    look: dict[str, Any] = {"size": 130, "filled": False, "strokeWidth": 2.5, "opacity": 1}
     star = data("published", x=x, y=y, tooltip=kit.tooltip_of("words"))
     star = star.mark_point(shape="triangle-up", color="currentColor", **look)
     return kit.marker(x), *kit.line_marks(x, y, names, LINES), star, *kit.values_beside(x, y)
 
 
-@drawing(
-    "Does its part of the data fit into a node? (hatched: no)",
-    height=170,
-    line={"x": "nodes", "y": "in each (B)"},
-    wall={"words": ""},
-)
+@drawing("Does its part of the data fit into a node? (hatched: no)", 170, **BELOW["io_capacity"])
 def io_capacity() -> Layers:
     """Bytes that a node keeps of the data set against nodes, and what its SSD holds."""
     x, y = kit.by_two("nodes"), _bytes("data in each node")
@@ -140,12 +128,7 @@ def io_capacity() -> Layers:
     )
 
 
-@drawing(
-    "What does a device read, and what does it send?",
-    height=190,
-    right=70,
-    lines={"line": "", "x": "batch", "y": "bytes"},
-)
+@drawing("What does a device read, and what does it send?", 190, right=70, **BELOW["io_volume"])
 def io_volume() -> Layers:
     """Bytes read and sent against the batch of a device."""
     x, y = (
@@ -156,12 +139,7 @@ def io_volume() -> Layers:
 
 
 @drawing(
-    "How fast is the same loader on each?",
-    height=170,
-    left=182,
-    right=60,
-    top=12,
-    bars={"row": "", "words": "files/s"},
+    "How fast is the same loader on each?", 170, left=182, right=60, top=12, **BELOW["io_measured"]
 )
 def io_measured() -> Layers:
     """Files/s of one loader on a folder and on a store: predicted, simulated, measured."""

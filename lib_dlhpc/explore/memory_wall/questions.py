@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.memory_wall import ledger, live, outside, ways
+from lib_dlhpc.explore.memory_wall.charts import Way
 from lib_dlhpc.explore.memory_wall.ledger import Setting
 from lib_dlhpc.explore.memory_wall.live import Setting as Capped
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
@@ -42,7 +43,7 @@ def zero(level: int) -> str:
     return f"{show(found.memory, 'B')} and {step(found)}"
 
 
-def step(way: ways.Way) -> str:
+def step(way: Way) -> str:
     """Return the time of a step."""
     return show(way.seconds, "s")
 
