@@ -59,12 +59,17 @@ def the_cache() -> CacheBench:
 
 
 def cache_view(setting: Setting) -> View:
-    """Return what a cache shows."""
+    """Return the hit rates of a cache, and what they do for the run of the first figure."""
     share, policy, *readers = setting
     hits = np.array([hit_rate(policy, float(each), *readers) for each in SHARES])
     others = {words: hit_rate(name, share, *readers) for name, words in POLICIES.items()}
+    hit, first = hits_of(setting), limits.Setting()
+    allowed = float(limits.found(first).rate)
+    come = f"{format_plain(allowed / (1 - hit))} samples a second" if hit < 1 else "no limit at all"
     return View(
-        cache_words(setting),
+        f"<b>{share:.0%} cached, {hit:.0%} hits.</b> Storage serves the other {1 - hit:.0%}: what"
+        f" allowed {format_plain(allowed)} samples a second in the first figure would allow {come}; the GPUs there"
+        f" would train {format_plain(limits.demand(first))}.",
         cache_wall(setting),
         {
             "io_cache": cache_state(SHARES, hits, share, POLICIES[policy]),
@@ -90,18 +95,6 @@ def _orders(fresh: bool, nodes: int, epochs: int) -> list[list[int]]:
 def hits_of(setting: Setting) -> float:
     """Return the hit rate of a setting."""
     return hit_rate(setting.policy, setting.share, setting.fresh, setting.nodes)
-
-
-def cache_words(setting: Setting) -> str:
-    """Say what the hit rate is, and what it does for the run of the first figure."""
-    hit, first = hits_of(setting), limits.Setting()
-    allowed = float(limits.found(first).rate)
-    come = f"{format_plain(allowed / (1 - hit))} samples a second" if hit < 1 else "no limit at all"
-    return (
-        f"<b>{setting.share:.0%} cached, {hit:.0%} hits.</b> Storage serves the other {1 - hit:.0%}: what"
-        f" allowed {format_plain(allowed)} samples a second in the first figure would allow {come}; the GPUs there"
-        f" would train {format_plain(limits.demand(first))}."
-    )
 
 
 def cache_wall(setting: Setting) -> str:

@@ -56,12 +56,21 @@ def fanstore() -> Bench[Setting]:
 
 
 def nodes_view(setting: Setting) -> View:
-    """Return what a data set on nodes shows."""
+    """Return how much is remote, what each way trains, and whether the data fits."""
+    at, copies = NODES.index(setting.nodes), setting.copies
+    most, ours, theirs = (format_plain(float(rates(setting, way)[at])) for way in WAYS)
+    needed = float(nodes_needed(experiment(setting)))
+    take = "copy of the data takes" if copies == 1 else "copies of the data take"
     bound = (512, published("eff"))
     capacity = capacity_state(np.array(NODES), held(setting), setting.ssd, setting.nodes)
     efficiency = efficiency_state(curves(setting), setting.nodes, bound)
-    charts = {"io_efficiency": efficiency, "io_capacity": capacity}
-    return View(node_words(setting), node_wall(setting), charts)
+    return View(
+        f"<b>On {setting.nodes} nodes {remote(setting):.1%} of a node's reads are remote.</b> FanStore feeds"
+        f" {ours} samples a second of the {most} that could be trained, the shared file system {theirs}."
+        f" {copies} {take} at least {needed:.0f} node{'s' if needed > 1 else ''}.",
+        node_wall(setting),
+        {"io_efficiency": efficiency, "io_capacity": capacity},
+    )
 
 
 def experiment(setting: Setting, way: str = "FanStore", nodes: Any = None) -> Experiment:
@@ -110,23 +119,6 @@ def curves(setting: Setting) -> dict[str, tuple[Floats, Floats]]:
 def remote(setting: Setting) -> float:
     """Return the share of a node's reads that are remote."""
     return float(reading(experiment(setting)).remote)
-
-
-def node_words(setting: Setting) -> str:
-    """Say how much is remote, and what each way trains."""
-    at = NODES.index(setting.nodes)
-    most, ours, theirs = (format_plain(float(rates(setting, way)[at])) for way in WAYS)
-    needed = float(nodes_needed(experiment(setting)))
-    copies = (
-        "1 copy of the data takes"
-        if setting.copies == 1
-        else f"{setting.copies} copies of the data take"
-    )
-    return (
-        f"<b>On {setting.nodes} nodes {remote(setting):.1%} of a node's reads are remote.</b> FanStore feeds"
-        f" {ours} samples a second of the {most} that could be trained, the shared file system {theirs}."
-        f" {copies} at least {needed:.0f} node{'s' if needed > 1 else ''}."
-    )
 
 
 def node_wall(setting: Setting) -> str:

@@ -57,9 +57,21 @@ def out_of_core() -> Bench[Setting]:
 
 
 def link_view(setting: Setting) -> View:
-    """Return what a host link shows."""
-    state = link_state(curves(setting), setting.link, needed(setting).required, LINKS)
-    return View(link_words(setting), link_wall(setting), {"memory_link": state})
+    """Return what is moved, how fast it would have to be, and from where on recomputation loses."""
+    need, where = needed(setting), crossing(setting)
+    name = next(word for word, rate in LINKS.items() if rate == setting.link)
+    ahead, paged, inside = (
+        show(seconds(setting, way), "s") for way in ("prefetched", "page by page", "in core")
+    )
+    loses = np.isfinite(where)
+    turn = f"below {show(where, 'B/s')}." if loses else "at any bandwidth here: it moves nothing."
+    return View(
+        f"<b>{show(need.moved, 'B')} move in a step, out and back; to hide them takes"
+        f" {show(need.required, 'B/s')} each way.</b> {name} has {show(setting.link, 'B/s')}: {ahead} a step fetched"
+        f" ahead, {paged} page by page, {inside} if it fitted. Full recomputation is faster {turn}",
+        link_wall(setting),
+        {"memory_link": link_state(curves(setting), setting.link, need.required, LINKS)},
+    )
 
 
 @lru_cache(maxsize=512)
@@ -110,23 +122,6 @@ def crossing(setting: Setting) -> float:
     if ahead[-1] > again:
         return float("inf")
     return float(np.exp(np.interp(-np.log(again), -np.log(ahead), np.log(RATES))))
-
-
-def link_words(setting: Setting) -> str:
-    """Say what is moved, how fast it would have to be, and from where on recomputation loses."""
-    need, where = needed(setting), crossing(setting)
-    name = next(word for word, rate in LINKS.items() if rate == setting.link)
-    ahead, paged, inside = (
-        show(seconds(setting, way), "s") for way in ("prefetched", "page by page", "in core")
-    )
-    turn = "at any bandwidth here: it moves nothing."
-    if np.isfinite(where):
-        turn = f"below {show(where, 'B/s')}."
-    return (
-        f"<b>{show(need.moved, 'B')} move in a step, out and back; to hide them takes"
-        f" {show(need.required, 'B/s')} each way.</b> {name} has {show(setting.link, 'B/s')}: {ahead} a step fetched"
-        f" ahead, {paged} page by page, {inside} if it fitted. Full recomputation is faster {turn}"
-    )
 
 
 def link_wall(setting: Setting) -> str:

@@ -77,22 +77,20 @@ def four_ways() -> Bench[Setting]:
 
 
 def ways_view(setting: Setting) -> View:
-    """Return what all ways show."""
-    state = ways_state(ways(setting), setting.memory, WORDS)
-    return View(ways_words(setting), ways_wall(setting), {"memory_ways": state})
-
-
-def ways_words(setting: Setting) -> str:
-    """Say what it needs as it is, and what the fastest way that fits costs beside it."""
+    """Return what each way needs, and what the fastest and the slowest that fit cost."""
     plain, inside = ways(setting)[0], fitting(setting)
-    words = f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b>"
-    if not inside:
-        return f"{words} None of these ways alone fits."
-    best, last = inside[0], inside[-1]
-    return (
-        f"{words} The fastest that fits: {best.name}, {show(best.memory, 'B')}, {show(best.seconds, 's')},"
-        f" {best.seconds / plain.seconds:.2f} times as long. The slowest that fits: {last.name},"
-        f" {last.seconds / plain.seconds:.2f} times."
+    words = "None of these ways alone fits."
+    if inside:
+        best, last = inside[0], inside[-1]
+        words = (
+            f"The fastest that fits: {best.name}, {show(best.memory, 'B')}, {show(best.seconds, 's')},"
+            f" {best.seconds / plain.seconds:.2f} times as long. The slowest that fits: {last.name},"
+            f" {last.seconds / plain.seconds:.2f} times."
+        )
+    return View(
+        f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b> {words}",
+        ways_wall(setting),
+        {"memory_ways": ways_state(ways(setting), setting.memory, WORDS)},
     )
 
 

@@ -186,7 +186,7 @@ def test_the_wall_says_why_a_cache_finds_little():
     same = cache.Setting(fresh=False, nodes=8)
     assert "the same part" in cache.cache_fine(same)
     assert "All of it fits" in cache.cache_fine(cache.Setting(1.0))
-    assert "no limit at all" in cache.cache_words(cache.Setting(1.0))
+    assert "no limit at all" in cache.cache_view(cache.Setting(1.0)).words
 
 
 # nodes ------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_fanstore_is_drawn_from_the_node_on_that_its_data_fits():
     assert nodes.curves(setting)["FanStore"][0][0] == 8
     assert nodes.node_wall(setting) == ""
     assert "it takes 8 nodes" in nodes.node_wall(setting._replace(nodes=4))
-    assert "at least 16 nodes" in nodes.node_words(setting._replace(nodes=16, copies=2))
+    assert "at least 16 nodes" in nodes.nodes_view(setting._replace(nodes=16, copies=2)).words
     assert "4 copies need as many nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
 
 
