@@ -1,11 +1,10 @@
 """The drawings of the allreduce lesson, in Altair."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.allreduce.charts import CAUSES, KINDS, LINES
+from lib_dlhpc.explore.allreduce.charts import CAUSES, KINDS, LINES, name_of
 from lib_dlhpc.explore.allreduce.measured import ALGORITHMS, LIBRARY, SIZES
 from lib_dlhpc.explore.allreduce.sizes import FLAT, LARGEST
 from lib_dlhpc.explore.blocks.drawing import (
@@ -16,7 +15,7 @@ from lib_dlhpc.explore.blocks.drawing import (
     colors,
     data,
     drawing,
-    legend,
+    looks,
     rows_axis,
     tooltip_of,
     x_axis,
@@ -45,7 +44,7 @@ def message_sizes() -> Layers:
     look: dict[str, Any] = {"tickCount": 9, "grid": False, "scale": {"domain": [1, LARGEST]}}
     x = x_axis("size:Q", BUFFER, SI.format("B"), log=10, **look)
     y = y_axis("seconds:Q", "time of one allreduce", SECONDS, log=10)
-    color, dash, shape = _looks("line:N", {name: LINES[name] for name in FLAT})
+    color, dash, shape = looks("line:N", {name: LINES[name] for name in FLAT})
     curves = data("lines", x=x, y=y, color=color)
     lines = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=70, opacity=1)
@@ -81,7 +80,6 @@ def _now(x: alt.X) -> Layers:
     height=210,
     left=130,
     right=30,
-    top=34,
     ends={"algorithm": "", "words": "time and buffers that leave a node"},
     parts={"algorithm": "", "cause": "cause", "time": "time"},
 )
@@ -90,7 +88,7 @@ def nics() -> Layers:
     x = x_axis("start:Q", "time of one allreduce", SI.format("s"), scale={"domainMin": 0})
     y = rows_axis("algorithm:N", alt.EncodingSortField("order", "min"), width=160)
     bars = data("parts", x=x, x2="stop:Q", y=y, tooltip=tooltip_of("algorithm", "cause", "time"))
-    color = colors("cause:N", CAUSES, legend(0, -26, columnPadding=14))
+    color = colors("cause:N", CAUSES, key=True)
     ends = data("ends", y=y)
     words = ends.mark_text(align="left", dx=6).encode(x="stop:Q", text="words:N")
     return bars.mark_bar().encode(color=color), words, ends.mark_point(opacity=0).encode(x="room:Q")
@@ -100,7 +98,7 @@ def nics() -> Layers:
     "Which rank sends to which, round by round? (the thicker, the more)",
     height=280,
     left=56,
-    top=34,
+    labels={"reduce": "reduce: combined with what is there", "copy": "copy: takes its place"},
     arrows={"words": "message"},
 )
 def messages() -> Layers:
@@ -109,7 +107,7 @@ def messages() -> Layers:
     x = x_axis("from:Q", "rounds", **counts, grid=False, tickCount=12)
     scale = {"reverse": True, "padding": 12}
     y = y_axis("source:Q", "rank", **counts, tickCount=16, domain=False, ticks=False, scale=scale)
-    color, dash, shape = _looks("kind:N", KINDS)
+    color, dash, shape = looks("kind:N", KINDS, key=True)
     bright = alt.condition("datum.now", alt.value(1.0), alt.value(0.42))
     stage = data("stage", x="start:Q", x2="stop:Q").mark_rect(opacity=0.13, color=SERIES[4])
     ranks = data("points", x="round:Q", y="rank:Q")
@@ -118,12 +116,9 @@ def messages() -> Layers:
     arrows = data("arrows", color=color, opacity=bright)
     lines = arrows.mark_rule(clip=True).encode(x=x, y=y, x2="to:Q", y2="target:Q", strokeDash=dash)
     heads = arrows.encode(x="to:Q", y="target:Q", shape=shape)
-    key = data("key", x=alt.value(alt.expr("datum.at")), y=alt.value(-18))
-    words = key.mark_text(align="left", baseline="middle", dx=10).encode(text="words:N")
     return (
         *(stage, ranks, lines.encode(strokeWidth=width, tooltip=tooltip_of("words"))),
-        *(*_discs_and_squares(heads), *_discs_and_squares(key.encode(color=color, shape=shape))),
-        words,
+        *_discs_and_squares(heads),
     )
 
 
@@ -137,7 +132,7 @@ def _discs_and_squares(marks: alt.Chart) -> Layers:
 @drawing(
     "How long does it take? (symbol: median measured, bar: p10 to p90, dash: predicted)",
     height=260,
-    top=36,
+    labels={name: name_of(name) for name in ALGORITHMS},
     points={"algorithm": "", "size": "message (B)", **MEASURED},
 )
 def measured() -> Layers:
@@ -146,10 +141,8 @@ def measured() -> Layers:
     x = x_axis("place:Q", BUFFER, SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 10}}
     y = y_axis("low:Q", "time of one allreduce", SECONDS, log=10, **look)
-    symbols = {"columnPadding": 16, "symbolSize": 110, "symbolOpacity": 1}
-    key = legend(0, -28, **symbols, labelExpr="replace(datum.label, 'rab', 'Rab')")
     styles = {name: LINES[name] for name in (*ALGORITHMS, LIBRARY)}
-    color, _, shape = _looks("algorithm:N", styles, key)
+    color, _, shape = looks("algorithm:N", styles, key=True)
     points = data("points", x=x)
     spread = points.mark_rule(strokeWidth=3, opacity=0.5).encode(y=y, y2="high:Q", color=color)
     price = points.transform_filter("isValid(datum.price)")
@@ -158,13 +151,3 @@ def measured() -> Layers:
     median = median.encode(y="median:Q", color=color, shape=shape)
     shown = tooltip_of("algorithm", "time", "expected")
     return spread, price.encode(y="price:Q"), median.encode(tooltip=shown)
-
-
-def _looks(field: str, styles: Mapping[str, Any], key: Any = None) -> tuple[Any, Any, Any]:
-    """Return the encodings of a field by color, dash and symbol. key: legend of color and symbol."""
-    (inks, dashes, shapes), names = zip(*styles.values(), strict=True), list(styles)
-    return (
-        alt.Color(field, legend=key).scale(domain=names, range=list(inks)),
-        alt.StrokeDash(field, legend=None).scale(domain=names, range=list(dashes)),
-        alt.Shape(field, legend=key).scale(domain=names, range=list(shapes)),
-    )

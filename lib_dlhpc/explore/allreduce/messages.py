@@ -1,19 +1,12 @@
 """A schedule in space and time: ranks down, rounds across, a line for each message."""
 
-from typing import Any
-
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.allreduce.charts import KINDS, name_of
+from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.schedules import Round, Schedule
 from lib_dlhpc.schedules.checks import checked
 
 MOST_RANKS, MOST_ELEMENTS, MOST_ROUNDS = 16, 32, 64  # what can still be seen
-KEY: dict[str, Any] = {
-    "kind": list(KINDS),
-    "at": [8, 258],
-    "words": ["reduce: combined with what is there", "copy: takes its place"],
-}
 
 
 def visible(plan: Schedule) -> list[Round]:
@@ -47,7 +40,6 @@ def messages_chart(plan: Schedule, now: int = 0) -> State:
         "arrows": columns(arrows),
         "points": columns({"round": k, "rank": r} for k in range(count + 1) for r in ranks),
         "stage": {"start": [now - 1] if now else [], "stop": [now] if now else []},
-        "key": KEY,
     }
     return data, (
         f"{name_of(plan.name)} on {plan.ranks} ranks: {count} rounds, {reduces} messages that are combined (solid,"

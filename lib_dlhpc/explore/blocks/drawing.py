@@ -54,7 +54,8 @@ Table = dict[str, dict[str, str]]
 class Drawing:
     """Layers with a title. The margins are fixed, so that nothing jumps while numbers change.
 
-    table: what the table below the chart shows: {dataset: {column: heading}}.
+    table: what the table below the chart shows: {dataset: {column: heading}}. labels: what its legend says of a value,
+    where that is not the value.
     """
 
     layers: Callable[[], Layers]
@@ -62,6 +63,7 @@ class Drawing:
     height: int
     margins: Mapping[str, int]
     table: Table
+    labels: Mapping[str, str]
 
     def __call__(self) -> dict[str, Any]:
         """Return the Vega-Lite specification."""
@@ -69,7 +71,7 @@ class Drawing:
         chart = chart.properties(title=self.title, width=600, height=self.height, autosize="none")
         spec: dict[str, Any] = chart.properties(padding=dict(self.margins)).to_dict()
         spec["usermeta"] = {"table": self.table}
-        if key := _taken_out(spec):
+        if key := _taken_out(spec, self.labels):
             spec["usermeta"]["legend"] = key
         for key in ("config", "$schema"):  # built.py has the theme and chooses the version
             spec.pop(key, None)
@@ -83,11 +85,12 @@ def drawing(
     right: int = 24,
     top: int = 14,
     bottom: int = 44,
+    labels: Mapping[str, str] | None = None,
     **table: dict[str, str],
 ) -> Callable[[Callable[[], Layers]], Drawing]:
     """Make a function that returns layers a Drawing. table: {column: heading} for each dataset that is listed."""
     margins = {"left": left, "top": top, "right": right, "bottom": bottom}
-    return lambda layers: Drawing(layers, title, height, margins, table)
+    return lambda layers: Drawing(layers, title, height, margins, table, labels or {})
 
 
 def drawings_of(room: ModuleType) -> dict[str, Drawing]:
@@ -142,7 +145,7 @@ def axis_of(**options: Any) -> alt.Axis:
     return alt.Axis(**{"labelFlush": False, "tickCount": 6, "titlePadding": 8, **options})
 
 
-def _taken_out(spec: dict[str, Any]) -> list[dict[str, Any]]:
+def _taken_out(spec: dict[str, Any], labels: Mapping[str, str]) -> list[dict[str, Any]]:
     """Take the legends out of a specification and return them: figure.js wraps them as the page is wide."""
     found: dict[str, dict[str, Any]] = {}
     channels = {"color": "color", "fill": "color", "strokeDash": "dash", "shape": "shape"}
@@ -154,7 +157,7 @@ def _taken_out(spec: dict[str, Any]) -> list[dict[str, Any]]:
                 scale = encoding["scale"]
                 for label, value in zip(scale["domain"], scale["range"], strict=True):
                     shown = " ".join(map(str, value)) if name == "dash" else value
-                    found.setdefault(label, {"label": label})[name] = shown
+                    found.setdefault(label, {"label": labels.get(label, label)})[name] = shown
     return list(found.values())
 
 
@@ -231,7 +234,7 @@ def line_marks(
     x: alt.X, y: alt.Y, names: Sequence[str], styles: Mapping[str, Any], interpolate: Any = "linear"
 ) -> Layers:
     """Return lines (see lines.py) with their name where they end on the right. styles: color, dash, symbol."""
-    color, dash, shape = line_scales(names, styles)
+    color, dash, shape = looks("line:N", {name: styles[name] for name in names})
     curves = data("lines", x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2, clip=True, interpolate=interpolate)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
@@ -243,15 +246,15 @@ def line_marks(
     ]
 
 
-def line_scales(
-    names: Sequence[str], styles: Mapping[str, Any]
+def looks(
+    field: str, styles: Mapping[str, Any], key: bool = False
 ) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
-    """Return the encodings of the field "line" by color, dash and symbol."""
-    channels = (alt.Color, alt.StrokeDash, alt.Shape)
-    scales = (
-        channel("line:N", legend=None).scale(
-            domain=list(names), range=[styles[name][i] for name in names]
-        )
-        for i, channel in enumerate(channels)
+    """Return the encodings of a field by color, dash and symbol. key: whether color and symbol are explained above."""
+    names, parts = list(styles), zip(*styles.values(), strict=True)
+    ink, dash, shape = ({"domain": names, "range": list(part)} for part in parts)
+    above = ABOVE if key else None
+    return (
+        alt.Color(field, legend=above).scale(**ink),
+        alt.StrokeDash(field, legend=None).scale(**dash),
+        alt.Shape(field, legend=above).scale(**shape),
     )
-    return tuple(scales)

@@ -78,7 +78,7 @@ def memory_course() -> Layers:
 @drawing(
     "What does each way cost? (in brackets, hatched: does not fit)",
     height=int(HIGH),
-    top=66,
+    top=16,
     ways={"name": "way", "kind": "", "memory": "memory (B)", "seconds": "step (s)"},
 )
 def memory_ways() -> Layers:
@@ -87,11 +87,8 @@ def memory_ways() -> Layers:
     title = "memory of a GPU at the peak"
     x = kit.x_axis("memory:Q", title, SI.format("B"), values=BYTES, grid=False, **marks)
     y = kit.y_axis("seconds:Q", "time of one step", SI.format("s"), values=SECONDS, **marks)
-    look = {"columns": 3, "columnPadding": 16, "symbolSize": 90}
-    key = kit.legend(0, -50, **look, symbolType=alt.Undefined)  # those of the shapes
-    inks, shapes = ({name: look[k] for name, look in KINDS.items()} for k in (0, 1))
-    shape = alt.Shape("kind:N", legend=key)
-    shape = shape.scale(domain=list(shapes), range=list(shapes.values()))
+    styles = {name: (ink, [1, 0], symbol) for name, (ink, symbol) in KINDS.items()}
+    color, _, shape = kit.looks("kind:N", styles, key=True)
     ways, wall = data("ways", x=x, y=y), data("wall", x=alt.X("x:Q"))
     points = ways.mark_point(filled=True, size=110, opacity=1)
     said = wall.mark_text(align="right", baseline="top", dx=-6, dy=4, fontWeight="bold", **HALO)
@@ -109,9 +106,7 @@ def memory_ways() -> Layers:
         kit.hatched(wall, 0.12, "rect").encode(x2="end:Q"),
         wall.mark_rule(strokeWidth=2.5, color=WALL),
         said.encode(y=alt.value(0), text="words:N"),
-        points.encode(
-            color=kit.colors("kind:N", inks, key), shape=shape, tooltip=kit.tooltip_of("details")
-        ),
+        points.encode(color=color, shape=shape, tooltip=kit.tooltip_of("details")),
         words.encode(text="label:N"),
     )
 
