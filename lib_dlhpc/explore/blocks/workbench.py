@@ -42,15 +42,15 @@ def workbench(
 ) -> ipywidgets.Box:
     """Lay controls beside results; `show()` is called now and whenever a control moves.
 
-    note: one sentence of what to look for, shown below the controls.
+    note: one sentence of what to look for, shown below the results.
     """
     look = ipywidgets.HTML(f"<p><b>Look for</b> {note}</p>" if note else "")
     look.add_class("dlhpc-note")
     unseen = ipywidgets.VBox([ipywidgets.HTML(PAGE_STYLE), Labels()])
     unseen.add_class("dlhpc-hidden")
-    side = ipywidgets.VBox([*controls.values(), look, unseen])
+    side = ipywidgets.VBox([*controls.values(), unseen])
     side.add_class("dlhpc-controls")
-    main = ipywidgets.VBox(list(results))
+    main = ipywidgets.VBox([*results, look])
     main.add_class("dlhpc-results")
     for control in controls.values():
         control.observe(lambda _: show(), "value")
