@@ -13,8 +13,8 @@ from mpi_world import Ranks
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.built import dataset_names
-from lib_dlhpc.explore.gantt.chart import LOOKS, MOST, gantt, gantt_state
-from lib_dlhpc.explore.gantt.drawings import gantt_chart
+from lib_dlhpc.explore.gantt import drawings
+from lib_dlhpc.explore.gantt.chart import LOOKS, SHOWN, gantt, gantt_state
 from lib_dlhpc.explore.gantt.words import last_to_join, seconds_computing
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
@@ -47,8 +47,8 @@ def bars(state: dict[str, Any], look: str = "") -> list[dict[str, Any]]:
 
 
 def test_a_state_fills_every_dataset_and_field_of_the_drawing():
-    spec, state = gantt_chart(), gantt_state(TIMELINE)
-    assert spec == gantt_chart()
+    spec, state = drawings.gantt(), gantt_state(TIMELINE)
+    assert spec == drawings.gantt()
     assert dataset_names(spec) == set(state["data"])
     made = {"center", "middle"}  # by the drawing
     assert fields(spec) <= made | {c for columns in state["data"].values() for c in columns}
@@ -58,13 +58,13 @@ def test_a_state_fills_every_dataset_and_field_of_the_drawing():
     json.dumps(figure.get_state(["data", "signals"]), allow_nan=False)
 
 
-@given(nodes=st.integers(1, 32), steps=st.integers(1, 2), most=st.integers(2, MOST))
+@given(nodes=st.integers(1, 32), steps=st.integers(1, 2))
 @settings(max_examples=25, deadline=None)
-def test_slowest_and_fastest_are_shown_and_no_more_than_asked_for(nodes, steps, most):
+def test_slowest_and_fastest_are_shown_and_no_more_than_have_room(nodes, steps):
     timeline = simulate(GOYAL.set({"strategy.nodes": nodes}), steps=steps)
-    state, computing = gantt_state(timeline, most=most), seconds_computing(timeline)
+    state, computing = gantt_state(timeline), seconds_computing(timeline)
     words = state["data"]["ranks"]["words"]
-    assert len(words) == len(set(words)) <= most
+    assert len(words) == len(set(words)) <= SHOWN
     assert {f"rank {computing.argmin()}", f"rank {computing.argmax()}"} <= set(words)
     assert (
         dict(zip(words, state["data"]["ranks"]["note"], strict=True))[f"rank {computing.argmax()}"]
@@ -154,7 +154,7 @@ def test_equal_ranks_a_hidden_exchange_one_rank_and_nothing_at_all_are_reported(
 
 def test_what_is_too_short_to_be_seen_is_drawn_together():
     small = simulate(GOYAL.set({"strategy.bucket": 1e5, "strategy.overlap": False}))
-    state = gantt_state(small, most=2)
+    state = gantt_state(small, ranks=[0, 1])
     assert len(bars(state)) < np.isin(small.rank, [0, 1]).sum()
     assert any(" to " in bar["event"] for bar in bars(state, "communication"))
     total = small.bytes[(small.rank == 0)].sum()

@@ -1,128 +1,110 @@
-"""A step as a picture: the Gantt chart of a Timeline, a few ranks of many, and what to see in it.
+"""The Gantt chart of a Timeline: a few ranks of many, and what to see in it.
 
-A rank has a lane for each of its streams: what it computes above, its exchanges below. The drawing is
-made in drawings.py; here the rows of a timeline become its columns:
+A rank has a lane for each of its streams: what it computes above, its exchanges below.
 
     gantt(simulate(experiment))                       a chart in a notebook
     figure = chart("gantt"); figure.update(**gantt_state(timeline))
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.charts import drawing
+from lib_dlhpc.explore.blocks.charts import columns, drawing
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.gantt.nesting import innermost
 from lib_dlhpc.explore.gantt.words import gantt_words, last_to_join, seconds_computing
-from lib_dlhpc.results import palette
+from lib_dlhpc.results.palette import KINDS, TERMS
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.timeline import STREAMS, Timeline
+from lib_dlhpc.timeline import STREAMS, Event, Timeline
 
-MOST = 16  # ranks that a chart has room for
-LANES = {
-    "compute": 20.0,
-    "communication": 14.0,
-    "input": 8.0,
-    "checkpoint": 8.0,
-    "host": 14.0,
-}  # px, their height
+SHOWN, MOST = 8, 16  # ranks: shown unless others are asked for, and what a chart has room for
+LANES = dict(zip(STREAMS, (20.0, 14.0, 8.0, 8.0, 14.0), strict=True))  # px, their height
 GAP = 11.0  # px between two ranks
 FINEST = 300  # bars shorter than this part of the chart are joined with their like
 KEY_COLUMNS = 4
 
-Lanes: TypeAlias = dict[
-    tuple[int, str], tuple[float, float]
-]  # (rank, stream) -> its top and bottom
+Lanes = dict[tuple[int, str], tuple[float, float]]  # (rank, stream) -> its top and bottom
+Piece = tuple[Event, str, float, float, str]  # what is drawn, its look, start, stop, more to say
 
 
 class Look(NamedTuple):
     """How a bar is drawn."""
 
     color: str
-    opacity: float
-    hatched: bool
-    ink: str
+    opacity: float = 1.0
+    hatched: bool = False
+    ink: str = "#000000"
 
 
+WHITE, ANY = "#ffffff", "currentColor"
 # No two looks in one lane differ by their color alone: lightness or hatching differs as well.
 LOOKS = {
-    "forward": Look(palette.TERMS["forward"], 1.0, False, "#000000"),
-    "backward": Look(palette.TERMS["backward"], 1.0, False, "#ffffff"),
-    "update": Look(palette.TERMS["update"], 1.0, False, "#ffffff"),
-    "idle": Look(palette.TERMS["waiting for the slowest"], 0.35, True, "currentColor"),
-    "pipeline bubble": Look(palette.TERMS["pipeline bubble"], 0.45, True, "currentColor"),
-    "communication": Look(palette.TERMS["exposed communication"], 1.0, False, "#000000"),
-    "waiting for the last rank": Look(
-        palette.TERMS["exposed communication"], 0.25, True, "currentColor"
-    ),
-    "input stall": Look(palette.TERMS["input stall"], 0.35, True, "currentColor"),
-    "input": Look(palette.TERMS["input stall"], 1.0, False, "#000000"),
-    "checkpoint": Look(palette.TERMS["checkpoint"], 1.0, False, "#000000"),
-    "region": Look("#cfe3ef", 1.0, False, "#000000"),
-    "sends": Look("#f5c18a", 1.0, False, "#000000"),
-    "receives": Look("#8a3d00", 1.0, False, "#ffffff"),
-    "collective": Look(palette.TERMS["exposed communication"], 1.0, False, "#000000"),
+    "forward": Look(TERMS["forward"]),
+    "backward": Look(TERMS["backward"], ink=WHITE),
+    "update": Look(TERMS["update"], ink=WHITE),
+    "idle": Look(TERMS["waiting for the slowest"], 0.35, True, ANY),
+    "pipeline bubble": Look(TERMS["pipeline bubble"], 0.45, True, ANY),
+    "communication": Look(TERMS["exposed communication"]),
+    "waiting for the last rank": Look(TERMS["exposed communication"], 0.25, True, ANY),
+    "input stall": Look(TERMS["input stall"], 0.35, True, ANY),
+    "input": Look(TERMS["input stall"]),
+    "checkpoint": Look(TERMS["checkpoint"]),
+    "region": Look(KINDS["region"]),
+    "sends": Look(KINDS["send"]),
+    "receives": Look(KINDS["receive"], ink=WHITE),
+    "collective": Look(TERMS["exposed communication"]),
 }
-LOOK_OF = {
-    "wait": "idle",
-    "bubble": "pipeline bubble",
-    "communication": "communication",
-    "input": "input",
-    "send": "sends",
-    "receive": "receives",
-}
+LOOK_OF = {"wait": "idle", "bubble": "pipeline bubble", "send": "sends", "receive": "receives"}
 CALLS = ("send", "receive", "collective")  # of a recorded program
 
 
-def gantt(timeline: Timeline, title: str = "", ranks: Iterable[int] | None = None) -> Figure:
-    """Return the Gantt chart of a timeline as a widget, with the same in words below it.
-
-    title: the caption. ranks: as in `gantt_state`, which says what is raised.
-    """
+def gantt(timeline: Timeline, title: str = "") -> Figure:
+    """Return the Gantt chart of a timeline as a widget, with the same in words below it. title: the caption."""
     spec = dict(drawing("gantt"))
     if title:
         spec["usermeta"] = {**spec["usermeta"], "title": title}
-    return Figure(spec, **gantt_state(timeline, ranks))
+    return Figure(spec, **gantt_state(timeline))
 
 
-def gantt_state(
-    timeline: Timeline, ranks: Iterable[int] | None = None, most: int = 8
-) -> dict[str, Any]:
+def gantt_state(timeline: Timeline, ranks: Iterable[int] | None = None) -> dict[str, Any]:
     """Return data, summary and signals for a Figure of the drawing "gantt".
 
-    ranks: the ones to show; by default the slowest, the fastest and others evenly spaced, `most` in
-    all. Messages under way are not drawn; of regions within each other the innermost is. Raises
-    SpecError for a rank that there is not and for more than 16.
+    ranks: the ones to show; by default the slowest, the fastest and others evenly spaced. Messages in flight are not
+    drawn; of regions within each other the innermost is. Raises SpecError for a rank that there is not and for more
+    than 16.
     """
     whole = timeline.select((timeline.peer < 0) | timeline.where("", *CALLS))
     computing = seconds_computing(whole)
-    shown = _chosen(computing, most) if ranks is None else _asked(ranks, timeline.ranks)
+    shown = _chosen(computing) if ranks is None else _asked(ranks, timeline.ranks)
     last = last_to_join(whole)
     rows = np.flatnonzero(np.isin(whole.rank, shown))
     part, joined = innermost(whole.select(rows), last[rows])
     lanes = [name for i, name in enumerate(STREAMS) if i < 2 or (part.stream == i).any()]
     places, height = _places(shown, lanes)
-    bars = _bars(part, _missing(whole, part, joined), places)
-    used = [look for look in LOOKS if look in set(bars["look"])]
+    finest = float(np.ptp(np.append(part.start, part.stop))) / FINEST if len(part) else 0.0
+    pieces = list(_pieces(_visible(part, whole, joined, finest), finest))
+    used = {look for _, look, *_ in pieces}
     return {
-        "data": {"bars": bars, "ranks": _labels(computing, shown, places), "key": _key(used)},
+        "data": {
+            "bars": columns(_row(*piece, places, 2 * finest) for piece in pieces),
+            "ranks": columns(_labels(computing, shown, places)),
+            "key": columns(_key([look for look in LOOKS if look in used])),
+        },
         "summary": gantt_words(whole, shown, bool((last >= 0).any())),
         "signals": {"height": height},
     }
 
 
-def _chosen(computing: NDArray[np.float64], most: int) -> list[int]:
+def _chosen(computing: NDArray[np.float64]) -> list[int]:
     """Return all ranks, or the slowest, the fastest and others evenly spaced."""
-    if not 2 <= most <= MOST:
-        raise SpecError(f"most = {most}: expected 2 to {MOST} ranks.")
     count = len(computing)
-    if count <= most:
+    if count <= SHOWN:
         return list(range(count))
-    spaced = np.linspace(0, count - 1, most - 2).round().astype(int).tolist()
+    spaced = np.linspace(0, count - 1, SHOWN - 2).round().astype(int).tolist()
     return sorted({int(computing.argmax()), int(computing.argmin()), *spaced})
 
 
@@ -147,116 +129,85 @@ def _places(shown: Sequence[int], lanes: Sequence[str]) -> tuple[Lanes, float]:
     return places, height
 
 
-def _missing(whole: Timeline, part: Timeline, joined: NDArray[np.intp]) -> list[tuple[float, int]]:
-    """Return for each row until when it waits for ranks to join its exchange, and for which rank last."""
+def _visible(
+    part: Timeline, whole: Timeline, joined: NDArray[np.intp], finest: float
+) -> list[tuple[Event, float, int]]:
+    """Return each event, until when it waits for ranks to join its exchange, and for which rank last.
+
+    Neighbors of one kind that are too short to be seen are one event.
+    """
     until = np.where(joined >= 0, whole.start[joined], part.start)
-    return list(zip(until.tolist(), whole.rank[joined].tolist(), strict=True))
+    order = np.lexsort((part.start, part.kind, part.stream, part.rank))
+    kept: list[tuple[Event, float, int]] = []
+    for event, end, whom in zip(
+        part.select(order), until[order].tolist(), whole.rank[joined[order]].tolist(), strict=True
+    ):
+        if kept and _seen_as_one(kept[-1][0], event, finest):
+            before, end, whom = kept.pop()
+            name = f"{before.name.split(' to ')[0]} to {event.name}"
+            stop, size = max(before.stop, event.stop), before.bytes + event.bytes
+            event = before._replace(name=name, stop=stop, bytes=size)
+        kept.append((event, end, whom))
+    return kept
 
 
-def _bars(part: Timeline, missing: list[tuple[float, int]], places: Lanes) -> dict[str, list[Any]]:
-    """Return the columns of the bars: one a row, two where an exchange waits for ranks to join."""
-    columns: dict[str, list[Any]] = {
-        name: []
-        for name in (
-            "rank",
-            "look",
-            "event",
-            "start",
-            "stop",
-            "seconds",
-            "bytes",
-            "top",
-            "bottom",
-            "edge",
-            "words",
-            "details",
-            *Look._fields,
-        )
-    }
-    finest = float(np.ptp(np.append(part.start, part.stop))) / FINEST if len(part) else 0.0
+def _seen_as_one(before: Event, event: Event, finest: float) -> bool:
+    longest = max(event.stop - event.start, before.stop - before.start)
+    return before[:3] == event[:3] and max(event.start - before.stop, longest) < finest
 
-    def add(event: Any, look: str, start: float, stop: float, name: str, more: str = "") -> None:
-        top, bottom = places[event.rank, event.stream]
-        long = stop - start > 2 * finest
-        size = f", {show(event.bytes, 'B')}" if event.bytes else ""
-        when = f"{show(stop - start, 's')} from {show(start, 's')} on"
-        row = {
-            "rank": event.rank,
-            "look": look,
-            "event": name,
-            "start": start,
-            "stop": stop,
-            "seconds": stop - start,
-            "bytes": event.bytes or None,
-            "top": top,
-            "bottom": bottom,
-            "edge": 0.7 if long else 0.0,
-            "words": name if not LOOKS[look].hatched else "",
-            "details": f"rank {event.rank:,}, {name}: {when}{size}{more}",
-            **LOOKS[look]._asdict(),
-        }
-        for column, value in row.items():
-            columns[column].append(value)
 
-    for event, (until, whom) in _coarse(part, missing, finest):
-        look = (
-            "input stall"
-            if (event.stream, event.kind) == ("compute", "input")
-            else (LOOK_OF.get(event.kind, event.kind))
-        )
+def _pieces(events: Iterable[tuple[Event, float, int]], finest: float) -> Iterator[Piece]:
+    """Yield the bars of each event: two where an exchange waits for ranks to join."""
+    for event, until, whom in events:
+        stalls = (event.stream, event.kind) == ("compute", "input")
+        look = "input stall" if stalls else LOOK_OF.get(event.kind, event.kind)
         waited = until - event.start
         if waited > finest:
             more = f"; rank {whom:,} is the last to join, {show(waited, 's')} later"
-            add(event, "waiting for the last rank", event.start, until, event.name, more)
-            add(event, look, until, event.stop, event.name)
+            yield event, "waiting for the last rank", event.start, until, more
+            yield event, look, until, event.stop, ""
         elif event.stop > event.start:
-            add(event, look, event.start, event.stop, event.name)
-    return columns
+            yield event, look, event.start, event.stop, ""
 
 
-def _coarse(part: Timeline, missing: list[tuple[float, int]], finest: float) -> Iterable[Any]:
-    """Yield (event, missing), with neighbors of one kind that are too short to be seen as one event."""
-    order = np.lexsort((part.start, part.kind, part.stream, part.rank)).tolist()
-    events = list(part.select(order))
-    held: Any = None
-    for event, wait in zip(events, (missing[i] for i in order), strict=True):
-        lane = (event.rank, event.stream, event.kind)
-        if held and lane == held[1]:
-            before = held[0]
-            if event.start - before.stop < finest and (
-                max(event.stop - event.start, before.stop - before.start) < finest
-            ):
-                name = f"{before.name.split(' to ')[0]} to {event.name}"
-                stop = max(before.stop, event.stop)
-                both = before._replace(name=name, stop=stop, bytes=before.bytes + event.bytes)
-                held = (both, lane, held[2])
-                continue
-        if held:
-            yield held[0], held[2]
-        held = (event, lane, wait)
-    if held:
-        yield held[0], held[2]
+def _row(
+    event: Event, look: str, start: float, stop: float, more: str, places: Lanes, edged: float
+) -> dict[str, Any]:
+    """Return the row of a bar; one that lasts longer than `edged` has an edge."""
+    top, bottom = places[event.rank, event.stream]
+    size = f", {show(event.bytes, 'B')}" if event.bytes else ""
+    when = f"{show(stop - start, 's')} from {show(start, 's')} on"
+    return {
+        "rank": event.rank,
+        "look": look,
+        "event": event.name,
+        "start": start,
+        "stop": stop,
+        "seconds": stop - start,
+        "bytes": event.bytes or None,
+        "top": top,
+        "bottom": bottom,
+        "edge": 0.7 if stop - start > edged else 0.0,
+        "words": "" if LOOKS[look].hatched else event.name,
+        "details": f"rank {event.rank:,}, {event.name}: {when}{size}{more}",
+        **LOOKS[look]._asdict(),
+    }
 
 
 def _labels(
     computing: NDArray[np.float64], shown: Sequence[int], places: Lanes
-) -> dict[str, list[Any]]:
+) -> Iterator[dict[str, Any]]:
     notes = {int(computing.argmin()): "fastest", int(computing.argmax()): "slowest"}
     if computing.max() == computing.min():
         notes = {}
-    return {
-        "words": [f"rank {rank:,}" for rank in shown],
-        "note": [notes.get(rank, "") for rank in shown],
-        "middle": [places[rank, "compute"][1] for rank in shown],
-    }
+    for rank in shown:
+        middle = places[rank, "compute"][1]
+        yield {"words": f"rank {rank:,}", "note": notes.get(rank, ""), "middle": middle}
 
 
-def _key(used: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the key's entries, in lines of four of which the last lies on the chart."""
+def _key(used: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the key's entries, in lines of four of which the last lies on the chart."""
     lines = -(-len(used) // KEY_COLUMNS)
-    return {
-        "words": list(used),
-        **{name: [getattr(LOOKS[look], name) for look in used] for name in Look._fields},
-        "column": [i % KEY_COLUMNS for i in range(len(used))],
-        "line": [i // KEY_COLUMNS - lines for i in range(len(used))],
-    }
+    for i, look in enumerate(used):
+        line, column = divmod(i, KEY_COLUMNS)
+        yield {"words": look, **LOOKS[look]._asdict(), "column": column, "line": line - lines}

@@ -12,6 +12,7 @@ from lib_dlhpc.timeline.analysis.busy import busy
 from lib_dlhpc.timeline.spans import in_order
 
 EXCHANGES = ("communication", "collective")
+RECORDED = ("region", "send", "receive", "collective")  # of a program that has no steps
 NOTABLE = 1e-3  # of a step: less is not mentioned
 
 
@@ -23,7 +24,7 @@ def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
     if not len(timeline):
         return "Nothing happened."
     computing, measured = seconds_computing(timeline), breakdown(timeline)
-    if timeline.where("", "region", "send", "receive", "collective").any():
+    if timeline.where("", *RECORDED).any():
         return _program_words(timeline, computing, shown)
     said = [
         _ranks_words(computing, shown),
@@ -40,7 +41,7 @@ def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
 
 def seconds_computing(timeline: Timeline) -> NDArray[np.float64]:
     """Return the seconds that each rank computes, shape (ranks,); of a recorded program, as `analyse` has it."""
-    if timeline.where("", "region", "send", "receive", "collective").any():
+    if timeline.where("", *RECORDED).any():
         return np.asarray(busy(in_order(timeline)).seconds, np.float64)
     rows = timeline.where("compute", "forward", "backward", "update")
     seconds = (timeline.stop - timeline.start)[rows]
@@ -48,7 +49,6 @@ def seconds_computing(timeline: Timeline) -> NDArray[np.float64]:
 
 
 def _program_words(timeline: Timeline, computing: NDArray[np.float64], shown: Sequence[int]) -> str:
-    """Of a program whose regions or calls were recorded: it has no steps."""
     said = [_ranks_words(computing, shown)]
     slowest, fastest = int(computing.argmax()), int(computing.argmin())
     if timeline.ranks > 1:
@@ -77,11 +77,9 @@ def last_to_join(timeline: Timeline) -> NDArray[np.intp]:
         return last
     # Sorted by rank and name, the n-th row of a run is the n-th exchange of that name.
     rows = rows[np.lexsort((timeline.start[rows], timeline.name[rows], timeline.rank[rows]))]
-    name, rank = timeline.name[rows].astype(np.int64), timeline.rank[rows]
-    number = np.arange(len(rows))
-    new = np.append(True, (np.diff(name) != 0) | (np.diff(rank) != 0))
-    number -= np.maximum.accumulate(np.where(new, number, 0))
-    exchange = name * len(rows) + number
+    name, number = timeline.name[rows].astype(np.int64), np.arange(len(rows))
+    new = np.append(True, (np.diff(name) != 0) | (np.diff(timeline.rank[rows]) != 0))
+    exchange = name * len(rows) + number - np.maximum.accumulate(np.where(new, number, 0))
     order = np.lexsort((timeline.start[rows], exchange))
     rows, exchange = rows[order], exchange[order]
     first = np.flatnonzero(np.append(True, np.diff(exchange) != 0))
