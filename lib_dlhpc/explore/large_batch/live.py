@@ -9,15 +9,16 @@ from dataclasses import replace
 from html import escape
 from math import ceil
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.runner import Cancelled, Runner, Thread
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.large_batch.charts import RUNS, Curve, runs_state, schedule_state
+from lib_dlhpc.explore.blocks.workbench import wall_html
+from lib_dlhpc.explore.large_batch.charts import RUNS, Curve, runs_state
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.large_batch import CHANCE, DIGITS, Rule, Trial, experiment_of
@@ -27,9 +28,10 @@ from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import train
 
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
-RULES = ("linear scaling", "SGD, rate as it is", "LARS")
 RATES = {"linear scaling": 0.02, "SGD, rate as it is": 0.02, "LARS": 10.0}
+SHORT = {"linear scaling": "linear", "SGD, rate as it is": "SGD", "LARS": "LARS"}  # on the chart
 TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)
+WARM_UPS = {f"{epochs} epochs": float(epochs) for epochs in (0, 2, 8, 16)}
 PAUSE = 0.2  # s between two pictures of a run, at least
 COLLAPSED = 0.4
 EPOCHS = DIGITS.epochs
@@ -37,100 +39,88 @@ NOTHING, LEARNED = "Nothing trained yet.", "This run learned."
 
 
 class Setting(NamedTuple):
-    """What the controls say."""
+    """A run. times: of the rate of the rule."""
 
-    batch: int = 128
-    rule: str = "linear scaling"
-    times: float = 1.0
-    warm_up: float = 8.0
-    seed: int = 0
+    batch: Annotated[int, Slider("Batch", "Samples of one step", BATCHES)] = 128
+    rule: Annotated[str, Dropdown("Rule", "How the rate follows the batch", RATES.keys())] = (
+        "linear scaling"
+    )
+    times: Annotated[
+        float, Slider("Rate ×", "Times the rate of the rule", TIMES, "{:g}".format)
+    ] = 1.0
+    warm_up: Annotated[float, Slider("Warm-up", "Epochs in which the rate rises", WARM_UPS)] = 8.0
+    seed: Annotated[int, Slider("Seed", "Other first weights, another order", range(5))] = 0
 
     @property
     def name(self) -> str:
         """What the run is called on the chart."""
-        rule = {"linear scaling": "linear", "SGD, rate as it is": "SGD"}.get(self.rule, self.rule)
         factor = "" if self.times == 1 else f", rate × {self.times:g}"
-        return f"{rule} {self.batch:,}{factor}"
+        return f"{SHORT[self.rule]} {self.batch:,}{factor}"
 
 
-def break_and_repair(thread: Thread = threading.Thread) -> ipywidgets.Box:
+def break_and_repair(thread: Thread = threading.Thread) -> Bench[Setting]:
     """Return the experiment: controls, a button that trains, and the curves of the last six runs."""
-    controls = _controls()
-    asked, wall = ipywidgets.HTML(), ipywidgets.HTML(wall_html("", NOTHING))
-    rates, runs = chart("rate_schedule"), chart("live_runs", *runs_state([], EPOCHS, None))
+    runs, wall = chart("live_runs"), ipywidgets.HTML()
     clear = ipywidgets.Button(
         description="Clear", tooltip="Removes all runs from the chart", layout={"width": "auto"}
     )
     curves: list[Curve] = []
 
-    def setting() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def show() -> None:
-        asked.value = f'<p class="dlhpc-verdict">{asked_words(setting())}</p>'
-        rates.update(*schedule_view(setting()))
-
     def work(runner: Runner) -> None:
-        chosen, epochs, accuracy = setting(), [0.0], [CHANCE]
-        name = escape(chosen.name)
-        curves[:] = [*curves[-len(RUNS) + 1 :], Curve(chosen.name, epochs, accuracy)]
-        drawn = 0.0
-
-        def report(epoch: float, share: float) -> None:
-            nonlocal drawn
-            epochs.append(epoch)
-            accuracy.append(share)
-            if monotonic() - drawn > PAUSE:
-                drawn = monotonic()
-                runner.say(f"{name} is training ...", epoch / EPOCHS)
-                runs.update(*runs_state(curves, EPOCHS, None))
-
-        words, clear.disabled = "Done.", True
-        runner.say(f"{name} is training ...", 0.0)
+        clear.disabled = True
         try:
-            learn(experiment_of_setting(chosen), report, runner.check)
-        except Cancelled:
-            words = f"Cancelled after epoch {epochs[-1]:.0f}."
-        except Diverged as error:
-            words = f"Diverged after epoch {epochs[-1]:.0f}: {error}."
-            report(min(epochs[-1] + 1, EPOCHS), CHANCE)
+            _train(runner, bench.setting, curves, runs, wall)
         finally:
             clear.disabled = False
-        runs.update(*runs_state(curves, EPOCHS, None))
-        wall.value = wall_html(run_wall(chosen, accuracy[-1], runner.stop.is_set()), LEARNED)
-        runner.say(f"{name}: {words}")
 
-    def cleared(_: Any) -> None:
+    def cleared(_: Any = None) -> None:
         curves.clear()
-        runs.update(*runs_state(curves, EPOCHS, None))
+        runs.update(*runs_state(curves, EPOCHS))
         wall.value = wall_html("", NOTHING)
 
-    runner = Runner("Train", work, "Ready.", "Some seconds; the page stays usable", thread)
+    cleared()
     clear.on_click(cleared)
+    runner = Runner("Train", work, "Ready.", "Some seconds; the page stays usable", thread)
     row = ipywidgets.HBox([runner.run, runner.cancel, clear], layout={"flex_flow": "row wrap"})
-    note = "the batch at which linear scaling breaks; then what repairs it there."
-    return workbench(controls, [asked, rates, row, runner.said, wall, runs], show, note)
+    look = "the batch at which linear scaling breaks; then what repairs it there."
+    results = ["rate_schedule", row, runner.said, wall, runs]
+    bench = Bench(Setting(), asked_view, results, look=look)
+    return bench
 
 
-def _controls() -> dict[str, Any]:
-    return {
-        "batch": slider("Batch", "Samples of one step", [(f"{b:,}", b) for b in BATCHES], 128),
-        "rule": dropdown(
-            "Rule", "How the rate follows the batch", [(r, r) for r in RULES], RULES[0]
-        ),
-        "times": slider(
-            "Rate ×", "Times the rate of the rule", [(f"{t:g}", t) for t in TIMES], 1.0
-        ),
-        "warm_up": slider(
-            "Warm-up",
-            "Epochs in which the rate rises",
-            [(f"{w} epochs", float(w)) for w in (0, 2, 8, 16)],
-            8.0,
-        ),
-        "seed": slider(
-            "Seed", "Other first weights, another order", [(str(s), s) for s in range(5)], 0
-        ),
-    }
+def _train(
+    runner: Runner, chosen: Setting, curves: list[Curve], runs: Any, wall: ipywidgets.HTML
+) -> None:
+    """Train, with the curve of the run on the chart `runs` as it grows."""
+    run, name, words = Curve(chosen.name, [0.0], [CHANCE]), escape(chosen.name), "Done."
+    curves[:] = [*curves[-len(RUNS) + 1 :], run]
+    drawn = 0.0
+
+    def report(epoch: float, share: float) -> None:
+        nonlocal drawn
+        run.epochs.append(epoch)
+        run.accuracy.append(share)
+        if monotonic() - drawn > PAUSE:
+            drawn = monotonic()
+            runner.say(f"{name} is training ...", epoch / EPOCHS)
+            runs.update(*runs_state(curves, EPOCHS))
+
+    runner.say(f"{name} is training ...", 0.0)
+    try:
+        learn(experiment_of_setting(chosen), report, runner.check)
+    except Cancelled:
+        words = f"Cancelled after epoch {run.epochs[-1]:.0f}."
+    except Diverged as error:
+        words = f"Diverged after epoch {run.epochs[-1]:.0f}: {error}."
+        report(min(run.epochs[-1] + 1, EPOCHS), CHANCE)
+    runs.update(*runs_state(curves, EPOCHS))
+    wall.value = wall_html(run_wall(chosen, run.accuracy[-1], runner.stop.is_set()), LEARNED)
+    runner.say(f"{name}: {words}")
+
+
+def asked_view(setting: Setting) -> View:
+    """Return what a click would train."""
+    return View(asked_words(setting), charts={"rate_schedule": schedule_view(setting)})
 
 
 def experiment_of_setting(setting: Setting) -> Experiment:
@@ -165,11 +155,14 @@ def learn(
 
 
 def schedule_view(setting: Setting) -> State:
-    """Return the columns of the chart "rate_schedule"."""
+    """Return the chart "rate_schedule": the learning rate over the epochs of a run."""
     training, epochs = experiment_of_setting(setting).training, float(EPOCHS)
     at = np.unique([*np.linspace(0, epochs, 81), setting.warm_up])
     rates = [rate_at(training, float(epoch), epochs, setting.batch) for epoch in at]
-    return schedule_state(at, np.array(rates))
+    top = int(np.argmax(rates))
+    return {"line": {"x": at, "y": rates}}, (
+        f"The rate begins at {rates[0]:.3g}, is {rates[top]:.3g} at the highest, in epoch {at[top]:.3g}."
+    )
 
 
 def asked_words(setting: Setting) -> str:

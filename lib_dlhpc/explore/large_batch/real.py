@@ -26,6 +26,7 @@ from lib_dlhpc.training.large_batch import CHANCE, MNIST, Trial, experiment_of
 RANKS = 4
 BATCH, SEED = 1024, 0
 PAUSE = 0.25  # s between two looks at a run
+PRECISIONS = [("float32", "fp32"), ("float64", "fp64")]
 
 
 @cache
@@ -42,9 +43,7 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
 
     begin: what starts the ranks.
     """
-    numbers = dropdown(
-        "Numbers", "Precision of the ranks", [("float32", "fp32"), ("float64", "fp64")], "fp32"
-    )
+    numbers = dropdown("Numbers", "Precision of the ranks", PRECISIONS, "fp32")
     epochs = float(experiment().run.epochs)
     level = (base().mean, f"the base batch, stored: {base().mean:.1%}")
     figure, below = chart("live_runs", *runs_state([], epochs, level)), ipywidgets.VBox([])
@@ -89,38 +88,28 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
 def curve_of(metrics: list[dict[str, Any]]) -> Curve:
     """Return the accuracy after each epoch that a run has reported."""
     rows = [row for row in metrics if row.get("accuracy") is not None]
-    return Curve(
-        f"{RANKS} ranks",
-        [0.0, *(row["epoch"] for row in rows)],
-        [CHANCE, *(row["accuracy"] for row in rows)],
-    )
+    epochs, accuracy = ([row[name] for row in rows] for name in ("epoch", "accuracy"))
+    return Curve(f"{RANKS} ranks", [0.0, *epochs], [CHANCE, *accuracy])
 
 
 def result_words(result: dict[str, Any], alone: float, precision: str) -> str:
     """Lay the result beside its prediction, and say why they differ. alone: accuracy of one rank."""
-    columns = three_ways(experiment(precision), result["terms"])
-    ratio = sum(columns["measured"].values()) / sum(columns["predicted"].values())
-    return (
-        verdict_html(
-            f"<b>Accuracy.</b> {RANKS} ranks {result['accuracy']:.1%}, one rank {alone:.1%}. {ROUNDING[precision]}"
-        )
-        + terms_html(columns)
-        + verdict_html(
-            f"<b>Time.</b> A step takes {ratio:.2g} times the prediction. <b>Why they"
-            " differ.</b> The prediction is for the laptop of the catalog, with a core for each rank, and not"
-            " calibrated"
-            " to this machine. Ranks that share a core wait for it: look at the terms of waiting and"
-            " communication."
-        )
+    ways = three_ways(experiment(precision), result["terms"])
+    ratio = sum(ways["measured"].values()) / sum(ways["predicted"].values())
+    accuracy = f"<b>Accuracy.</b> {RANKS} ranks {result['accuracy']:.1%}, one rank {alone:.1%}. {ROUNDING[precision]}"
+    time = (
+        f"<b>Time.</b> A step takes {ratio:.2g} times the prediction. <b>Why they differ.</b> The prediction is for"
+        " the laptop of the catalog, with a core for each rank, and not calibrated to this machine. Ranks that share a"
+        " core wait for it: look at the terms of waiting and communication."
     )
+    return verdict_html(accuracy) + terms_html(ways) + verdict_html(time)
 
 
 ROUNDING = {
     "fp32": (
-        "Samples and steps are the same; ranks sum in another order, which changes the last digit. At this"
-        f" rate {mean('lars', BATCH).steps} steps can make that as large as another seed: look when the curves"
-        f" diverge. Is it"
-        " rounding, or a bug? Ask float64."
+        "Samples and steps are the same; ranks sum in another order, which changes the last digit. At this rate"
+        f" {mean('lars', BATCH).steps} steps can make that as large as another seed: look when the curves diverge. Is"
+        " it rounding, or a bug? Ask float64."
     ),
     "fp64": "With twice the digits rounding has no time to grow: the curves coincide.",
 }

@@ -7,17 +7,16 @@ growth_table()      a growing batch in place of a decaying rate
 
 import csv
 import re
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State, chart, columns
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.large_batch.charts import Point, accuracy_state, error_state, tuning_state
+from lib_dlhpc.explore.large_batch.charts import LOWEST, Point, measured, spread_labels
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.catalog import ROOT
 from lib_dlhpc.spec.training import Training
@@ -27,37 +26,35 @@ from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.weights import Parameter
 
 NAMES = {"linear": "linear scaling", "tuned": "SGD, rate retuned", "lars": "LARS", "lamb": "LAMB"}
+RULES = {name: rule for rule, name in NAMES.items()}
 BATCHES = MNIST.rules["linear"].batches
 COLLAPSED = 0.4  # accuracy at and below which a run has learned next to nothing
 CLOSE = 0.015  # of the base batch's accuracy
 NOTABLE = 2.26  # Student's t from which ten seeds tell two rules apart (5 %, two sides, 9 degrees of freedom)
 
 
-def published_error() -> Figure:
-    """Return the published figure: top-1 error of ResNet-50 on ImageNet against the batch."""
-    return chart("published_error", *error_state(published()))
+class Compared(NamedTuple):
+    """A batch, and two rules that are compared seed by seed."""
+
+    batch: Annotated[int, Slider("Batch", "To look at", BATCHES)] = 32 * MNIST.base_batch
+    first: Annotated[str, Dropdown("Compare", "Seed by seed", RULES)] = "lars"
+    second: Annotated[str, Dropdown("with", "Seed by seed", RULES)] = "tuned"
 
 
-def published() -> dict[str, list[Point]]:
-    """Return the published errors, one series a rule, with the deviation where it was published."""
-    series: dict[str, list[Point]] = {"linear scaling": [], "LARS": [], "another rule": []}
-    for name, row in results().items():
-        if re.fullmatch(r"goyal17-err-\d+", name):
-            spread = re.search(r"std ([\d.]+)", row["notes"])
-            deviation = float(spread.group(1)) / 100 if spread else 0.0
-            point = Point(
-                float(row["batch_global"]), float(row["value"]) / 100, deviation, "Goyal 2017"
-            )
-            series["linear scaling"].append(point)
-    jia = results()["jia18-r50-2048-acc"]
-    series["LARS"].append(
-        Point(float(jia["batch_global"]), 1 - float(jia["value"]) / 100, 0.0, "Jia 2018")
+def how_far() -> Bench[Compared]:
+    """Return the experiment: accuracy against the batch, and how the rates were chosen."""
+    fine = "Linear scaling works here: as good as the base batch."
+    look = (
+        "the batch at which each rule leaves the others; then the bars: are the differences larger?"
     )
-    with open(ROOT / "published" / "large_batch.csv", encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            error = 1 - float(row["accuracy"])
-            series[row["rule"]].append(Point(float(row["batch"]), error, 0.0, row["who"]))
-    return {name: sorted(points) for name, points in series.items()}
+    return Bench(Compared(), rules_view, ["batch_accuracy", "tuning"], fine, look)
+
+
+def rules_view(setting: Compared) -> View:
+    """Return what the stored runs show."""
+    batch = setting.batch
+    charts = {"batch_accuracy": accuracy_view(batch), "tuning": tuning_view(batch)}
+    return View(compared(*setting), batch_wall(batch), charts)
 
 
 def mean(rule: str, batch: int) -> Mean:
@@ -75,64 +72,67 @@ def times_base(factor: int) -> int:
     return factor * MNIST.base_batch
 
 
-def how_far() -> ipywidgets.Box:
-    """Return the experiment: accuracy against the batch, and how the rates were chosen."""
-    rules = [(name, rule) for rule, name in NAMES.items()]
-    controls = {
-        "batch": slider("Batch", "To look at", [(f"{b:,}", b) for b in BATCHES], times_base(32)),
-        "first": dropdown("Compare", "Seed by seed", rules, "lars"),
-        "second": dropdown("with", "Seed by seed", rules, "tuned"),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    curves, rates = chart("batch_accuracy"), chart("tuning")
-
-    def show() -> None:
-        batch, first, second = (control.value for control in controls.values())
-        curves.update(*accuracy_view(batch))
-        rates.update(*tuning_view(batch))
-        verdict.value = f'<p class="dlhpc-verdict">{compared(batch, first, second)}</p>'
-        wall.value = wall_html(
-            batch_wall(batch), "Linear scaling works here: as good as the base batch."
-        )
-
-    note = (
-        "the batch at which each rule leaves the others; then the bars: are the differences larger?"
-    )
-    return workbench(controls, [verdict, wall, curves, rates], show, note)
-
-
 def accuracy_view(batch: int) -> State:
-    """Return the columns of the chart "batch_accuracy"."""
-    series = {}
-    for rule, name in NAMES.items():
-        found = [(size, mean(rule, size)) for size in batches(stored(), rule)]
-        series[name] = [
-            Point(size, m.mean, m.deviation, f"{m.mean:.1%} ± {m.deviation:.1%}")
-            for size, m in found
+    """Return the chart "batch_accuracy": mean and deviation on the test samples against the batch.
+
+    Drawn is what is wrong, on a logarithmic axis: 95 and 93 % lie as far apart as 60 and 46 %.
+    """
+    means = {
+        name: {size: mean(rule, size) for size in batches(stored(), rule)}
+        for rule, name in NAMES.items()
+    }
+    wrong = {
+        name: [
+            Point(size, max(1 - m.mean, LOWEST), m.deviation, f"{m.mean:.1%} ± {m.deviation:.1%}")
+            for size, m in own.items()
         ]
-    return accuracy_state(series, batch, MNIST.epochs)
+        for name, own in means.items()
+    }
+    ends = {name: points[-1] for name, points in wrong.items() if len(points) > 1}
+    places = np.exp(spread_labels(np.log([p.y for p in ends.values()]), 3.4))
+    data: dict[str, dict[str, Any]] = {
+        "points": measured(wrong),
+        "ends": columns(
+            {"line": name, "words": name, "x": p.x, "place": place}
+            for (name, p), place in zip(ends.items(), places, strict=True)
+        ),
+        "now": {"x": [batch], "words": [f"batch {batch:,}"]},
+    }
+    at = ", ".join(f"{name} {own[batch].mean:.1%}" for name, own in means.items() if batch in own)
+    return data, f"Batch {batch:,}, test accuracy after {MNIST.epochs} epochs: {at}."
 
 
 def tuning_view(batch: int) -> State:
-    """Return the columns of the chart "tuning"."""
-    rates: dict[str, list[tuple[float, float, float]]] = {}
-    chosen = {}
-    for rule, name in (("tuned", "SGD, rate retuned"), ("lars", "LARS"), ("lamb", "LAMB")):
-        rows = tuning(stored(), rule, batch)
-        if not rows:
-            continue
-        short = MNIST.rules[rule].warm_ups[0]
-        for rate, warm_up, average, lowest in rows:
-            line = (
-                name if warm_up == short or rule == "lamb" else f"{name.split(',')[0]}, 12 epochs"
-            )
-            if rule == "lamb" and warm_up != short:
-                continue
-            rates.setdefault(line, []).append((rate, average, lowest))
-        best = max(rows, key=lambda row: row[2])
-        line = name if best[1] == short or rule == "lamb" else f"{name.split(',')[0]}, 12 epochs"
-        chosen[line] = best[0]
-    return tuning_state(rates, chosen)
+    """Return the chart "tuning": validation accuracy against the rate, a line for each rule and warm-up."""
+    rates: list[dict[str, Any]] = []
+    best: list[tuple[str, float, float]] = []
+    for rule in ("tuned", "lars", "lamb"):
+        tried = sorted(tuning(stored(), rule, batch), key=lambda row: row[1])  # by warm-up
+        means: dict[tuple[str, float], float] = {}
+        for rate, warm_up, average, lowest in tried:
+            if rule != "lamb" or warm_up == SHORT:
+                means[_line(rule, warm_up), rate] = average
+                wrong = {"y": max(1 - average, LOWEST), "low": max(1 - lowest, LOWEST)}
+                rates.append({"line": _line(rule, warm_up), "x": rate, **wrong})
+        if tried:
+            rate, warm_up, *_ = max(tried, key=lambda row: (row[2], -row[0]))
+            at = _line(rule, warm_up), rate
+            best.append((*at, means[at]))
+    chosen = columns(
+        {"x": rate, "y": max(1 - y, LOWEST), "words": f"{name.split(',')[0]} {rate:g}"}
+        for name, rate, y in best
+    )
+    picked = "; ".join(f"{name}: {y:.1%} at rate {rate:g}" for name, rate, y in best)
+    words = f"Best on the validation samples: {picked}." if best else "No rate was chosen here."
+    return {"points": columns(rates), "chosen": chosen}, words
+
+
+SHORT = MNIST.rules["lars"].warm_ups[0]
+
+
+def _line(rule: str, warm_up: float) -> str:
+    short = rule == "lamb" or warm_up == SHORT
+    return NAMES[rule] if short else f"{NAMES[rule].split(',')[0]}, 12 epochs"
 
 
 def compared(batch: int, first: str, second: str) -> str:
@@ -188,33 +188,56 @@ def growth_table() -> Table:
     return Table(lines)
 
 
+def published_error() -> Figure:
+    """Return the published figure: top-1 error of ResNet-50 on ImageNet against the batch."""
+    series = published()
+    linear = series["linear scaling"]
+    others = [p.y for name, points in series.items() if name != "linear scaling" for p in points]
+    summary = (
+        f"Linear scaling: {linear[0].y:.1%} wrong at batch {linear[0].x:,.0f}, {linear[-2].y:.1%} at"
+        f" {linear[-2].x:,.0f}, {linear[-1].y:.1%} at {linear[-1].x:,.0f}. Other rules stay between"
+        f" {min(others):.1%} and {max(others):.1%}."
+    )
+    return chart("published_error", {"points": measured(series)}, summary)
+
+
+def published() -> dict[str, list[Point]]:
+    """Return the published errors, one series a rule, with the deviation where it was published."""
+    series: dict[str, list[Point]] = {"linear scaling": [], "LARS": [], "another rule": []}
+    for name, row in results().items():
+        if re.fullmatch(r"goyal17-err-\d+", name):
+            spread = re.search(r"std ([\d.]+)", row["notes"])
+            deviation = float(spread[1]) / 100 if spread else 0.0
+            error = float(row["value"]) / 100
+            point = Point(float(row["batch_global"]), error, deviation, "Goyal 2017")
+            series["linear scaling"].append(point)
+    jia = results()["jia18-r50-2048-acc"]
+    error = 1 - float(jia["value"]) / 100
+    series["LARS"].append(Point(float(jia["batch_global"]), error, 0.0, "Jia 2018"))
+    with open(ROOT / "published" / "large_batch.csv", encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            error = 1 - float(row["accuracy"])
+            series[row["rule"]].append(Point(float(row["batch"]), error, 0.0, row["who"]))
+    return {name: sorted(points) for name, points in series.items()}
+
+
 def longer_step(rule: str, times: float) -> float:
     """Return how many times as long the first step of a layer is if its gradient is `times` as long.
 
     The layer has 1,000 weights and a gradient of about their length; the rule is that of the trainer.
     """
-    lengths = []
-    for factor in (1.0, times):
+
+    def length(factor: float) -> float:
         draw = np.random.default_rng(0)
         weights, gradients = draw.normal(size=1000), factor * draw.normal(size=1000)
-        layer = Layer(
-            weights.copy(), gradients, [Parameter("dense.weight", 0, 0, 1000, (1000,), True)]
-        )
+        whole = [Parameter("dense.weight", 0, 0, 1000, (1000,), True)]
+        layer: Any = SimpleNamespace(weights=weights.copy(), gradients=gradients, parameters=whole)
         Optimizer(rule, Training()).update(layer, rate=1.0)
-        lengths.append(float(np.linalg.norm(layer.weights - weights)))
-    return lengths[1] / lengths[0]
+        return float(np.linalg.norm(layer.weights - weights))
 
-
-@dataclass
-class Layer:
-    """One layer as an optimizer sees it."""
-
-    weights: Any
-    gradients: Any
-    parameters: list[Parameter]
+    return length(times) / length(1.0)
 
 
 def lars_step(weights: float, gradient: float, rate: float, trust: float = 1e-3) -> float:
     """Return the length of a first step under LARS, without weight decay."""
-    local: Any = trust * weights / gradient
-    return float(rate * local * gradient)
+    return rate * (trust * weights / gradient) * gradient

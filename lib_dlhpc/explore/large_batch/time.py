@@ -5,15 +5,13 @@ time_to_accuracy()   the experiment: ResNet-50 on machines of the catalog, the c
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 import numpy as np
-from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.large_batch.charts import Point, arrival_state, time_state
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State, chart, columns
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity
@@ -25,22 +23,26 @@ MACHINES = {  # machine of the catalog -> its GPUs, precision
     "abci": ("V100", "fp16"),
     "h100-pod": ("H100", "bf16"),
 }
+CHOICES = {f"{name}, {device}": name for name, (device, _) in MACHINES.items()}
 GPUS = tuple(2**k for k in range(3, 15))
 IMAGES = (4, 8, 16, 32, 64, 128, 256)
 CRITICAL = tuple(2**k for k in range(9, 19))
 MOST_NODES = 4096  # of each machine; beyond what it has, more of the same is assumed
 EPOCHS = 90  # that suffice while the batch is far below the critical one (Goyal et al. 2017)
 WORTH = 0.25  # of the time that twice the GPUs should save
-Floats = NDArray[Any]
 
 
 class Cost(NamedTuple):
-    """What the controls say."""
+    """What a run is on; images: of a GPU."""
 
-    machine: str = "bigbasin"
-    gpus: int = 256
-    images: int = 32  # of a GPU
-    critical: int = 16384
+    machine: Annotated[str, Dropdown("Machine", "Of the catalog, not calibrated", CHOICES)] = (
+        "bigbasin"
+    )
+    gpus: Annotated[int, Slider("GPUs", "To look at", GPUS)] = 256
+    images: Annotated[
+        int, Slider("Images a GPU", "The batch is so many times the GPUs", IMAGES)
+    ] = 32
+    critical: Annotated[int, Slider("Critical batch", "A property of the task", CRITICAL)] = 16384
 
     @property
     def batch(self) -> int:
@@ -50,12 +52,35 @@ class Cost(NamedTuple):
 
 def steps_measured() -> ipywidgets.VBox:
     """Return the stored measurement: steps to the target accuracy against the batch, and its fit."""
-    points = [
-        Point(b, mean, spread) for b, (mean, spread) in steps_to_target(stored_steps()).items()
-    ]
+    steps = steps_to_target(stored_steps())
     fewest, critical = critical_batch(stored_steps())
-    figure = chart("arrival", *arrival_state(points, fewest, critical, TARGET))
-    box = ipywidgets.VBox([figure])
+    small, *_, large = steps
+    most, least = steps[small][0], steps[large][0]
+    batch = np.geomspace(small, large, 65)
+    ideal = most * small / batch
+    kept = ideal > 0.5 * fewest
+    points = columns(
+        {
+            "x": float(size),
+            "y": mean,
+            "low": max(mean - spread, 1.0),
+            "high": mean + spread,
+            "words": f"batch {size:,}: {mean:.3g} steps",
+        }
+        for size, (mean, spread) in steps.items()
+    )
+    data: dict[str, dict[str, Any]] = {
+        "points": points,
+        "fit": {"x": batch, "y": fewest * (1 + critical / batch)},
+        "ideal": {"x": batch[kept], "y": ideal[kept]},
+        "floor": {"y": [fewest], "words": [f"fewest steps: {fewest:.3g}"]},
+        "critical": {"x": [critical], "words": [f"critical batch: {critical:.3g}"]},
+    }
+    words = (
+        f"Steps to {TARGET:.0%}: {most:.3g} at batch {small:,}, {least:.3g} at {large:,}. Fitted:"
+        f" {fewest:.3g} (1 + {critical:.3g} / batch)."
+    )
+    box = ipywidgets.VBox([chart("arrival", data, words)])
     box.add_class("dlhpc-results")
     return box
 
@@ -65,33 +90,15 @@ def steps_needed(batch: int) -> float:
     return steps_to_target(stored_steps())[batch][0]
 
 
-def time_to_accuracy() -> ipywidgets.Box:
+def time_to_accuracy() -> Bench[Cost]:
     """Return the experiment: time to the target against the GPUs, which the batch grows with."""
-    controls = {
-        "machine": dropdown(
-            "Machine",
-            "Of the catalog, not calibrated",
-            [(f"{n}, {device}", n) for n, (device, _) in MACHINES.items()],
-            "bigbasin",
-        ),
-        "gpus": slider("GPUs", "To look at", [(f"{p:,}", p) for p in GPUS], 256),
-        "images": slider(
-            "Images a GPU", "The batch is so many times the GPUs", [(str(n), n) for n in IMAGES], 32
-        ),
-        "critical": slider(
-            "Critical batch", "A property of the task", [(f"{b:,}", b) for b in CRITICAL], 16384
-        ),
-    }
-    verdict, wall, curve = ipywidgets.HTML(), ipywidgets.HTML(), chart("time_to_accuracy")
+    look = "where the line leaves the dots: beyond, a sample more hardly saves a step."
+    return Bench(Cost(), cost_view, ["time_to_accuracy"], "Twice the GPUs still pay here.", look)
 
-    def show() -> None:
-        cost = Cost(**{name: control.value for name, control in controls.items()})
-        curve.update(*time_view(cost))
-        verdict.value = f'<p class="dlhpc-verdict">{time_words(cost)}</p>'
-        wall.value = wall_html(time_wall(cost), "Twice the GPUs still pay here.")
 
-    note = "where the line leaves the dots: beyond, a sample more hardly saves a step."
-    return workbench(controls, [verdict, wall, curve], show, note)
+def cost_view(cost: Cost) -> View:
+    """Return what a run costs."""
+    return View(time_words(cost), time_wall(cost), {"time_to_accuracy": time_view(cost)})
 
 
 @cache
@@ -135,12 +142,25 @@ def seconds_to_accuracy(cost: Cost, gpus: Any) -> Any:
 
 
 def time_view(cost: Cost) -> State:
-    """Return the columns of the chart "time_to_accuracy"."""
+    """Return the chart "time_to_accuracy": seconds to the target against GPUs, and if steps fell for ever."""
     gpus = np.array(GPUS)
+    seconds, now = seconds_to_accuracy(cost, gpus), float(seconds_to_accuracy(cost, cost.gpus))
     ideal = np.asarray(predicted(cost, gpus).step_time) * samples_of_small() / (gpus * cost.images)
-    now = (float(cost.gpus), float(seconds_to_accuracy(cost, cost.gpus)))
-    turn = cost.critical / cost.images
-    return time_state(gpus.astype(float), seconds_to_accuracy(cost, gpus), ideal, now, turn)
+    far = bool(cost.gpus > np.sqrt(GPUS[0] * GPUS[-1]))
+    turn, best = cost.critical / cost.images, int(np.argmin(seconds))
+    here = {"words": f"now: {format_quantity(now, 's')}", "side": "right" if far else "left"}
+    data: dict[str, dict[str, Any]] = {
+        "line": {"x": gpus, "y": seconds},
+        "ideal": {"x": gpus, "y": ideal},
+        "now": columns([{"x": cost.gpus, "y": now, **here, "shift": -11 if far else 11}]),
+        "critical": columns(
+            {"x": x, "words": "critical batch"} for x in [turn] if GPUS[0] <= x <= GPUS[-1]
+        ),
+    }
+    return data, (
+        f"On {cost.gpus:,} GPUs it takes {format_quantity(now, 's')}; the shortest there is,"
+        f" {format_quantity(float(seconds[best]), 's')}, takes {gpus[best]:,}."
+    )
 
 
 def saved(cost: Cost) -> float:
