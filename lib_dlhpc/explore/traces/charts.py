@@ -1,12 +1,11 @@
 """What the charts of the lesson on traces show: columns for their drawings, and the same in sentences."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.explore.blocks.charts import State, columns, stacked
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import KINDS, Timeline
@@ -31,12 +30,12 @@ OF_WAIT = {
     "wait at collective": "waits at a collective",
 }
 MOST_LINES = 400  # messages drawn
-SEND, RECEIVE, INPUT, REGION = (KINDS.index(k) for k in ("send", "receive", "input", "region"))
+INPUT = KINDS.index("input")
 EFFICIENCIES = ("parallel", "load balance", "communication", "serialisation", "transfer")
+Window = tuple[float, float]  # s: from when to when
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """What one rank does for a while."""
 
     rank: int
@@ -49,120 +48,112 @@ class Bar:
 def bars_of(timeline: Timeline) -> list[Bar]:
     """Return what each rank does, without gaps: calls, split into waiting and the rest; work in between."""
     table = in_order(timeline)
-    found = calls(table)
-    late = waits(found, busy(table))
+    late = waits(calls(table), busy(table))
     waited, what = np.zeros(len(table)), np.full(len(table), "", object)
-    for kind, one in (
-        ("late sender", late.late_sender),
-        ("late receiver", late.late_receiver),
-        ("wait at collective", late.collective),
+    for kind, one in zip(
+        OF_WAIT, (late.late_sender, late.late_receiver, late.collective), strict=True
     ):
         longer = one.seconds > waited[one.row]
         waited[one.row[longer]], what[one.row[longer]] = one.seconds[longer], OF_WAIT[kind]
+    drawn = table.where("compute") & ~table.where("", "region")
+    drawn |= table.where("communication") & (table.stop > table.start)
+    now = np.full(table.ranks, table.start.min(initial=0.0)).tolist()
     bars: list[Bar] = []
-    for rank in range(table.ranks):
-        now = float(table.start.min(initial=0.0))
-        for row in np.flatnonzero((table.rank == rank) & _drawn(table)).tolist():
-            start, stop = float(table.start[row]), float(table.stop[row])
-            name = table.names[table.name[row]]
-            if start > now:
-                bars.append(Bar(rank, "works", "work", now, start))
-            start = max(start, now)
-            until = min(max(start, float(table.start[row]) + float(waited[row])), stop)
-            if until > start:
-                bars.append(Bar(rank, str(what[row]), name, start, until))
-            if stop > until:
-                kind = "reads" if table.kind[row] == INPUT else "moves data"
-                bars.append(Bar(rank, kind, name, until, stop))
-            now = max(now, stop)
+    for row in np.flatnonzero(drawn).tolist():
+        rank, begin, end = (column[row].item() for column in (table.rank, table.start, table.stop))
+        since = max(begin, now[rank])
+        until = min(max(since, begin + float(waited[row])), end)
+        name = table.names[table.name[row]]
+        moves = "reads" if table.kind[row] == INPUT else "moves data"
+        parts = (
+            ("works", "work", now[rank], begin),
+            (what[row], name, since, until),
+            (moves, name, until, end),
+        )
+        bars += [Bar(rank, *part) for part in parts if part[3] > part[2]]
+        now[rank] = max(now[rank], end)
     return bars
 
 
 def trace_state(
-    timeline: Timeline, mark: Place | None = None, window: tuple[float, float] | None = None
+    timeline: Timeline, mark: Place | None = None, window: Window | None = None
 ) -> State:
-    """Columns of the chart "traces_gantt". mark: where to look; window: from when to when to draw, s."""
+    """Return the chart "traces_gantt". mark: where to look; window: from when to when to draw, s."""
     bars = bars_of(timeline)
     zero = float(timeline.start.min(initial=0.0))
     low, high = window or (zero, float(timeline.stop.max(initial=0.0)))
-    columns: dict[str, list[Any]] = {
-        name: []
-        for name in (
-            "rank",
-            "what",
-            "start",
-            "stop",
-            "seconds",
-            "top",
-            "bottom",
-            "hatched",
-            "details",
-        )
-    }
-    for bar in bars:
-        start, stop = max(bar.start, low), min(bar.stop, high)
-        if stop <= start:
-            continue
-        _, tall, hatched = LOOKS[bar.what]
-        lasts = show(bar.stop - bar.start, "s")
-        append(
-            columns,
-            rank=f"rank {bar.rank}",
-            what=bar.what,
-            start=start - zero,
-            stop=stop - zero,
-            seconds=bar.stop - bar.start,
-            top=bar.rank + 0.5 - 0.4 * tall,
-            bottom=bar.rank + 0.5 + 0.4 * tall,
-            hatched=hatched,
-            details=f"rank {bar.rank}, {bar.name}: {bar.what}, {lasts}",
-        )
-    ranks = timeline.ranks
+
+    def within(time: Any) -> Any:
+        return np.clip(time, low, high) - zero
+
+    shown = [bar for bar in bars if bar.start < high and bar.stop > low]
     data: dict[str, dict[str, Any]] = {
-        "bars": columns,
-        "messages": _messages(timeline, low, high, zero),
-        "mark": _mark(mark, low, high, zero),
-        "rows": {
-            "name": [f"rank {r}" for r in range(ranks)],
-            "middle": [r + 0.5 for r in range(ranks)],
-        },
-        "room": {"x": [low - zero, high - zero], "y": [0.0, float(ranks)]},
+        "bars": columns(
+            _row(bar, float(within(bar.start)), float(within(bar.stop))) for bar in shown
+        ),
+        "messages": _messages(timeline, low, high, within),
+        "mark": columns(
+            {
+                "x": float(within(place.start)),
+                "x2": float(within(place.stop)),
+                "top": place.rank + 0.04,
+                "bottom": place.rank + 0.96,
+                "words": f"▼ here: {place.name}",
+            }
+            for place in [mark]
+            if place is not None and place.stop >= low and place.start <= high
+        ),
+        **_frame(timeline.ranks, low - zero, high - zero),
     }
-    return data, _trace_words(bars, ranks, mark, zero)
+    words = _trace_words(bars, timeline.ranks)
+    if mark is not None:
+        when = f"{show(mark.start - zero, 's')} to {show(mark.stop - zero, 's')}"
+        words += f" Marked: rank {mark.rank}, {mark.name}, from {when}."
+    return data, words
+
+
+def _messages(
+    timeline: Timeline, low: float, high: float, within: Callable[[Any], Any]
+) -> dict[str, Any]:
+    found = calls(in_order(timeline))
+    table, sends, receives = found.table, found.sends, found.receives
+    seen = (table.stop[receives] > low) & (table.start[sends] < high)
+    sends, receives = sends[seen][:MOST_LINES], receives[seen][:MOST_LINES]
+    return {
+        "x": within(table.start[sends]).tolist(),
+        "x2": within(table.stop[receives]).tolist(),
+        "y": (table.rank[sends] + 0.5).tolist(),
+        "y2": (table.rank[receives] + 0.5).tolist(),
+    }
+
+
+def _trace_words(bars: Sequence[Bar], ranks: int) -> str:
+    spent = {(rank, what): 0.0 for rank in range(ranks) for what in LOOKS}
+    for bar in bars:
+        spent[bar.rank, bar.what] += bar.stop - bar.start
+    said = [
+        f"rank {rank} "
+        + ", ".join(f"{what} {show(spent[rank, what], 's')}" for what in LOOKS if spent[rank, what])
+        for rank in range(ranks)
+    ]
+    return f"In the whole run: {'; '.join(said)}."
 
 
 def ranks_state(analysis: Analysis) -> State:
-    """Columns of the chart "traces_ranks": what becomes of the time of each rank, s."""
-    parts = rank_parts(analysis)
-    columns: dict[str, list[Any]] = {
-        n: []
-        for n in ("rank", "what", "start", "stop", "seconds", "hatched", "top", "bottom", "details")
-    }
-    for rank in range(analysis.ranks):
-        start = 0.0
-        for what, seconds in parts.items():
-            lasts = float(seconds[rank])
-            if lasts > 0:
-                tall = LOOKS[what][1]
-                append(
-                    columns,
-                    rank=f"rank {rank}",
-                    what=what,
-                    start=start,
-                    stop=start + lasts,
-                    seconds=lasts,
-                    hatched=LOOKS[what][2],
-                    top=rank + 0.5 - 0.4 * tall,
-                    bottom=rank + 0.5 + 0.4 * tall,
-                    details=f"rank {rank}: {what}, {show(lasts, 's')}",
-                )
-            start += lasts
-    ranks = analysis.ranks
-    rows = {"name": [f"rank {r}" for r in range(ranks)], "middle": [r + 0.5 for r in range(ranks)]}
-    room = {"x": [0.0, analysis.span], "y": [0.0, float(ranks)]}
+    """Return the chart "traces_ranks": what becomes of the time of each rank, s."""
+    parts, ranks = rank_parts(analysis), range(analysis.ranks)
+    bars = [
+        Bar(rank, what, "", start, stop)
+        for rank in ranks
+        for what, start, stop in stacked({name: float(s[rank]) for name, s in parts.items()})
+    ]
     waiting = sum(seconds for what, seconds in parts.items() if what.startswith("waits"))
-    each = ", ".join(f"rank {r} {show(float(waiting[r]), 's')}" for r in range(ranks))
-    return {"bars": columns, "rows": rows, "room": room}, f"Waiting for other ranks: {each}."
+    each = ", ".join(f"rank {r} {show(float(waiting[r]), 's')}" for r in ranks)
+    data: dict[str, dict[str, Any]] = {
+        "bars": columns(_row(bar, bar.start, bar.stop) for bar in bars),
+        **_frame(analysis.ranks, 0.0, analysis.span),
+    }
+    return data, f"Waiting for other ranks: {each}."
 
 
 def rank_parts(analysis: Analysis) -> dict[str, Any]:
@@ -172,98 +163,59 @@ def rank_parts(analysis: Analysis) -> dict[str, Any]:
     return {"works": analysis.compute, "reads": analysis.stalled, **waited, "moves data": moves}
 
 
-def efficiency_state(before: Analysis) -> State:
-    """Columns of the chart "traces_efficiency": the five factors of POP."""
-    values = efficiencies(before)
-    columns = {
-        "name": list(values),
-        "value": list(values.values()),
-        "words": [f"{value:.0%}" for value in values.values()],
-    }
-    said = ", ".join(f"{name} {value:.0%}" for name, value in values.items())
-    return {"bars": columns}, f"Efficiencies: {said}."
-
-
-def efficiencies(analysis: Analysis) -> dict[str, float]:
-    """Return the efficiencies by the names of POP."""
-    efficiency = analysis.efficiency
-    return {name: float(getattr(efficiency, name.replace(" ", "_"))) for name in EFFICIENCIES}
-
-
-def coupled_state(ways: Sequence[tuple[str, Mapping[str, float]]], now: str) -> State:
-    """Columns of the chart "traces_coupled": s of the mean rank by term, for each placement. now: the chosen one."""
-    columns: dict[str, list[Any]] = {
-        n: [] for n in ("way", "term", "start", "stop", "seconds", "hatched")
-    }
-    ends: dict[str, list[Any]] = {"way": [], "x": [], "words": []}
-    for name, terms in ways:
-        start = 0.0
-        for term, seconds in terms.items():
-            if seconds > 0:
-                append(
-                    columns,
-                    way=name,
-                    term=term,
-                    start=start,
-                    stop=start + seconds,
-                    seconds=seconds,
-                    hatched=term.startswith("wait") or term == "idle",
-                )
-            start += seconds
-        words = f"{show(start, 's')}{'  ◀ chosen' if name == now else ''}"
-        append(ends, way=name, x=start, words=words)
-    most = max(sum(terms.values()) for _, terms in ways)
-    times = ", ".join(f"{name} {show(sum(terms.values()), 's')}" for name, terms in ways)
-    data = {"bars": columns, "ends": ends, "room": {"x": [0.0, 1.25 * most]}}
-    return data, f"A run takes, by placement: {times}."
-
-
-def _drawn(table: Timeline) -> Any:
-    """Rows that are a stretch of their rank's time: calls, and its waits."""
-    still = table.where("compute") & (table.kind != REGION)
-    return (table.where("communication") & (table.stop > table.start)) | still
-
-
-def _messages(timeline: Timeline, low: float, high: float, zero: float) -> dict[str, list[Any]]:
-    found = calls(in_order(timeline))
-    table, sends, receives = found.table, found.sends, found.receives
-    seen = (table.stop[receives] > low) & (table.start[sends] < high)
-    sends, receives = sends[seen][:MOST_LINES], receives[seen][:MOST_LINES]
-    x, x2 = np.clip(table.start[sends], low, high), np.clip(table.stop[receives], low, high)
+def _row(bar: Bar, start: float, stop: float) -> dict[str, Any]:
+    """Return the row of a bar of which the chart shows the part from `start` to `stop`."""
+    _, tall, hatched = LOOKS[bar.what]
+    whose = f"rank {bar.rank}, {bar.name}" if bar.name else f"rank {bar.rank}"
     return {
-        "x": (x - zero).tolist(),
-        "x2": (x2 - zero).tolist(),
-        "y": (table.rank[sends] + 0.5).tolist(),
-        "y2": (table.rank[receives] + 0.5).tolist(),
+        "rank": f"rank {bar.rank}",
+        "what": bar.what,
+        "start": start,
+        "stop": stop,
+        "seconds": bar.stop - bar.start,
+        "top": bar.rank + 0.5 - 0.4 * tall,
+        "bottom": bar.rank + 0.5 + 0.4 * tall,
+        "hatched": hatched,
+        "details": f"{whose}: {bar.what}, {show(bar.stop - bar.start, 's')}",
     }
 
 
-def _mark(mark: Place | None, low: float, high: float, zero: float) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {n: [] for n in ("x", "x2", "top", "bottom", "words")}
-    if mark is not None and mark.stop >= low and mark.start <= high:
-        start, stop = max(mark.start, low), min(mark.stop, high)
-        append(
-            columns,
-            x=start - zero,
-            x2=stop - zero,
-            top=mark.rank + 0.04,
-            bottom=mark.rank + 0.96,
-            words=f"▼ here: {mark.name}",
-        )
-    return columns
+def _frame(ranks: int, low: float, high: float) -> dict[str, dict[str, Any]]:
+    rows = columns({"name": f"rank {rank}", "middle": rank + 0.5} for rank in range(ranks))
+    return {"rows": rows, "room": {"x": [low, high], "y": [0.0, float(ranks)]}}
 
 
-def _trace_words(bars: Sequence[Bar], ranks: int, mark: Place | None, zero: float) -> str:
-    said = []
-    for rank in range(ranks):
-        own = [bar for bar in bars if bar.rank == rank]
-        sums = {what: sum(b.stop - b.start for b in own if b.what == what) for what in LOOKS}
-        parts = ", ".join(f"{what} {show(s, 's')}" for what, s in sums.items() if s > 0)
-        said.append(f"rank {rank} {parts}")
-    words = "In the whole run: " + "; ".join(said) + "."
-    if mark is not None:
-        words += (
-            f" Marked: rank {mark.rank}, {mark.name}, from {show(mark.start - zero, 's')} to"
-            f" {show(mark.stop - zero, 's')}."
-        )
-    return words
+def efficiency_state(analysis: Analysis) -> State:
+    """Return the chart "traces_efficiency": the five factors of POP."""
+    rows = [
+        {"name": name, "value": value, "words": f"{value:.0%}"}
+        for name in EFFICIENCIES
+        for value in [float(getattr(analysis.efficiency, name.replace(" ", "_")))]
+    ]
+    said = ", ".join(f"{row['name']} {row['words']}" for row in rows)
+    return {"bars": columns(rows)}, f"Efficiencies: {said}."
+
+
+def coupled_state(ways: Mapping[str, Mapping[str, float]], now: str = "") -> State:
+    """Return the chart "traces_coupled": s of the mean rank by term, for each placement. now: the chosen one."""
+    bars = [
+        {
+            "way": name,
+            "term": term,
+            "start": start,
+            "stop": stop,
+            "seconds": stop - start,
+            "hatched": term.startswith("wait") or term == "idle",
+        }
+        for name, terms in ways.items()
+        for term, start, stop in stacked(terms)
+    ]
+    whole = {name: sum(terms.values()) for name, terms in ways.items()}
+    ends = [
+        {"way": name, "x": x, "words": f"{show(x, 's')}{'  ◀ chosen' if name == now else ''}"}
+        for name, x in whole.items()
+    ]
+    times = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in whole.items())
+    room = {"x": [0.0, 1.25 * max(whole.values())]}
+    data = {"bars": columns(bars), "ends": columns(ends), "room": room}
+    return data, f"A run takes, by placement: {times}."

@@ -3,16 +3,18 @@
 couple()    the experiment: who simulates, the cost of a sample, the buffer, variation; all placements
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from html import escape
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import ipywidgets
 
+from lib_dlhpc.explore.blocks.bench import Slider, controls_of
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.workbench import slider, verdict_html, wall_html, workbench
+from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html, workbench
 from lib_dlhpc.explore.traces.charts import coupled_state
 from lib_dlhpc.prediction.coupled import (
     CoupledPrediction,
@@ -27,7 +29,6 @@ from lib_dlhpc.timeline.coupled import mean_terms
 
 RANKS, BATCHES, BATCH = 8, 60, 8
 SHARED = 0
-SAMPLING, DEPTHS, JITTERS = (1, 2, 4, 8, 16), (1, 2, 4, 8), (0.0, 0.1, 0.3)
 # s on one core of a laptop, as `dlhpc couple` measures them, rounded.
 COSTS = Costs(
     point=25e-9, sample=1.6e-3, small_step=2.5e-5, update=1.4e-3, latency=3e-6, byte=1e-10
@@ -66,24 +67,41 @@ decay = "cosine"
 """
 
 
-class Setting(NamedTuple):
-    """What the controls say. simulating: ranks, SHARED: all do both; sampling: steps of a sample."""
+ALL = "all, in turn"
+WHO = {ALL: SHARED, **{f"{n} of {RANKS}": n for n in range(1, RANKS)}}
 
-    simulating: int = 1
-    sampling: int = 4
-    depth: int = 2
-    jitter: float = 0.1
+
+def steps_words(steps: int) -> str:
+    """Return "1 step", "2 steps" ..."""
+    return f"{steps} step{'s' * (steps > 1)}"
+
+
+def batches_words(batches: int) -> str:
+    """Return "1 batch", "2 batches" ..."""
+    return f"{batches} batch{'es' * (batches > 1)}"
+
+
+Sampling = partial(Slider, "A sample", "How far the simulation goes for one", shown=steps_words)
+Depth = partial(Slider, "Buffer", "Between the two", shown=batches_words)
+VARIES = "Standard deviation of a rank's time for a batch"
+
+
+class Setting(NamedTuple):
+    """A workflow. simulating: ranks, SHARED: all do both; sampling: steps of a sample."""
+
+    simulating: Annotated[int, Slider("Simulate", "Ranks that do; the others train", WHO)] = 1
+    sampling: Annotated[int, Sampling(values=(1, 2, 4, 8, 16))] = 4
+    depth: Annotated[int, Depth(values=(1, 2, 4, 8))] = 2
+    jitter: Annotated[float, Slider("Varies", VARIES, (0.0, 0.1, 0.3), "{:.0%}".format)] = 0.1
 
 
 @lru_cache(maxsize=64)
 def workflow(setting: Setting, batches: int = BATCHES) -> Workflow:
     """Return the workflow that the controls describe."""
     steps = setting.sampling * BATCH * batches
-    text = WORKFLOW.format(steps=steps, sampling=setting.sampling, depth=setting.depth, batch=BATCH)
-    own = loads(text)
-    if setting.simulating == SHARED:
-        return own.placed("shared")
-    return own.placed("separate", setting.simulating)
+    own = loads(WORKFLOW.format(**setting._asdict(), steps=steps, batch=BATCH))
+    shared = setting.simulating == SHARED
+    return own.placed("shared") if shared else own.placed("separate", setting.simulating)
 
 
 def costs(setting: Setting) -> Costs:
@@ -105,7 +123,7 @@ def number_of(way: CoupledPrediction) -> int:
 
 def named(way: CoupledPrediction) -> str:
     """Return a placement in words."""
-    return "all, in turn" if way.placement == "shared" else f"{way.simulating} + {way.training}"
+    return ALL if way.placement == "shared" else f"{way.simulating} + {way.training}"
 
 
 def best(setting: Setting) -> CoupledPrediction:
@@ -121,49 +139,29 @@ def simulated(setting: Setting) -> dict[str, float]:
 
 def couple() -> ipywidgets.Box:
     """Return the experiment."""
-    who = [("all, in turn", SHARED), *((f"{n} of {RANKS}", n) for n in range(1, RANKS))]
-    controls = {
-        "simulating": slider("Simulate", "Ranks that do; the others train", who, 1),
-        "sampling": slider(
-            "A sample",
-            "How far the simulation goes for one",
-            [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING],
-            4,
-        ),
-        "depth": slider(
-            "Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2
-        ),
-        "jitter": slider(
-            "Varies",
-            "Standard deviation of a rank's time for a batch",
-            [(f"{x:.0%}", x) for x in JITTERS],
-            0.1,
-        ),
-    }
-    wall, said, bars = ipywidgets.HTML(), ipywidgets.HTML(), chart("traces_coupled")
-    terms = ipywidgets.HTML()
+    controls, bars = controls_of(Setting()), chart("traces_coupled")
+    wall, said, terms = (ipywidgets.HTML() for _ in range(3))
 
     def update() -> None:
         setting = Setting(**{name: control.value for name, control in controls.items()})
         now = predict_coupled(workflow(setting), costs(setting), RANKS)
         wall.value = wall_html(pace_wall(setting, now), "Neither side waits long for the other.")
         said.value = verdict_html(best_words(setting, now))
-        every = [(named(way), way.terms) for way in ways(setting)]
-        bars.update(*coupled_state(every, named(now)))
+        bars.update(*coupled_state({named(way): way.terms for way in ways(setting)}, named(now)))
         terms.value = terms_html(now, simulated(setting))
 
     note = "the placement whose bar is shortest: are its waits gone, and what took their place?"
     return workbench(controls, [wall, said, bars, terms], update, note)
 
 
-def waited(terms: dict[str, float]) -> float:
+def waited(terms: Mapping[str, float]) -> float:
     """Return the s that the mean rank waits for the other side."""
     return terms["wait for samples"] + terms["wait for room"]
 
 
 def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
     """Say which side waits for the other, where one does."""
-    if waited(dict(now.terms)) < WORTH * now.seconds:
+    if waited(now.terms) < WORTH * now.seconds:
         return ""
     p, c = show(now.produce, "s"), show(now.consume, "s")
     pace = f"A batch takes {p} to produce and {c} to train on"
@@ -178,20 +176,15 @@ def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
 
 def best_words(setting: Setting, now: CoupledPrediction) -> str:
     """Say what the chosen placement takes, and which is the fastest."""
-    fastest = best(setting)
-    words = f"<b>{escape(named(now))}: {show(now.seconds, 's')}</b>"
-    waits = waited(dict(now.terms))
-    words += (
-        f", of which the mean rank waits {show(waits, 's')} for the other side." if waits else "."
-    )
+    fastest, waits = best(setting), waited(now.terms)
+    idle = f", of which the mean rank waits {show(waits, 's')} for the other side" if waits else ""
+    words = f"<b>{escape(named(now))}: {show(now.seconds, 's')}</b>{idle}."
     if fastest.seconds < (1 - WORTH) * now.seconds:
-        words += f" {escape(named(fastest))} would take {show(fastest.seconds, 's')}."
-    else:
-        words += " No placement is much faster."
-    return words
+        return f"{words} {escape(named(fastest))} would take {show(fastest.seconds, 's')}."
+    return f"{words} No placement is much faster."
 
 
-def terms_html(now: CoupledPrediction, simulated: dict[str, float]) -> str:
+def terms_html(now: CoupledPrediction, simulated: Mapping[str, float]) -> str:
     """Return the terms of the chosen placement, predicted and simulated."""
     lines = [["mean rank", "predicted", "simulated"]]
     lines += [[n, show(s, "s"), show(simulated[n], "s")] for n, s in now.terms.items()]

@@ -7,16 +7,25 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.traces.charts import coupled_state
-from lib_dlhpc.explore.traces.coupled import BATCH, COSTS, SHARED
+from lib_dlhpc.explore.traces.coupled import (
+    ALL,
+    BATCH,
+    COSTS,
+    SHARED,
+    Depth,
+    Sampling,
+    batches_words,
+)
 from lib_dlhpc.explore.traces.coupled import Setting as Chosen
 from lib_dlhpc.explore.traces.coupled import workflow as described
 from lib_dlhpc.explore.traces.live import ways_html
@@ -28,18 +37,21 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Workflow, dumps
 
 BATCHES = 20
-SAMPLING, DEPTHS, RANKS = (1, 4, 16), (1, 2, 8), (2, 3)
+STARTS = {"one simulates": 1, "all, in turn": SHARED}
+ENGINES = ("predicted", "simulated", "measured")
 
 Outcome = dict[str, Any]  # printed by `dlhpc couple --json`
 
 
 class Setting(NamedTuple):
-    """What the controls say. simulating: ranks to begin with, SHARED: all do both."""
+    """A run. simulating: ranks to begin with, SHARED: all do both."""
 
-    ranks: int = 2
-    sampling: int = 16
-    depth: int = 2
-    simulating: int = 1
+    ranks: Annotated[int, Slider("Ranks", "Of this machine", (2, 3))] = 2
+    sampling: Annotated[int, Sampling(values=(1, 4, 16))] = 16
+    depth: Annotated[int, Depth(values=(1, 2, 8))] = 2
+    simulating: Annotated[
+        int, Dropdown("Begin with", "The placement that is run first", STARTS)
+    ] = 1
 
 
 def workflow(setting: Setting) -> Workflow:
@@ -63,43 +75,24 @@ def run(setting: Setting, stop: threading.Event) -> Outcome:
 
 def couple_here(
     coupled: Callable[[Setting, threading.Event], Outcome] = run, thread: Thread = threading.Thread
-) -> ipywidgets.Box:
+) -> Bench[Setting]:
     """Return controls, buttons, and what a click yields."""
-    starts = [("one simulates", 1), ("all, in turn", SHARED)]
-    controls = {
-        "ranks": slider("Ranks", "Of this machine", [(str(n), n) for n in RANKS], 2),
-        "sampling": slider(
-            "A sample",
-            "How far the simulation goes for one",
-            [(f"{n} step{'s' * (n > 1)}", n) for n in SAMPLING],
-            16,
-        ),
-        "depth": slider(
-            "Buffer", "Between the two", [(f"{n} batch{'es' * (n > 1)}", n) for n in DEPTHS], 2
-        ),
-        "simulating": dropdown("Begin with", "The placement that is run first", starts, 1),
-    }
-    question, bars, result = ipywidgets.HTML(), chart("traces_coupled"), ipywidgets.HTML()
-
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def ask() -> None:
-        question.value = verdict_html(asked_words(chosen()))
+    bars, result, below = chart("traces_coupled"), ipywidgets.HTML(), ipywidgets.VBox([])
 
     def work(runner: Runner) -> None:
-        setting = chosen()
+        setting = bench.setting
         runner.say(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
         outcome = coupled(setting, runner.stop)
-        bars.update(*coupled_state(bars_of(outcome), ""))
+        bars.update(*coupled_state(bars_of(outcome)))
         result.value = result_html(outcome)
         below.children = (bars, result)
         runner.say(outcome_words(outcome))
 
-    below = ipywidgets.VBox([])
     runner = Runner("Couple", work, "Nothing has run yet.", "Some ten seconds", thread)
-    note = "whether the placement that is predicted to be the best has fewer waits here, and is faster."
-    return workbench(controls, [question, *runner.widget.children, below], ask, note)
+    look = "whether the placement that is predicted to be the best has fewer waits here, and is faster."
+    results = [*runner.widget.children, below]
+    bench = Bench(Setting(), lambda setting: View(asked_words(setting)), results, look=look)
+    return bench
 
 
 def asked_words(setting: Setting) -> str:
@@ -108,7 +101,7 @@ def asked_words(setting: Setting) -> str:
     many = " More ranks than cores: they share them." if setting.ranks > cores() else ""
     return (
         f"{BATCHES} batches of {BATCH} samples, one each {setting.sampling} steps of the simulation; up to"
-        f" {setting.depth} batch{'es' * (setting.depth > 1)} in between. First {first}; then, if another placement"
+        f" {batches_words(setting.depth)} in between. First {first}; then, if another placement"
         f" is predicted to be faster, that one. {ranks_in_words(setting.ranks)}.{many}"
     )
 
@@ -116,54 +109,49 @@ def asked_words(setting: Setting) -> str:
 def placed(run_of: Mapping[str, Any]) -> str:
     """Return a placement in words."""
     one = run_of["predicted"]
-    if one["placement"] == "shared":
-        return "all, in turn"
-    return f"{one['simulating']} + {one['training']}"
+    return ALL if one["placement"] == "shared" else f"{one['simulating']} + {one['training']}"
 
 
 def runs_of(outcome: Outcome) -> list[Mapping[str, Any]]:
     """Return what was run: one placement, or two."""
-    return [outcome["before"], *([outcome["after"]] if outcome["after"] else [])]
+    return [one for one in (outcome["before"], outcome["after"]) if one]
 
 
-def bars_of(outcome: Outcome) -> list[tuple[str, dict[str, float]]]:
+def bars_of(outcome: Outcome) -> dict[str, dict[str, float]]:
     """Return each run, predicted, simulated and measured, with its terms."""
-    return [
-        (f"{placed(one)}, {engine}", {name: way[engine] for name, way in one["terms"].items()})
+    return {
+        f"{placed(one)}, {engine}": {name: way[engine] for name, way in one["terms"].items()}
         for one in runs_of(outcome)
-        for engine in ("predicted", "simulated", "measured")
-    ]
+        for engine in ENGINES
+    }
 
 
 def outcome_words(outcome: Outcome) -> str:
     """Say whether the placement that is predicted to be the best is."""
     before, after = outcome["before"], outcome["after"]
-    name = escape(placed(before))
-    words = f"{name} took {show(before['seconds'], 's')}, of which the mean rank waited {show(before['waited'], 's')}"
+    words = (
+        f"{escape(placed(before))} took {show(before['seconds'], 's')}, of which the mean rank waited"
+        f" {show(before['waited'], 's')}"
+    )
     if after is None:
         return f"<b>✓ {words}.</b> No other placement is predicted to save more than some percent."
-    faster = after["seconds"] < before["seconds"]
-    came = (
-        f"{escape(placed(after))} took {show(after['seconds'], 's')} and waited"
-        f" {show(after['waited'], 's')}"
-    )
-    if faster:
-        return f"<b>✓ {words}; {came}: faster, as predicted.</b>"
-    return f"<b>✗ {words}; {came}: not faster here.</b> Are other programs on these cores?"
+    took, waited = (show(after[name], "s") for name in ("seconds", "waited"))
+    words = f"{words}; {escape(placed(after))} took {took} and waited {waited}"
+    if after["seconds"] < before["seconds"]:
+        return f"<b>✓ {words}: faster, as predicted.</b>"
+    return f"<b>✗ {words}: not faster here.</b> Are other programs on these cores?"
 
 
 def result_html(outcome: Outcome) -> str:
     """Return the terms of each run by engine, with errors, and why they differ."""
     parts = []
     for one in runs_of(outcome):
-        rows = dict(one["terms"])
-        engines = ("predicted", "simulated", "measured")
-        rows["the run"] = {e: sum(way[e] for way in one["terms"].values()) for e in engines}
+        whole = {e: sum(way[e] for way in one["terms"].values()) for e in ENGINES}
         p, c = (show(one["predicted"][name], "s") for name in ("produce", "consume"))
         parts.append(
-            f"<p><b>{escape(placed(one))}</b>: a batch takes {p} to produce, {c} to train on."
+            f"<p><b>{escape(placed(one))}</b>: a batch takes {p} to produce, {c} to train on.</p>"
+            + ways_html({**one["terms"], "the run": whole})
         )
-        parts.append(f"</p>{ways_html(rows)}")
     first, last = runs_of(outcome)[-1]["errors"]
     return "".join(parts) + verdict_html(
         f"The network really learns: on unseen fields its error fell from {first:.3g} to"

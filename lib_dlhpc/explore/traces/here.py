@@ -10,11 +10,12 @@ import threading
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount
 from lib_dlhpc.explore.traces.charts import rank_parts
 from lib_dlhpc.explore.traces.process import RunError, through
 from lib_dlhpc.lifetime import owned
@@ -38,13 +39,18 @@ TERMS = ("works", "waits for a sender", "waits at a collective", "moves data")
 Ways = dict[str, dict[str, float]]  # s by term, then by engine
 
 
+WHO = {"nobody": NOBODY, **{f"rank {rank}": rank for rank in range(RANKS)}}
+BY = (0.02, 0.04, 0.08)  # s a step
+SIZES = (10_000, 100_000, 1_000_000)  # B
+
+
 class Setting(NamedTuple):
     """What is planted: which rank is late, how, by how many s a step; B of a message."""
 
-    rank: int = 2
-    how: str = "computes longer"
-    by: float = 0.04
-    size: int = 100_000
+    rank: Annotated[int, Slider("Late rank", "The rank that is planted", WHO)] = 2
+    how: Annotated[str, Dropdown("It", "What it does", FOUND_AS.keys())] = "computes longer"
+    by: Annotated[float, Slider("By", "In each step", BY, amount("s"))] = 0.04
+    size: Annotated[int, Slider("Messages", "To each neighbor", SIZES, amount("B"))] = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +78,11 @@ def run(setting: Setting, stop: threading.Event) -> Traced:
 
 def words_of(setting: Setting, out: Path) -> tuple[str, ...]:
     """Return the arguments of dlhpc."""
-    late = ("--rank", str(setting.rank), "--by", f"{setting.by:g}") if setting.rank >= 0 else ()
-    when = ("--before",) if late and setting.how == "sends late" else ()
-    size = ("--steps", str(STEPS), "--work", f"{WORK:g}", "--bytes", str(setting.size))
-    return (
-        *("trace", "run", "-n", str(RANKS), "--out", str(out)),
-        *(str(PROGRAM), *size, *late, *when),
-    )
+    size = f"--steps {STEPS} --work {WORK:g} --bytes {setting.size}"
+    late = f" --rank {setting.rank} --by {setting.by:g}" if setting.rank >= 0 else ""
+    when = " --before" if late and setting.how == "sends late" else ""
+    run = ("trace", "run", "-n", str(RANKS), "--out", str(out), str(PROGRAM))
+    return *run, *f"{size}{late}{when}".split()
 
 
 def from_meeting(whole: Timeline) -> Timeline:
@@ -93,15 +97,12 @@ def asked(setting: Setting) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the s of work of each rank before its messages and after them, (steps, ranks) each."""
     before = np.full((STEPS, RANKS), FIRST * WORK)
     after = np.full((STEPS, RANKS), (1 - FIRST) * WORK)
+    late = np.where(np.arange(RANKS) == setting.rank, setting.by, 0.0)
     if setting.rank == NOBODY:
         return before, after
-    if setting.how == "sends late":
-        after += setting.by
-        before[:, setting.rank] += setting.by
-        after[:, setting.rank] -= setting.by
-    else:
-        after[:, setting.rank] += setting.by
-    return before, after
+    if setting.how == "sends late":  # all do as much, the others after their messages
+        return before + late, after + setting.by - late
+    return before, after + late
 
 
 def machine() -> Machine:
@@ -128,29 +129,27 @@ def ways(setting: Setting, traced: Traced) -> Ways:
         "simulated": analyse(simulated(setting, traced)),
         "measured": analyse(traced.timeline),
     }
-    terms: Ways = {}
-    if setting.rank != NOBODY:
-        pairs = 2 if setting.how == "sends late" else 1  # both neighbors wait
-        terms["what the late rank costs"] = {"predicted": pairs * STEPS * setting.by} | {
-            name: cost_of(setting, one) for name, one in engines.items()
+    parts = {name: rank_parts(one) for name, one in engines.items()}
+    terms = {
+        term: {
+            "predicted": float(predicted.terms[term].mean()),
+            **{name: float(own[term].mean()) for name, own in parts.items()},
         }
-    for term in TERMS:
-        own = {name: float(rank_parts(one)[term].mean()) for name, one in engines.items()}
-        terms[term] = {"predicted": float(predicted.terms[term].mean())} | own
+        for term in TERMS
+    }
     terms["the run"] = {"predicted": predicted.seconds} | {n: a.span for n, a in engines.items()}
-    return terms
+    if setting.rank == NOBODY:
+        return terms
+    pairs = 2 if setting.how == "sends late" else 1  # both neighbors wait
+    cost = {name: cost_of(setting, one) for name, one in engines.items()}
+    planted = {"predicted": pairs * STEPS * setting.by}
+    return {"what the late rank costs": planted | cost, **terms}
 
 
 def cost_of(setting: Setting, analysis: Analysis) -> float:
     """Return the s that the late rank costs by the analysis; 0: not found."""
-    found = analysis.findings
-    own = (
-        f.seconds
-        for kind in FOUND_AS[setting.how]
-        for f in found
-        if f.kind == kind and f.rank == setting.rank
-    )
-    return next(own, 0.0)
+    own = {one.kind: one.seconds for one in reversed(analysis.findings) if one.rank == setting.rank}
+    return next((own[kind] for kind in FOUND_AS[setting.how] if kind in own), 0.0)
 
 
 def files(timeline: Timeline) -> dict[str, bytes]:
@@ -176,7 +175,6 @@ def download_html(name: str, content: bytes, words: str) -> str:
 def longer_if_late(setting: Setting) -> float:
     """Return the s by which the run gets longer because the late rank sends late, all ranks having the same work."""
     before, after = asked(setting)
-    in_step = np.full_like(before, FIRST * WORK)
-    return predict_neighbors(before, after, 0.0, 0.0).seconds - (
-        predict_neighbors(in_step, before + after - in_step, 0.0, 0.0).seconds
-    )
+    at_once = np.full_like(before, FIRST * WORK)
+    balanced = predict_neighbors(at_once, before + after - at_once, 0.0, 0.0)
+    return predict_neighbors(before, after, 0.0, 0.0).seconds - balanced.seconds

@@ -9,72 +9,48 @@ from html import escape
 
 import ipywidgets
 
+from lib_dlhpc.explore.blocks.bench import Bench, View
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
-from lib_dlhpc.explore.traces.here import (
-    FOUND_AS,
-    NOBODY,
-    PROGRAM,
-    RANKS,
-    STEPS,
-    Setting,
-    Traced,
-    Ways,
-    download_html,
-    files,
-    run,
-    ways,
-)
+from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.traces import here
+from lib_dlhpc.explore.traces.here import NOBODY, RANKS, Setting, Traced, Ways
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline.analysis import Analysis
 
-BY = (0.02, 0.04, 0.08)  # s a step
-SIZES = (10_000, 100_000, 1_000_000)  # B
 SHORT = 0.002  # s: no error is given for less
-WORDS = {
+FILES = {
     "trace.json": "Save for Perfetto or Chrome (JSON)",
     "trace.otf2.zip": "Save for Vampir, Scalasca ... (OTF2, zipped)",
 }
 
 
 def trace_here(
-    traced: Callable[[Setting, threading.Event], Traced] = run, thread: Thread = threading.Thread
-) -> ipywidgets.Box:
+    traced: Callable[[Setting, threading.Event], Traced] = here.run,
+    thread: Thread = threading.Thread,
+) -> Bench[Setting]:
     """Return controls, buttons, and what a click yields."""
-    who = [("nobody", NOBODY), *((f"rank {r}", r) for r in range(RANKS))]
-    controls = {
-        "rank": slider("Late rank", "The rank that is planted", who, 2),
-        "how": dropdown("It", "What it does", [(n, n) for n in FOUND_AS], "computes longer"),
-        "by": slider("By", "In each step", [(show(s, "s"), s) for s in BY], 0.04),
-        "size": slider("Messages", "To each neighbor", [(show(b, "B"), b) for b in SIZES], 100_000),
-    }
-    question, panel, result = ipywidgets.HTML(), TracePanel(), ipywidgets.HTML()
-    saved = ipywidgets.HTML()
-
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def ask() -> None:
-        question.value = verdict_html(asked_words(chosen()))
+    panel, result, saved = TracePanel(), ipywidgets.HTML(), ipywidgets.HTML()
+    below = ipywidgets.VBox([])
 
     def work(runner: Runner) -> None:
-        setting = chosen()
+        setting = bench.setting
         runner.say(f"{RANKS} ranks at work, traced ...")
         outcome = traced(setting, runner.stop)
-        analysis, table = panel.show(outcome.timeline), ways(setting, outcome)
+        analysis, table = panel.show(outcome.timeline), here.ways(setting, outcome)
         result.value = ways_html(table) + verdict_html(WHY)
-        links = (download_html(n, data, WORDS[n]) for n, data in files(outcome.timeline).items())
+        files = here.files(outcome.timeline).items()
+        links = (here.download_html(name, content, FILES[name]) for name, content in files)
         saved.value = f"<p>{' &nbsp; '.join(links)}</p>"
         below.children = (*panel.widgets, result, saved)
         runner.say(found_words(setting, analysis, table))
 
-    below = ipywidgets.VBox([])
     runner = Runner("Run and trace", work, "Nothing has run yet.", "Some seconds", thread)
-    source = ipywidgets.HTML(source_html())
-    note = "which rank is blamed and for how much; then click a finding and see whether you agree."
-    return workbench(controls, [question, source, *runner.widget.children, below], ask, note)
+    look = "which rank is blamed and for how much; then click a finding and see whether you agree."
+    results = [ipywidgets.HTML(source_html()), *runner.widget.children, below]
+    bench = Bench(Setting(), lambda setting: View(asked_words(setting)), results, look=look)
+    return bench
 
 
 def asked_words(setting: Setting) -> str:
@@ -84,14 +60,14 @@ def asked_words(setting: Setting) -> str:
         where = "before it sends" if setting.how == "sends late" else "after its messages"
         late = f"rank {setting.rank} is late by {show(setting.by, 's')} {where}"
     return (
-        f"{RANKS} ranks, {STEPS} steps; in each {late}, a message of {show(setting.size, 'B')} to both neighbors, one"
-        " allreduce. <code>dlhpc trace run</code> records the calls; the program is unmodified."
+        f"{RANKS} ranks, {here.STEPS} steps; in each {late}, a message of {show(setting.size, 'B')} to both neighbors,"
+        " one allreduce. <code>dlhpc trace run</code> records the calls; the program is unmodified."
     )
 
 
 def source_html() -> str:
     """Return the program, to be unfolded."""
-    code = escape(PROGRAM.read_text(encoding="utf-8"))
+    code = escape(here.PROGRAM.read_text(encoding="utf-8"))
     return (
         '<details class="dlhpc-why"><summary>The program: plain mpi4py</summary>'
         f'<pre style="overflow-x: auto">{code}</pre></details>'
@@ -119,14 +95,15 @@ def found_words(setting: Setting, analysis: Analysis, table: Ways) -> str:
 
 def ways_html(table: Mapping[str, Mapping[str, float]]) -> str:
     """Return the terms by engine, with the errors of prediction and simulation."""
+
+    def error(own: Mapping[str, float], engine: str) -> str:
+        real = own["measured"]
+        return f"{own[engine] / real - 1:+.0%}" if real > SHORT else ""
+
     lines = [["mean rank", "predicted", "error", "simulated", "error", "measured"]]
     for name, own in table.items():
-        cells = [name]
-        for engine in ("predicted", "simulated"):
-            real = own["measured"]
-            error = f"{own[engine] / real - 1:+.0%}" if real > SHORT else ""
-            cells += [show(own[engine], "s"), error]
-        lines.append([*cells, show(own["measured"], "s")])
+        cells = [(show(own[e], "s"), error(own, e)) for e in ("predicted", "simulated")]
+        lines.append([name, *cells[0], *cells[1], show(own["measured"], "s")])
     return f'<div style="overflow-x: auto">{table_html(lines)}</div>'
 
 

@@ -4,12 +4,13 @@ find_it()    the experiment: number of the puzzle, kind, rank, an answer, and ho
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, controls_of
+from lib_dlhpc.explore.blocks.workbench import verdict_html, workbench
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.explore.traces.waits import KINDS, NOBODY, RANKS, WORK, Setting, analyzed, trace
 from lib_dlhpc.timeline.analysis import Finding
@@ -18,51 +19,40 @@ PUZZLES = tuple(range(1, 13))
 PROBLEMS = ("sends late", "computes longer", "slow link", "reads slowly")
 LEAST, MOST = 0.3, 0.9  # of a step's work
 SIZE, NETWORK = 2e6, 10e9  # B of a message; bit/s
-# The misconception behind an answer: (answered, planted).
+LINK = "Who moves data for longer than the others?"
+# The misconception behind an answer, by what is planted.
 MISTAKES = {
-    (
-        "computes longer",
-        "sends late",
-    ): "Each rank has as much work as the others; look at when it sends.",
-    (
-        "sends late",
-        "computes longer",
-    ): "No rank waits for its messages: the others wait in the allreduce.",
-    (
-        "slow link",
-        "sends late",
-    ): "A message is not slow that has not been sent: the receive is hatched, so it waits.",
-    (
-        "slow link",
-        "reads slowly",
-    ): "The wait for a message begins before it is sent. What does its sender do then?",
-    (
-        "slow link",
-        "computes longer",
-    ): "Messages take equally long everywhere; one rank is late in the allreduce.",
-    (
-        "sends late",
-        "slow link",
-    ): "It sends in time: while the data is in flight, the receive is not hatched.",
-    (
-        "computes longer",
-        "slow link",
-    ): "All compute equally long. Who moves data for longer than the others?",
-    (
-        "reads slowly",
-        "slow link",
-    ): "All read equally long. Who moves data for longer than the others?",
-    (
-        "computes longer",
-        "reads slowly",
-    ): "It works no longer than the others: its work begins late.",
-    ("sends late", "reads slowly"): "It does send late, but why? What came before its work?",
-    (
-        "reads slowly",
-        "sends late",
-    ): "All read equally long; look at what this rank does before it sends.",
-    ("reads slowly", "computes longer"): "All read equally long; look at the length of the work.",
+    "sends late": {
+        "computes longer": "Each rank has as much work as the others; look at when it sends.",
+        "slow link": "A message is not slow that has not been sent: the receive is hatched, so it waits.",
+        "reads slowly": "All read equally long; look at what this rank does before it sends.",
+    },
+    "computes longer": {
+        "sends late": "No rank waits for its messages: the others wait in the allreduce.",
+        "slow link": "Messages take equally long everywhere; one rank is late in the allreduce.",
+        "reads slowly": "All read equally long; look at the length of the work.",
+    },
+    "slow link": {
+        "sends late": "It sends in time: while the data is in flight, the receive is not hatched.",
+        "computes longer": f"All compute equally long. {LINK}",
+        "reads slowly": f"All read equally long. {LINK}",
+    },
+    "reads slowly": {
+        "slow link": "The wait for a message begins before it is sent. What does its sender do then?",
+        "computes longer": "It works no longer than the others: its work begins late.",
+        "sends late": "It does send late, but why? What came before its work?",
+    },
 }
+KIND = {"choose": "", **{name: name for name in PROBLEMS}}
+RANK = {f"rank {rank}": rank for rank in range(RANKS)}
+
+
+class Answer(NamedTuple):
+    """What the learner takes for the problem of a puzzle."""
+
+    number: Annotated[int, Slider("Puzzle", "Each has one problem", PUZZLES)] = 1
+    problem: Annotated[str, Dropdown("Problem", "What is wrong", KIND)] = ""
+    rank: Annotated[int, Slider("Rank", "The cause; of a slow link, either end", RANK)] = 0
 
 
 class Planted(NamedTuple):
@@ -90,12 +80,15 @@ def puzzle(number: int) -> Planted:
     return Planted(problem, rank, own)
 
 
+def causes(planted: Planted) -> tuple[int, ...]:
+    """Return the ranks that may be named: either end of a slow link will do."""
+    other = (planted.rank + 1) % RANKS
+    return (planted.rank, other) if planted.problem == "slow link" else (planted.rank,)
+
+
 def is_right(planted: Planted, problem: str, rank: int) -> bool:
-    """Return whether an answer names it; either end of a slow link will do."""
-    ends = {planted.rank}
-    if planted.problem == "slow link":
-        ends.add((planted.rank + 1) % RANKS)
-    return problem == planted.problem and rank in ends
+    """Return whether an answer names it."""
+    return problem == planted.problem and rank in causes(planted)
 
 
 def the_finding(planted: Planted) -> Finding | None:
@@ -109,80 +102,71 @@ def feedback(planted: Planted, problem: str, rank: int) -> str:
     """Return what to say to an answer: what it got right, and the misconception behind the rest."""
     if is_right(planted, problem, rank):
         found = the_finding(planted)
-        return "Yes. " + (found.sentence if found else "")
+        return "✓ Yes. " + (found.sentence if found else "")
     if problem != planted.problem:
-        return "Not that. " + MISTAKES[problem, planted.problem]
-    waits = sum(analyzed(planted.setting).waits.values())
-    if rank == int(np.argmax(waits)):
-        return "The problem, yes; the rank, no: this one waits longest. For whom does it wait?"
-    return "The problem, yes; the rank, no. Follow the lines from where somebody waits to their other end."
+        return "✗ Not that. " + MISTAKES[planted.problem][problem]
+    if rank == int(np.argmax(sum(analyzed(planted.setting).waits.values()))):
+        return "✗ The problem, yes; the rank, no: this one waits longest. For whom does it wait?"
+    return "✗ The problem, yes; the rank, no. Follow the lines from where somebody waits to their other end."
+
+
+def score_words(now: Answer, solved: list[bool]) -> str:
+    """Say what is answered, and how many puzzles were found. solved: whether the first answer to each was right."""
+    yours = f"Your answer: {now.problem}, rank {now.rank}. " if now.problem else ""
+    words = f"{sum(solved)} of {len(solved)} found" if solved else "None found yet"
+    return f"{yours}{words}; a first answer counts."
 
 
 def find_it() -> ipywidgets.Box:
     """Return the experiment."""
-    kinds = [("choose", ""), *((name, name) for name in PROBLEMS)]
-    controls = {
-        "number": slider("Puzzle", "Each has one problem", [(str(n), n) for n in PUZZLES], 1),
-        "problem": dropdown("Problem", "What is wrong", kinds, ""),
-        "rank": slider(
-            "Rank",
-            "The cause; of a slow link, either end",
-            [(f"rank {r}", r) for r in range(RANKS)],
-            0,
-        ),
-    }
-    answer = ipywidgets.Button(
-        description="Answer", button_style="primary", tooltip="Opens the analysis if it is right"
-    )
-    give_up = ipywidgets.Button(description="Show me", tooltip="Opens the analysis")
-    answer_words, score, panel = ipywidgets.HTML(), ipywidgets.HTML(), TracePanel(closed=True)
-    tries: dict[int, int] = {}
-    done: dict[int, bool] = {}
-    shown: dict[str, Any] = {"number": None}
+    controls, panel = controls_of(Answer()), TracePanel()
+    said, score = ipywidgets.HTML(), ipywidgets.HTML()
+    answer, give_up = (ipywidgets.Button(description=name) for name in ("Answer", "Show me"))
+    answer.button_style, answer.tooltip = "primary", "Opens the analysis if it is right"
+    give_up.tooltip = "Opens the analysis"
+    first: dict[int, bool] = {}  # whether the first answer to a puzzle was right
+    solved: set[int] = set()
+    shown = 0
+
+    def given() -> Answer:
+        return Answer(**{name: control.value for name, control in controls.items()})
 
     def update() -> None:
-        number = controls["number"].value
-        if number != shown["number"]:
-            shown["number"] = number
-            panel.closed = number not in done
-            panel.show(trace(puzzle(number).setting))
-            answer_words.value = ""
-        words = f"{sum(done.values())} of {len(done)} found" if done else "None found yet"
-        problem, rank = controls["problem"].value, controls["rank"].value
-        given = f"Your answer: {problem}, rank {rank}. " if problem else ""
-        score.value = f"<p>{given}{words}; a first answer counts.</p>"
+        nonlocal shown
+        now = given()
+        if now.number != shown:
+            shown = now.number
+            panel.show(trace(puzzle(shown).setting), shown in solved)
+            said.value = ""
+        score.value = f"<p>{score_words(now, [first[number] for number in solved])}</p>"
+
+    def reveal(number: int) -> None:
+        solved.add(number)
+        panel.open()
+        panel.point(the_finding(puzzle(number)))
+        update()
 
     def answered(_: Any) -> None:
-        number = controls["number"].value
-        planted, problem, rank = puzzle(number), controls["problem"].value, controls["rank"].value
+        number, problem, rank = given()
         if not problem:
-            answer_words.value = verdict_html("✗ Choose a problem first.")
+            said.value = verdict_html("✗ Choose a problem first.")
             return
-        tries[number] = tries.get(number, 0) + 1
-        right = is_right(planted, problem, rank)
-        mark = "✓" if right else "✗"
-        answer_words.value = verdict_html(f"{mark} {feedback(planted, problem, rank)}")
+        said.value = verdict_html(feedback(puzzle(number), problem, rank))
+        right = is_right(puzzle(number), problem, rank)
+        first.setdefault(number, right)
         if right:
-            done.setdefault(number, tries[number] == 1)
-            reveal(planted)
+            reveal(number)
 
     def shown_it(_: Any) -> None:
-        number = controls["number"].value
-        planted = puzzle(number)
-        done.setdefault(number, False)
-        who = f"rank {planted.rank}"
-        if planted.problem == "slow link":
-            who = f"ranks {planted.rank} and {(planted.rank + 1) % RANKS}"
-        answer_words.value = verdict_html(f"It was: {planted.problem}, {who}.")
-        reveal(planted)
-
-    def reveal(planted: Planted) -> None:
-        panel.open(True)
-        panel.point(the_finding(planted))
-        update()
+        number = given().number
+        ends = [str(rank) for rank in causes(puzzle(number))]
+        who = f"rank{'s' * (len(ends) > 1)} {' and '.join(ends)}"
+        said.value = verdict_html(f"It was: {puzzle(number).problem}, {who}.")
+        first.setdefault(number, False)
+        reveal(number)
 
     answer.on_click(answered)
     give_up.on_click(shown_it)
     row = ipywidgets.HBox([answer, give_up], layout={"flex_flow": "row wrap"})
     note = "where a hatched bar ends: what happens on another rank at that moment ended the wait."
-    return workbench(controls, [row, answer_words, score, *panel.widgets], update, note)
+    return workbench(controls, [row, said, score, *panel.widgets], update, note)

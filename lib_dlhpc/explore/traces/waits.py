@@ -5,12 +5,13 @@ read_it()    the experiment: which rank is late, by how much, messages, network,
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount, controls_of
+from lib_dlhpc.explore.blocks.workbench import wall_html, workbench
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Machine, load_machine
@@ -29,40 +30,30 @@ KINDS = {
 }
 LATE = (0.1, 0.25, 0.5, 1.0)  # of a step's work
 SIZES = (1e4, 1e5, 1e6, 4e6)  # B
-NETWORKS = (1e9, 10e9, 100e9)  # bit/s
+NETWORKS = {f"{rate} Gbit/s": rate * 1e9 for rate in (1, 10, 100)}  # bit/s
 SHARES = (1.0, 0.5, 0.25)
 SLOW_LINK = 1  # the rank whose link to the one behind it can be slow
+WHO = {"nobody": NOBODY, **{f"rank {rank}": rank for rank in range(RANKS)}, "each in turn": IN_TURN}
 
 
 class Setting(NamedTuple):
-    """What the controls say. late: of a step's work; share: of the bandwidth that the one link has."""
+    """A run and its problem. late: of a step's work; share: of the bandwidth that the one link has."""
 
-    rank: int = 2
-    how: str = "computes longer"
-    late: float = 0.5
-    size: float = 1e6
-    network: float = 10e9
-    share: float = 1.0
+    rank: Annotated[int, Slider("Who", "The rank with the problem", WHO)] = 2
+    how: Annotated[str, Dropdown("It", "The problem", KINDS.keys())] = "computes longer"
+    late: Annotated[float, Slider("By", "Of a step's work", LATE, "{:.0%}".format)] = 0.5
+    size: Annotated[float, Slider("Messages", "To each neighbor", SIZES, amount("B"))] = 1e6
+    network: Annotated[float, Slider("Network", "Each link, each way", NETWORKS)] = 10e9
+    share: Annotated[
+        float, Slider("Link 1–2", "Of the bandwidth of the others", SHARES, "{:g}×".format)
+    ] = 1.0
     slow: int = SLOW_LINK
     seed: int = 0
 
 
 def read_it() -> ipywidgets.Box:
     """Return the experiment."""
-    who = [("nobody", NOBODY), *((f"rank {r}", r) for r in range(RANKS)), ("each in turn", IN_TURN)]
-    controls = {
-        "rank": slider("Who", "The rank with the problem", who, 2),
-        "how": dropdown("It", "The problem", [(n, n) for n in KINDS], "computes longer"),
-        "late": slider("By", "Of a step's work", [(f"{x:.0%}", x) for x in LATE], 0.5),
-        "size": slider("Messages", "To each neighbor", [(show(b, "B"), b) for b in SIZES], 1e6),
-        "network": slider(
-            "Network", "Each link, each way", [(f"{b / 1e9:g} Gbit/s", b) for b in NETWORKS], 10e9
-        ),
-        "share": slider(
-            "Link 1–2", "Of the bandwidth of the others", [(f"{s:g}×", s) for s in SHARES], 1.0
-        ),
-    }
-    wall, panel = ipywidgets.HTML(), TracePanel()
+    controls, wall, panel = controls_of(Setting()), ipywidgets.HTML(), TracePanel()
 
     def update() -> None:
         setting = Setting(**{name: control.value for name, control in controls.items()})

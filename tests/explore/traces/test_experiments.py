@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from experiment_page import click, controls, each_position_shows_its_own, fills, told
 
+from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.traces import drawings as traces_drawings
 from lib_dlhpc.explore.traces import puzzle as traces_puzzle
 from lib_dlhpc.explore.traces import waits as traces
@@ -30,7 +31,7 @@ from lib_dlhpc.explore.traces.puzzle import (
     puzzle,
     the_finding,
 )
-from lib_dlhpc.explore.traces.questions import load_balance
+from lib_dlhpc.explore.traces.questions import ask
 from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, analyzed, read_it, trace
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyse
@@ -39,12 +40,12 @@ STATES = {
     "traces_gantt": trace_state(trace(Setting()), analyzed(Setting()).findings[0].where),
     "traces_ranks": ranks_state(analyzed(Setting())),
     "traces_efficiency": efficiency_state(analyzed(Setting())),
-    "traces_coupled": coupled_state([("1 + 1", {"simulate": 1.0, "idle": 0.5})], "1 + 1"),
+    "traces_coupled": coupled_state({"1 + 1": {"simulate": 1.0, "idle": 0.5}}, "1 + 1"),
 }
 SETTINGS = [Setting(), Setting(how="sends late"), Setting(how="reads slowly"), Setting(IN_TURN)]
 
 
-@pytest.mark.parametrize("name", traces_drawings.DRAWINGS)
+@pytest.mark.parametrize("name", drawings_of(traces_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
     fills(name, STATES[name])
 
@@ -98,7 +99,7 @@ def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> N
     assert f"rank {found[0].rank}" in panel.trace.summary
     assert found[0].sentence.split(",")[0] in panel.said.value
     panel.buttons.children[0].click()
-    assert panel.trace.data["room"]["x"] == whole and panel.trace.data["mark"]["x"] == []
+    assert panel.trace.data["room"]["x"] == whole and panel.trace.data["mark"] == {}
 
 
 def test_every_position_of_every_control_shows_something_of_its_own() -> None:
@@ -133,7 +134,7 @@ def test_names_from_a_trace_are_shown_as_text() -> None:
 
 
 def test_the_check_asks_for_the_mean_over_the_most() -> None:
-    card = load_balance(seed=3)
+    card = ask("load_balance", seed=3)
     usual, most = map(float, re.findall(r"for (\d+) s", card.question.question))
     assert "busiest" in card.question.answer(f"{100 * usual / most:.5g} %")["words"]
     assert card.question.answer(f"{100 * (3 * usual + most) / 4 / most:.5g} %")["right"]
@@ -157,10 +158,11 @@ def test_puzzles_are_all_troubles_equally_often_and_not_in_one_order() -> None:
 
 
 def test_every_wrong_trouble_has_its_own_answer() -> None:
-    assert set(MISTAKES) == {(a, b) for a in PROBLEMS for b in PROBLEMS if a != b}
+    assert set(MISTAKES) == set(PROBLEMS)
+    assert all(set(MISTAKES[each]) == set(PROBLEMS) - {each} for each in PROBLEMS)
     planted = puzzle(1)
     wrong = next(t for t in PROBLEMS if t != planted.problem)
-    assert MISTAKES[wrong, planted.problem] in feedback(planted, wrong, planted.rank)
+    assert MISTAKES[planted.problem][wrong] in feedback(planted, wrong, planted.rank)
 
 
 def test_who_names_the_rank_that_waits_longest_is_asked_for_whom_it_waits() -> None:
