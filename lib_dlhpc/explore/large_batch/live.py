@@ -15,7 +15,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.runner import Cancelled, Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.large_batch.charts import RUNS, Curve, runs_state
@@ -27,11 +27,14 @@ from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import train
 
-BATCHES = (16, 32, 64, 128, 256, 512, 1024)
-RATES = {"linear scaling": 0.02, "SGD, rate as it is": 0.02, "LARS": 10.0}
-SHORT = {"linear scaling": "linear", "SGD, rate as it is": "SGD", "LARS": "LARS"}  # on the chart
-TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)
-WARM_UPS = {f"{epochs} epochs": float(epochs) for epochs in (0, 2, 8, 16)}
+SCALED = "linear scaling"
+RATES = {SCALED: 0.02, "SGD, rate as it is": 0.02, "LARS": 10.0}
+SHORT = {SCALED: "linear", "SGD, rate as it is": "SGD", "LARS": "LARS"}  # on the chart
+TIMES = Slider("Rate ×", "Times the rate of the rule", (0.25, 0.5, 1.0, 2.0, 4.0), "{:g}".format)
+WARM_UP = Slider(
+    "Warm-up", "Epochs in which the rate rises", (0.0, 2.0, 8.0, 16.0), "{:g} epochs".format
+)
+RULE = Dropdown("Rule", "How the rate follows the batch", RATES.keys())
 PAUSE = 0.2  # s between two pictures of a run, at least
 COLLAPSED = 0.4
 EPOCHS = DIGITS.epochs
@@ -41,14 +44,12 @@ NOTHING, LEARNED = "Nothing trained yet.", "This run learned."
 class Setting(NamedTuple):
     """A run. times: of the rate of the rule."""
 
-    batch: Annotated[int, Slider("Batch", "Samples of one step", BATCHES)] = 128
-    rule: Annotated[str, Dropdown("Rule", "How the rate follows the batch", RATES.keys())] = (
-        "linear scaling"
+    batch: Annotated[int, Slider("Batch", "Samples of one step", [2**k for k in range(4, 11)])] = (
+        128
     )
-    times: Annotated[
-        float, Slider("Rate ×", "Times the rate of the rule", TIMES, "{:g}".format)
-    ] = 1.0
-    warm_up: Annotated[float, Slider("Warm-up", "Epochs in which the rate rises", WARM_UPS)] = 8.0
+    rule: Annotated[str, RULE] = SCALED
+    times: Annotated[float, TIMES] = 1.0
+    warm_up: Annotated[float, WARM_UP] = 8.0
     seed: Annotated[int, Slider("Seed", "Other first weights, another order", range(5))] = 0
 
     @property
@@ -118,11 +119,6 @@ def _train(
     runner.say(f"{name}: {words}")
 
 
-def asked_view(setting: Setting) -> View:
-    """Return what a click would train."""
-    return View(asked_words(setting), charts={"rate_schedule": schedule_view(setting)})
-
-
 def experiment_of_setting(setting: Setting) -> Experiment:
     """Return the experiment that the controls describe."""
     rule = Rule(
@@ -130,7 +126,7 @@ def experiment_of_setting(setting: Setting) -> Experiment:
         (RATES[setting.rule] * setting.times,),
         (setting.warm_up,),
         "lars" if setting.rule == "LARS" else "momentum",
-        scaled=setting.rule == "linear scaling",
+        scaled=setting.rule == SCALED,
     )
     study = replace(DIGITS, rules={"live": rule})
     trial = Trial("test", "live", setting.batch, rule.rates[0], setting.warm_up, setting.seed)
@@ -154,32 +150,25 @@ def learn(
         train(experiment, SingleRank(), report=reported)
 
 
-def schedule_view(setting: Setting) -> State:
-    """Return the chart "rate_schedule": the learning rate over the epochs of a run."""
-    training, epochs = experiment_of_setting(setting).training, float(EPOCHS)
+def asked_view(setting: Setting) -> View:
+    """Return what a click would train: the rate over the epochs, and the steps."""
+    experiment, epochs = experiment_of_setting(setting), float(EPOCHS)
     at = np.unique([*np.linspace(0, epochs, 81), setting.warm_up])
-    rates = [rate_at(training, float(epoch), epochs, setting.batch) for epoch in at]
-    top = int(np.argmax(rates))
-    return {"line": {"x": at, "y": rates}}, (
-        f"The rate begins at {rates[0]:.3g}, is {rates[top]:.3g} at the highest, in epoch {at[top]:.3g}."
-    )
-
-
-def asked_words(setting: Setting) -> str:
-    """Say what the controls ask for: rate and steps."""
-    factor, experiment = setting.batch / DIGITS.base_batch, experiment_of_setting(setting)
-    scaled = setting.rule == "linear scaling"
-    rate = f"{experiment.training.rate:g} × {factor:g} = " * scaled + f"{peak_rate(setting):.3g}"
+    rates = [rate_at(experiment.training, float(x), epochs, setting.batch) for x in at]
+    top, factor = int(np.argmax(rates)), setting.batch / DIGITS.base_batch
+    summary = f"The rate begins at {rates[0]:.3g}, is {rates[top]:.3g} at the highest, in epoch {at[top]:.3g}."
+    product = f"{experiment.training.rate:g} × {factor:g} = " if setting.rule == SCALED else ""
     each = ceil(experiment.dataset.trained / setting.batch)
-    return (
-        f"<b>{factor:g} times the base batch of {DIGITS.base_batch}, rate {rate}</b> after the warm-up:"
-        f" {each} steps an epoch, {each * EPOCHS:,} in all; seed {setting.seed}."
+    words = (
+        f"<b>{factor:g} times the base batch of {DIGITS.base_batch}, rate {product}{peak_rate(setting):.3g}</b> after"
+        f" the warm-up: {each} steps an epoch, {each * EPOCHS:,} in all; seed {setting.seed}."
     )
+    return View(words, charts={"rate_schedule": ({"line": {"x": at, "y": rates}}, summary)})
 
 
 def peak_rate(setting: Setting) -> float:
     """Return the rate after the warm-up."""
-    factor = setting.batch / DIGITS.base_batch if setting.rule == "linear scaling" else 1.0
+    factor = setting.batch / DIGITS.base_batch if setting.rule == SCALED else 1.0
     return RATES[setting.rule] * setting.times * factor
 
 

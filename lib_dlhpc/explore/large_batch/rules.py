@@ -47,19 +47,23 @@ def how_far() -> Bench[Compared]:
     look = (
         "the batch at which each rule leaves the others; then the bars: are the differences larger?"
     )
-    return Bench(Compared(), rules_view, ["batch_accuracy", "tuning"], fine, look)
 
+    def view(setting: Compared) -> View:
+        batch = setting.batch
+        charts = {"batch_accuracy": accuracy_view(batch), "tuning": tuning_view(batch)}
+        return View(compared(*setting), batch_wall(batch), charts)
 
-def rules_view(setting: Compared) -> View:
-    """Return what the stored runs show."""
-    batch = setting.batch
-    charts = {"batch_accuracy": accuracy_view(batch), "tuning": tuning_view(batch)}
-    return View(compared(*setting), batch_wall(batch), charts)
+    return Bench(Compared(), view, ["batch_accuracy", "tuning"], fine, look)
 
 
 def mean(rule: str, batch: int) -> Mean:
     """Return a stored mean over ten seeds."""
     return mean_of(stored(), rule, batch)
+
+
+def spread(m: Mean) -> str:
+    """Return a mean and its deviation in words."""
+    return f"{m.mean:.1%} ± {m.deviation:.1%}"
 
 
 def base() -> Mean:
@@ -77,28 +81,25 @@ def accuracy_view(batch: int) -> State:
 
     Drawn is what is wrong, on a logarithmic axis: 95 and 93 % lie as far apart as 60 and 46 %.
     """
-    means = {
-        name: {size: mean(rule, size) for size in batches(stored(), rule)}
+    found = {
+        name: [(size, mean(rule, size)) for size in batches(stored(), rule)]
         for rule, name in NAMES.items()
     }
     wrong = {
-        name: [
-            Point(size, max(1 - m.mean, LOWEST), m.deviation, f"{m.mean:.1%} ± {m.deviation:.1%}")
-            for size, m in own.items()
-        ]
-        for name, own in means.items()
+        name: [Point(size, max(1 - m.mean, LOWEST), m.deviation, spread(m)) for size, m in own]
+        for name, own in found.items()
     }
     ends = {name: points[-1] for name, points in wrong.items() if len(points) > 1}
     places = np.exp(spread_labels(np.log([p.y for p in ends.values()]), 3.4))
+    names = {"line": list(ends), "words": list(ends)}
     data: dict[str, dict[str, Any]] = {
         "points": measured(wrong),
-        "ends": columns(
-            {"line": name, "words": name, "x": p.x, "place": place}
-            for (name, p), place in zip(ends.items(), places, strict=True)
-        ),
+        "ends": {**names, "x": [p.x for p in ends.values()], "place": places},
         "now": {"x": [batch], "words": [f"batch {batch:,}"]},
     }
-    at = ", ".join(f"{name} {own[batch].mean:.1%}" for name, own in means.items() if batch in own)
+    at = ", ".join(
+        f"{name} {m.mean:.1%}" for name, own in found.items() for x, m in own if x == batch
+    )
     return data, f"Batch {batch:,}, test accuracy after {MNIST.epochs} epochs: {at}."
 
 
@@ -142,7 +143,7 @@ def compared(batch: int, first: str, second: str) -> str:
         return f"<b>{NAMES[there[0]]} was not run at batch {batch:,}.</b> Choose another batch or rule."
     one, other = mean(first, batch), mean(second, batch)
     words = " and ".join(
-        f"{NAMES[rule]} {m.mean:.1%} ± {m.deviation:.1%} (rate {m.rate:g}, warm-up {m.warm_up:g} epochs)"
+        f"{NAMES[rule]} {spread(m)} (rate {m.rate:g}, warm-up {m.warm_up:g} epochs)"
         for rule, m in ((first, one), (second, other))
     )
     if first == second:
@@ -184,7 +185,7 @@ def growth_table() -> Table:
         ("the batch grows tenfold, twice", mean("growth", MNIST.base_batch)),
     ]
     lines = [["from batch 32 and rate 0.02", "steps", "test accuracy"]]
-    lines += [[name, f"{m.steps:,}", f"{m.mean:.1%} ± {m.deviation:.1%}"] for name, m in rows]
+    lines += [[name, f"{m.steps:,}", spread(m)] for name, m in rows]
     return Table(lines)
 
 
@@ -206,10 +207,10 @@ def published() -> dict[str, list[Point]]:
     series: dict[str, list[Point]] = {"linear scaling": [], "LARS": [], "another rule": []}
     for name, row in results().items():
         if re.fullmatch(r"goyal17-err-\d+", name):
-            spread = re.search(r"std ([\d.]+)", row["notes"])
-            deviation = float(spread[1]) / 100 if spread else 0.0
-            error = float(row["value"]) / 100
-            point = Point(float(row["batch_global"]), error, deviation, "Goyal 2017")
+            std = re.search(r"std ([\d.]+)", row["notes"])
+            numbers = row["batch_global"], row["value"], std[1] if std else 0.0
+            batch, error, deviation = map(float, numbers)
+            point = Point(batch, error / 100, deviation / 100, "Goyal 2017")
             series["linear scaling"].append(point)
     jia = results()["jia18-r50-2048-acc"]
     error = 1 - float(jia["value"]) / 100

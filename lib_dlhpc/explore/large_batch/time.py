@@ -11,38 +11,30 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import State, chart, columns
+from lib_dlhpc.explore.blocks.charts import chart, columns
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.training.large_batch_results import critical_batch, steps_to_target, stored_steps
 from lib_dlhpc.training.large_batch_steps import TARGET
 
-MACHINES = {  # machine of the catalog -> its GPUs, precision
-    "bigbasin": ("P100", "fp32"),
-    "abci": ("V100", "fp16"),
-    "h100-pod": ("H100", "bf16"),
-}
-CHOICES = {f"{name}, {device}": name for name, (device, _) in MACHINES.items()}
+PRECISIONS = {"bigbasin": "fp32", "abci": "fp16", "h100-pod": "bf16"}  # of machines of the catalog
+MACHINES = {"bigbasin, P100": "bigbasin", "abci, V100": "abci", "h100-pod, H100": "h100-pod"}
 GPUS = tuple(2**k for k in range(3, 15))
-IMAGES = (4, 8, 16, 32, 64, 128, 256)
-CRITICAL = tuple(2**k for k in range(9, 19))
 MOST_NODES = 4096  # of each machine; beyond what it has, more of the same is assumed
 EPOCHS = 90  # that suffice while the batch is far below the critical one (Goyal et al. 2017)
 WORTH = 0.25  # of the time that twice the GPUs should save
+NOT_CALIBRATED, TIMES = "Of the catalog, not calibrated", "The batch is so many times the GPUs"
+CRITICAL = Slider("Critical batch", "A property of the task", [2**k for k in range(9, 19)])
 
 
 class Cost(NamedTuple):
     """What a run is on; images: of a GPU."""
 
-    machine: Annotated[str, Dropdown("Machine", "Of the catalog, not calibrated", CHOICES)] = (
-        "bigbasin"
-    )
+    machine: Annotated[str, Dropdown("Machine", NOT_CALIBRATED, MACHINES)] = "bigbasin"
     gpus: Annotated[int, Slider("GPUs", "To look at", GPUS)] = 256
-    images: Annotated[
-        int, Slider("Images a GPU", "The batch is so many times the GPUs", IMAGES)
-    ] = 32
-    critical: Annotated[int, Slider("Critical batch", "A property of the task", CRITICAL)] = 16384
+    images: Annotated[int, Slider("Images a GPU", TIMES, [2**k for k in range(2, 9)])] = 32
+    critical: Annotated[int, CRITICAL] = 16384
 
     @property
     def batch(self) -> int:
@@ -52,25 +44,19 @@ class Cost(NamedTuple):
 
 def steps_measured() -> ipywidgets.VBox:
     """Return the stored measurement: steps to the target accuracy against the batch, and its fit."""
-    steps = steps_to_target(stored_steps())
-    fewest, critical = critical_batch(stored_steps())
-    small, *_, large = steps
-    most, least = steps[small][0], steps[large][0]
+    measured, (fewest, critical) = steps_to_target(stored_steps()), critical_batch(stored_steps())
+    small, *_, large = measured
+    most, least = measured[small][0], measured[large][0]
     batch = np.geomspace(small, large, 65)
     ideal = most * small / batch
     kept = ideal > 0.5 * fewest
-    points = columns(
-        {
-            "x": float(size),
-            "y": mean,
-            "low": max(mean - spread, 1.0),
-            "high": mean + spread,
-            "words": f"batch {size:,}: {mean:.3g} steps",
-        }
-        for size, (mean, spread) in steps.items()
-    )
+    points = [
+        {"x": size, "y": y, "low": max(y - spread, 1.0), "high": y + spread}
+        | {"words": f"batch {size:,}: {y:.3g} steps"}
+        for size, (y, spread) in measured.items()
+    ]
     data: dict[str, dict[str, Any]] = {
-        "points": points,
+        "points": columns(points),
         "fit": {"x": batch, "y": fewest * (1 + critical / batch)},
         "ideal": {"x": batch[kept], "y": ideal[kept]},
         "floor": {"y": [fewest], "words": [f"fewest steps: {fewest:.3g}"]},
@@ -97,8 +83,31 @@ def time_to_accuracy() -> Bench[Cost]:
 
 
 def cost_view(cost: Cost) -> View:
-    """Return what a run costs."""
-    return View(time_words(cost), time_wall(cost), {"time_to_accuracy": time_view(cost)})
+    """Return what a run costs: its time against GPUs, and if steps fell for ever."""
+    gpus, turn = np.array(GPUS), cost.critical / cost.images
+    seconds, ideal = seconds_to_accuracy(cost, gpus), seconds_to_accuracy(cost, gpus, np.inf)
+    step = float(predicted(cost, cost.gpus).step_time)
+    steps = float(steps_to_accuracy(cost.batch, cost.critical))
+    now, best = show(step * steps, "s"), int(np.argmin(seconds))
+    far = bool(cost.gpus > np.sqrt(GPUS[0] * GPUS[-1]))
+    place = {"side": "right", "shift": -11} if far else {"side": "left", "shift": 11}
+    turns = [{"x": turn, "words": "critical batch"}] if GPUS[0] <= turn <= GPUS[-1] else []
+    data: dict[str, dict[str, Any]] = {
+        "line": {"x": gpus, "y": seconds},
+        "ideal": {"x": gpus, "y": ideal},
+        "now": columns([{"x": cost.gpus, "y": step * steps, "words": f"now: {now}", **place}]),
+        "critical": columns(turns),
+    }
+    summary = (
+        f"On {cost.gpus:,} GPUs it takes {now}; the shortest there is, {show(float(seconds[best]), 's')},"
+        f" takes {gpus[best]:,}."
+    )
+    words = (
+        f"<b>{now}</b> = {steps:,.0f} steps of {cost.batch:,} samples × {show(step, 's')};"
+        f" {EPOCHS * (1 + cost.batch / cost.critical):,.0f} epochs where a small batch needs {EPOCHS};"
+        f" {step * steps * cost.gpus / 3600:,.0f} GPU-hours. Twice the GPUs would {gain_words(cost)}."
+    )
+    return View(words, time_wall(cost), {"time_to_accuracy": (data, summary)})
 
 
 @cache
@@ -108,7 +117,7 @@ def _machine(name: str) -> Experiment:
             "model": {"name": "resnet50"},
             "dataset": {"name": "imagenet"},
             "machine": {"name": name, "nodes": MOST_NODES},
-            "strategy": {"precision": MACHINES[name][1], "allreduce": "hierarchical"},
+            "strategy": {"precision": PRECISIONS[name], "allreduce": "hierarchical"},
             "run": {"epochs": EPOCHS},
         }
     )
@@ -124,68 +133,28 @@ def predicted(cost: Cost, gpus: Any) -> Breakdown:
 def steps_to_accuracy(batch: Any, critical: float) -> Any:
     """Return the steps to the target with this batch: fewest (1 + critical / batch).
 
-    The fewest are those that make EPOCHS passes enough for a small batch. McCandlish et al. 2018,
-    equation 2.11.
+    A small batch needs EPOCHS passes. McCandlish et al. 2018, equation 2.11.
     """
-    return samples_of_small() / critical * (1 + critical / np.asarray(batch, dtype=float))
+    samples = EPOCHS * float(_machine("bigbasin").dataset.samples)
+    return samples / critical + samples / np.asarray(batch, dtype=float)
 
 
-def samples_of_small() -> float:
-    """Return the samples that a small batch needs to the target."""
-    return EPOCHS * float(_machine("bigbasin").dataset.samples)
-
-
-def seconds_to_accuracy(cost: Cost, gpus: Any) -> Any:
-    """Return the seconds to the target on so many GPUs."""
+def seconds_to_accuracy(cost: Cost, gpus: Any, critical: float | None = None) -> Any:
+    """Return the seconds to the target on so many GPUs. critical: in place of the critical batch of `cost`."""
     step = np.asarray(predicted(cost, gpus).step_time)
-    return step * steps_to_accuracy(gpus * cost.images, cost.critical)
-
-
-def time_view(cost: Cost) -> State:
-    """Return the chart "time_to_accuracy": seconds to the target against GPUs, and if steps fell for ever."""
-    gpus = np.array(GPUS)
-    seconds, now = seconds_to_accuracy(cost, gpus), float(seconds_to_accuracy(cost, cost.gpus))
-    ideal = np.asarray(predicted(cost, gpus).step_time) * samples_of_small() / (gpus * cost.images)
-    far = bool(cost.gpus > np.sqrt(GPUS[0] * GPUS[-1]))
-    turn, best = cost.critical / cost.images, int(np.argmin(seconds))
-    here = {"words": f"now: {format_quantity(now, 's')}", "side": "right" if far else "left"}
-    data: dict[str, dict[str, Any]] = {
-        "line": {"x": gpus, "y": seconds},
-        "ideal": {"x": gpus, "y": ideal},
-        "now": columns([{"x": cost.gpus, "y": now, **here, "shift": -11 if far else 11}]),
-        "critical": columns(
-            {"x": x, "words": "critical batch"} for x in [turn] if GPUS[0] <= x <= GPUS[-1]
-        ),
-    }
-    return data, (
-        f"On {cost.gpus:,} GPUs it takes {format_quantity(now, 's')}; the shortest there is,"
-        f" {format_quantity(float(seconds[best]), 's')}, takes {gpus[best]:,}."
-    )
+    return step * steps_to_accuracy(gpus * cost.images, critical or cost.critical)
 
 
 def saved(cost: Cost) -> float:
     """Return the share of the time that twice the GPUs save, the batch twice as large."""
-    return 1 - float(
-        seconds_to_accuracy(cost, 2 * cost.gpus) / seconds_to_accuracy(cost, cost.gpus)
-    )
+    now, twice = (seconds_to_accuracy(cost, gpus) for gpus in (cost.gpus, 2 * cost.gpus))
+    return 1 - float(twice / now)
 
 
 def gain_words(cost: Cost) -> str:
     """Say what twice the GPUs do to the time."""
     share = saved(cost)
     return f"save {share:.0%} of the time" if share > 0 else f"take {-share:.0%} longer"
-
-
-def time_words(cost: Cost) -> str:
-    """Say what the batch costs: steps, time of one, and the samples beyond those of a small batch."""
-    step = float(predicted(cost, cost.gpus).step_time)
-    steps = float(steps_to_accuracy(cost.batch, cost.critical))
-    return (
-        f"<b>{format_quantity(step * steps, 's')}</b> = {steps:,.0f} steps of {cost.batch:,} samples ×"
-        f" {format_quantity(step, 's')}; {EPOCHS * (1 + cost.batch / cost.critical):,.0f} epochs where a small"
-        f" batch needs {EPOCHS}; {step * steps * cost.gpus / 3600:,.0f} GPU-hours."
-        f" Twice the GPUs would {gain_words(cost)}."
-    )
 
 
 def time_wall(cost: Cost) -> str:

@@ -16,13 +16,12 @@ from lib_dlhpc.explore.large_batch.charts import Curve, runs_state
 from lib_dlhpc.explore.large_batch.live import (
     EPOCHS,
     Setting,
-    asked_words,
+    asked_view,
     break_and_repair,
     experiment_of_setting,
     learn,
     peak_rate,
     run_wall,
-    schedule_view,
 )
 from lib_dlhpc.explore.large_batch.questions import ask
 from lib_dlhpc.explore.large_batch.real import RANKS, curve_of, experiment, result_words, train_here
@@ -44,12 +43,12 @@ from lib_dlhpc.explore.large_batch.rules import (
 )
 from lib_dlhpc.explore.large_batch.time import (
     Cost,
+    cost_view,
     saved,
     seconds_to_accuracy,
     steps_measured,
     steps_to_accuracy,
     time_to_accuracy,
-    time_view,
     time_wall,
 )
 from lib_dlhpc.launch.local import JobError
@@ -60,10 +59,10 @@ STATES = {
     "published_error": (published_error().data, published_error().summary),
     "batch_accuracy": accuracy_view(1024),
     "tuning": tuning_view(1024),
-    "rate_schedule": schedule_view(Setting()),
+    "rate_schedule": asked_view(Setting()).charts["rate_schedule"],
     "live_runs": runs_state(CURVES, 40, (0.9, "the base")),
     "arrival": (steps_measured().children[0].data, steps_measured().children[0].summary),
-    "time_to_accuracy": time_view(Cost()),
+    "time_to_accuracy": cost_view(Cost()).charts["time_to_accuracy"],
 }
 RESULT = {"accuracy": 0.93, "terms": {"forward": 0.01, "backward": 0.02}}
 
@@ -151,8 +150,9 @@ def test_the_controls_of_a_live_run_are_its_experiment() -> None:
     linear = Setting(512)
     assert experiment_of_setting(linear).training.base_batch == 16
     assert peak_rate(linear) == pytest.approx(0.64)
-    assert "32 times the base batch" in asked_words(linear) and "0.64" in asked_words(linear)
-    data, _ = schedule_view(linear)
+    view = asked_view(linear)
+    assert "32 times the base batch" in view.words and "0.64" in view.words
+    data, _ = view.charts["rate_schedule"]
     assert max(data["line"]["y"]) == pytest.approx(0.64)
 
 
