@@ -16,7 +16,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import columns, drawing
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.gantt.nesting import innermost
-from lib_dlhpc.explore.gantt.words import gantt_words, last_to_join, seconds_computing
+from lib_dlhpc.explore.gantt.words import CALLS, gantt_words, last_to_join, seconds_computing
 from lib_dlhpc.results.palette import KINDS, TERMS
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import STREAMS, Event, Timeline
@@ -59,7 +59,6 @@ LOOKS = {
     "collective": Look(TERMS["exposed communication"]),
 }
 LOOK_OF = {"wait": "idle", "bubble": "pipeline bubble", "send": "sends", "receive": "receives"}
-CALLS = ("send", "receive", "collective")  # of a recorded program
 
 
 def gantt(timeline: Timeline, title: str = "") -> Figure:

@@ -12,7 +12,8 @@ from lib_dlhpc.timeline.analysis.busy import busy
 from lib_dlhpc.timeline.spans import in_order
 
 EXCHANGES = ("communication", "collective")
-RECORDED = ("region", "send", "receive", "collective")  # of a program that has no steps
+CALLS = ("send", "receive", "collective")
+RECORDED = ("region", *CALLS)  # of a program that has no steps
 NOTABLE = 1e-3  # of a step: less is not mentioned
 
 
@@ -50,18 +51,18 @@ def seconds_computing(timeline: Timeline) -> NDArray[np.float64]:
 
 def _program_words(timeline: Timeline, computing: NDArray[np.float64], shown: Sequence[int]) -> str:
     said = [_ranks_words(computing, shown)]
-    slowest, fastest = int(computing.argmax()), int(computing.argmin())
+    longest, shortest = int(computing.argmax()), int(computing.argmin())
     if timeline.ranks > 1:
+        most, least = (show(computing[rank], "s") for rank in (longest, shortest))
         said.append(
-            f"Rank {slowest:,} computes longest, {show(computing[slowest], 's')}; rank {fastest:,}"
-            f" computes {show(computing[fastest], 's')}."
+            f"Rank {longest:,} computes longest, {most}; rank {shortest:,} computes {least}."
         )
-    calls = timeline.where("", "send", "receive", "collective")
+    calls = timeline.where("", *CALLS)
     if calls.any():
         seconds = (timeline.stop - timeline.start)[calls]
         inside = np.bincount(timeline.rank[calls], seconds, timeline.ranks)
-        most = int(inside.argmax())
-        said.append(f"Rank {most:,} is longest in calls, {show(float(inside[most]), 's')} in all.")
+        rank, most = int(inside.argmax()), show(float(inside.max()), "s")
+        said.append(f"Rank {rank:,} is longest in calls, {most} in all.")
     return " ".join(said)
 
 
@@ -92,14 +93,13 @@ def last_to_join(timeline: Timeline) -> NDArray[np.intp]:
 
 
 def _ranks_words(computing: NDArray[np.float64], shown: Sequence[int]) -> str:
-    ranks = len(computing)
+    ranks, slowest, fastest = len(computing), int(computing.argmax()), int(computing.argmin())
     if len(shown) == ranks:
         return f"All of the {ranks:,} ranks." if ranks > 1 else "One rank."
-    slowest, fastest = int(computing.argmax()), int(computing.argmin())
-    named = ""
-    if slowest != fastest and slowest in shown and fastest in shown:
-        named = f", the slowest ({slowest:,}) and the fastest ({fastest:,}) among them"
-    return f"{len(shown)} of {ranks:,} ranks{named}."
+    if slowest == fastest or not {slowest, fastest} <= set(shown):
+        return f"{len(shown)} of {ranks:,} ranks."
+    both = f"the slowest ({slowest:,}) and the fastest ({fastest:,}) among them"
+    return f"{len(shown)} of {ranks:,} ranks, {both}."
 
 
 def _waiting_words(computing: NDArray[np.float64], measured: Measured, common: bool) -> str:
@@ -126,15 +126,13 @@ def _exchange_words(timeline: Timeline, rank: int, steps: int) -> str:
     talk = float(exposed(alone.select(alone.where("communication")))[0])
     if not talk:
         return "No communication."
-    still = float(exposed(alone)[0])
-    if still <= NOTABLE * talk:
+    out = float(exposed(alone)[0])
+    hidden = f"{(talk - out) / talk:.0%} of it hidden behind computation"
+    if out <= NOTABLE * talk:
         rest = "all of it hidden behind computation"
-    elif talk - still <= NOTABLE * talk:
+    elif talk - out <= NOTABLE * talk:
         rest = "all of it exposed"
     else:
-        rest = (
-            f"{(talk - still) / talk:.0%} of it hidden behind computation,"
-            f" {show(still / steps, 's')} exposed"
-        )
+        rest = f"{hidden}, {show(out / steps, 's')} exposed"
     who = f"Rank {rank:,}" if timeline.ranks > 1 else "It"
     return f"{who} communicates for {show(talk / steps, 's')} a step, {rest}."

@@ -24,7 +24,7 @@ from lib_dlhpc.prediction.coupled import (
 )
 from lib_dlhpc.simulation.coupled import simulate_coupled
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.spec.workflow import Costs, Workflow, loads
+from lib_dlhpc.spec.workflow import Costs, Workflow, read_workflow
 from lib_dlhpc.timeline.coupled import mean_terms
 
 RANKS, BATCHES, BATCH = 8, 60, 8
@@ -34,46 +34,8 @@ COSTS = Costs(
     point=25e-9, sample=1.6e-3, small_step=2.5e-5, update=1.4e-3, latency=3e-6, byte=1e-10
 )
 WORTH = 0.03  # of a run: what another placement must save to be worth a word
-WORKFLOW = """
-[simulation]
-grid = 64
-steps = {steps}
-sampling = {sampling}
-restart = 16
-substeps = 4
-halo = 2
-
-[coupling]
-depth = {depth}
-
-[model]
-family = "sequential"
-input = [1, 64, 64]
-layers = [
-    {{ kind = "conv", channels = 4, kernel = 3, padding = 1 }},
-    {{ kind = "conv", channels = 1, kernel = 3, padding = 1 }},
-]
-
-[strategy]
-batch = {batch}
-precision = "fp64"
-optimizer = "adam"
-nodes = 1
-devices_per_node = 1
-
-[training]
-rate = 0.05
-decay = "cosine"
-"""
-
-
 ALL = "all, in turn"
 WHO = {ALL: SHARED, **{f"{n} of {RANKS}": n for n in range(1, RANKS)}}
-
-
-def steps_words(steps: int) -> str:
-    """Return "1 step", "2 steps" ..."""
-    return f"{steps} step{'s' * (steps > 1)}"
 
 
 def batches_words(batches: int) -> str:
@@ -81,7 +43,8 @@ def batches_words(batches: int) -> str:
     return f"{batches} batch{'es' * (batches > 1)}"
 
 
-Sampling = partial(Slider, "A sample", "How far the simulation goes for one", shown=steps_words)
+SAMPLE = "How far the simulation goes for one"
+Sampling = partial(Slider, "A sample", SAMPLE, shown=lambda n: f"{n} step{'s' * (n > 1)}")
 Depth = partial(Slider, "Buffer", "Between the two", shown=batches_words)
 VARIES = "Standard deviation of a rank's time for a batch"
 
@@ -98,8 +61,21 @@ class Setting(NamedTuple):
 @lru_cache(maxsize=64)
 def workflow(setting: Setting, batches: int = BATCHES) -> Workflow:
     """Return the workflow that the controls describe."""
-    steps = setting.sampling * BATCH * batches
-    own = loads(WORKFLOW.format(**setting._asdict(), steps=steps, batch=BATCH))
+    steps, grid = setting.sampling * BATCH * batches, 64
+    pace = {"steps": steps, "sampling": setting.sampling, "restart": 16, "substeps": 4}
+    layers = [
+        {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1} for channels in (4, 1)
+    ]
+    one_rank = {"nodes": 1, "devices_per_node": 1}
+    own = read_workflow(
+        {
+            "simulation": {"grid": grid, "halo": 2, **pace},
+            "coupling": {"depth": setting.depth},
+            "model": {"family": "sequential", "input": [1, grid, grid], "layers": layers},
+            "strategy": {"batch": BATCH, "precision": "fp64", "optimizer": "adam", **one_rank},
+            "training": {"rate": 0.05, "decay": "cosine"},
+        }
+    )
     shared = setting.simulating == SHARED
     return own.placed("shared") if shared else own.placed("separate", setting.simulating)
 
@@ -131,12 +107,6 @@ def best(setting: Setting) -> CoupledPrediction:
     return min(ways(setting), key=lambda way: way.seconds)
 
 
-@lru_cache(maxsize=64)
-def simulated(setting: Setting) -> dict[str, float]:
-    """Return the terms of the mean rank in the simulation, s."""
-    return mean_terms(simulate_coupled(workflow(setting), costs(setting), RANKS))
-
-
 def couple() -> ipywidgets.Box:
     """Return the experiment."""
     controls, bars = controls_of(Setting()), chart("traces_coupled")
@@ -148,7 +118,7 @@ def couple() -> ipywidgets.Box:
         wall.value = wall_html(pace_wall(setting, now), "Neither side waits long for the other.")
         said.value = verdict_html(best_words(setting, now))
         bars.update(*coupled_state({named(way): way.terms for way in ways(setting)}, named(now)))
-        terms.value = terms_html(now, simulated(setting))
+        terms.value = terms_html(setting, now)
 
     note = "the placement whose bar is shortest: are its waits gone, and what took their place?"
     return workbench(controls, [wall, said, bars, terms], update, note)
@@ -168,9 +138,8 @@ def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
     enough = enough_depth(workflow(setting), costs(setting), RANKS)
     if 0.9 < now.produce / now.consume < 1 / 0.9 and enough > setting.depth:
         return f"{pace}: equal, but both vary. A buffer of {enough} batches would smooth that."
-    who = (
-        "training waits for samples" if now.slower == "simulation" else "simulation waits for room"
-    )
+    starved = now.slower == "simulation"
+    who = "training waits for samples" if starved else "simulation waits for room"
     return f"{pace}: the {who}. A buffer delays that and makes no run shorter: move ranks."
 
 
@@ -184,12 +153,13 @@ def best_words(setting: Setting, now: CoupledPrediction) -> str:
     return f"{words} No placement is much faster."
 
 
-def terms_html(now: CoupledPrediction, simulated: Mapping[str, float]) -> str:
+def terms_html(setting: Setting, now: CoupledPrediction) -> str:
     """Return the terms of the chosen placement, predicted and simulated."""
-    lines = [["mean rank", "predicted", "simulated"]]
-    lines += [[n, show(s, "s"), show(simulated[n], "s")] for n, s in now.terms.items()]
-    lines.append(["the run", show(now.seconds, "s"), show(sum(simulated.values()), "s")])
-    return table_html(lines)
+    simulated = mean_terms(simulate_coupled(workflow(setting), costs(setting), RANKS))
+    rows = {name: (seconds, simulated[name]) for name, seconds in now.terms.items()}
+    rows["the run"] = now.seconds, sum(simulated.values())
+    lines = [[name, *(show(seconds, "s") for seconds in both)] for name, both in rows.items()]
+    return table_html([["mean rank", "predicted", "simulated"], *lines])
 
 
 def times_faster(setting: Setting) -> float:

@@ -29,8 +29,7 @@ from lib_dlhpc.explore.traces.coupled import (
 from lib_dlhpc.explore.traces.coupled import Setting as Chosen
 from lib_dlhpc.explore.traces.coupled import workflow as described
 from lib_dlhpc.explore.traces.live import ways_html
-from lib_dlhpc.explore.traces.process import RunError, through
-from lib_dlhpc.lifetime import owned
+from lib_dlhpc.explore.traces.process import scratch, through
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import format_quantity as show
@@ -61,16 +60,12 @@ def workflow(setting: Setting) -> Workflow:
 
 def run(setting: Setting, stop: threading.Event) -> Outcome:
     """Run it, and then the placement that is predicted to be faster. Raises Cancelled, RunError; leaves nothing."""
-    folder = owned.make_folder("dlhpc-coupled-")
-    try:
-        (folder / "workflow.toml").write_text(dumps(workflow(setting)), encoding="utf-8")
-        words = ("couple", str(folder / "workflow.toml"), "-n", str(setting.ranks), "--json")
+    with scratch("dlhpc-coupled-") as folder:
+        file = folder / "workflow.toml"
+        file.write_text(dumps(workflow(setting)), encoding="utf-8")
+        words = ("couple", str(file), "-n", str(setting.ranks), "--json")
         outcome: Outcome = json.loads(through(words, folder, stop))
         return outcome
-    except OSError as error:
-        raise RunError(f"{folder}: {error.strerror or error}.") from None
-    finally:
-        owned.remove_folder(folder)
 
 
 def couple_here(

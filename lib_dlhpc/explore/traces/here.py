@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount
 from lib_dlhpc.explore.traces.charts import rank_parts
-from lib_dlhpc.explore.traces.process import RunError, through
+from lib_dlhpc.explore.traces.process import scratch, through
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction.neighbors import predict_neighbors
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
@@ -64,16 +64,10 @@ class Traced:
 
 def run(setting: Setting, stop: threading.Event) -> Traced:
     """Trace the program. Raises Cancelled and RunError; nothing is left of it in any case."""
-    folder = owned.make_folder("dlhpc-traced-")
-    try:
+    with scratch("dlhpc-traced-") as folder:
         through((*words_of(setting, folder / "trace.npz"), "--slept", str(folder)), folder, stop)
         slept = np.stack([np.load(folder / f"slept-{rank}.npy") for rank in range(RANKS)], axis=1)
-        whole = read(folder / "trace.npz")
-    except OSError as error:
-        raise RunError(f"{folder}: {error.strerror or error}.") from None
-    finally:
-        owned.remove_folder(folder)
-    return Traced(from_meeting(whole), slept[..., 0], slept[..., 1])
+        return Traced(from_meeting(read(folder / "trace.npz")), slept[..., 0], slept[..., 1])
 
 
 def words_of(setting: Setting, out: Path) -> tuple[str, ...]:
@@ -111,39 +105,26 @@ def machine() -> Machine:
     return replace(laptop, nodes=RANKS, inter_node=laptop.intra_node)
 
 
-def simulated(setting: Setting, traced: Traced) -> Timeline:
-    """Return the program in the simulator, with what each rank really slept in each step."""
-    what = program(STEPS, RANKS, traced.before, traced.after, 0.0, setting.size)
-    return simulate_neighbors(what, ring(machine(), RANKS), barrier=True)
-
-
 def ways(setting: Setting, traced: Traced) -> Ways:
     """Return the s of the mean rank by term, and what the late rank costs, by engine.
 
-    Predicted: from what was asked for; simulated: from what was slept.
+    Predicted: from what was asked for; simulated: from what each rank really slept in each step.
     """
     link = machine().inter_node
     message, hops = link.latency + setting.size / link.bandwidth, np.log2(RANKS)
     predicted = predict_neighbors(*asked(setting), message, hops * link.latency)
-    engines = {
-        "simulated": analyse(simulated(setting, traced)),
-        "measured": analyse(traced.timeline),
-    }
-    parts = {name: rank_parts(one) for name, one in engines.items()}
-    terms = {
-        term: {
-            "predicted": float(predicted.terms[term].mean()),
-            **{name: float(own[term].mean()) for name, own in parts.items()},
-        }
-        for term in TERMS
-    }
+    slept = program(STEPS, RANKS, traced.before, traced.after, 0.0, setting.size)
+    simulated = simulate_neighbors(slept, ring(machine(), RANKS), barrier=True)
+    engines = {"simulated": analyse(simulated), "measured": analyse(traced.timeline)}
+    parts = {"predicted": predicted.terms} | {n: rank_parts(a) for n, a in engines.items()}
+    terms = {n: {way: float(own[n].mean()) for way, own in parts.items()} for n in TERMS}
     terms["the run"] = {"predicted": predicted.seconds} | {n: a.span for n, a in engines.items()}
     if setting.rank == NOBODY:
         return terms
     pairs = 2 if setting.how == "sends late" else 1  # both neighbors wait
     cost = {name: cost_of(setting, one) for name, one in engines.items()}
-    planted = {"predicted": pairs * STEPS * setting.by}
-    return {"what the late rank costs": planted | cost, **terms}
+    planted = pairs * STEPS * setting.by
+    return {"what the late rank costs": {"predicted": planted, **cost}, **terms}
 
 
 def cost_of(setting: Setting, analysis: Analysis) -> float:

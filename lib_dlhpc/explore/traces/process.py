@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lib_dlhpc.explore.blocks.runner import Cancelled
@@ -16,6 +19,18 @@ PAUSE, PATIENCE = 0.1, 150.0  # s
 
 class RunError(RuntimeError):
     """The command failed; the text says why."""
+
+
+@contextmanager
+def scratch(prefix: str) -> Iterator[Path]:
+    """Yield a new folder that is gone afterwards; RunError names it where something in it cannot be used."""
+    folder = owned.make_folder(prefix)
+    try:
+        yield folder
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror or error}.") from None
+    finally:
+        owned.remove_folder(folder)
 
 
 def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
@@ -35,12 +50,11 @@ def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
             start_new_session=os.name == "posix",
         )
     try:
-        waited = 0.0
+        until = time.monotonic() + PATIENCE
         while process.poll() is None:
             if stop.wait(PAUSE):
                 raise Cancelled
-            waited += PAUSE
-            if waited > PATIENCE:
+            if time.monotonic() > until:
                 raise RunError(f"It took more than {PATIENCE:g} s: this machine is busy.")
     except BaseException:
         owned.end(process)
@@ -53,7 +67,6 @@ def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
 
 def _last_words(log: Path) -> str:
     """Return the last line that names an error, or the last there is."""
-    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines()]
-    lines = [line for line in lines if line]
+    lines = list(filter(None, map(str.strip, log.read_text("utf-8", "replace").splitlines())))
     named = [line for line in lines if "Error: " in line or line.startswith("dlhpc: ")]
     return (named or lines or ["it said nothing."])[-1]

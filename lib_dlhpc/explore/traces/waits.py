@@ -28,12 +28,12 @@ KINDS = {
     "sends late": "late sender",
     "reads slowly": "slow disk",
 }
-LATE = (0.1, 0.25, 0.5, 1.0)  # of a step's work
-SIZES = (1e4, 1e5, 1e6, 4e6)  # B
 NETWORKS = {f"{rate} Gbit/s": rate * 1e9 for rate in (1, 10, 100)}  # bit/s
-SHARES = (1.0, 0.5, 0.25)
 SLOW_LINK = 1  # the rank whose link to the one behind it can be slow
 WHO = {"nobody": NOBODY, **{f"rank {rank}": rank for rank in range(RANKS)}, "each in turn": IN_TURN}
+LATE = Slider("By", "Of a step's work", (0.1, 0.25, 0.5, 1.0), "{:.0%}".format)
+SIZE = Slider("Messages", "To each neighbor", (1e4, 1e5, 1e6, 4e6), amount("B"))
+LINK = Slider("Link 1–2", "Of the bandwidth of the others", (1.0, 0.5, 0.25), "{:g}×".format)
 
 
 class Setting(NamedTuple):
@@ -41,12 +41,10 @@ class Setting(NamedTuple):
 
     rank: Annotated[int, Slider("Who", "The rank with the problem", WHO)] = 2
     how: Annotated[str, Dropdown("It", "The problem", KINDS.keys())] = "computes longer"
-    late: Annotated[float, Slider("By", "Of a step's work", LATE, "{:.0%}".format)] = 0.5
-    size: Annotated[float, Slider("Messages", "To each neighbor", SIZES, amount("B"))] = 1e6
+    late: Annotated[float, LATE] = 0.5
+    size: Annotated[float, SIZE] = 1e6
     network: Annotated[float, Slider("Network", "Each link, each way", NETWORKS)] = 10e9
-    share: Annotated[
-        float, Slider("Link 1–2", "Of the bandwidth of the others", SHARES, "{:g}×".format)
-    ] = 1.0
+    share: Annotated[float, LINK] = 1.0
     slow: int = SLOW_LINK
     seed: int = 0
 
@@ -58,7 +56,9 @@ def read_it() -> ipywidgets.Box:
     def update() -> None:
         setting = Setting(**{name: control.value for name, control in controls.items()})
         found = panel.show(trace(setting))
-        wall.value = wall_html(network_wall(setting, found), network_fine(found))
+        ideal = show(found.efficiency.ideal_seconds, "s")
+        fine = f"On an ideal network it would take {ideal} of {show(found.span, 's')}."
+        wall.value = wall_html(network_wall(setting, found), fine)
 
     note = "what happens on another rank where a hatched bar ends; then click a finding."
     return workbench(controls, [wall, *panel.widgets], update, note)
@@ -69,15 +69,13 @@ def trace(setting: Setting) -> Timeline:
     """Return the simulated run with the problem that the controls set."""
     drawn = np.random.default_rng(setting.seed).normal(1.0, SCATTER, (2, STEPS, RANKS))
     work = WORK * np.maximum(drawn, 0.5)
-    before, after = FIRST * work[0], (1 - FIRST) * work[1]
-    reading = np.full((STEPS, RANKS), READ)
+    before, after, reading = FIRST * work[0], (1 - FIRST) * work[1], np.full((STEPS, RANKS), READ)
     more = planted(setting)
     if setting.how == "computes longer":
         after = after + more
     elif setting.how == "sends late":
         # All do the same work; the late rank does this part before it sends, the others after.
-        whole = more.max(axis=1, keepdims=True)
-        before, after = before + more, after + whole - more
+        before, after = before + more, after + more.max(axis=1, keepdims=True) - more
     else:
         reading = reading + more
     what = program(STEPS, RANKS, before, after, reading, setting.size)
@@ -111,25 +109,16 @@ def analyzed(setting: Setting) -> Analysis:
 
 def network_wall(setting: Setting, found: Analysis) -> str:
     """Say why no network would help, where that is so; or that the network is the bottleneck."""
-    ideal, span = found.efficiency.ideal_seconds, found.span
+    seconds, best = found.efficiency.ideal_seconds, float((found.compute + found.stalled).mean())
+    ideal, span = show(seconds, "s"), show(found.span, "s")
     if found.efficiency.transfer < 0.75:
-        return (
-            f"The network is the bottleneck: on an ideal network the run would take {show(ideal, 's')} of its"
-            f" {show(span, 's')}."
-        )
-    best = float(found.compute.mean() + found.stalled.mean())
-    if ideal > 1.15 * best:
-        return (
-            f"No network is fast enough: on an ideal one the run would still take {show(ideal, 's')} of its"
-            f" {show(span, 's')}, while a rank computes and reads for {show(best, 's')} on average."
-        )
-    return ""
-
-
-def network_fine(found: Analysis) -> str:
-    """Say what an ideal network would bring."""
-    ideal = found.efficiency.ideal_seconds
-    return f"On an ideal network it would take {show(ideal, 's')} of {show(found.span, 's')}."
+        return f"The network is the bottleneck: on an ideal network the run would take {ideal} of its {span}."
+    if seconds <= 1.15 * best:
+        return ""
+    return (
+        f"No network is fast enough: on an ideal one the run would still take {ideal} of its {span},"
+        f" while a rank computes and reads for {show(best, 's')} on average."
+    )
 
 
 def gain_of_ideal_network(setting: Setting) -> float:
