@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.charts import State, columns, stacked
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.timeline import KINDS, Timeline
+from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.analysis import Analysis, Place
 from lib_dlhpc.timeline.analysis.busy import busy
 from lib_dlhpc.timeline.analysis.calls import calls
@@ -30,7 +30,6 @@ OF_WAIT = {
     "wait at collective": "waits at a collective",
 }
 MOST_LINES = 400  # messages drawn
-INPUT = KINDS.index("input")
 EFFICIENCIES = ("parallel", "load balance", "communication", "serialisation", "transfer")
 Window = tuple[float, float]  # s: from when to when
 
@@ -50,28 +49,27 @@ def bars_of(timeline: Timeline) -> list[Bar]:
     table = in_order(timeline)
     late = waits(calls(table), busy(table))
     waited, what = np.zeros(len(table)), np.full(len(table), "", object)
-    for kind, one in zip(
-        OF_WAIT, (late.late_sender, late.late_receiver, late.collective), strict=True
-    ):
+    kinds = (late.late_sender, late.late_receiver, late.collective)
+    for kind, one in zip(OF_WAIT.values(), kinds, strict=True):
         longer = one.seconds > waited[one.row]
-        waited[one.row[longer]], what[one.row[longer]] = one.seconds[longer], OF_WAIT[kind]
+        waited[one.row[longer]], what[one.row[longer]] = one.seconds[longer], kind
     drawn = table.where("compute") & ~table.where("", "region")
     drawn |= table.where("communication") & (table.stop > table.start)
     now = np.full(table.ranks, table.start.min(initial=0.0)).tolist()
     bars: list[Bar] = []
-    for row in np.flatnonzero(drawn).tolist():
-        rank, begin, end = (column[row].item() for column in (table.rank, table.start, table.stop))
-        since = max(begin, now[rank])
-        until = min(max(since, begin + float(waited[row])), end)
-        name = table.names[table.name[row]]
-        moves = "reads" if table.kind[row] == INPUT else "moves data"
+    for event, seconds, waits_for in zip(
+        table.select(drawn), waited[drawn].tolist(), what[drawn], strict=True
+    ):
+        begun = now[event.rank]
+        since = max(event.start, begun)
+        until = min(max(since, event.start + seconds), event.stop)
         parts = (
-            ("works", "work", now[rank], begin),
-            (what[row], name, since, until),
-            (moves, name, until, end),
+            ("works", "work", begun, event.start),
+            (waits_for, event.name, since, until),
+            ("reads" if event.kind == "input" else "moves data", event.name, until, event.stop),
         )
-        bars += [Bar(rank, *part) for part in parts if part[3] > part[2]]
-        now[rank] = max(now[rank], end)
+        bars += [Bar(event.rank, *part) for part in parts if part[3] > part[2]]
+        now[event.rank] = max(begun, event.stop)
     return bars
 
 
@@ -84,25 +82,20 @@ def trace_state(
     low, high = window or (zero, float(timeline.stop.max(initial=0.0)))
 
     def within(time: Any) -> Any:
-        return np.clip(time, low, high) - zero
+        return (np.clip(time, low, high) - zero).tolist()
 
     shown = [bar for bar in bars if bar.start < high and bar.stop > low]
+    seen = [mark] if mark and mark.stop >= low and mark.start <= high else []
     data: dict[str, dict[str, Any]] = {
-        "bars": columns(
-            _row(bar, float(within(bar.start)), float(within(bar.stop))) for bar in shown
-        ),
+        "bars": columns(_row(bar, within(bar.start), within(bar.stop)) for bar in shown),
         "messages": _messages(timeline, low, high, within),
-        "mark": columns(
-            {
-                "x": float(within(place.start)),
-                "x2": float(within(place.stop)),
-                "top": place.rank + 0.04,
-                "bottom": place.rank + 0.96,
-                "words": f"▼ here: {place.name}",
-            }
-            for place in [mark]
-            if place is not None and place.stop >= low and place.start <= high
-        ),
+        "mark": {
+            "x": [within(place.start) for place in seen],
+            "x2": [within(place.stop) for place in seen],
+            "top": [place.rank + 0.04 for place in seen],
+            "bottom": [place.rank + 0.96 for place in seen],
+            "words": [f"▼ here: {place.name}" for place in seen],
+        },
         **_frame(timeline.ranks, low - zero, high - zero),
     }
     words = _trace_words(bars, timeline.ranks)
@@ -120,8 +113,8 @@ def _messages(
     seen = (table.stop[receives] > low) & (table.start[sends] < high)
     sends, receives = sends[seen][:MOST_LINES], receives[seen][:MOST_LINES]
     return {
-        "x": within(table.start[sends]).tolist(),
-        "x2": within(table.stop[receives]).tolist(),
+        "x": within(table.start[sends]),
+        "x2": within(table.stop[receives]),
         "y": (table.rank[sends] + 0.5).tolist(),
         "y2": (table.rank[receives] + 0.5).tolist(),
     }

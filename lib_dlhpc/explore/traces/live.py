@@ -110,8 +110,7 @@ def ways_html(table: Mapping[str, Mapping[str, float]]) -> str:
 WHY = (
     "<b>Predicted</b> from what was asked for; <b>simulated</b> from what each rank really slept in each step; both"
     " with a laptop's memory as the network.<br><b>Why they differ.</b> A sleep lasts longer than asked for when the"
-    " core"
-    " is taken: that is the error of the prediction alone. The rest of both: with more ranks than cores, a rank"
+    " core is taken: that is the error of the prediction alone. The rest of both: with more ranks than cores, a rank"
     " whose message has arrived may still wait for a core, which counts as moving data, and its next message is late."
     " No network model covers that."
 )

@@ -99,7 +99,7 @@ def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> N
     assert f"rank {found[0].rank}" in panel.trace.summary
     assert found[0].sentence.split(",")[0] in panel.said.value
     panel.buttons.children[0].click()
-    assert panel.trace.data["room"]["x"] == whole and panel.trace.data["mark"] == {}
+    assert panel.trace.data["room"]["x"] == whole and panel.trace.data["mark"]["x"] == []
 
 
 def test_every_position_of_every_control_shows_something_of_its_own() -> None:
