@@ -47,6 +47,11 @@ class Curve(NamedTuple):
     epochs: list[float]
     accuracy: list[float]
 
+    def add(self, epoch: float, accuracy: float) -> None:
+        """Append the end of an epoch."""
+        self.epochs.append(epoch)
+        self.accuracy.append(accuracy)
+
 
 def measured(series: Mapping[str, Iterable[Point]]) -> dict[str, list[Any]]:
     """Return the columns of means and deviations of shares, one series a rule."""

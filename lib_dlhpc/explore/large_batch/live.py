@@ -19,6 +19,7 @@ from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.runner import Cancelled, Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.large_batch.charts import RUNS, Curve, runs_state
+from lib_dlhpc.explore.large_batch.rules import COLLAPSED
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.large_batch import CHANCE, DIGITS, Rule, Trial, experiment_of
@@ -36,7 +37,6 @@ WARM_UP = Slider(
 )
 RULE = Dropdown("Rule", "How the rate follows the batch", RATES.keys())
 PAUSE = 0.2  # s between two pictures of a run, at least
-COLLAPSED = 0.4
 EPOCHS = DIGITS.epochs
 NOTHING, LEARNED = "Nothing trained yet.", "This run learned."
 
@@ -93,14 +93,13 @@ def _train(
     runner: Runner, chosen: Setting, curves: list[Curve], runs: Any, wall: ipywidgets.HTML
 ) -> None:
     """Train, with the curve of the run on the chart `runs` as it grows."""
-    run, name, words = Curve(chosen.name, [0.0], [CHANCE]), escape(chosen.name), "Done."
+    run, name, words = begun(chosen.name), escape(chosen.name), "Done."
     curves[:] = [*curves[-len(RUNS) + 1 :], run]
     drawn = 0.0
 
     def report(epoch: float, share: float) -> None:
         nonlocal drawn
-        run.epochs.append(epoch)
-        run.accuracy.append(share)
+        run.add(epoch, share)
         if monotonic() - drawn > PAUSE:
             drawn = monotonic()
             runner.say(f"{name} is training ...", epoch / EPOCHS)
@@ -131,6 +130,11 @@ def experiment_of_setting(setting: Setting) -> Experiment:
     study = replace(DIGITS, rules={"live": rule})
     trial = Trial("test", "live", setting.batch, rule.rates[0], setting.warm_up, setting.seed)
     return experiment_of(study, trial)
+
+
+def begun(name: str) -> Curve:
+    """Return a run before its first step, which answers by chance."""
+    return Curve(name, [0.0], [CHANCE])
 
 
 def learn(

@@ -16,12 +16,12 @@ from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import dropdown, verdict_html
 from lib_dlhpc.explore.large_batch.charts import Curve, runs_state
-from lib_dlhpc.explore.large_batch.live import learn
+from lib_dlhpc.explore.large_batch.live import begun, learn
 from lib_dlhpc.explore.large_batch.rules import base, mean
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.large_batch import CHANCE, MNIST, Trial, experiment_of
+from lib_dlhpc.training.large_batch import MNIST, Trial, experiment_of
 
 RANKS = 4
 BATCH, SEED = 1024, 0
@@ -68,13 +68,8 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
         precision = numbers.value
         runner.say(f"{RANKS} ranks are at work ...")
         ranks, result = on_ranks(runner, precision)
-        alone = Curve("one rank", [0.0], [CHANCE])
-
-        def report(epoch: float, accuracy: float) -> None:
-            alone.epochs.append(epoch)
-            alone.accuracy.append(accuracy)
-
-        learn(experiment(precision, 1), report, runner.check)
+        alone = begun("one rank")
+        learn(experiment(precision, 1), alone.add, runner.check)
         draw(ranks, alone)
         runner.say(result_words(result, alone.accuracy[-1], precision))
 
@@ -87,9 +82,11 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
 
 def curve_of(metrics: list[dict[str, Any]]) -> Curve:
     """Return the accuracy after each epoch that a run has reported."""
-    rows = [row for row in metrics if row.get("accuracy") is not None]
-    epochs, accuracy = ([row[name] for row in rows] for name in ("epoch", "accuracy"))
-    return Curve(f"{RANKS} ranks", [0.0, *epochs], [CHANCE, *accuracy])
+    curve = begun(f"{RANKS} ranks")
+    for row in metrics:
+        if row.get("accuracy") is not None:
+            curve.add(row["epoch"], row["accuracy"])
+    return curve
 
 
 def result_words(result: dict[str, Any], alone: float, precision: str) -> str:

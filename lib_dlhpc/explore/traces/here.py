@@ -38,7 +38,6 @@ TERMS = ("works", "waits for a sender", "waits at a collective", "moves data")
 
 Ways = dict[str, dict[str, float]]  # s by term, then by engine
 
-
 WHO = {"nobody": NOBODY, **{f"rank {rank}": rank for rank in range(RANKS)}}
 BY = (0.02, 0.04, 0.08)  # s a step
 SIZES = (10_000, 100_000, 1_000_000)  # B
@@ -64,19 +63,15 @@ class Traced:
 
 def run(setting: Setting, stop: threading.Event) -> Traced:
     """Trace the program. Raises Cancelled and RunError; nothing is left of it in any case."""
+    options = f"--steps {STEPS} --work {WORK:g} --bytes {setting.size}"
+    if setting.rank != NOBODY:
+        before = " --before" if setting.how == "sends late" else ""
+        options += f" --rank {setting.rank} --by {setting.by:g}{before}"
     with scratch("dlhpc-traced-") as folder:
-        through((*words_of(setting, folder / "trace.npz"), "--slept", str(folder)), folder, stop)
+        out, own = folder / "trace.npz", (str(PROGRAM), *options.split(), "--slept", str(folder))
+        through(("trace", "run", "-n", str(RANKS), "--out", str(out), *own), folder, stop)
         slept = np.stack([np.load(folder / f"slept-{rank}.npy") for rank in range(RANKS)], axis=1)
-        return Traced(from_meeting(read(folder / "trace.npz")), slept[..., 0], slept[..., 1])
-
-
-def words_of(setting: Setting, out: Path) -> tuple[str, ...]:
-    """Return the arguments of dlhpc."""
-    size = f"--steps {STEPS} --work {WORK:g} --bytes {setting.size}"
-    late = f" --rank {setting.rank} --by {setting.by:g}" if setting.rank >= 0 else ""
-    when = " --before" if late and setting.how == "sends late" else ""
-    run = ("trace", "run", "-n", str(RANKS), "--out", str(out), str(PROGRAM))
-    return *run, *f"{size}{late}{when}".split()
+        return Traced(from_meeting(read(out)), slept[..., 0], slept[..., 1])
 
 
 def from_meeting(whole: Timeline) -> Timeline:

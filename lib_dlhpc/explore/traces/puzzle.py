@@ -20,6 +20,7 @@ PROBLEMS = ("sends late", "computes longer", "slow link", "reads slowly")
 LEAST, MOST = 0.3, 0.9  # of a step's work
 SIZE, NETWORK = 2e6, 10e9  # B of a message; bit/s
 LINK = "Who moves data for longer than the others?"
+LOOK = "where a hatched bar ends: what happens on another rank at that moment ended the wait."
 # The misconception behind an answer, by what is planted.
 MISTAKES = {
     "sends late": {
@@ -110,6 +111,13 @@ def feedback(planted: Planted, problem: str, rank: int) -> str:
     return "✗ The problem, yes; the rank, no. Follow the lines from where somebody waits to their other end."
 
 
+def solution(planted: Planted) -> str:
+    """Say what was planted."""
+    ranks = causes(planted)
+    who = f"rank{'s' * (len(ranks) > 1)} {' and '.join(map(str, ranks))}"
+    return f"It was: {planted.problem}, {who}."
+
+
 def score_words(now: Answer, solved: list[bool]) -> str:
     """Say what is answered, and how many puzzles were found. solved: whether the first answer to each was right."""
     yours = f"Your answer: {now.problem}, rank {now.rank}. " if now.problem else ""
@@ -159,14 +167,11 @@ def find_it() -> ipywidgets.Box:
 
     def shown_it(_: Any) -> None:
         number = given().number
-        ends = [str(rank) for rank in causes(puzzle(number))]
-        who = f"rank{'s' * (len(ends) > 1)} {' and '.join(ends)}"
-        said.value = verdict_html(f"It was: {puzzle(number).problem}, {who}.")
+        said.value = verdict_html(solution(puzzle(number)))
         first.setdefault(number, False)
         reveal(number)
 
     answer.on_click(answered)
     give_up.on_click(shown_it)
     row = ipywidgets.HBox([answer, give_up], layout={"flex_flow": "row wrap"})
-    note = "where a hatched bar ends: what happens on another rank at that moment ended the wait."
-    return workbench(controls, [row, said, score, *panel.widgets], update, note)
+    return workbench(controls, [row, said, score, *panel.widgets], update, LOOK)
