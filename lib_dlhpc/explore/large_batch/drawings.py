@@ -41,10 +41,8 @@ def published_error() -> Layers:
     """Error against batch on ImageNet, as published."""
     x, domain = _batch(), [0.2, 0.36]
     y = y_axis("y:Q", "top-1 error on ImageNet", PERCENT, tickCount=5, scale={"domain": domain})
-    low, names = (
-        alt.Y("low:Q").scale(domain=domain, nice=False),
-        ("linear scaling", "LARS", "another rule"),
-    )
+    low = alt.Y("low:Q").scale(domain=domain, nice=False)
+    names = ("linear scaling", "LARS", "another rule")
     who = data("points", x=x, y=y, text="words:N")
     beside = who.transform_filter("datum.line == 'LARS'")
     below = who.transform_filter("datum.line == 'another rule'")

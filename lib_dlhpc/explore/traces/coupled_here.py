@@ -37,6 +37,7 @@ from lib_dlhpc.spec.workflow import Workflow, dumps
 
 BATCHES = 20
 STARTS = {"one simulates": 1, "all, in turn": SHARED}
+FIRST = Dropdown("Begin with", "The placement that is run first", STARTS)
 ENGINES = ("predicted", "simulated", "measured")
 
 Outcome = dict[str, Any]  # printed by `dlhpc couple --json`
@@ -48,9 +49,7 @@ class Setting(NamedTuple):
     ranks: Annotated[int, Slider("Ranks", "Of this machine", (2, 3))] = 2
     sampling: Annotated[int, Sampling(values=(1, 4, 16))] = 16
     depth: Annotated[int, Depth(values=(1, 2, 8))] = 2
-    simulating: Annotated[
-        int, Dropdown("Begin with", "The placement that is run first", STARTS)
-    ] = 1
+    simulating: Annotated[int, FIRST] = 1
 
 
 def workflow(setting: Setting) -> Workflow:
