@@ -49,7 +49,7 @@ def bars(state: dict[str, Any], look: str = "") -> list[dict[str, Any]]:
 def test_a_state_fills_every_dataset_and_field_of_the_drawing():
     spec, state = drawings.gantt(), gantt_state(TIMELINE)
     assert spec == drawings.gantt()
-    assert dataset_names(spec) == set(state["data"])
+    assert dataset_names(spec) == set(state["data"]) - {"key"}
     made = {"center", "middle"}  # by the drawing
     assert fields(spec) <= made | {c for columns in state["data"].values() for c in columns}
     assert set(spec["usermeta"]["table"]["bars"]) <= set(state["data"]["bars"])
@@ -212,5 +212,5 @@ def test_a_recorded_program_is_drawn_call_by_call_and_region_by_region():
     assert missing and "is the last to join" in missing[0]["details"]
     assert len(bars(state, "collective")) == 3
     assert "Rank 2 computes longest, 2 s;" in state["summary"]
-    assert {"sends", "receives", "collective", "region"} <= set(state["data"]["key"]["words"])
+    assert {"sends", "receives", "collective", "region"} <= set(state["data"]["key"]["label"])
     json.dumps(state, allow_nan=False)

@@ -230,11 +230,18 @@ def words_beside(bars: alt.Chart, text: str = "words:N", **encoding: Any) -> alt
     return bars.mark_text(align="left", dx=5, **HALO).encode(text=text, **encoding)
 
 
+def beside(at: str, words: str = "words") -> dict[str, Any]:
+    """Return where a mark of words stands: right of the field `at`, or left of it where the page has no room."""
+    over = f"scale('x', datum.{at}) + {WORD} * length(datum.{words}) + 6 > width + padding.right"
+    side, shift = f"{over} ? 'right' : 'left'", f"{over} ? -6 : 6"
+    return {"align": alt.expr(side), "dx": alt.expr(shift), **HALO}
+
+
 def line_marks(
     x: alt.X, y: alt.Y, names: Sequence[str], styles: Mapping[str, Any], interpolate: Any = "linear"
 ) -> Layers:
     """Return lines (see lines.py) with their name where they end on the right. styles: color, dash, symbol."""
-    color, dash, shape = looks("line:N", {name: styles[name] for name in names})
+    color, dash, shape = line_scales(names, styles)
     curves = data("lines", x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2, clip=True, interpolate=interpolate)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
@@ -251,10 +258,18 @@ def looks(
 ) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
     """Return the encodings of a field by color, dash and symbol. key: whether color and symbol are explained above."""
     names, parts = list(styles), zip(*styles.values(), strict=True)
-    ink, dash, shape = ({"domain": names, "range": list(part)} for part in parts)
+    scales: list[dict[str, Any]] = [{"domain": names, "range": list(part)} for part in parts]
+    ink, dash, shape = scales
     above = ABOVE if key else None
     return (
         alt.Color(field, legend=above).scale(**ink),
         alt.StrokeDash(field, legend=None).scale(**dash),
         alt.Shape(field, legend=above).scale(**shape),
     )
+
+
+def line_scales(
+    names: Sequence[str], styles: Mapping[str, Any]
+) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
+    """Return the encodings of the field "line" by color, dash and symbol, for these names."""
+    return looks("line:N", {name: styles[name] for name in names})

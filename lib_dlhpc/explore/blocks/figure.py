@@ -50,6 +50,7 @@ class Figure(Readable, anywidget.AnyWidget):
           numpy arrays are welcome, what is not finite is drawn as missing.
     summary: the chart in a sentence or two: read out to those who cannot see it, shown to all.
 
+    A dataset "key" (label, color, opacity, hatched) is the legend of a drawing whose colors come with its data.
     A `title` in the spec becomes the caption.  With `"autosize": "none"` and four paddings the
     plotting area keeps its place while numbers change.  `usermeta.table` may list what the table
     below the chart shows: `{"bars": {"seconds": "time (s)"}}`.
@@ -72,7 +73,7 @@ class Figure(Readable, anywidget.AnyWidget):
         summary: str = "",
         signals: Mapping[str, Any] | None = None,
     ) -> None:
-        self._legal = frozenset(spec["usermeta"]["datasets"])
+        self._legal = frozenset({*spec["usermeta"]["datasets"], "key"})
         self._states = count(1)
         super().__init__(
             spec=dict(spec),

@@ -25,7 +25,6 @@ SHOWN, MOST = 8, 16  # ranks: shown unless others are asked for, and what a char
 LANES = dict(zip(STREAMS, (20.0, 14.0, 8.0, 8.0, 14.0), strict=True))  # px, their height
 GAP = 11.0  # px between two ranks
 FINEST = 300  # bars shorter than this part of the chart are joined with their like
-KEY_COLUMNS = 4
 
 Lanes = dict[tuple[int, str], tuple[float, float]]  # (rank, stream) -> its top and bottom
 Piece = tuple[Event, str, float, float, str]  # what is drawn, its look, start, stop, more to say
@@ -91,7 +90,9 @@ def gantt_state(timeline: Timeline, ranks: Iterable[int] | None = None) -> dict[
         "data": {
             "bars": columns(_row(*piece, places, 2 * finest) for piece in pieces),
             "ranks": columns(_labels(computing, shown, places)),
-            "key": columns(_key([look for look in LOOKS if look in used])),
+            "key": columns(
+                {"label": look, **LOOKS[look]._asdict()} for look in LOOKS if look in used
+            ),
         },
         "summary": gantt_words(whole, shown, bool((last >= 0).any())),
         "signals": {"height": height},
@@ -202,11 +203,3 @@ def _labels(
     for rank in shown:
         middle = places[rank, "compute"][1]
         yield {"words": f"rank {rank:,}", "note": notes.get(rank, ""), "middle": middle}
-
-
-def _key(used: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the key's entries, in lines of four of which the last lies on the chart."""
-    lines = -(-len(used) // KEY_COLUMNS)
-    for i, look in enumerate(used):
-        line, column = divmod(i, KEY_COLUMNS)
-        yield {"words": look, **LOOKS[look]._asdict(), "column": column, "line": line - lines}

@@ -1,16 +1,12 @@
 """The drawing of the Gantt chart, in Altair."""
 
-from typing import Any
-
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import HATCH, SI, WORD, Layers, data, drawing, hatched, x_axis
-from lib_dlhpc.explore.gantt.chart import KEY_COLUMNS
+from lib_dlhpc.explore.blocks.drawing import SI, WORD, Layers, data, drawing, hatched, x_axis
 
 PAPER = "var(--jp-layout-color0, Canvas)"
 ROOM = "(scale('x', datum.stop) - scale('x', datum.start))"
 FITTING = f"{ROOM} > {WORD} * length(datum.words) + 6 ? datum.words : ''"
-SQUARE: dict[str, Any] = {"shape": "square", "size": 150, "strokeWidth": 1}
 LOOK = {
     "fill": alt.Fill("color:N", scale=None, legend=None),
     "fillOpacity": alt.FillOpacity("opacity:Q", scale=None, legend=None),
@@ -21,7 +17,6 @@ LOOK = {
     "One step, rank by rank (upper bar: computation, lower bar: communication)",
     height=90,
     left=76,
-    top=58,
     bars={
         "rank": "rank",
         "event": "event",
@@ -51,15 +46,4 @@ def gantt() -> Layers:
         words.encode(x=alt.X("center:Q"), y="middle:Q", text=text),
         ranks.mark_text(align="right", baseline="bottom", dy=1).encode(text="words:N"),
         noted.encode(text="note:N"),
-        *_key(),
     )
-
-
-def _key() -> Layers:
-    column = alt.expr(f"datum.column * (width + 60) / {KEY_COLUMNS} - 60")
-    key = data("key", x=alt.value(column), y=alt.value(alt.expr("datum.line * 18")))
-    sign = key.mark_point(**SQUARE, filled=True, opacity=1).encode(**LOOK)
-    over = key.transform_filter("datum.hatched")
-    over = over.mark_point(**SQUARE, fill=HATCH, stroke=None, fillOpacity=0.6)
-    words = key.mark_text(align="left", baseline="middle", dx=11).encode(text="words:N")
-    return sign, over, words

@@ -7,11 +7,11 @@ from lib_dlhpc.explore.blocks.drawing import (
     PERCENT,
     SI,
     Layers,
+    beside,
     colors,
     data,
     drawing,
     hatched,
-    legend,
     room,
     rows_axis,
     tooltip_of,
@@ -89,17 +89,13 @@ def traces_efficiency() -> Layers:
     "Which placement is the fastest? (time of the mean rank)",
     height=190,
     left=118,
-    top=54,
     bars={"way": "placement", "term": "term", "seconds": "time (s)"},
 )
 def traces_coupled() -> Layers:
     """Seconds of the mean rank by term, a bar a placement."""
-    y, color = (
-        rows_axis("way:N"),
-        colors("term:N", TERMS, legend(-110, -46, columns=3, columnPadding=12)),
-    )
+    y, color = rows_axis("way:N"), colors("term:N", TERMS, key=True)
     bars = data("bars", x=_time("time of the run"), x2="stop:Q", y=y)
-    ends = data("ends", x=alt.X("x:Q"), y=y).mark_text(align="left", dx=5)
+    ends = data("ends", x=alt.X("x:Q"), y=y).mark_text(**beside("x"))
     return (
         room("x"),
         bars.mark_bar().encode(color=color, tooltip=tooltip_of("term", "seconds")),
@@ -111,7 +107,7 @@ def traces_coupled() -> Layers:
 def _lanes(title: str) -> list[alt.Chart]:
     """The extent, bars, the hatching of waits, and the name of each lane."""
     inks = {what: look[0] for what, look in LOOKS.items()}
-    color = colors("what:N", inks, legend(-50, -68, columns=2, columnPadding=14))
+    color = colors("what:N", inks, key=True)
     bars = data("bars", x=_time(title), x2="stop:Q", y=_lane("top"), y2="bottom:Q")
     names = data("rows", x=alt.value(-8), y=_lane("middle"))
     return [

@@ -228,7 +228,7 @@ function render({ model, el }) {
     const { changeset, truthy } = globalThis.dlhpcVega;
     for (const [name, columns] of Object.entries(model.get("data"))) {
       const text = JSON.stringify(columns);
-      if (drawn[name] === text) continue;
+      if (drawn[name] === text || name === "key") continue;
       drawn[name] = text;
       view.change(name, changeset().remove(truthy).insert(rows(columns)));
     }
