@@ -4,21 +4,22 @@ the_interval()      the experiment: formula, three best intervals, failures simu
 published_table()   published figures of checkpoints and failures, beside their predictions
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 import numpy as np
-from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
+from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.explore.failures.charts import Simulated, loss_state, phases_state
+from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.failures.charts import LOST, phases_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.resilience import Resilience, resilience
+from lib_dlhpc.prediction.resilience import Resilience
 from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.simulation.failures import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -26,24 +27,21 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 MACHINE, PER_NODE, MOST_NODES = "h100-pod", 8, 16384
-# Layers and width of Llama 3 405B, as a plain GPT: nearly as many weights.
-LLAMA = {
-    "family": "gpt",
-    "layers": 126,
-    "hidden": 16384,
-    "heads": 128,
-    "sequence": 8192,
-    "vocabulary": 128_256,
+LARGE = "as large as Llama 3, 408 G"  # 405B, as a plain GPT: nearly as many weights
+MODELS: dict[str, Any] = {
+    "GPT-2, 1.5 G weights": "gpt2-1.5b",
+    "GPT, 22 G weights": "gpt-22b",
+    "GPT-3, 175 G weights": "gpt3-175b",
+    LARGE: {
+        "family": "gpt",
+        "layers": 126,
+        "hidden": 16384,
+        "heads": 128,
+        "sequence": 8192,
+        "vocabulary": 128_256,
+    },
+    "GPT, 1 T weights": "gpt-1t",
 }
-MODELS: dict[str, dict[str, Any]] = {
-    "GPT-2, 1.5 G weights": {"name": "gpt2-1.5b"},
-    "GPT, 22 G weights": {"name": "gpt-22b"},
-    "GPT-3, 175 G weights": {"name": "gpt3-175b"},
-    "as large as Llama 3, 408 G": LLAMA,
-    "GPT, 1 T weights": {"name": "gpt-1t"},
-}
-LARGE = "as large as Llama 3, 408 G"
-GPUS = tuple(2**k for k in range(9, 18))
 LLAMA_MTBF = 6333 * HOUR  # of a node: 419 failures of 2,048 nodes in 54 days
 MTBFS = {
     "30 days": 30 * DAY,
@@ -52,12 +50,11 @@ MTBFS = {
     "2 years": 730 * DAY,
     "5 years": 1826 * DAY,
 }
-RATES = (1e9, 10e9, 40e9, 95e9, 400e9, 2e12)  # B/s
-RESTARTS = (0.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 INTERVALS = tuple(
     MINUTE * m for m in (0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 120, 180, 360, 720, 1440)
 )
 AT = np.unique([*np.geomspace(10, 2 * DAY, 61), *INTERVALS])  # s
+LEAST = 1e-4  # share of the time, where the chart of losses ends
 # Steps of some seconds: 128 GPUs hold the network, as most runs of this size have it.
 SPLIT = {
     "tensor": 8,
@@ -79,44 +76,38 @@ PUBLISHED = {
     "bloom-ckpt-size": ("BLOOM, a checkpoint of 176 G weights", "{:.3g} TiB"),
     "bloom-ckpt-overhead": ("BLOOM, 720 checkpoints of 40 s in 90 days", "{:.3g} h"),
 }
+NETWORK = Dropdown("Network", "14 B of state for each weight", tuple(MODELS))
+FILES = Slider(
+    "File system",
+    "The shared file system, all writers together",
+    (1e9, 10e9, 40e9, 95e9, 400e9, 2e12),
+    amount("B/s"),
+)
+RESTARTS = (0.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
+Simulated = Sequence[tuple[float, float, float, float, float]]  # as simulated_points has them
 
 
 class Setting(NamedTuple):
-    """What the controls say. mtbf: s of a node; rate: B/s of the file system; restart, interval: s."""
+    """A large run. mtbf: s of a node; rate: B/s of the file system; restart, interval: s."""
 
-    gpus: int = 16384
-    mtbf: float = LLAMA_MTBF
-    model: str = LARGE
-    rate: float = 95e9
-    restart: float = 10 * MINUTE
-    interval: float = 5 * MINUTE
+    gpus: Annotated[
+        int, Slider("GPUs", "In nodes of 8; one that fails stops all", [2**k for k in range(9, 18)])
+    ] = 16384
+    mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)] = LLAMA_MTBF
+    model: Annotated[str, NETWORK] = LARGE
+    rate: Annotated[float, FILES] = 95e9
+    restart: Annotated[
+        float,
+        Slider("Restart", "From a failure until the state can be read", RESTARTS, amount("s")),
+    ] = 10 * MINUTE
+    interval: Annotated[
+        float, Slider("Interval", "Training between two checkpoints", INTERVALS, amount("s"))
+    ] = 5 * MINUTE
 
 
-def the_interval() -> ipywidgets.Box:
+def the_interval() -> Bench[Setting]:
     """Return the experiment: what is lost against the interval, failures simulated beside it, and a run's days."""
-    controls = {
-        "gpus": slider(
-            "GPUs", "In nodes of 8; one that fails stops all", [(f"{n:,}", n) for n in GPUS], 16384
-        ),
-        "mtbf": slider("A node fails", "MTBF of a node", MTBFS.items(), LLAMA_MTBF),
-        "model": dropdown(
-            "Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE
-        ),
-        "rate": slider(
-            "File system",
-            "The shared file system, all writers together",
-            choices(RATES, "B/s"),
-            95e9,
-        ),
-        "restart": slider(
-            "Restart", "From a failure until the state can be read", choices(RESTARTS, "s"), 600.0
-        ),
-        "interval": slider(
-            "Interval", "Training between two checkpoints", choices(INTERVALS, "s"), 300.0
-        ),
-    }
-    verdict, wall, said = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-    losses, phases = chart("failures_loss"), chart("failures_phases")
+    said = ipywidgets.HTML()
     button = ipywidgets.Button(
         description=f"Simulate {RUNS} runs",
         button_style="primary",
@@ -124,31 +115,21 @@ def the_interval() -> ipywidgets.Box:
         tooltip="A second or two: at five intervals, with failures drawn at random",
     )
 
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
+    def view(setting: Setting) -> View:
+        said.value = ""  # of another setting
+        charts = {"failures_loss": loss_view(setting), "failures_phases": phases_view(setting)}
+        return View(interval_words(setting), interval_wall(setting), charts)
 
-    def update() -> None:
-        setting = chosen()
-        losses.update(*loss_view(setting))
-        phases.update(*phases_view(setting))
-        verdict.value = verdict_html(interval_words(setting))
-        wall.value = wall_html(interval_wall(setting), "The run makes progress.")
-        said.value = ""
-
-    def simulated(_: Any) -> None:
-        setting = chosen()
-        points = simulated_points(setting)
-        losses.update(*loss_view(setting, points))
+    def simulate(_: Any) -> None:
+        points = simulated_points(bench.setting)
+        bench.charts["failures_loss"].update(*loss_view(bench.setting, points))
         said.value = verdict_html(simulated_words(points))
 
-    button.on_click(simulated)
-    note = "which line rises and which falls, where they cross, and how flat their sum is there."
-    return workbench(controls, [verdict, wall, losses, button, said, phases], update, note)
-
-
-def choices(values: Iterable[float], unit: str) -> list[tuple[str, float]]:
-    """Return the choices of a control: each value with its text."""
-    return [(show(value, unit), value) for value in values]
+    button.on_click(simulate)
+    look = "which line rises and which falls, where they cross, and how flat their sum is there."
+    results = ["failures_loss", button, said, "failures_phases"]
+    bench = Bench(Setting(), view, results, "The run makes progress.", look)
+    return bench
 
 
 @lru_cache(maxsize=256)
@@ -166,7 +147,7 @@ def experiment(
     return read_experiment(
         {
             "model": MODELS[setting.model],
-            "dataset": {"name": "webtext"},
+            "dataset": "webtext",
             "machine": machine,
             "storage": {"tier": "tectonic", "local": "nvme"},
             "strategy": {"nodes": setting.gpus // PER_NODE, **SPLIT},
@@ -181,21 +162,51 @@ def found(setting: Setting) -> Resilience:
     return predict(experiment(setting)).resilience
 
 
-def shares_at(setting: Setting, intervals: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Return the shares of the time by cause for each interval, stacked; NaN without progress."""
-    once = found(setting).prediction  # a step is the same whatever the interval
-    many = once.experiment.set({"run.checkpoint_interval": intervals})
-    shares = resilience(replace(once, experiment=many)).shares
-    return {name: np.broadcast_to(values, intervals.shape) for name, values in shares.items()}
+def shares_at(setting: Setting, intervals: Any) -> dict[str, Any]:
+    """Return the shares of the time by cause for each interval; NaN without progress."""
+    own = found(setting)  # a step is the same whatever the interval
+    many = own.prediction.experiment.set({"run.checkpoint_interval": intervals})
+    return replace(own, prediction=replace(own.prediction, experiment=many)).shares
 
 
 def loss_view(setting: Setting, simulated: Simulated = ()) -> State:
-    """Return the columns of the chart "failures_loss"."""
-    shares, own = shares_at(setting, AT), found(setting)
-    curves = {name: shares[name] for name in ("checkpoints", "repeated work", "restarts")}
-    marks = {"Young": own.young, "Daly": own.daly, "exact": own.best}
-    marks = {name: float(seconds) for name, seconds in marks.items()}
-    return loss_state(AT, curves, 1 - shares["training"], marks, setting.interval, simulated)
+    """Return the columns of the chart "failures_loss": shares of the time, by cause and in all, over intervals in s."""
+    shares, own, now = shares_at(setting, AT), found(setting), setting.interval
+    lost = 1 - shares["training"]
+    curves = {name: shares[name] for name in LOST} | {"all losses": lost}
+    seen = {name: y >= LEAST for name, y in curves.items()}
+    lines, ends = line_columns(
+        {n: (AT[seen[n]], y[seen[n]]) for n, y in curves.items() if seen[n].any()}
+    )
+    best = {"Young": float(own.young), "Daly": float(own.daly), "exact": float(own.best)}
+    marks = [(f"{name}: {show(x, 's')}", x) for name, x in best.items() if AT[0] <= x <= AT[-1]]
+    here = float(np.interp(np.log(now), np.log(AT), np.nan_to_num(lost, nan=1.0)))
+    right = now > np.sqrt(AT[0] * AT[-1])
+    data = {
+        "lines": lines,
+        "ends": {**ends, "late": [x > AT[-1] / 30 for x in ends["x"]]},
+        "marks": columns(
+            {"x": x, "words": words, "dy": -4 - 14 * k} for k, (words, x) in enumerate(marks)
+        ),
+        "now": {
+            "x": [now],
+            "y": [max(here, LEAST)],
+            "words": [f"now: {here:.1%} lost"],
+            "side": ["right" if right else "left"],
+            "shift": [-11 if right else 11],
+        },
+        "simulated": columns(
+            {"x": x, "y": mean, "low": max(low, LEAST), "high": high}
+            for x, mean, low, high, _ in simulated
+        ),
+        "room": {"y": [LEAST, 1.0], "x": [float(AT[0]), float(AT[-1])]},
+    }
+    named = ", ".join(f"{name} {show(x, 's')}" for name, x in best.items())
+    words = f"With a checkpoint every {show(now, 's')} {here:.1%} of the time is lost. Best intervals: {named}."
+    if simulated:
+        each = ", ".join(f"{mean:.1%} at {show(at, 's')}" for at, mean, *_ in simulated)
+        words += f" Simulated runs lost {each}."
+    return data, words
 
 
 def phases_view(setting: Setting) -> State:
@@ -203,10 +214,9 @@ def phases_view(setting: Setting) -> State:
     own = found(setting)
     span = min(6 * float(own.mtbf), 250 * setting.interval)
     draw = np.random.default_rng(SEED)
-    strikes = np.cumsum(draw.exponential(float(own.mtbf), 60))  # none after what is shown
-    one = simulate_runs(
-        span, setting.interval, own.saving, failures=strikes[strikes < span].tolist()
-    )
+    strikes = np.cumsum(draw.exponential(float(own.mtbf), 60))
+    failures = strikes[strikes < span].tolist()  # none after what is shown
+    one = simulate_runs(span, setting.interval, own.saving, failures=failures)
     return phases_state({"this run": one.phases}, span)
 
 

@@ -4,14 +4,15 @@ four_ways()    the experiment; its walls: a write that is slower than the interv
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.explore.failures.charts import WAYS, costs_state, ways_state
-from lib_dlhpc.explore.failures.interval import INTERVALS, LARGE, MODELS, RATES, choices, experiment
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
+from lib_dlhpc.explore.blocks.charts import State, columns, stacked
+from lib_dlhpc.explore.blocks.workbench import wall_html
+from lib_dlhpc.explore.failures.charts import LOST, WAYS
+from lib_dlhpc.explore.failures.interval import FILES, INTERVALS, LARGE, NETWORK, experiment
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
@@ -28,60 +29,42 @@ MEMORIES = (0.25e9, 1e9, 2e9, 4e9, 16e9, 256e9, 2e12)  # B of a node's host, for
 CHANGED = (0.01, 0.05, 0.1, 0.3, 1.0)
 WRITERS = {"all nodes, a shard each": "all", "the first node": "first"}
 BEST = 0.0  # the position of the interval at which each way has its own best one
+EVERY = {"each its best": BEST} | {show(seconds, "s"): seconds for seconds in INTERVALS}
 LATE = 1.0 + 1e-9
 
 
 class Setting(NamedTuple):
-    """What the controls say. interval: s, or BEST; rate: B/s of the file system; memory: B of a host."""
+    """A run. interval: s, or BEST; rate: B/s of the file system; memory: B of a host."""
 
-    model: str = LARGE
-    writers: str = "all"
-    interval: float = 1200.0
-    rate: float = 95e9
-    memory: float = 256e9
-    changed: float = 0.1
+    model: Annotated[str, NETWORK] = LARGE
+    writers: Annotated[str, Dropdown("Who writes", "To the shared file system", WRITERS)] = "all"
+    interval: Annotated[float, Slider("Interval", "Training between two checkpoints", EVERY)] = (
+        1200.0
+    )
+    rate: Annotated[float, FILES] = 95e9
+    memory: Annotated[
+        float,
+        Slider("Host memory", "Of a node, that training leaves for copies", MEMORIES, amount("B")),
+    ] = 256e9
+    changed: Annotated[
+        float,
+        Slider(
+            "Changed", "Share of the state that an incremental one writes", CHANGED, "{:.0%}".format
+        ),
+    ] = 0.1
 
 
-def four_ways() -> ipywidgets.Box:
+def four_ways() -> Bench[Setting]:
     """Return the experiment: one checkpoint of each way, and what each way loses in a long run."""
-    intervals = [("each its best", BEST), *choices(INTERVALS, "s")]
-    controls = {
-        "model": dropdown(
-            "Network", "14 B of state for each weight", [(n, n) for n in MODELS], LARGE
-        ),
-        "writers": dropdown("Who writes", "To the shared file system", WRITERS.items(), "all"),
-        "interval": slider("Interval", "Training between two checkpoints", intervals, 1200.0),
-        "rate": slider(
-            "File system",
-            "The shared file system, all writers together",
-            choices(RATES, "B/s"),
-            95e9,
-        ),
-        "memory": slider(
-            "Host memory",
-            "Of a node, that training leaves for copies",
-            choices(MEMORIES, "B"),
-            256e9,
-        ),
-        "changed": slider(
-            "Changed",
-            "Share of the state that an incremental one writes",
-            [(f"{share:.0%}", share) for share in CHANGED],
-            0.1,
-        ),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    costs, ways_chart = chart("failures_costs"), chart("failures_ways")
+    wall = ipywidgets.HTML()
 
-    def update() -> None:
-        setting = Setting(**{name: control.value for name, control in controls.items()})
-        costs.update(*costs_view(setting))
-        ways_chart.update(*ways_view(setting))
-        verdict.value = verdict_html(ways_words(setting))
+    def view(setting: Setting) -> View:
         wall.value = wall_html(" ".join(ways_walls(setting)), room_words(setting))
+        charts = {"failures_costs": costs_view(setting), "failures_ways": ways_view(setting)}
+        return View(ways_words(setting), charts=charts)
 
-    note = "how far the square is from the circle: a cheap checkpoint can be frequent."
-    return workbench(controls, [verdict, wall, costs, ways_chart], update, note)
+    look = "how far the square is from the circle: a cheap checkpoint can be frequent."
+    return Bench(Setting(), view, [wall, "failures_costs", "failures_ways"], look=look)
 
 
 @lru_cache(maxsize=512)
@@ -98,19 +81,61 @@ def found(setting: Setting, way: str) -> Resilience:
 
 
 def costs_view(setting: Setting) -> State:
-    """Return the columns of the chart "failures_costs"."""
-    prices = {way: found(setting, way).saving for way in WAYS}
-    each = {way: (float(p.blocked), float(p.background)) for way, p in prices.items()}
-    return costs_state(each, setting.interval or None, WORDS)
+    """Return the columns of the chart "failures_costs": s until training goes on, and until the state is durable."""
+    points = [_cost(way, found(setting, way)) for way in WAYS]
+    due = [setting.interval] if setting.interval != BEST else []
+    low = min([*due, *(point["blocked"] for point in points)])
+    high = max([*due, *(point["safe"] for point in points)])
+    words = [f"the next is due: {show(seconds, 's')}" for seconds in due]
+    each = "; ".join(
+        f"{p['way']}: training stalls for {p['still']}"
+        + (f", durable after {p['written']}" if p["split"] else "")
+        for p in points
+    )
+    room = {"x": [low / 3, high * 6]}
+    data = {"points": columns(points), "interval": {"x": due, "words": words}, "room": room}
+    return data, f"One checkpoint. {each}."
+
+
+def _cost(way: str, run: Resilience) -> dict[str, Any]:
+    blocked, behind = float(run.saving.blocked), float(run.saving.background)
+    return {
+        "way": way,
+        "blocked": blocked,
+        "safe": blocked + behind,
+        "still": show(blocked, "s"),
+        "written": show(blocked + behind, "s"),
+        "details": f"{way}: {WORDS[way]}",
+        "split": behind > 0,
+    }
 
 
 def ways_view(setting: Setting) -> State:
-    """Return the columns of the chart "failures_ways"."""
-    ways = {}
+    """Return the columns of the chart "failures_ways": shares of the time that are lost, by cause."""
+    bars, ends, kept = [], [], {}
     for way in WAYS:
-        own = found(setting, way)
-        ways[way] = {name: float(s) for name, s in own.shares.items()}, float(own.interval)
-    return ways_state(ways)
+        run = found(setting, way)
+        lost = {part: float(run.shares[part]) for part in LOST}
+        kept[way] = float(run.shares["training"])
+        bars += [
+            {
+                "way": way,
+                "part": part,
+                "start": start,
+                "stop": stop,
+                "middle": (start + stop) / 2,
+                "share": f"{lost[part]:.1%}",
+                "hatched": part == "repeated work",
+            }
+            for part, start, stop in stacked(lost)
+        ]
+        words = f"{kept[way]:.1%} goodput, every {show(float(run.interval), 's')}"
+        ends.append({"way": way, "x": sum(lost.values()), "words": words})
+    room = {"x": [0.0, 1.02 * (1 - min(kept.values()))]}
+    each = ", ".join(f"{way} {share:.1%}" for way, share in kept.items())
+    best = max(kept, key=lambda way: kept[way])
+    data = {"bars": columns(bars), "ends": columns(ends), "room": room}
+    return data, f"Goodput: {each}. The best is {best}."
 
 
 def ways_words(setting: Setting) -> str:
@@ -118,13 +143,12 @@ def ways_words(setting: Setting) -> str:
     own = {way: found(setting, way) for way in WAYS}
     stop, copied = (float(own[way].saving.blocked) for way in ("synchronous", "asynchronous"))
     ratio = f"{stop / copied:,.0f} times less" if stop > copied else "more: one node copies it all"
-    best = max(own, key=lambda way: float(own[way].goodput))
+    good = {way: float(run.goodput) for way, run in own.items()}
+    best = max(good, key=lambda way: good[way])
     return (
-        f"<b>Stall: {show(stop, 's')} until all is written, {show(copied, 's')} for a copy</b>,"
-        f" {ratio}."
-        f" Goodput is {float(own['synchronous'].goodput):.1%} synchronous,"
-        f" {float(own['asynchronous'].goodput):.1%} asynchronous; the best is {best},"
-        f" {float(own[best].goodput):.1%}."
+        f"<b>Stall: {show(stop, 's')} until all is written, {show(copied, 's')} for a copy</b>, {ratio}."
+        f" Goodput is {good['synchronous']:.1%} synchronous, {good['asynchronous']:.1%} asynchronous; the best is"
+        f" {best}, {good[best]:.1%}."
     )
 
 
