@@ -1,7 +1,7 @@
 """A machine that fails: a run on MPI ranks of this machine, of which one is killed now and then, until it is done.
 
-undisturbed(setting, stop)    the same run left alone: its time, what a snapshot costs, its weights
 survive(setting, mtbf, stop)  killed at random moments (kill -9), continued from its newest snapshot each time
+undisturbed(setting, stop)    the same run left alone: its time, what a snapshot costs, its weights
 
 A failure strikes any rank. One that comes before the ranks are there waits for them.
 """
@@ -11,15 +11,17 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from json import loads
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bench import Slider
 from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
@@ -30,16 +32,20 @@ from lib_dlhpc.storage.snapshots.plan import store_of
 PAUSE = 0.02  # s between two looks at a run
 MOST = 4  # failures, so that a page is not busy for long
 BATCH, EPOCHS = 64, 28
+OFTEN = "On average, in the time of the undisturbed run"
+SEEDS = {"1": 24, "2": 6, "3": 8, "4": 18, "5": 7}  # whose first failures come soon
 Begin = Callable[..., Job | BatchJob]
 
 
 class Setting(NamedTuple):
-    """What the controls say. often: failures in the time of the undisturbed run, on the mean; every: steps."""
+    """A run that fails. often: failures in the time of the undisturbed run, on the mean; every: steps."""
 
-    often: float = 2.0
-    every: int = 50
-    ranks: int = 2
-    seed: int = 24
+    often: Annotated[float, Slider("Failures", OFTEN, (0.5, 1.0, 2.0, 4.0), "{:g}".format)] = 2.0
+    every: Annotated[
+        int, Slider("Snapshot", "Steps from one to the next", (10, 50, 100, 200), "{} steps".format)
+    ] = 50
+    ranks: Annotated[int, Slider("Ranks", "Each batch is split over them", (1, 2))] = 2
+    seed: Annotated[int, Slider("Seed", "Other moments, other ranks", SEEDS)] = SEEDS["1"]
 
 
 class Alone(NamedTuple):
@@ -73,7 +79,7 @@ class Survived:
     legs: list[Leg] = field(default_factory=list)
     wall: float = 0.0  # s from the first start until the ranks were gone
     weights: bytes = b""
-    versions: int = 0  # published
+    outcome: dict[str, Any] = field(default_factory=dict)  # what its last ranks returned
 
     @property
     def failures(self) -> list[float]:
@@ -83,47 +89,39 @@ class Survived:
     @property
     def again(self) -> list[int]:
         """Steps that each failure took back."""
-        return [max(a.reached - b.first, 0) for a, b in zip(self.legs, self.legs[1:], strict=False)]
+        return [max(a.reached - b.first, 0) for a, b in pairwise(self.legs)]
+
+    @property
+    def startup(self) -> float:
+        """Seconds until it trained, or was killed before."""
+        first = self.legs[0]
+        return first.ended if first.begun is None else first.begun
 
     @property
     def training(self) -> float:
         """Seconds in which steps were taken, for the first time or again."""
         return sum(leg.ended - leg.begun for leg in self.legs if leg.begun is not None)
 
+    @property
+    def pace(self) -> float:
+        """Seconds of a step."""
+        return self.training / max(sum(leg.reached - leg.first for leg in self.legs), 1)
+
 
 def experiment(setting: Setting) -> Experiment:
     """Return what is trained: some hundred steps of a small network on digits."""
     shared = {"nodes": 1, "devices_per_node": setting.ranks, "batch": BATCH // setting.ranks}
-    return read_experiment(
-        {
-            "model": "cnn-digits",
-            "dataset": "digits",
-            "machine": "laptop",
-            "strategy": shared,
-            "run": {"epochs": EPOCHS},
-            "training": {"rate": 0.05},
-        }
-    )
+    about = {"model": "cnn-digits", "dataset": "digits", "machine": "laptop", "strategy": shared}
+    return read_experiment({**about, "run": {"epochs": EPOCHS}, "training": {"rate": 0.05}})
 
 
 def undisturbed(setting: Setting, stop: threading.Event, begin: Begin = start) -> Alone:
     """Run from start to end. Raises JobError, SpecError, Cancelled."""
-    with _folder() as folder:
-        zero, leg = time.time(), Leg(0.0)
-        job = begin(experiment(setting), setting.ranks, folder, snapshot_every=setting.every)
-
-        def look() -> None:
-            leg.begun = leg.begun if leg.begun is not None else _begun(folder, 0, zero)
-
-        _watch(job, stop, look)
-        outcome, whole = job.wait(), time.time() - zero
-        begun = leg.begun if leg.begun is not None else max(whole - outcome["seconds"], 0.0)
-        copying = float(outcome["terms"].get("checkpoint", 0.0)) * setting.every
-        newest, weights, _ = _kept(folder)
-        about = (copying, newest, weights, outcome["accuracy"])
-        return Alone(
-            begun, outcome["seconds"], max(whole - begun - outcome["seconds"], 0.0), *about
-        )
+    own = survive(setting, math.inf, stop, begin=begin)
+    (leg,), seconds = own.legs, own.training
+    copying = float(own.outcome["terms"].get("checkpoint", 0.0)) * setting.every
+    about = (copying, leg.reached, own.weights, own.outcome["accuracy"])
+    return Alone(own.startup, seconds, own.wall - leg.ended, *about)
 
 
 def survive(
@@ -137,33 +135,38 @@ def survive(
 
     Raises JobError if it fails of itself, SpecError, Cancelled.
     """
-    own, strikes = Survived(), Strikes(setting, mtbf)
-    with _folder() as folder:
-        zero = time.time()
+    own, strikes, above = Survived(), Strikes(setting, mtbf), Folder("failures")
+    folder, zero = above.path / "run", time.time()
+    try:
         while True:
-            leg, before = Leg(time.time() - zero, first=_newest(folder)), _inode(folder)
+            leg, before = Leg(time.time() - zero, first=_newest(folder)[0]), _inode(folder)
             named = {"resume": bool(own.legs), "snapshot_every": setting.every}
             job = begin(experiment(setting), setting.ranks, folder, **named)
             own.legs.append(leg)
-
-            def look(leg: Leg = leg, before: int = before) -> None:
-                if leg.begun is None:
-                    leg.begun = _begun(folder, before, zero)
-                strikes.fall(folder, leg, zero)
-
-            _watch(job, stop, look)
-            if leg.killed is not None and job.state != "done":
-                leg.reached = _reached(folder, leg.killed, leg.first)
-                there = f"the newest version is of step {_newest(folder)}"
-                tell(f"Rank {leg.killed} was killed in step {leg.reached}; {there}.")
-                continue
-            outcome = job.wait()  # raises why it failed
-            own.wall, leg.killed = time.time() - zero, None
-            if leg.begun is None:
-                leg.begun = max(own.wall - outcome["seconds"], leg.started)
-            leg.ended = min(leg.begun + outcome["seconds"], own.wall)
-            leg.reached, own.weights, own.versions = _kept(folder)
-            return own
+            try:
+                while job.state not in ENDS:
+                    if stop.wait(PAUSE):
+                        raise Cancelled
+                    if leg.begun is None:
+                        leg.begun = _begun(folder, before, zero)
+                    strikes.fall(folder, leg, zero)
+            finally:
+                job.cancel()  # of what has ended, nothing is left to end
+            if leg.killed is None or job.state == "done":
+                break
+            step = _told(folder / f"error-{leg.killed}.json", "step")  # by its parent
+            leg.reached = max(step or 0, leg.first)
+            there = f"the newest version is of step {_newest(folder)[0]}"
+            tell(f"Rank {leg.killed} was killed in step {leg.reached}; {there}.")
+        own.outcome = job.wait()  # raises why it failed
+        own.wall, leg.killed = time.time() - zero, None
+        if leg.begun is None:
+            leg.begun = max(own.wall - own.outcome["seconds"], leg.started)
+        leg.ended = min(leg.begun + own.outcome["seconds"], own.wall)
+        leg.reached, own.weights = _newest(folder)
+        return own
+    finally:
+        above.remove()
 
 
 class Strikes:
@@ -180,64 +183,30 @@ class Strikes:
         if time.time() - zero < self.next or leg.killed is not None or self.count == MOST:
             return
         victim = int(self.draw.integers(self.ranks))
-        if _kill(folder, victim):
+        process = _told(folder / f"rank-{victim}.json", "process")
+        if process is None:
+            return
+        with suppress(OSError):
+            os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
             leg.killed, leg.ended = victim, time.time() - zero
             self.next = leg.ended + self.draw.exponential(self.mtbf)
             self.count += 1
 
 
-def _watch(job: Job | BatchJob, stop: threading.Event, look: Callable[[], None]) -> None:
-    """Wait for the end of a run, looking at it. Raises Cancelled."""
-    try:
-        while job.state not in ENDS:
-            if stop.wait(PAUSE):
-                raise Cancelled
-            look()
-    finally:
-        job.cancel()  # of what has ended, nothing is left to end
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    above = Folder("failures")
-    try:
-        yield above.path / "run"
-    finally:
-        above.remove()
-
-
-def _kill(folder: Path, rank: int) -> bool:
-    """Kill a rank; return whether it was there."""
-    try:
-        process = int(loads((folder / f"rank-{rank}.json").read_text("utf-8"))["process"])
-        os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
-    except (OSError, ValueError, KeyError):
-        return False
-    return True
-
-
-def _kept(folder: Path) -> tuple[int, bytes, int]:
-    """Return step and weights of the newest version, and how many versions there are."""
-    store, plan = store_of(folder)
-    newest = store.newest(plan.branch)
-    assert newest is not None  # a run that is done has one of its end
-    return newest.step, store.load(newest)["weights"].tobytes(), len(store.log())
-
-
-def _newest(folder: Path) -> int:
-    """Return the step of the newest version, 0 if there is none."""
+def _newest(folder: Path) -> tuple[int, bytes]:
+    """Return step and weights of the newest version; 0 and nothing if there is none."""
     if not (folder / "snapshots" / "format").exists():
-        return 0
+        return 0, b""
     store, plan = store_of(folder)
     newest = store.newest(plan.branch)
-    return newest.step if newest else 0
+    return (newest.step, store.load(newest)["weights"].tobytes()) if newest else (0, b"")
 
 
-def _reached(folder: Path, rank: int, first: int) -> int:
-    """Return the step that a killed rank was in, by what its parent wrote down."""
+def _told(file: Path, name: str) -> int | None:
+    """Return a number of a JSON file, None if there is none."""
     with suppress(OSError, ValueError, KeyError):
-        return max(int(loads((folder / f"error-{rank}.json").read_text("utf-8"))["step"]), first)
-    return first
+        return int(loads(file.read_text("utf-8"))[name])
+    return None
 
 
 def _inode(folder: Path) -> int:
@@ -251,13 +220,12 @@ def _begun(folder: Path, before: int, zero: float) -> float | None:
 
     One that goes on writes its metrics anew as it begins; the first tells its seconds with its first loss.
     """
-    try:
+    with suppress(OSError, ValueError, KeyError):
         about = (folder / "metrics.jsonl").stat()
         if about.st_ino == before:
             return None
         if before:
             return about.st_mtime - zero
-        row: dict[str, Any] = loads((folder / "metrics.jsonl").read_text("utf-8").split("\n")[0])
+        row = loads((folder / "metrics.jsonl").read_text("utf-8").split("\n")[0])
         return float(about.st_mtime - row["seconds"] - zero)
-    except (OSError, ValueError, KeyError):
-        return None
+    return None
