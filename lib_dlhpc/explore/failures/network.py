@@ -3,14 +3,16 @@
 As in a large run, all that the next step depends on goes into a store.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+import threading
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
+from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.layers.base.saved import Tensors
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.storage.snapshots import SnapshotStore, Version
 from lib_dlhpc.training.data import load
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
@@ -21,47 +23,50 @@ LAST = "the last layer"
 WHAT = ("all layers", LAST)
 
 
-def experiment() -> Experiment:
-    """Return what is trained: a perceptron on digits."""
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": WIDTHS, "activation": "relu"},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop"},
-            "strategy": {"devices_per_node": 1, "batch": BATCH, "optimizer": "sgd"},
-        }
+class Setting(NamedTuple):
+    """How a version is continued: which layers are trained, at which rate, for how many epochs."""
+
+    what: Annotated[str, Dropdown("Train", "What is not trained does not change", WHAT)] = WHAT[0]
+    rate: Annotated[float, Slider("Rate", "Of plain SGD", (0.02, 0.1, 0.5, 2.0), "{:g}".format)] = (
+        0.1
     )
+    epochs: Annotated[int, Slider("Epochs", "Each of them is a version", (1, 2, 4))] = 4
 
 
-@dataclass
 class Learner:
-    """Weights, and how many epochs they have seen; the order of samples is drawn from that number."""
+    """A perceptron on digits, and how many epochs it has seen; the order of samples is drawn from that number."""
 
-    network: Network = field(default_factory=lambda: Network(experiment().model))
-    data: Any = field(default_factory=lambda: load(experiment()))
-    epochs: int = 0
+    def __init__(self) -> None:
+        model = {"family": "mlp", "widths": WIDTHS, "activation": "relu"}
+        own = {"devices_per_node": 1, "batch": BATCH, "optimizer": "sgd"}
+        about = {"model": model, "dataset": "digits", "machine": "laptop", "strategy": own}
+        experiment = read_experiment(about)
+        self.network, self.data, self.epochs = Network(experiment.model), load(experiment), 0
 
     @property
     def steps(self) -> int:
         """Steps that have been taken."""
         return self.epochs * -(-len(self.data.x) // BATCH)
 
+    @property
+    def last(self) -> int:
+        """Where the weights of the last layer begin."""
+        parameters = self.network.parameters
+        return min(p.start for p in parameters if p.layer == parameters[-1].layer)
+
     def epoch(self, what: str, rate: float) -> float:
         """Train all layers, or the last alone, for an epoch by plain SGD; return the mean loss."""
-        network, order = (
-            self.network,
-            np.random.default_rng(self.epochs).permutation(len(self.data.x)),
-        )
-        kept = self._first_of_last() if what == LAST else 0
+        network, x, y = self.network, self.data.x, self.data.y
+        order = np.random.default_rng(self.epochs).permutation(len(x))
+        trained = slice(self.last if what == LAST else 0, None)
         losses = []
         with one_thread(), np.errstate(all="ignore"):
-            for own in batches(order):
-                outputs = network.forward(self.data.x[own])
-                loss, dy = softmax_cross_entropy(outputs, self.data.y[own], len(own))
+            for start in range(0, len(order), BATCH):
+                own = order[start : start + BATCH]
+                loss, dy = softmax_cross_entropy(network.forward(x[own]), y[own], len(own))
                 network.backward(dy)
-                network.weights[kept:] -= (
-                    network.weights.dtype.type(rate) * network.gradients[kept:]
-                )
+                step = network.weights.dtype.type(rate) * network.gradients[trained]
+                network.weights[trained] -= step
                 losses.append(loss)
         self.epochs += 1
         return float(np.mean(losses))
@@ -84,13 +89,56 @@ class Learner:
             self.network.weights[p.start : p.stop] = state[p.name].reshape(-1)
         self.epochs = int(state["epochs"])
 
-    def _first_of_last(self) -> int:
-        """Return where the weights of the last layer begin."""
-        last = self.network.parameters[-1].layer
-        return min(p.start for p in self.network.parameters if p.layer == last)
 
+class Trunk:
+    """A store in a folder that goes with it, and what was trained into it."""
 
-def batches(order: Any) -> Iterator[Any]:
-    """Yield the numbers of the samples of each step."""
-    for start in range(0, len(order), BATCH):
-        yield order[start : start + BATCH]
+    def __init__(self) -> None:
+        self.folder = Folder("versions")
+        self.store = SnapshotStore(self.folder.path / "store")
+        self.learner = Learner()
+        self.how: dict[str, str] = {}  # by a version's id
+        self.waits: list[tuple[float, float]] = []  # s of copying, s until it was published
+        self._going: list[Any] = []
+        self._keep("the first weights", "main")
+        self._settle()
+
+    def train(self, start: Version, setting: Setting, stop: threading.Event) -> Version:
+        """Train from a version on, a version for each epoch; return the last. What is saved when `stop` is set stays.
+
+        From the newest of a branch that branch continues, from any other a new one begins.
+        """
+        fresh = f"branch-{len(self.store.branches.names()) + 1}"
+        branch = start.branch if self.ends_at(start) else fresh
+        self.learner.take_up(self.store.load(start))
+        parent: Version | None = start
+        for _ in range(setting.epochs):
+            if stop.is_set():
+                break
+            loss = self.learner.epoch(setting.what, setting.rate)
+            self._keep(f"{setting.what}, rate {setting.rate:g}", branch, loss, parent)
+            parent = None
+        self._settle()
+        return self.store.newest(branch) or start
+
+    def ends_at(self, version: Version) -> bool:
+        """Return whether a version is the newest of its branch."""
+        newest = self.store.newest(version.branch)
+        return newest is not None and newest.id == version.id
+
+    def _keep(
+        self, how: str, branch: str, loss: float = np.nan, parent: Version | None = None
+    ) -> None:
+        """Save the state behind the next epoch."""
+        self._settle()
+        known = loss if np.isfinite(loss) else None
+        metrics = {"accuracy": self.learner.accuracy(), "loss": known}
+        about: dict[str, Any] = {"step": self.learner.steps, "metrics": metrics}
+        saving = self.store.save_async(self.learner.state(), parent=parent, branch=branch, **about)
+        self._going = [saving, how]
+
+    def _settle(self) -> None:
+        if self._going:
+            (saving, how), self._going = self._going, []
+            self.how[saving.wait().id] = how
+            self.waits.append((saving.copied, saving.ended - saving.begun))

@@ -1,13 +1,12 @@
 """The tree of versions on the page: a line a version, clicked to continue from it."""
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
-from lib_dlhpc.storage.snapshots import Version
+from lib_dlhpc.explore.failures.network import Trunk
 
 HERE = Path(__file__).parent
 
@@ -30,23 +29,23 @@ class VersionTree(anywidget.AnyWidget):
         return f"VersionTree({len(self.rows)} versions)"
 
 
-def tree_rows(
-    versions: Iterable[Version], words: Mapping[str, str], names: Mapping[str, Iterable[str]]
-) -> list[dict[str, Any]]:
-    """Return what the tree shows. words: of each version, by its id; names: of branches that end there."""
-    found = sorted(versions, key=lambda version: version.number)
-    numbers = {version.id: version.number for version in found}
-    lanes: dict[str, int] = {}
+def tree_rows(trunk: Trunk) -> list[dict[str, Any]]:
+    """Return what the tree shows: each version with its parent, the lane of its branch, and what it is."""
+    versions, branches = trunk.store.log(), trunk.store.branches
+    numbers = {version.id: version.number for version in versions}
+    lanes = list(dict.fromkeys(version.branch for version in versions))
+    ends = {name: branches.get(name) for name in branches.names()}
     rows = []
-    for version in found:
-        lane = lanes.setdefault(version.branch, len(lanes))
-        ends = "".join(f" [{name}]" for name in names.get(version.id, ()))
+    for version in versions:
+        accuracy = f"{version.metrics['accuracy']:.1%} accuracy"
+        what = f"{accuracy}, step {version.step}, {trunk.how.get(version.id, '')}"
+        here = "".join(f" [{name}]" for name, end in ends.items() if end == version.id)
         rows.append(
             {
                 "number": version.number,
                 "parent": numbers.get(version.parent, 0),
-                "lane": lane,
-                "words": f"{version.short}  {words[version.id]}{ends}",
+                "lane": lanes.index(version.branch),
+                "words": f"{version.short}  {what}{here}",
             }
         )
     return rows

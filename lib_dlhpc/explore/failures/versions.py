@@ -1,29 +1,26 @@
 """Versions for real: a network trained here, each epoch a version; continue from any, and see what each wrote.
 
-versions_here()    the experiment: the tree, what each version wrote, what two differ in
+Versions()    the experiment: the tree, what each version wrote, what two differ in
 """
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.folder import Folder
-from lib_dlhpc.explore.blocks.panels import problem_html, table_html
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.explore.failures.charts import written_state
-from lib_dlhpc.explore.failures.network import WHAT, WIDTHS, Learner
+from lib_dlhpc.explore.blocks.bench import Bench, View
+from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
+from lib_dlhpc.explore.failures.network import WIDTHS, Learner, Setting, Trunk
 from lib_dlhpc.explore.failures.tree import VersionTree, tree_rows
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.storage.snapshots import SnapshotStore, Version
-from lib_dlhpc.storage.snapshots.diff import Difference
 
-RATES, EPOCHS = (0.02, 0.1, 0.5, 2.0), (1, 2, 4)
 MOST = 40  # versions on the page
+LABELED = 14  # versions that have their bytes beside them
 COLLAPSED = 0.5  # of accuracy
 NOTHING_NEW = (
     "<b>Nothing new.</b> The same start and the same settings gave the same bits: these versions are there already,"
@@ -31,193 +28,96 @@ NOTHING_NEW = (
 )
 
 
-class Setting(NamedTuple):
-    """What the controls say."""
+class Versions(Bench[Setting]):
+    """The experiment: what is clicked in the tree is continued, and compared with what was clicked before.
 
-    what: str = WHAT[0]
-    rate: float = 0.1
-    epochs: int = 4
+    thread: in what it trains.
+    """
 
+    def __init__(self, thread: Thread = threading.Thread) -> None:
+        self.trunk, self.tree, self._asked = Trunk(), VersionTree(chosen=1), View()
+        self.wall, self.branches, self.differences = (ipywidgets.HTML() for _ in range(3))
+        go, brief = "Train from here", "A second or less"
+        self.runner = Runner(go, self.train, tooltip=brief, thread=thread, refuse=self.refuse)
+        self.runner.cancel.tooltip = "Ends with this epoch"
+        tooltip = "Removes all versions and their files"
+        self.clear = ipywidgets.Button(description="Clear", tooltip=tooltip)
+        buttons = [self.runner.run, self.runner.cancel, self.clear]
+        row = ipywidgets.HBox(buttons, layout={"flex_flow": "row wrap"})
+        above = [row, self.runner.said, self.wall, self.tree, self.branches]
+        results = [*above, "failures_written", self.differences]
+        look = "how little a version writes when little has changed."
+        super().__init__(Setting(), self.ask, results, look=look)
+        self.draw()
+        self.compare()
+        self.tree.observe(lambda _: self.compare(), ("chosen", "other"))
+        self.clear.on_click(lambda _: self.begin_anew())
 
-class Trunk:
-    """A store in a folder that goes with it, and what was trained into it."""
+    def ask(self, setting: Setting) -> View:
+        """Say what a click would do; while it trains, the store is the other thread's."""
+        if not self.tree.busy:
+            self._asked = View(asked_words(self.trunk, self.tree.chosen, setting))
+        return self._asked
 
-    def __init__(self) -> None:
-        self.folder = Folder("versions")
-        self.store = SnapshotStore(self.folder.path / "store")
-        self.learner = Learner()
-        self.how: dict[str, str] = {}  # by a version's id
-        self.waits: list[tuple[float, float]] = []  # s of copying, s until it was published
-        self._going: list[Any] = []
-        self._keep("the first weights", "main")
+    def refuse(self) -> str:
+        """Say why it cannot be trained, or see to it that only that is done now."""
+        if len(self.trunk.store.log()) + self.setting.epochs > MOST:
+            return f"More than {MOST} versions do not fit the page: clear them."
+        self.clear.disabled = self.tree.busy = True
+        return ""
 
-    def train(self, start: Version, setting: Setting, stop: threading.Event) -> Version:
-        """Train from a version on, a version for each epoch; return the last. What is saved when `stop` is set stays.
-
-        From the newest of a branch that branch continues, from any other a new one begins.
-        """
-        newest = self.store.newest(start.branch)
-        fresh = newest is None or newest.id != start.id
-        branch = self._new_name() if fresh else start.branch
-        self.learner.take_up(self.store.load(start))
-        parent: Version | None = start
-        for _ in range(setting.epochs):
-            if stop.is_set():
-                break
-            loss = self.learner.epoch(setting.what, setting.rate)
-            how = f"{setting.what}, rate {setting.rate:g}"
-            self._keep(how, branch, loss, parent)
-            parent = None
-        self._settle()
-        return self.store.newest(branch) or start
-
-    def _keep(
-        self, how: str, branch: str, loss: float | None = None, parent: Version | None = None
-    ) -> None:
-        """Save the state behind the next epoch."""
-        self._settle()
-        metrics = {"accuracy": self.learner.accuracy(), "loss": loss}
-        if loss is not None and not np.isfinite(loss):
-            metrics["loss"] = None
-        about: dict[str, Any] = {"step": self.learner.steps, "metrics": metrics}
-        saving = self.store.save_async(self.learner.state(), parent=parent, branch=branch, **about)
-        self._going = [saving, how]
-        if loss is None:
-            self._settle()
-
-    def _settle(self) -> None:
-        if self._going:
-            (saving, how), self._going = self._going, []
-            self.how[saving.wait().id] = how
-            self.waits.append((saving.copied, saving.ended - saving.begun))
-
-    def _new_name(self) -> str:
-        return f"branch-{len(list(self.store.branches.names())) + 1}"
-
-
-def versions_here(thread: Callable[..., Any] = threading.Thread) -> ipywidgets.Box:
-    """Return controls, the tree, what each version wrote, branches and differences. thread: in what it trains."""
-    controls = {
-        "what": dropdown(
-            "Train", "What is not trained does not change", [(w, w) for w in WHAT], WHAT[0]
-        ),
-        "rate": slider("Rate", "Of plain SGD", [(f"{r:g}", r) for r in RATES], 0.1),
-        "epochs": slider("Epochs", "Each of them is a version", [(str(n), n) for n in EPOCHS], 4),
-    }
-    train_it = ipywidgets.Button(
-        description="Train from here",
-        button_style="primary",
-        tooltip="A second or less",
-        layout={"width": "auto"},
-    )
-    cancel = ipywidgets.Button(description="Cancel", tooltip="Ends with this epoch", disabled=True)
-    clear = ipywidgets.Button(description="Clear", tooltip="Removes all versions and their files")
-    asked, said, wall = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-    branches, differences = ipywidgets.HTML(), ipywidgets.HTML()
-    tree, written = VersionTree(), chart("failures_written")
-    stop, held = threading.Event(), [Trunk()]
-
-    def setting() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def ask() -> None:
-        if tree.busy:  # the store is the other thread's
-            return
-        asked.value = verdict_html(asked_words(held[0].store, tree.chosen, setting()))
-
-    def draw() -> None:
-        trunk = held[0]
-        versions = trunk.store.log()
-        written.update(*written_view(trunk))
-        branches.value = branches_html(trunk)
-        words = {v.id: version_words(v, trunk.how.get(v.id, "")) for v in versions}
-        tree.rows = tree_rows(versions, words, ends_of(trunk.store))
-
-    def chose(_: Any = None) -> None:
-        ask()
-        store = held[0].store
-        start = store.version(tree.chosen)
-        wall.value = wall_html(
-            collapse_wall(store, start), f"Version {start.number} can be continued."
-        )
-        differences.value = ""
-        if tree.other and tree.chosen:
-            a, b = store.version(tree.other), store.version(tree.chosen)
-            differences.value = differences_html(a, b, store.diff(a, b))
-
-    def work(chosen: Setting, start: Version) -> None:
+    def train(self, runner: Runner) -> None:
+        """Continue from the chosen version."""
+        store = self.trunk.store
+        start, before = store.version(self.tree.chosen), len(store.log())
         try:
-            before = len(held[0].store.log())
-            last = held[0].train(start, chosen, stop)
-            new = len(held[0].store.log()) - before
-            said.value = verdict_html(waits_words(held[0]) if new else NOTHING_NEW)
-            draw()
-            with tree.hold_trait_notifications():
-                tree.other, tree.chosen = start.number, last.number
-        except (SpecError, OSError) as reason:
-            said.value = problem_html(str(reason))
+            last = self.trunk.train(start, self.setting, runner.stop)
+            runner.say(waits_words(self.trunk) if len(store.log()) > before else NOTHING_NEW)
+            self.draw()
+            self.choose(last.number, start.number)
         finally:
-            busy(False)
-            ask()
+            self.clear.disabled = self.tree.busy = False
+            self.show()
 
-    def busy(running: bool) -> None:
-        train_it.disabled = clear.disabled = tree.busy = running
-        cancel.disabled = not running
+    def begin_anew(self) -> None:
+        """Remove all versions."""
+        self.trunk.folder.remove()
+        self.trunk, self.runner.said.value = Trunk(), ""
+        self.draw()
+        self.choose(1, 0)
+        self.compare()
 
-    def start(_: Any) -> None:
-        if len(held[0].store.log()) + setting().epochs > MOST:
-            said.value = problem_html(f"More than {MOST} versions do not fit the page: clear them.")
-            return
-        busy(True)
-        stop.clear()
-        thread(
-            target=work, args=(setting(), held[0].store.version(tree.chosen)), daemon=True
-        ).start()
+    def draw(self) -> None:
+        """Show all versions."""
+        self.charts["failures_written"].update(*written_view(self.trunk))
+        self.branches.value = branches_html(self.trunk.store.log())
+        self.tree.rows = tree_rows(self.trunk)
 
-    def cleared(_: Any) -> None:
-        held[0].folder.remove()
-        held[0] = Trunk()
-        said.value = ""
-        with tree.hold_trait_notifications():
-            tree.other, tree.chosen = 0, 1
-        draw()
-        chose()
+    def choose(self, chosen: int, other: int) -> None:
+        """Mark two versions of the tree."""
+        with self.tree.hold_trait_notifications():
+            self.tree.other, self.tree.chosen = other, chosen
 
-    tree.chosen = 1
-    draw()
-    chose()
-    tree.observe(chose, ("chosen", "other"))
-    train_it.on_click(start)
-    cancel.on_click(lambda _: stop.set())
-    clear.on_click(cleared)
-    row = ipywidgets.HBox([train_it, cancel, clear], layout={"flex_flow": "row wrap"})
-    note = "how little a version writes when little has changed."
-    results = [asked, row, said, wall, tree, branches, written, differences]
-    return workbench(controls, results, ask, note)
+    def compare(self) -> None:
+        """Show what can be said of the chosen version, and how it differs from the other."""
+        self.show()
+        store = self.trunk.store
+        chosen, other = store.version(self.tree.chosen), self.tree.other
+        fine = f"Version {chosen.number} can be continued."
+        self.wall.value = wall_html(collapse_wall(store, chosen), fine)
+        self.differences.value = differences_html(store, other, chosen.number) if other else ""
 
 
 def last_layer_bytes() -> int:
     """Return the bytes that change when the last layer alone is trained."""
-    network = Learner().network
-    last = network.parameters[-1].layer
-    return sum(
-        (p.stop - p.start) * network.dtype.itemsize for p in network.parameters if p.layer == last
-    )
+    learner = Learner()
+    return int(learner.network.weights[learner.last :].nbytes)
 
 
-def ends_of(store: SnapshotStore) -> dict[str, list[str]]:
-    """Return the names of the branches that end at each version, by its id."""
-    ends: dict[str, list[str]] = {}
-    for name in store.branches.names():
-        ends.setdefault(store.branches.get(name) or "", []).append(name)
-    return ends
-
-
-def asked_words(store: SnapshotStore, chosen: int, setting: Setting) -> str:
+def asked_words(trunk: Trunk, chosen: int, setting: Setting) -> str:
     """Say what a click would do."""
-    start = store.version(chosen)
-    newest = store.newest(start.branch)
-    on = f"on {start.branch}" if newest and newest.id == start.id else "on a new branch"
+    start = trunk.store.version(chosen)
+    on = f"on {start.branch}" if trunk.ends_at(start) else "on a new branch"
     plural = "s" * (setting.epochs != 1)
     return (
         f"A perceptron of {', '.join(map(str, WIDTHS))}, fp32, on digits. A click continues from version"
@@ -225,77 +125,81 @@ def asked_words(store: SnapshotStore, chosen: int, setting: Setting) -> str:
     )
 
 
-def version_words(version: Version, how: str) -> str:
-    """Say what a version is, in a line."""
-    return f"{version.metrics['accuracy']:.1%} accuracy, step {version.step}, {how}"
-
-
-def written_view(trunk: Trunk) -> State:
-    """Return the columns of the chart "failures_written"."""
-    versions = trunk.store.log()
-    rows = [
-        (str(v.number), float(v.written), float(v.size), trunk.how.get(v.id, "")) for v in versions
-    ]
-    return written_state(rows)
-
-
 def waits_words(trunk: Trunk) -> str:
     """Say how long each version stalled training, and how long it took in the background."""
-    copied, published = (float(np.median(times)) for times in zip(*trunk.waits, strict=True))
+    copied, published = np.median(trunk.waits, axis=0).tolist()
     return (
         f"<b>Saved in the background.</b> Training stalled for {show(copied, 's')} to copy the state (median of"
         f" {len(trunk.waits)} versions); it was hashed, written and flushed {show(published, 's')} later."
     )
 
 
-def branches_html(trunk: Trunk) -> str:
+def written_view(trunk: Trunk) -> State:
+    """Return the columns of the chart "failures_written": what each version wrote, beside the whole state."""
+    versions = trunk.store.log()
+    named = [(str(v.number), v, show(float(v.written), "B")) for v in versions]
+    bars = [
+        {
+            "version": number,
+            "order": order,
+            "written": float(version.written),
+            "label": written if len(versions) <= LABELED else "",
+            "details": trunk.how.get(version.id, ""),
+        }
+        for order, (number, version, written) in enumerate(named)
+    ]
+    whole, all_of_it = float(versions[0].size), float(sum(v.written for v in versions))
+    words = f"the whole state: {show(whole, 'B')}"
+    data = {"bars": columns(bars), "whole": {"y": [whole], "words": [words]}}
+    each = ", ".join(f"{number} {written}" for number, _, written in named[-8:])
+    return data | {"room": {"y": [0.0, 1.4 * whole]}}, (
+        f"Written by each version: {each}. In all {show(all_of_it, 'B')}; whole copies would be"
+        f" {show(whole * len(versions), 'B')}."
+    )
+
+
+def branches_html(versions: Sequence[Version]) -> str:
     """Return each branch with where it began and how well it does, as a table."""
-    versions, known = trunk.store.log(), {v.id: v for v in trunk.store.log()}
+    numbers = {version.id: version.number for version in versions}
     lines = [["branch", "begins from", "versions", "newest", "accuracy there", "best so far"]]
-    for name in dict.fromkeys(v.branch for v in versions):
-        own = [v for v in versions if v.branch == name]
-        root, best = known.get(own[0].parent), max(own, key=lambda v: v.metrics["accuracy"])
-        lines.append(
-            [
-                name,
-                f"version {root.number}" if root else "the first weights",
-                str(len(own)),
-                str(own[-1].number),
-                f"{own[-1].metrics['accuracy']:.1%}",
-                f"{best.metrics['accuracy']:.1%} (version {best.number})",
-            ]
-        )
+    for name in dict.fromkeys(version.branch for version in versions):
+        own = [version for version in versions if version.branch == name]
+        root, best = numbers.get(own[0].parent), max(own, key=_accuracy)
+        begin = f"version {root}" if root else "the first weights"
+        top = f"{_accuracy(best):.1%} (version {best.number})"
+        newest = [str(own[-1].number), f"{_accuracy(own[-1]):.1%}"]
+        lines.append([name, begin, str(len(own)), *newest, top])
     return table_html(lines)
 
 
 def collapse_wall(store: SnapshotStore, version: Version) -> str:
     """Say that a version has unlearned, and which of its ancestors to go back to; or nothing."""
-    above = list(_ancestors(version, {v.id: v for v in store.log()}))
-    good = max(above, key=lambda v: v.metrics["accuracy"], default=version)
-    now, then = version.metrics["accuracy"], good.metrics["accuracy"]
+    known = {each.id: each for each in store.log()}
+    line = [version]
+    while line[-1].parent in known:
+        line.append(known[line[-1].parent])
+    good = max(line, key=_accuracy)
+    now, then = _accuracy(version), _accuracy(good)
     if not now < COLLAPSED < then:
         return ""
     return (
         f"Version {version.number} has unlearned: {now:.0%} accuracy, after {then:.0%} in version {good.number}. With"
-        f" a single"
-        " checkpoint, overwritten each time, that would be lost: click it, and continue from there."
+        " a single checkpoint, overwritten each time, that would be lost: click it, and continue from there."
     )
 
 
-def _ancestors(version: Version, known: dict[str, Version]) -> Iterable[Version]:
-    while version.parent in known:
-        version = known[version.parent]
-        yield version
-
-
-def differences_html(a: Version, b: Version, rows: Iterable[Difference]) -> str:
+def differences_html(store: SnapshotStore, first: int, second: int) -> str:
     """Return what two versions differ in, tensor by tensor, as a table."""
     lines = [["tensor", "size", "shared", "relative difference"]]
-    for row in rows:
+    for row in store.diff(first, second):
         shared = "all of it" if row.kind == "shared" else show(float(row.shared), "B")
         lines.append([row.name, show(float(row.size), "B"), shared, _apart(row.relative)])
-    head = f"<b>Version {a.number} compared with {b.number}.</b> Shared bytes are stored once."
+    head = f"<b>Version {first} compared with {second}.</b> Shared bytes are stored once."
     return verdict_html(head) + table_html(lines)
+
+
+def _accuracy(version: Version) -> float:
+    return version.metrics["accuracy"]
 
 
 def _apart(relative: float) -> str:

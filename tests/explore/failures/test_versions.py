@@ -13,16 +13,9 @@ from experiment_page import Now, button, click, controls, told
 from patience import eventually
 
 from lib_dlhpc.explore.failures import versions as failures_versions
-from lib_dlhpc.explore.failures.network import LAST, Learner
+from lib_dlhpc.explore.failures.network import LAST, Learner, Setting, Trunk
 from lib_dlhpc.explore.failures.tree import VersionTree, tree_rows
-from lib_dlhpc.explore.failures.versions import (
-    MOST,
-    Setting,
-    Trunk,
-    collapse_wall,
-    last_layer_bytes,
-    versions_here,
-)
+from lib_dlhpc.explore.failures.versions import MOST, Versions, collapse_wall, last_layer_bytes
 from lib_dlhpc.storage.snapshots import SnapshotError
 
 GO = "Train from here"
@@ -105,16 +98,15 @@ def test_cancelling_keeps_what_is_done_and_learns_no_more(trunk: Trunk) -> None:
 def test_rows_know_their_parents_and_their_lanes(trunk: Trunk) -> None:
     train(trunk, 1, epochs=2)
     train(trunk, 2, rate=0.5, epochs=1)
-    versions = trunk.store.log()
-    rows = tree_rows(versions, {v.id: "words" for v in versions}, {versions[-1].id: ["end"]})
+    rows = tree_rows(trunk)
     assert [row["number"] for row in rows] == [1, 2, 3, 4]
     assert [row["parent"] for row in rows] == [0, 1, 2, 2]
     assert [row["lane"] for row in rows] == [0, 0, 0, 1]
-    assert "[end]" in rows[-1]["words"]
+    assert "[branch-2]" in rows[-1]["words"]
 
 
 def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome() -> None:
-    page = versions_here(Now)
+    page = Versions(Now)
     tree = tree_of(page)
     click(page, GO)
     assert tree.chosen == 5 and tree.other == 1 and len(tree.rows) == 5
@@ -132,7 +124,7 @@ def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome() -> None:
 
 
 def test_every_control_changes_what_a_click_would_do() -> None:
-    page = versions_here(Now)
+    page = Versions(Now)
     for control in controls(page).values():
         home, seen = control.index, set()
         for position in range(len(control.options)):
@@ -143,7 +135,7 @@ def test_every_control_changes_what_a_click_would_do() -> None:
 
 
 def test_more_versions_than_can_be_seen_are_refused() -> None:
-    page = versions_here(Now)
+    page = Versions(Now)
     for _ in range(MOST // 4):
         click(page, GO)
     assert "clear them" in told(page) and len(tree_of(page).rows) <= MOST
@@ -152,7 +144,7 @@ def test_more_versions_than_can_be_seen_are_refused() -> None:
 
 
 def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(monkeypatch: Any) -> None:
-    page = versions_here(Now)
+    page = Versions(Now)
 
     def fails(*_: Any) -> Any:
         raise SnapshotError(
