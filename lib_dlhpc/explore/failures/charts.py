@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -45,7 +45,7 @@ def phases_state(runs: Mapping[str, Sequence[Any]], span: float) -> State:
         plural = "s" * (len(failed) != 1)
         done.append(f"{run}: {', '.join(parts)}; {len(failed)} failure{plural}")
     tick = next((step for step in TICKS if span <= 7 * step), 7 * TICKS[-1])  # about six of them
-    data = {
+    data: Data = {
         "bars": columns(bars),
         "strikes": columns(strikes),
         "rows": {"name": list(runs), "middle": [row + 0.5 for row in range(len(runs))]},

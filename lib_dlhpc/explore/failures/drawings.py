@@ -1,5 +1,7 @@
 """The drawings of the lesson on failures, in Altair."""
 
+from typing import Any
+
 import altair as alt
 
 from lib_dlhpc.explore.blocks.drawing import (
@@ -58,7 +60,10 @@ TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 
 def failures_loss() -> Layers:
     """Shares of the time that are lost against the interval, both axes logarithmic."""
     x = x_axis("x:Q", "training between two checkpoints", TIME, log=10, values=TIMES, grid=False)
-    shares = {"labels": "format(datum.value, '.2~%')", "values": [1e-4, 1e-3, 1e-2, 0.1, 1]}
+    shares: dict[str, Any] = {
+        "labels": "format(datum.value, '.2~%')",
+        "values": [1e-4, 1e-3, 1e-2, 0.1, 1],
+    }
     y = y_axis("y:Q", "share of the time that is lost", log=10, **shares)
     lines, symbols, _ = line_marks(x, y, list(LINES), LINES)
     color, *_ = line_scales(list(LINES), LINES)
@@ -71,7 +76,12 @@ def failures_loss() -> Layers:
     spread = runs.mark_rule(strokeWidth=3, color=BLUE, opacity=0.7)
     means = runs.mark_point(shape="cross", filled=True, size=120, color=BLUE, opacity=1)
     now, said = point(x, y)
-    ring = {"shape": "circle", "size": 150, "strokeWidth": 2.5, "color": "currentColor"}
+    ring: dict[str, Any] = {
+        "shape": "circle",
+        "size": 150,
+        "strokeWidth": 2.5,
+        "color": "currentColor",
+    }
     return (
         room("x", "y"),
         marks.mark_rule(strokeDash=[3, 3], opacity=0.7),
@@ -132,14 +142,14 @@ def _row(field: str) -> alt.Y:
 )
 def failures_costs() -> Layers:
     """For each way to save: how long training stalls, and when the state is durable."""
-    ticks = {"values": TIMES, "labelOverlap": True, "grid": False}
+    ticks: dict[str, Any] = {"values": TIMES, "labelOverlap": True, "grid": False}
     x = x_axis("blocked:Q", "time after the checkpoint begins", TIME, log=10, **ticks)
     points = data("points", x=x, y=rows_axis("way:N", list(WAYS), 110))
     behind = points.transform_filter("datum.split")
     durable = behind.encode(x="safe:Q")
     still = points.mark_point(shape="square", filled=True, size=110, color=BLUE, opacity=1)
     safe = durable.mark_point(shape="circle", size=110, strokeWidth=2.5, color=RED, opacity=1)
-    above = {"fontSize": 11, "dy": -11, **HALO}
+    above: dict[str, Any] = {"fontSize": 11, "dy": -11, **HALO}
     due = data("interval", x="x:Q")
     words = due.mark_text(align="right", baseline="bottom", dx=4, dy=-3)
     return (

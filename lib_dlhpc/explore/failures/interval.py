@@ -13,7 +13,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
-from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -182,7 +182,7 @@ def loss_view(setting: Setting, simulated: Simulated = ()) -> State:
     marks = [(f"{name}: {show(x, 's')}", x) for name, x in best.items() if AT[0] <= x <= AT[-1]]
     here = float(np.interp(np.log(now), np.log(AT), np.nan_to_num(lost, nan=1.0)))
     right = now > np.sqrt(AT[0] * AT[-1])
-    data = {
+    data: Data = {
         "lines": lines,
         "ends": {**ends, "late": [x > AT[-1] / 30 for x in ends["x"]]},
         "marks": columns(

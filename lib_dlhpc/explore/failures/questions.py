@@ -9,12 +9,13 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.failures import interval, ways
+from lib_dlhpc.explore.failures.charts import WAYS
 from lib_dlhpc.explore.failures.interval import DAY, HOUR, INTERVALS, MINUTE, found
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.live import EXAMPLE, expected, fail_here, mtbf_of
 from lib_dlhpc.explore.failures.machine import Setting as Failing
 from lib_dlhpc.explore.failures.versions import Versions, last_layer_bytes
-from lib_dlhpc.explore.failures.ways import BEST, CHANGED, WAYS
+from lib_dlhpc.explore.failures.ways import BEST, CHANGED
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.prediction.intervals import young
 from lib_dlhpc.prediction.resilience import Resilience

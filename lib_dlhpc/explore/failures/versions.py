@@ -10,7 +10,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, View
-from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
@@ -150,7 +150,7 @@ def written_view(trunk: Trunk) -> State:
     ]
     whole, all_of_it = float(versions[0].size), float(sum(v.written for v in versions))
     words = f"the whole state: {show(whole, 'B')}"
-    data = {"bars": columns(bars), "whole": {"y": [whole], "words": [words]}}
+    data: Data = {"bars": columns(bars), "whole": {"y": [whole], "words": [words]}}
     each = ", ".join(f"{number} {written}" for number, _, written in named[-8:])
     return data | {"room": {"y": [0.0, 1.4 * whole]}}, (
         f"Written by each version: {each}. In all {show(all_of_it, 'B')}; whole copies would be"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import ipywidgets
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
-from lib_dlhpc.explore.blocks.charts import State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.failures.charts import LOST, WAYS
 from lib_dlhpc.explore.failures.interval import FILES, INTERVALS, LARGE, NETWORK, experiment
@@ -93,7 +93,7 @@ def costs_view(setting: Setting) -> State:
         for p in points
     )
     room = {"x": [low / 3, high * 6]}
-    data = {"points": columns(points), "interval": {"x": due, "words": words}, "room": room}
+    data: Data = {"points": columns(points), "interval": {"x": due, "words": words}, "room": room}
     return data, f"One checkpoint. {each}."
 
 
@@ -134,7 +134,7 @@ def ways_view(setting: Setting) -> State:
     room = {"x": [0.0, 1.02 * (1 - min(kept.values()))]}
     each = ", ".join(f"{way} {share:.1%}" for way, share in kept.items())
     best = max(kept, key=lambda way: kept[way])
-    data = {"bars": columns(bars), "ends": columns(ends), "room": room}
+    data: Data = {"bars": columns(bars), "ends": columns(ends), "room": room}
     return data, f"Goodput: {each}. The best is {best}."
 
 

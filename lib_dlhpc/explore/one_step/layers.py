@@ -5,27 +5,24 @@ step_by_layers(mine)   the experiment: network, device, batch, and how fast arit
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from math import inf
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
 from lib_dlhpc.costs.compute import layer_times, update_time
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.explore.one_step.charts import BETWEEN, batch_state, layers_state
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
+from lib_dlhpc.explore.one_step.charts import BETWEEN, beside
 from lib_dlhpc.explore.one_step.machines import (
-    DEVICES,
     Mine,
+    causes,
     faster_arithmetic,
     faster_memory,
     faster_start,
     precision_of,
-    without_arithmetic,
-    without_memory,
-    without_start,
 )
-from lib_dlhpc.explore.one_step.roofline import ARITHMETIC, BOUND, FASTER, MEMORY, START
+from lib_dlhpc.explore.one_step.roofline import BOUND, DEVICE, FASTER, MEMORY, START
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Device
@@ -45,44 +42,43 @@ HELP = {"arithmetic": faster_arithmetic, "memory": faster_memory, "starting": fa
 
 
 class Setting(NamedTuple):
-    """What the controls say."""
+    """A step of a network on a device. faster: how many times as fast its arithmetic is."""
 
-    model: str = "cnn-digits"
-    device: str = "laptop-core"
-    batch: int = 8
-    faster: float = 1.0
+    model: Annotated[str, Dropdown("Network", "What is trained", MODELS)] = "cnn-digits"
+    device: Annotated[str, DEVICE] = "laptop-core"
+    batch: Annotated[int, Slider("Batch", "Samples of a step", BATCHES)] = 8
+    faster: Annotated[float, FASTER] = 1.0
 
 
 class Row(NamedTuple):
     """A layer, or all of a kind: seconds of its passes, and what bounds it."""
 
     name: str
-    seconds: dict[str, float]
+    passes: dict[str, float]
     bound: str
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of all passes."""
+        return sum(self.passes.values())
 
-def step_by_layers(mine: Mine) -> ipywidgets.Box:
+
+def step_by_layers(mine: Mine) -> Bench[Setting]:
     """Return the experiment: where a step's time goes, and how it grows with the batch."""
-    controls = {
-        "model": dropdown("Network", "What is trained", MODELS.items(), "cnn-digits"),
-        "device": dropdown("Device", "What computes", DEVICES.items(), "laptop-core"),
-        "batch": slider("Batch", "Samples of a step", [(f"{n:,}", n) for n in BATCHES], 8),
-        "faster": slider("Arithmetic", "What if it were faster", FASTER, 1.0),
-    }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    layers, grown = chart("one_step_layers"), chart("one_step_batch")
 
-    def update() -> None:
-        setting = Setting(**{name: control.value for name, control in controls.items()})
+    def view(setting: Setting) -> View:
         device = device_of(setting, mine)
-        layers.update(*layers_view(setting, device))
-        grown.update(*batch_view(setting, device))
-        verdict.value = verdict_html(step_words(setting, device))
-        wall.value = wall_html(" ".join(predict(experiment(setting, device)).walls), "It fits.")
+        walls = " ".join(predict(experiment(setting, device)).walls)
+        charts = {
+            "one_step_layers": layers_view(setting, device),
+            "one_step_batch": batch_view(setting, device),
+        }
+        return View(step_words(setting, device), walls, charts)
 
-    mine.observe(lambda _: update(), "machine")
-    note = "what bounds the longest bars; then where the line of a step bends into the dashed one."
-    return workbench(controls, [verdict, wall, layers, grown], update, note)
+    look = "what bounds the longest bars; then where the line of a step bends into the dashed one."
+    bench = Bench(Setting(), view, ["one_step_layers", "one_step_batch"], "It fits.", look)
+    mine.observe(lambda _: bench.show(), "machine")
+    return bench
 
 
 def device_of(setting: Setting, mine: Mine) -> Device:
@@ -92,18 +88,14 @@ def device_of(setting: Setting, mine: Mine) -> Device:
 
 @lru_cache(maxsize=256)
 def _catalog(model: str, batch: int, precision: str) -> Experiment:
+    strategy = {"devices_per_node": 1, "batch": batch, "precision": precision}
     return read_experiment(
         {
-            "model": {"name": model},
-            "dataset": {"name": "wikipedia-books" if model == "bert-base" else "imagenet"},
+            "model": model,
+            "dataset": "wikipedia-books" if model == "bert-base" else "imagenet",
             "machine": {"name": "laptop", "jitter": 0.0},
             "storage": {"tier": ""},
-            "strategy": {
-                "devices_per_node": 1,
-                "batch": batch,
-                "precision": precision,
-                "optimizer": OPTIMIZER,
-            },
+            "strategy": strategy | {"optimizer": OPTIMIZER},
         }
     )
 
@@ -127,70 +119,98 @@ def growth(setting: Setting, device: Device) -> float:
 
 def rows(setting: Setting, device: Device) -> list[Row]:
     """Return the layers of a step, or their kinds, then the update and what lies between the layers."""
-    model, batch, precision = experiment(setting, device).model, setting.batch, precision_of(device)
-    busy, bare = replace(device, overhead=0.0), without_start(device)
-    ways = (busy, bare, without_memory(bare), without_arithmetic(bare))
-    each = [layer_times(model, way, batch, precision) for way in ways]
-    seconds, rest, arithmetic, memory = (times.forward + times.backward for times in each)
-    causes = {START: seconds - rest, ARITHMETIC: arithmetic, MEMORY: memory}
+    model, precision = experiment(setting, device).model, precision_of(device)
+    busy = replace(device, overhead=0.0)
+
+    def seconds(way: Device) -> Any:
+        times = layer_times(model, way, setting.batch, precision)
+        return times.forward + times.backward
+
+    times, by_cause = layer_times(model, busy, setting.batch, precision), causes(seconds, busy)
     few = len(model.layers) <= MOST_ROWS
-    names = [layer.name if few else layer.kind for layer in model.layers]
+    names = np.array([layer.name if few else layer.kind for layer in model.layers])
     found = []
-    for name in dict.fromkeys(names):
-        here = np.array([each == name for each in names])
-        if not seconds[here].sum():
-            continue
-        bound = max(causes, key=lambda cause: float(causes[cause][here].sum()))
+    for name in dict.fromkeys(names.tolist()):
+        here = names == name
         passes = {
-            "forward": float(each[0].forward[here].sum()),
-            "backward": float(each[0].backward[here].sum()),
+            "forward": float(times.forward[here].sum()),
+            "backward": float(times.backward[here].sum()),
         }
+        bound = max(by_cause, key=lambda cause: float(by_cause[cause][here].sum()))
         found.append(Row(name if few else f"{name} ({here.sum()})", passes, BOUND[bound]))
+    found = [row for row in found if row.seconds]
     if not few:
-        found.sort(key=lambda row: -sum(row.seconds.values()))
-    update, streamed = (float(update_time(model, way, OPTIMIZER)) for way in (device, bare))
-    bound = BOUND[MEMORY if streamed > update / 2 else START]
-    found.append(Row("update", {"update": update}, bound))
+        found.sort(key=lambda row: -row.seconds)
+    update, streamed = (
+        float(update_time(model, way, OPTIMIZER)) for way in (device, faster_start(device, inf))
+    )
+    found.append(
+        Row("update", {"update": update}, BOUND[MEMORY if streamed > update / 2 else START])
+    )
     if device.overhead:
         found.append(Row(BETWEEN, {BETWEEN: float(device.slowdown * device.overhead)}, ""))
     return found
 
 
 def layers_view(setting: Setting, device: Device) -> State:
-    """Return the columns of the chart "one_step_layers"."""
-    return layers_state(rows(setting, device))
+    """Return the columns of the chart "one_step_layers": seconds of each layer by pass, and what bounds it."""
+    every = rows(setting, device)
+    whole = sum(row.seconds for row in every)
+    words = [f"{row.seconds / whole:.0%}{', ' * bool(row.bound)}{row.bound}" for row in every]
+    parts = [
+        {
+            "row": row.name,
+            "order": order,
+            "part": part,
+            "start": start,
+            "stop": stop,
+            "details": f"{row.name}, {part}: {show(stop - start, 's')}, {(stop - start) / whole:.1%}",
+        }
+        for order, row in enumerate(every)
+        for part, start, stop in stacked(row.passes)
+    ]
+    ends = {
+        "row": [row.name for row in every],
+        "order": list(range(len(every))),
+        "stop": [row.seconds for row in every],
+        "words": words,
+    }
+    longest = max(range(len(every)), key=lambda k: every[k].seconds)
+    most = f"{every[longest].name} takes most, {words[longest]}"
+    return {"parts": columns(parts), "ends": ends}, f"{show(whole, 's')} in all; {most}."
 
 
 def batch_view(setting: Setting, device: Device) -> State:
-    """Return the columns of the chart "one_step_batch"."""
-    each = [setting._replace(batch=batch) for batch in BATCHES]
-    seconds = [step_time(one, device) for one in each]
-    walls = [one.batch for one in each if predict(experiment(one, device)).walls]
-    return batch_state(BATCHES, seconds, setting.batch, walls)
+    """Return the columns of the chart "one_step_batch": the time of a step, beside one in proportion to its samples."""
+    runs = {n: predict(experiment(setting._replace(batch=n), device)) for n in BATCHES}
+    seconds = {n: float(run.step_time) for n, run in runs.items()}
+    first, last, now = BATCHES[0], BATCHES[-1], setting.batch
+    took, one = seconds[now], seconds[last] / last
+    lines = [{"line": "a step", "x": n, "y": each} for n, each in seconds.items()]
+    lines += [{"line": "in proportion", "x": n, "y": one * n} for n in (first, last)]
+    wall = [
+        {"x": n, "end": last, "words": "does not fit", **beside(n > BATCHES[len(BATCHES) // 2])}
+        for n, run in runs.items()
+        if run.walls
+    ]
+    words = f"{show(took, 's')}, {show(took / now, 's')} a sample"
+    data: Data = {
+        "lines": columns(lines),
+        "now": {"x": [now], "y": [took], "words": [f"batch {now:,}: {words}"]},
+        "wall": columns(wall[:1]),
+        "room": {"y": [min(seconds[first], one) / 1.5, 2 * seconds[last]]},
+    }
+    return data, (
+        f"Batch {now:,}: {words}; at the largest batch {show(one, 's')} a sample, so that"
+        f" {max(0.0, 1 - one * now / took):.0%} of this step is not in proportion to its samples."
+    )
 
 
 def shares(setting: Setting, device: Device) -> dict[str, float]:
     """Return the share of a step's time in layers that are bound by each cause."""
-    found: dict[str, float] = dict.fromkeys(BOUND.values(), 0.0)
     every = rows(setting, device)
-    whole = sum(sum(row.seconds.values()) for row in every)
-    for row in every:
-        if row.bound:
-            found[row.bound] += sum(row.seconds.values()) / whole
-    return found
-
-
-def step_words(setting: Setting, device: Device) -> str:
-    """Say how long a step takes, what bounds it, and what would help."""
-    bound = ", ".join(
-        f"{share:.0%} in {name} layers"
-        for name, share in shares(setting, device).items()
-        if share >= 0.005
-    )
-    return (
-        f"<b>A step takes {show(step_time(setting, device), 's')}</b>: {bound}. Twice the batch takes"
-        f" {growth(setting, device):.2f} times as long. {_help(setting, device)}"
-    )
+    whole = sum(row.seconds for row in every)
+    return {b: sum(row.seconds for row in every if row.bound == b) / whole for b in BOUND.values()}
 
 
 def gains(setting: Setting, device: Device) -> dict[str, float]:
@@ -199,6 +219,12 @@ def gains(setting: Setting, device: Device) -> dict[str, float]:
     return {name: 1 - step_time(setting, way(device, 2.0)) / now for name, way in HELP.items()}
 
 
-def _help(setting: Setting, device: Device) -> str:
-    each = [f"{name} {gain:.0%}" for name, gain in gains(setting, device).items()]
-    return f"Twice as fast would shorten it: {', '.join(each)}."
+def step_words(setting: Setting, device: Device) -> str:
+    """Say how long a step takes, what bounds it, and what would help."""
+    of_it = shares(setting, device).items()
+    bound = ", ".join(f"{share:.0%} in {name} layers" for name, share in of_it if share >= 0.005)
+    helped = ", ".join(f"{name} {gain:.0%}" for name, gain in gains(setting, device).items())
+    return (
+        f"<b>A step takes {show(step_time(setting, device), 's')}</b>: {bound}. Twice the batch takes"
+        f" {growth(setting, device):.2f} times as long. Twice as fast would shorten it: {helped}."
+    )

@@ -4,7 +4,7 @@ mine = Mine()     one for a page: what was measured on this machine takes the pl
 """
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from math import inf
@@ -21,6 +21,7 @@ SHIPPED = Path(lib_dlhpc.__file__).parent / "catalog" / "measured"
 MACHINE, POINTS = "one_step.toml", "one_step.csv"
 LOADS = "others"  # the line of the points that says how many cores others kept busy
 MEASURED = "measured"
+START, MEMORY, ARITHMETIC = "start", "memory", "arithmetic"
 DEVICES = {
     "a laptop's core": "laptop-core",
     "the measured core": MEASURED,
@@ -71,12 +72,9 @@ def example_points() -> Raw:
         _, *rows = csv.reader(file)
     lines = [(what, int(size), [float(cell) for cell in cells]) for what, size, *cells in rows]
     (loads,) = [seconds for what, _, seconds in lines if what == LOADS]
-    points = [
-        {"what": what, "size": size, "seconds": seconds}
-        for what, size, seconds in lines
-        if what != LOADS
-    ]
-    return {"ranks": example().measured.ranks, "others": loads, "points": points}  # type: ignore[union-attr]
+    names = ("what", "size", "seconds")
+    points = [dict(zip(names, line, strict=True)) for line in lines if line[0] != LOADS]
+    return {"others": loads, "points": points}
 
 
 @cache
@@ -91,42 +89,31 @@ def precision_of(device: Device) -> str:
 
 def faster_arithmetic(device: Device, times: float) -> Device:
     """Return the device as if it did arithmetic so many times as fast, and started work as slowly as ever."""
-    layers = {
-        kind: replace(pace, rate=times * pace.rate, backward_rate=times * pace.backward_rate)
-        for kind, pace in device.layers.items()
-    }
     peak = {name: times * rate for name, rate in device.peak.items()}
+    layers = _paced(device, times, "rate", "backward_rate")
     return replace(device, peak=peak, half_work=times * device.half_work, layers=layers)
 
 
 def faster_memory(device: Device, times: float) -> Device:
     """Return the device as if its memory were so many times as fast."""
-    layers = {
-        kind: replace(
-            pace,
-            bandwidth=times * pace.bandwidth,
-            backward_bandwidth=times * pace.backward_bandwidth,
-        )
-        for kind, pace in device.layers.items()
-    }
+    layers = _paced(device, times, "bandwidth", "backward_bandwidth")
     return replace(device, memory_bandwidth=times * device.memory_bandwidth, layers=layers)
 
 
 def faster_start(device: Device, times: float) -> Device:
     """Return the device as if all that each piece of work costs, however small, took so many times less."""
-    layers = {
-        kind: replace(
-            pace, launch=pace.launch / times, backward_launch=pace.backward_launch / times
-        )
-        for kind, pace in device.layers.items()
-    }
-    return replace(
-        device,
-        launch=device.launch / times,
-        half_work=device.half_work / times,
-        overhead=device.overhead / times,
-        layers=layers,
-    )
+    layers = _paced(device, 1 / times, "launch", "backward_launch")
+    started = _scaled(device, 1 / times, "launch", "half_work", "overhead")
+    return replace(started, layers=layers)
+
+
+def _paced(device: Device, times: float, *names: str) -> dict[str, Any]:
+    """Return the paces of the layers with some numbers so many times as large."""
+    return {kind: _scaled(pace, times, *names) for kind, pace in device.layers.items()}
+
+
+def _scaled(thing: Any, times: float, *names: str) -> Any:
+    return replace(thing, **{name: times * getattr(thing, name) for name in names})
 
 
 def roofline_of(device: Device) -> Device:
@@ -134,16 +121,12 @@ def roofline_of(device: Device) -> Device:
     return replace(device, layers={}, overhead=0.0, slowdown=1.0)
 
 
-def without_start(device: Device) -> Device:
-    """Return the device as if starting work cost nothing, and small work were done at the full rate."""
-    return faster_start(device, inf)
-
-
-def without_arithmetic(device: Device) -> Device:
-    """Return the device as if arithmetic took no time."""
-    return replace(faster_arithmetic(device, inf), half_work=0.0)
-
-
-def without_memory(device: Device) -> Device:
-    """Return the device as if memory were as fast as one likes."""
-    return faster_memory(device, inf)
+def causes(seconds: Callable[[Device], Any], device: Device) -> dict[str, Any]:
+    """Return by cause what takes so many s on a device: starting work, and each of the two that then overlap."""
+    bare = faster_start(device, inf)  # small work is done at the full rate
+    streamed = replace(faster_arithmetic(bare, inf), half_work=0.0)
+    return {
+        START: seconds(device) - seconds(bare),
+        MEMORY: seconds(streamed),
+        ARITHMETIC: seconds(faster_memory(bare, inf)),
+    }

@@ -5,9 +5,10 @@ calibrate_here(mine)   the experiment: what to look at, a size, how long to meas
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 import numpy as np
@@ -18,14 +19,14 @@ from lib_dlhpc.calibration.numbers import TRAFFIC
 from lib_dlhpc.calibration.programs import WORKER
 from lib_dlhpc.calibration.robust import calm
 from lib_dlhpc.costs.compute import layer_times
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.blocks.bench import Slider, amount, controls_of
+from lib_dlhpc.explore.blocks.charts import Data, State, chart, columns
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
 from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
-from lib_dlhpc.explore.blocks.workbench import slider, verdict_html, workbench
-from lib_dlhpc.explore.one_step.charts import measured_state
-from lib_dlhpc.explore.one_step.machines import Mine, Raw, roofline_of
+from lib_dlhpc.explore.blocks.workbench import verdict_html, workbench
+from lib_dlhpc.explore.one_step.charts import beside
+from lib_dlhpc.explore.one_step.machines import Mine, Raw, example_points, roofline_of
 from lib_dlhpc.explore.one_step.roofline import model
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Device, Machine
@@ -33,7 +34,6 @@ from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 GEMM, MESSAGE, SUM, COPY = "gemm float32", "message", "sum", "copy"
-SECONDS = (4, 8, 15, 30)
 RANKS = 2
 BUSY = 0.3  # cores that others keep busy; from there on it is said
 ONE_CORE = "There is one core here: ranks would wait for it, not for messages."
@@ -49,12 +49,22 @@ NUMBERS = {
 }
 
 
-class Setting(NamedTuple):
-    """Where the sliders stand: edge of a matrix, B of a message, B of an array."""
+def _measured_at(label: str, tooltip: str, what: str, shown: Callable[[Any], str] = str) -> Slider:
+    """Return a slider over the sizes of the example."""
+    return Slider(label, tooltip, curve(example_points(), what)[0], shown)
 
-    edge: int = 64
-    message: int = 8
-    array: int = 4**8
+
+class Setting(NamedTuple):
+    """Where the sliders stand: edge of a matrix, B of a message, B of an array, and s to measure."""
+
+    edge: Annotated[int, _measured_at("Edge", "Of square matrices", GEMM)] = 64
+    message: Annotated[
+        int, _measured_at("Message", "From one rank to the other", MESSAGE, amount("B"))
+    ] = 8
+    array: Annotated[int, _measured_at("Array", "Two of them are added", SUM, amount("B"))] = 4**8
+    seconds: Annotated[
+        int, Slider("Seconds", "How long to measure, about", (4, 8, 15, 30), "{} s".format)
+    ] = 8
 
 
 def calibrate_here(
@@ -66,27 +76,21 @@ def calibrate_here(
 
     measured: what measures, see measure_machine. thread: in what it is done.
     """
-    raw = mine.raw
-    controls = {
-        "edge": slider("Edge", "Of square matrices", _sizes(raw, GEMM, ""), 64),
-        "message": slider("Message", "From one rank to the other", _sizes(raw, MESSAGE, "B"), 8),
-        "array": slider("Array", "Two of them are added", _sizes(raw, SUM, "B"), 4**8),
-        "seconds": slider(
-            "Seconds", "How long to measure, about", [(f"{s} s", s) for s in SECONDS], 8
-        ),
-    }
-    numbers = ipywidgets.HTML()
-    figures = {name: chart(f"one_step_{name}") for name in ("products", "messages", "sums")}
+    controls, numbers = controls_of(Setting()), ipywidgets.HTML()
+    figures = {name: chart(f"one_step_{name}") for name in VIEWS}
+
+    def chosen() -> Setting:
+        return Setting(**{name: control.value for name, control in controls.items()})
 
     def update() -> None:
-        setting = Setting(*(controls[name].value for name in Setting._fields))
-        show_points(figures, setting, mine)
+        for name, view in VIEWS.items():
+            figures[name].update(*view(chosen(), mine))
         numbers.value = numbers_html(mine.machine)
         if not runner.busy:
             runner.say(origin_words(mine))
 
     def work(runner: Runner) -> None:
-        seconds = float(controls["seconds"].value)
+        seconds = float(chosen().seconds)
         run, parts = stoppable(runner.stop), itertools.count(1)
 
         def part(*words: Any, **more: Any) -> Any:
@@ -105,84 +109,127 @@ def calibrate_here(
 
     runner = Runner("Measure", work, origin_words(mine), "Takes some seconds", thread, alone)
     mine.observe(lambda _: update(), "machine")
-    note = "points above and below the lines: which law does not hold, and at which sizes?"
-    return workbench(controls, [*runner.widget.children, *figures.values(), numbers], update, note)
-
-
-def show_points(figures: dict[str, Figure], setting: Setting, mine: Mine) -> None:
-    """Show what was measured, with the sizes of the setting marked."""
-    figures["products"].update(*products_view(setting, mine))
-    figures["messages"].update(*messages_view(setting, mine))
-    figures["sums"].update(*sums_view(setting, mine))
+    look = "points above and below the lines: which law does not hold, and at which sizes?"
+    results = [*runner.widget.children, *figures.values(), numbers]
+    return workbench(controls, results, update, look)
 
 
 def products_view(setting: Setting, mine: Mine) -> State:
     """Return the columns of "one_step_products": FLOP/s of square products against their edge."""
-    edges, took = curve(mine.raw, GEMM)
-    fine = np.unique(np.geomspace(edges[0], edges[-1], FINE).round().astype(int)).tolist()
     device, (low, high) = roofline_of(mine.machine.device), ends(mine.machine)
-
-    def rates(of: Device) -> list[float]:
-        return [2 * n**3 / product(n, of) for n in fine]
-
-    raw = [(n, 2 * n**3 / s) for n, s in _raw(mine.raw, GEMM)]
-    edge, took_here = _nearest(edges, took, setting.edge)
     half = float(device.half_work)
     said = f"A product of {show(half, 'FLOP')}, edge {(half / 2) ** (1 / 3):.0f}, is half as fast as a large one."
-    fitted = (fine, rates(low), rates(device), rates(high))
-    here = edge, 2 * edge**3 / took_here, 2 * edge**3 / product(edge, device)
-    return measured_state({"products": raw}, fitted, here, 0.0, ("", "FLOP/s"), said)
+
+    def law(edge: float) -> list[float]:
+        return [2 * edge**3 / product(int(edge), of) for of in (low, device, high)]
+
+    drawn = {"products": (GEMM, lambda edge, s: 2 * edge**3 / s)}
+    return _view(mine.raw, drawn, law, setting.edge, ("", "FLOP/s"), said)
 
 
 def messages_view(setting: Setting, mine: Mine) -> State:
     """Return the columns of "one_step_messages": s of a message one way against its bytes."""
-    sizes, took = curve(mine.raw, MESSAGE)
-    fine = np.geomspace(sizes[0], sizes[-1], FINE).tolist()
     link, known = mine.machine.intra_node, mine.machine.measured.intervals
     (least, most), (narrow, wide) = (known[f"intra_node.{n}"] for n in ("latency", "bandwidth"))
-
-    def seconds(latency: float, bandwidth: float) -> list[float]:
-        return [latency + size / bandwidth for size in fine]
-
     alpha, rate = float(link.latency), float(link.bandwidth * link.efficiency)
-    step, jump = protocol_step(sizes, took)
-    said = f"Latency equals transfer at {show(alpha * rate, 'B')}. " + (
+    step, jump = protocol_step(*curve(mine.raw, MESSAGE))
+    change = (
         f"From {show(step, 'B')} on the protocol changes (rendezvous), {show(jump, 's')} longer."
-        if step
-        else "No change of protocol is visible."
     )
-    size, took_here = _nearest(sizes, took, setting.message)
-    here = size, took_here, alpha + size / rate
-    fitted = (fine, seconds(least, wide), seconds(alpha, rate), seconds(most, narrow))
-    raw = {"messages": _raw(mine.raw, MESSAGE)}
-    return measured_state(raw, fitted, here, float(step), ("B", "s"), said)
+    said = f"Latency equals transfer at {show(alpha * rate, 'B')}. "
+    said += change if step else "No change of protocol is visible."
+
+    def law(size: float) -> list[float]:
+        return [least + size / wide, alpha + size / rate, most + size / narrow]
+
+    drawn = {"messages": (MESSAGE, lambda size, s: s)}
+    return _view(mine.raw, drawn, law, setting.message, ("B", "s"), said, float(step))
 
 
 def sums_view(setting: Setting, mine: Mine) -> State:
     """Return the columns of "one_step_sums": B/s that adding and copying arrays move, against their bytes."""
     sizes, took = curve(mine.raw, SUM)
-    device, known = mine.machine.device, mine.machine.measured.intervals
-    low, high = known["device.memory_bandwidth"]
-    launch = float(device.launch)
-    fine = np.geomspace(sizes[0], sizes[-1], FINE).tolist()
+    device = mine.machine.device
+    low, high = mine.machine.measured.intervals["device.memory_bandwidth"]
+    moved = [TRAFFIC * size / s for size, s in zip(sizes, took, strict=True)]
+    said = f"The largest array moves {show(moved[-1], 'B/s')}, the best {show(max(moved), 'B/s')}."
 
-    def rate(size: float, bandwidth: float) -> float:
-        return TRAFFIC * size / (launch + TRAFFIC * size / bandwidth)
+    def law(size: float) -> list[float]:
+        each = (low, float(device.memory_bandwidth), high)
+        return [TRAFFIC * size / (float(device.launch) + TRAFFIC * size / rate) for rate in each]
 
-    def rates(bandwidth: float) -> list[float]:
-        return [rate(size, bandwidth) for size in fine]
+    drawn = {
+        "sums": (SUM, lambda size, s: TRAFFIC * size / s),
+        "copies": (COPY, lambda size, s: 2 * size / s),
+    }
+    return _view(mine.raw, drawn, law, setting.array, ("B", "B/s"), said)
 
-    def moved(what: str, times: int) -> list[tuple[float, float]]:
-        return [(size, times * size / s) for size, s in _raw(mine.raw, what)]
 
-    bandwidth = float(device.memory_bandwidth)
-    size, took_here = _nearest(sizes, took, setting.array)
-    here = size, TRAFFIC * size / took_here, rate(size, bandwidth)
-    best, last = max(TRAFFIC * n / s for n, s in zip(sizes, took, strict=True)), sizes[-1]
-    said = f"The largest array moves {show(TRAFFIC * last / took[-1], 'B/s')}, the best {show(best, 'B/s')}."
-    fitted = (fine, rates(low), rates(bandwidth), rates(high))
-    raw = {"sums": moved(SUM, TRAFFIC), "copies": moved(COPY, 2)}
-    return measured_state(raw, fitted, here, 0.0, ("B", "B/s"), said)
+def _view(
+    raw: Raw,
+    drawn: Mapping[str, tuple[str, Callable[[float, float], float]]],
+    law: Callable[[float], list[float]],
+    wanted: int,
+    units: tuple[str, str],
+    said: str,
+    step: float = 0.0,
+) -> State:
+    """Return the columns of what was measured, what was fitted to it, and both at the slider.
+
+    drawn: by the name of the points what was measured, and y from size and s; the fit is of the first. law: from x
+    to the low end, the fit and the high end. units: of x and y. said: the end of the summary. step: x of a step that
+    shows, 0 for none.
+    """
+    what, amount_of = next(iter(drawn.values()))
+    sizes, took = curve(raw, what)
+    at = min(range(len(sizes)), key=lambda k: abs(np.log(sizes[k] / wanted)))
+    x, measured, value = sizes[at], amount_of(sizes[at], took[at]), law(sizes[at])[1]
+    fine = np.geomspace(sizes[0], sizes[-1], FINE)
+    if not units[0]:
+        fine = np.unique(fine.round())
+    fit = [dict(zip(("x", "low", "y", "high"), (n, *law(n)), strict=True)) for n in fine.tolist()]
+    points = [
+        {
+            "kind": kind,
+            "x": size,
+            "y": y(size, s),
+            "details": f"{kind}, {show(size, units[0])}: {show(y(size, s), units[1])}",
+        }
+        for kind, (name, y) in drawn.items()
+        for size, s in _repeats(raw, name)
+    ]
+    every = [
+        each for row in (*points, *fit) for n, each in row.items() if n in ("y", "low", "high")
+    ]
+    words = [f"measured {show(measured, units[1])}", f"fit {show(value, units[1])}"]
+    another = {
+        "words": f"another way from {show(step, units[0])}",
+        **beside(step > fine[len(fine) // 2]),
+    }
+    data: Data = {
+        "points": columns(points),
+        "fit": columns(fit),
+        "now": {"x": [x], "y": [measured], "words": ["\n".join(words)]},
+        "step": columns([{"x": step, **another}] if step else []),
+        "room": {"y": [min(every) / 1.5, 2.2 * max(every)]},
+    }
+    return data, (
+        f"At {show(x, units[0])}: {', '.join(words)}, the fit {value / measured - 1:+.0%} off. {said}"
+    )
+
+
+def _repeats(raw: Raw, what: str) -> list[tuple[float, float]]:
+    """Return size and seconds of the repeats that count."""
+    quiet = calm(raw["others"])
+    return [
+        (float(point["size"]), float(seconds))
+        for point in raw["points"]
+        if point["what"] == what
+        for seconds in np.asarray(point["seconds"])[quiet][:SHOWN]
+    ]
+
+
+VIEWS = {"products": products_view, "messages": messages_view, "sums": sums_view}
 
 
 def product(edge: int, device: Device) -> float:
@@ -212,11 +259,14 @@ def numbers_html(machine: Machine) -> str:
     assert measured is not None
     lines = [["", "measured", "90 % interval"]]
     for key, (name, unit) in NUMBERS.items():
-        low, high = measured.intervals[key]
-        lines.append(
-            [name, show(_value(machine, key), unit), f"{show(low, unit)} to {show(high, unit)}"]
-        )
+        value = reduce(_part, key.split("."), machine)
+        low, high = (show(end, unit) for end in measured.intervals[key])
+        lines.append([name, show(float(value), unit), f"{low} to {high}"])
     return table_html(lines)
+
+
+def _part(whole: Any, name: str) -> Any:
+    return whole[name] if isinstance(whole, dict) else getattr(whole, name)
 
 
 def origin_words(mine: Mine) -> str:
@@ -241,31 +291,3 @@ def busy_html(raw: Raw) -> str:
         f"Other programs kept {load:.1f} cores busy meanwhile; the calmer half of the repeats counts. Messages"
         " suffer most, for both ranks must have a core at the same time."
     )
-
-
-def _sizes(raw: Raw, what: str, unit: str) -> list[tuple[str, int]]:
-    return [(show(size, unit) if unit else f"{size}", size) for size in curve(raw, what)[0]]
-
-
-def _raw(raw: Raw, what: str) -> list[tuple[float, float]]:
-    """Return size and seconds of the repeats that count."""
-    quiet = calm(raw["others"])
-    return [
-        (float(point["size"]), float(seconds))
-        for point in raw["points"]
-        if point["what"] == what
-        for seconds in np.asarray(point["seconds"])[quiet][:SHOWN]
-    ]
-
-
-def _nearest(sizes: list[int], took: list[float], wanted: int) -> tuple[int, float]:
-    """Return the size that was measured nearest to the wanted one, and its seconds."""
-    at = min(range(len(sizes)), key=lambda k: abs(np.log(sizes[k] / wanted)))
-    return sizes[at], took[at]
-
-
-def _value(machine: Machine, key: str) -> float:
-    value: Any = machine
-    for name in key.split("."):
-        value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return float(value)

@@ -4,23 +4,24 @@ roofline(mine)   the experiment: device, kind of layer, width, batch, and how fa
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import ipywidgets
 
 from lib_dlhpc.costs.compute import BYTES, layer_times, peak_rate, traffic
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.explore.one_step.charts import roofline_state
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import Data, State
+from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.one_step.machines import (
+    ARITHMETIC,
     DEVICES,
+    MEMORY,
+    START,
     Mine,
+    causes,
     faster_arithmetic,
     precision_of,
     roofline_of,
-    without_arithmetic,
-    without_memory,
-    without_start,
 )
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import Device
@@ -34,23 +35,24 @@ LAYERS = {
     "convolution, 3 × 3": "conv3",
     "convolution, 1 × 1": "conv1",
 }
-WIDTHS = tuple(2**k for k in range(3, 13))
 BATCHES = tuple(2**k for k in range(13))
-# FLOP a byte and TFLOP/s of the check: the end of the slope is at 10 to 52 FLOP a byte.
-ASKED, PEAK = (2, 4, 8, 24, 48, 96), 15.7
-FASTER = [("as it is", 1.0), ("2 ×", 2.0), ("4 ×", 4.0), ("8 ×", 8.0)]
-START, MEMORY, ARITHMETIC = "start", "memory", "arithmetic"
+DEVICE = Dropdown("Device", "What computes", DEVICES)
+TIMES = {"as it is": 1.0, "2 ×": 2.0, "4 ×": 4.0, "8 ×": 8.0}
+FASTER = Slider("Arithmetic", "What if it were faster", TIMES)
 BOUND = {START: "launch-bound", MEMORY: "memory-bound", ARITHMETIC: "compute-bound"}
+WIDEST = (0.02, 20_000.0)  # FLOP/B of the picture: no layer of the sliders is beyond
 
 
 class Setting(NamedTuple):
-    """What the controls say."""
+    """A layer on a device. faster: how many times as fast its arithmetic is."""
 
-    device: str = "v100-sxm2-16gb"
-    layer: str = "dense"
-    width: int = 4096
-    batch: int = 1
-    faster: float = 1.0
+    device: Annotated[str, DEVICE] = "v100-sxm2-16gb"
+    layer: Annotated[str, Dropdown("Layer", "What is computed", LAYERS)] = "dense"
+    width: Annotated[
+        int, Slider("Width", "Numbers, or channels, in and out", [2**k for k in range(3, 13)])
+    ] = 4096
+    batch: Annotated[int, Slider("Batch", "Samples at once", BATCHES)] = 1
+    faster: Annotated[float, FASTER] = 1.0
 
 
 class Point(NamedTuple):
@@ -77,31 +79,23 @@ class Point(NamedTuple):
         return max(self.causes, key=lambda cause: self.causes[cause])
 
 
-def roofline(mine: Mine) -> ipywidgets.Box:
+def roofline(mine: Mine) -> Bench[Setting]:
     """Return the experiment: a layer below the roof of a device, and what holds it down."""
-    first = Setting()
-    controls = {
-        "device": dropdown("Device", "What computes", DEVICES.items(), first.device),
-        "layer": dropdown("Layer", "What is computed", LAYERS.items(), first.layer),
-        "width": slider("Width", "Numbers, or channels, in and out", _numbers(WIDTHS), first.width),
-        "batch": slider("Batch", "Samples at once", _numbers(BATCHES), first.batch),
-        "faster": slider("Arithmetic", "What if it were faster", FASTER, first.faster),
-    }
-    verdict, wall, figure = ipywidgets.HTML(), ipywidgets.HTML(), chart("one_step_roofline")
+    wall = ipywidgets.HTML()
 
-    def update() -> None:
-        setting = Setting(**{name: control.value for name, control in controls.items()})
+    def view(setting: Setting) -> View:
         device = device_of(setting, mine)
-        figure.update(*roofline_view(setting, device))
-        verdict.value = verdict_html(roofline_words(setting, device))
-        wall.value = wall_html(roofline_wall(setting, device), roofline_fine(setting, device))
+        wall.value = bound_html(point(setting, device), device)
+        charts = {"one_step_roofline": roofline_view(setting, device)}
+        return View(roofline_words(setting, device), charts=charts)
 
-    mine.observe(lambda _: update(), "machine")
-    note = (
+    look = (
         "how far below the roof the point is, and which way it goes as the batch grows: up, along the slope,"
         " or not at all."
     )
-    return workbench(controls, [verdict, wall, figure], update, note)
+    bench = Bench(Setting(), view, [wall, "one_step_roofline"], look=look)
+    mine.observe(lambda _: bench.show(), "machine")
+    return bench
 
 
 @lru_cache(maxsize=512)
@@ -121,19 +115,21 @@ def device_of(setting: Setting, mine: Mine) -> Device:
 
 def point(setting: Setting, device: Device) -> Point:
     """Return what one forward pass of the layer does and takes."""
-    network, batch = model(setting.layer, setting.width), setting.batch
-    precision = precision_of(device)
-    elements, parameters = traffic(network)
-    whole, bare = device, without_start(device)
-    ways = (whole, bare, without_memory(bare), without_arithmetic(bare))
-    seconds, rest, arithmetic, memory = (
-        float(layer_times(network, way, batch, precision).forward[0]) for way in ways
+    network, batch, precision = (
+        model(setting.layer, setting.width),
+        setting.batch,
+        precision_of(device),
     )
+    elements, parameters = traffic(network)
+
+    def seconds(way: Device) -> float:
+        return float(layer_times(network, way, batch, precision).forward[0])
+
     return Point(
         float(batch * network.layer_forward_flop[0]),
         float((batch * elements[0] + parameters[0]) * BYTES[precision]),
-        seconds,
-        {START: seconds - rest, MEMORY: memory, ARITHMETIC: arithmetic},
+        seconds(device),
+        causes(seconds, device),
     )
 
 
@@ -144,10 +140,40 @@ def roof(device: Device) -> tuple[float, float]:
 
 
 def roofline_view(setting: Setting, device: Device) -> State:
-    """Return the columns of the chart "one_step_roofline"."""
-    path = [point(setting._replace(batch=batch), device) for batch in BATCHES]
+    """Return the columns of "one_step_roofline": FLOP/s against FLOP a byte, the layer at every batch."""
     here, (peak, ridge) = point(setting, device), roof(device)
-    return roofline_state(path, BATCHES, here, setting.batch, peak, ridge, float(device.efficiency))
+    path = {batch: point(setting._replace(batch=batch), device) for batch in BATCHES}
+    rates = [each.rate for each in path.values()]
+    above = min(peak, peak * here.intensity / ridge)
+    words = f"batch {setting.batch:,}: {show(here.rate, 'FLOP/s')}"
+    lowest = min(min(rates) / 3, peak * WIDEST[0] / ridge) / 2
+    ends = [WIDEST[0], ridge, WIDEST[1]]
+    data: Data = {
+        "roof": {"x": ends, "y": [min(peak, peak * x / ridge) for x in ends]},
+        "reached": {
+            "y": [float(device.efficiency) * peak],
+            "x": [ridge],
+            "end": [WIDEST[1]],
+            "words": ["large products"],
+        },
+        "path": {
+            "x": [each.intensity for each in path.values()],
+            "y": rates,
+            "details": [
+                f"batch {batch:,}: {show(each.rate, 'FLOP/s')}, {show(each.seconds, 's')}"
+                for batch, each in path.items()
+            ],
+            "batch": list(path),
+        },
+        "now": {"x": [here.intensity], "y": [here.rate], "roof": [above], "words": [words]},
+        "names": {"x": [WIDEST[1]], "y": [peak], "words": [f"peak {show(peak, 'FLOP/s')}"]},
+        "room": {"x": list(WIDEST), "y": [lowest, 3 * peak]},
+    }
+    return data, (
+        f"Batch {setting.batch:,}: {plain(here.intensity)} FLOP a byte, {show(here.rate, 'FLOP/s')},"
+        f" {plain(above / here.rate)} times below the roof; the slope ends at {plain(ridge)} FLOP a byte, the roof is"
+        f" at {show(peak, 'FLOP/s')}."
+    )
 
 
 def roofline_words(setting: Setting, device: Device) -> str:
@@ -161,27 +187,17 @@ def roofline_words(setting: Setting, device: Device) -> str:
     )
 
 
-def roofline_wall(setting: Setting, device: Device) -> str:
-    """Return what holds the layer below the flat part of the roof; "" if nothing does."""
-    here, (_, ridge) = point(setting, device), roof(device)
-    if here.bound == START:
-        share = here.causes[START] / here.seconds
-        return (
-            f"Launch-bound: {share:.0%} of the time is launch overhead. More arithmetic"
-            " in one call costs next to nothing."
-        )
-    if here.bound == MEMORY:
-        return (
-            f"Memory-bound: {show(here.moved, 'B')} are moved, {plain(here.intensity)} FLOP for each byte, and from"
-            f" {plain(ridge)} on it would be compute-bound. A higher peak changes nothing."
-        )
-    return ""
-
-
-def roofline_fine(setting: Setting, device: Device) -> str:
-    """Say what a layer reaches that is bound by arithmetic."""
-    here, (peak, _) = point(setting, device), roof(device)
-    return f"Compute-bound: {here.rate / peak:.0%} of the peak; large products reach {device.efficiency:.0%}."
+def bound_html(here: Point, device: Device) -> str:
+    """Say what holds the layer below the flat part of the roof, or what it reaches there."""
+    peak, ridge = roof(device)
+    walls = {
+        START: f"Launch-bound: {here.causes[START] / here.seconds:.0%} of the time is launch overhead. More arithmetic"
+        " in one call costs next to nothing.",
+        MEMORY: f"Memory-bound: {show(here.moved, 'B')} are moved, {plain(here.intensity)} FLOP for each byte, and from"
+        f" {plain(ridge)} on it would be compute-bound. A higher peak changes nothing.",
+    }
+    fine = f"Compute-bound: {here.rate / peak:.0%} of the peak; large products reach {device.efficiency:.0%}."
+    return wall_html(walls.get(here.bound, ""), fine)
 
 
 def percent(share: float) -> str:
@@ -191,14 +207,8 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g}%" if share < 0.1 else f"{share:.0%}"
 
 
-def gain(setting: Setting, mine: Mine, faster: float = 8.0) -> float:
-    """Return how many times as fast the layer is where arithmetic is so many times as fast."""
-    faster_one = setting._replace(faster=faster)
-    return (
-        point(setting, device_of(setting, mine)).seconds
-        / point(faster_one, device_of(faster_one, mine)).seconds
-    )
-
-
-def _numbers(values: tuple[int, ...]) -> list[tuple[str, int]]:
-    return [(f"{n:,}", n) for n in values]
+def gain(setting: Setting, mine: Mine) -> float:
+    """Return how many times as fast the layer is where arithmetic is eight times as fast."""
+    ways = (setting, setting._replace(faster=8.0))
+    now, then = (point(each, device_of(each, mine)).seconds for each in ways)
+    return now / then
