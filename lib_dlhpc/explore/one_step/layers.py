@@ -15,6 +15,8 @@ from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.one_step.charts import BETWEEN, beside
 from lib_dlhpc.explore.one_step.machines import (
+    MEMORY,
+    START,
     Mine,
     causes,
     faster_arithmetic,
@@ -22,7 +24,7 @@ from lib_dlhpc.explore.one_step.machines import (
     faster_start,
     precision_of,
 )
-from lib_dlhpc.explore.one_step.roofline import BOUND, DEVICE, FASTER, MEMORY, START
+from lib_dlhpc.explore.one_step.roofline import BOUND, DEVICE, FASTER
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Device

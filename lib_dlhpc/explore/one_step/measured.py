@@ -7,7 +7,6 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import reduce
 from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
@@ -202,15 +201,13 @@ def _view(
         each for row in (*points, *fit) for n, each in row.items() if n in ("y", "low", "high")
     ]
     words = [f"measured {show(measured, units[1])}", f"fit {show(value, units[1])}"]
-    another = {
-        "words": f"another way from {show(step, units[0])}",
-        **beside(step > fine[len(fine) // 2]),
-    }
+    late = step > fine[len(fine) // 2]
+    change = {"x": step, "words": f"another way from {show(step, units[0])}", **beside(late)}
     data: Data = {
         "points": columns(points),
         "fit": columns(fit),
         "now": {"x": [x], "y": [measured], "words": ["\n".join(words)]},
-        "step": columns([{"x": step, **another}] if step else []),
+        "step": {name: [each] * bool(step) for name, each in change.items()},
         "room": {"y": [min(every) / 1.5, 2.2 * max(every)]},
     }
     return data, (
@@ -259,14 +256,12 @@ def numbers_html(machine: Machine) -> str:
     assert measured is not None
     lines = [["", "measured", "90 % interval"]]
     for key, (name, unit) in NUMBERS.items():
-        value = reduce(_part, key.split("."), machine)
+        value: Any = machine
+        for part in key.split("."):
+            value = value[part] if isinstance(value, dict) else getattr(value, part)
         low, high = (show(end, unit) for end in measured.intervals[key])
         lines.append([name, show(float(value), unit), f"{low} to {high}"])
     return table_html(lines)
-
-
-def _part(whole: Any, name: str) -> Any:
-    return whole[name] if isinstance(whole, dict) else getattr(whole, name)
 
 
 def origin_words(mine: Mine) -> str:

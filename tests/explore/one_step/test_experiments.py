@@ -22,6 +22,7 @@ from planted import Planted
 
 from lib_dlhpc.calibration.machine import fit_machine
 from lib_dlhpc.costs.compute import layer_times, update_time
+from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.one_step import drawings as one_step_drawings
 from lib_dlhpc.explore.one_step import here, layers, measured, stored
@@ -34,7 +35,7 @@ from lib_dlhpc.explore.one_step.machines import (
     faster_start,
     precision_of,
 )
-from lib_dlhpc.explore.one_step.questions import attainable
+from lib_dlhpc.explore.one_step.questions import ask
 from lib_dlhpc.explore.one_step.roofline import (
     BATCHES,
     BOUND,
@@ -73,10 +74,11 @@ def states(mine: Mine) -> dict[str, Any]:
     """A state of each drawing."""
     step, at = layers.Setting(), measured.Setting()
     core = layers.device_of(step, mine)
+    walled = layers.Setting("resnet50", "v100-sxm2-16gb")
     return {
         "one_step_roofline": roofline_view(Setting(), device_of(Setting(), mine)),
         "one_step_layers": layers.layers_view(step, core),
-        "one_step_batch": layers.batch_view(step, core),
+        "one_step_batch": layers.batch_view(walled, layers.device_of(walled, mine)),
         "one_step_products": measured.products_view(at, mine),
         "one_step_messages": measured.messages_view(at, mine),
         "one_step_sums": measured.sums_view(at, mine),
@@ -85,7 +87,7 @@ def states(mine: Mine) -> dict[str, Any]:
 
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(mine):
     found = states(mine)
-    assert set(found) == set(one_step_drawings.DRAWINGS)
+    assert set(found) == set(drawings_of(one_step_drawings))
     for name, state in found.items():
         fills(name, state)
 
@@ -146,7 +148,7 @@ def test_the_wall_says_which_of_the_two_it_is_and_is_gone_under_the_flat_roof(mi
 def test_the_check_asks_on_both_sides_of_the_ridge_and_for_the_lower_roof():
     flat = []
     for seed in range(40):
-        card = attainable(seed)
+        card = ask("attainable", seed)
         text = card.question.question
         intensity, bandwidth, peak = (
             float(text.split(word)[0].split()[-1])
@@ -195,7 +197,7 @@ def test_the_rows_are_all_of_the_step_that_is_predicted(mine, device, model):
     own = layers.device_of(setting, mine)
     rows = layers.rows(setting, own)
     assert len(rows) <= 14 and len({row.name for row in rows}) == len(rows)
-    whole = sum(sum(row.seconds.values()) for row in rows)
+    whole = sum(row.seconds for row in rows)
     assert whole == pytest.approx(layers.step_time(setting, own))
 
 
@@ -204,13 +206,13 @@ def test_many_layers_are_put_together_by_kind_the_longest_first(mine):
     own = layers.device_of(setting, mine)
     *kinds, update = layers.rows(setting, own)
     assert kinds[0].name == "conv (53)" and update.name == "update"
-    each = [sum(row.seconds.values()) for row in kinds]
+    each = [row.seconds for row in kinds]
     assert each == sorted(each, reverse=True)
     model = layers.experiment(setting, own).model
     convs = np.array([layer.kind == "conv" for layer in model.layers])
     times = layer_times(model, own, setting.batch, "fp16")
-    assert kinds[0].seconds["backward"] == pytest.approx(times.backward[convs].sum())
-    assert update.seconds["update"] == pytest.approx(update_time(model, own, "momentum"))
+    assert kinds[0].passes["backward"] == pytest.approx(times.backward[convs].sum())
+    assert update.passes["update"] == pytest.approx(update_time(model, own, "momentum"))
 
 
 def test_shares_are_of_the_whole_step(mine):
