@@ -1,8 +1,4 @@
-"""How often to save: the cost of checkpoints and of failures, against the interval between two checkpoints.
-
-the_interval()      the experiment: formula, three best intervals, failures simulated beside it
-published_table()   published figures of checkpoints and failures, beside their predictions
-"""
+"""How often to save: the cost of checkpoints and of failures, against the interval between two checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,43 +23,27 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 MACHINE, PER_NODE, MOST_NODES = "h100-pod", 8, 16384
-LARGE = "as large as Llama 3, 408 G"  # 405B, as a plain GPT: nearly as many weights
+# Llama 3 405B as a plain GPT: nearly as many weights.
+LARGE, LLAMA = "as large as Llama 3, 408 G", {"layers": 126, "hidden": 16384, "heads": 128}
 MODELS: dict[str, Any] = {
     "GPT-2, 1.5 G weights": "gpt2-1.5b",
     "GPT, 22 G weights": "gpt-22b",
     "GPT-3, 175 G weights": "gpt3-175b",
-    LARGE: {
-        "family": "gpt",
-        "layers": 126,
-        "hidden": 16384,
-        "heads": 128,
-        "sequence": 8192,
-        "vocabulary": 128_256,
-    },
+    LARGE: {"family": "gpt", **LLAMA, "sequence": 8192, "vocabulary": 128_256},
     "GPT, 1 T weights": "gpt-1t",
 }
+GPUS = tuple(2**k for k in range(9, 18))
 LLAMA_MTBF = 6333 * HOUR  # of a node: 419 failures of 2,048 nodes in 54 days
-MTBFS = {
-    "30 days": 30 * DAY,
-    "90 days": 90 * DAY,
-    "264 days": LLAMA_MTBF,
-    "2 years": 730 * DAY,
-    "5 years": 1826 * DAY,
-}
+MTBFS = {"30 days": 30 * DAY, "90 days": 90 * DAY, "264 days": LLAMA_MTBF}
+MTBFS |= {"2 years": 730 * DAY, "5 years": 1826 * DAY}
 INTERVALS = tuple(
     MINUTE * m for m in (0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 120, 180, 360, 720, 1440)
 )
 AT = np.unique([*np.geomspace(10, 2 * DAY, 61), *INTERVALS])  # s
 LEAST = 1e-4  # share of the time, where the chart of losses ends
 # Steps of some seconds: 128 GPUs hold the network, as most runs of this size have it.
-SPLIT = {
-    "tensor": 8,
-    "pipeline": 16,
-    "batch": 32,
-    "microbatches": 32,
-    "precision": "bf16",
-    "optimizer": "adam",
-}
+SPLIT = {"tensor": 8, "pipeline": 16, "batch": 32, "microbatches": 32}
+FORMAT = {"precision": "bf16", "optimizer": "adam"}
 EPOCHS = 10_000  # so long that beginning and end do not count
 SPELL = 54 * DAY  # of Llama 3's count
 FACTORS, RUNS = (0.25, 0.5, 1.0, 2.0, 4.0), 200  # of the best interval, and runs simulated at each
@@ -77,32 +57,23 @@ PUBLISHED = {
     "bloom-ckpt-overhead": ("BLOOM, 720 checkpoints of 40 s in 90 days", "{:.3g} h"),
 }
 NETWORK = Dropdown("Network", "14 B of state for each weight", tuple(MODELS))
-FILES = Slider(
-    "File system",
-    "The shared file system, all writers together",
-    (1e9, 10e9, 40e9, 95e9, 400e9, 2e12),
-    amount("B/s"),
-)
+RATES = (1e9, 10e9, 40e9, 95e9, 400e9, 2e12)  # B/s
+FILES = Slider("File system", "The shared file system, all writers together", RATES, amount("B/s"))
 RESTARTS = (0.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
+BETWEEN = "Training between two checkpoints"
+UNTIL = "From a failure until the state can be read"
 Simulated = Sequence[tuple[float, float, float, float, float]]  # as simulated_points has them
 
 
 class Setting(NamedTuple):
     """A large run. mtbf: s of a node; rate: B/s of the file system; restart, interval: s."""
 
-    gpus: Annotated[
-        int, Slider("GPUs", "In nodes of 8; one that fails stops all", [2**k for k in range(9, 18)])
-    ] = 16384
+    gpus: Annotated[int, Slider("GPUs", "In nodes of 8; one that fails stops all", GPUS)] = 16384
     mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)] = LLAMA_MTBF
     model: Annotated[str, NETWORK] = LARGE
     rate: Annotated[float, FILES] = 95e9
-    restart: Annotated[
-        float,
-        Slider("Restart", "From a failure until the state can be read", RESTARTS, amount("s")),
-    ] = 10 * MINUTE
-    interval: Annotated[
-        float, Slider("Interval", "Training between two checkpoints", INTERVALS, amount("s"))
-    ] = 5 * MINUTE
+    restart: Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))] = 10 * MINUTE
+    interval: Annotated[float, Slider("Interval", BETWEEN, INTERVALS, amount("s"))] = 5 * MINUTE
 
 
 def the_interval() -> Bench[Setting]:
@@ -144,16 +115,10 @@ def experiment(
     own = {"checkpoint": way, "checkpoint_writers": writers}
     if "host_memory" in more:
         machine["host_memory"] = more.pop("host_memory")
-    return read_experiment(
-        {
-            "model": MODELS[setting.model],
-            "dataset": "webtext",
-            "machine": machine,
-            "storage": {"tier": "tectonic", "local": "nvme"},
-            "strategy": {"nodes": setting.gpus // PER_NODE, **SPLIT},
-            "run": run | own | more,
-        }
-    )
+    strategy = {"nodes": setting.gpus // PER_NODE, **SPLIT, **FORMAT}
+    parts = {"model": MODELS[setting.model], "dataset": "webtext", "strategy": strategy}
+    parts |= {"machine": machine, "storage": {"tier": "tectonic", "local": "nvme"}}
+    return read_experiment({**parts, "run": run | own | more})
 
 
 @lru_cache(maxsize=256)
@@ -180,14 +145,14 @@ def loss_view(setting: Setting, simulated: Simulated = ()) -> State:
     )
     best = {"Young": float(own.young), "Daly": float(own.daly), "exact": float(own.best)}
     marks = [(f"{name}: {show(x, 's')}", x) for name, x in best.items() if AT[0] <= x <= AT[-1]]
+    rules = [{"x": x, "words": w, "dy": -4 - 14 * k} for k, (w, x) in enumerate(marks)]
+    bars = [{"x": p[0], "y": p[1], "low": max(p[2], LEAST), "high": p[3]} for p in simulated]
     here = float(np.interp(np.log(now), np.log(AT), np.nan_to_num(lost, nan=1.0)))
     right = now > np.sqrt(AT[0] * AT[-1])
     data: Data = {
         "lines": lines,
         "ends": {**ends, "late": [x > AT[-1] / 30 for x in ends["x"]]},
-        "marks": columns(
-            {"x": x, "words": words, "dy": -4 - 14 * k} for k, (words, x) in enumerate(marks)
-        ),
+        "marks": columns(rules),
         "now": {
             "x": [now],
             "y": [max(here, LEAST)],
@@ -195,10 +160,7 @@ def loss_view(setting: Setting, simulated: Simulated = ()) -> State:
             "side": ["right" if right else "left"],
             "shift": [-11 if right else 11],
         },
-        "simulated": columns(
-            {"x": x, "y": mean, "low": max(low, LEAST), "high": high}
-            for x, mean, low, high, _ in simulated
-        ),
+        "simulated": columns(bars),
         "room": {"y": [LEAST, 1.0], "x": [float(AT[0]), float(AT[-1])]},
     }
     named = ", ".join(f"{name} {show(x, 's')}" for name, x in best.items())

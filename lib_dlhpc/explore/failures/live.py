@@ -1,7 +1,4 @@
-"""The failure machine on the page: a button, and a run that is killed until it is done, beside its prediction.
-
-fail_here()    the experiment: controls, measured and simulated phases, and the time that was lost
-"""
+"""The failure machine on the page: a button, and a run that is killed until it is done, beside its prediction."""
 
 import threading
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """A machine that fails: a run on MPI ranks of this machine, of which one is killed now and then, until it is done.
 
-survive(setting, mtbf, stop)  killed at random moments (kill -9), continued from its newest snapshot each time
-undisturbed(setting, stop)    the same run left alone: its time, what a snapshot costs, its weights
-
 A failure strikes any rank. One that comes before the ranks are there waits for them.
 """
 

@@ -1,7 +1,4 @@
-"""Versions for real: a network trained here, each epoch a version; continue from any, and see what each wrote.
-
-Versions()    the experiment: the tree, what each version wrote, what two differ in
-"""
+"""Versions for real: a network trained here, each epoch a version; continue from any, and see what each wrote."""
 
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Who waits for a checkpoint: four ways to save, how long each stalls training, and what each loses.
-
-four_ways()    the experiment; its walls: a write that is slower than the interval, a copy that does not fit
-"""
+"""Who waits for a checkpoint: four ways to save, how long each stalls training, and what each loses."""
 
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +9,14 @@ from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.failures.charts import LOST, WAYS
-from lib_dlhpc.explore.failures.interval import FILES, INTERVALS, LARGE, NETWORK, experiment
+from lib_dlhpc.explore.failures.interval import (
+    BETWEEN,
+    FILES,
+    INTERVALS,
+    LARGE,
+    NETWORK,
+    experiment,
+)
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
@@ -28,6 +32,9 @@ WORDS = {
 MEMORIES = (0.25e9, 1e9, 2e9, 4e9, 16e9, 256e9, 2e12)  # B of a node's host, for copies
 CHANGED = (0.01, 0.05, 0.1, 0.3, 1.0)
 WRITERS = {"all nodes, a shard each": "all", "the first node": "first"}
+HOST = Slider("Host memory", "Of a node, that training leaves for copies", MEMORIES, amount("B"))
+OF_IT = "Share of the state that an incremental one writes"
+CHANGE = Slider("Changed", OF_IT, CHANGED, "{:.0%}".format)
 BEST = 0.0  # the position of the interval at which each way has its own best one
 EVERY = {"each its best": BEST} | {show(seconds, "s"): seconds for seconds in INTERVALS}
 LATE = 1.0 + 1e-9
@@ -38,20 +45,10 @@ class Setting(NamedTuple):
 
     model: Annotated[str, NETWORK] = LARGE
     writers: Annotated[str, Dropdown("Who writes", "To the shared file system", WRITERS)] = "all"
-    interval: Annotated[float, Slider("Interval", "Training between two checkpoints", EVERY)] = (
-        1200.0
-    )
+    interval: Annotated[float, Slider("Interval", BETWEEN, EVERY)] = 1200.0
     rate: Annotated[float, FILES] = 95e9
-    memory: Annotated[
-        float,
-        Slider("Host memory", "Of a node, that training leaves for copies", MEMORIES, amount("B")),
-    ] = 256e9
-    changed: Annotated[
-        float,
-        Slider(
-            "Changed", "Share of the state that an incremental one writes", CHANGED, "{:.0%}".format
-        ),
-    ] = 0.1
+    memory: Annotated[float, HOST] = 256e9
+    changed: Annotated[float, CHANGE] = 0.1
 
 
 def four_ways() -> Bench[Setting]:

@@ -1,7 +1,4 @@
-"""One step for real, on two ranks of this machine: predicted, simulated and measured, term by term.
-
-run_one_step(mine)   the experiment: network, batch, ranks; Run this here
-"""
+"""One step for real, on two ranks of this machine: predicted, simulated and measured, term by term."""
 
 import threading
 from functools import lru_cache

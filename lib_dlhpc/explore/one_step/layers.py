@@ -1,7 +1,4 @@
-"""One step, layer by layer: forward, backward and update of a network, and what twice the batch takes.
-
-step_by_layers(mine)   the experiment: network, device, batch, and how fast arithmetic is
-"""
+"""One step, layer by layer: forward, backward and update of a network, and what twice the batch takes."""
 
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,4 @@
-"""The machines of the lesson on one step: devices of the catalog, an example measured before, and the learner's own.
-
-mine = Mine()     one for a page: what was measured on this machine takes the place of the example
-"""
+"""The machines of the lesson on one step: devices of the catalog, an example measured before, and the learner's own."""
 
 import csv
 from collections.abc import Callable, Mapping

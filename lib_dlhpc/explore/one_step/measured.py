@@ -1,7 +1,4 @@
-"""This machine, measured: raw points of products, messages and sums, and the lines that are fitted to them.
-
-calibrate_here(mine)   the experiment: what to look at, a size, how long to measure; Measure and Cancel
-"""
+"""This machine, measured: raw points of products, messages and sums, and the lines that are fitted to them."""
 
 import itertools
 import threading

@@ -1,7 +1,4 @@
-"""The roofline of one layer: how fast it is, and whether starting, memory or arithmetic takes its time.
-
-roofline(mine)   the experiment: device, kind of layer, width, batch, and how fast arithmetic is
-"""
+"""The roofline of one layer: how fast it is, and whether starting, memory or arithmetic takes its time."""
 
 from functools import lru_cache
 from typing import Annotated, NamedTuple
