@@ -27,13 +27,8 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.units import format_quantity as show
 
-MODELS = {
-    "digits, dense layers": "mlp-digits",
-    "digits, convolutions": "cnn-digits",
-    "LeNet-5": "lenet5",
-    "ResNet-50": "resnet50",
-    "BERT base": "bert-base",
-}
+MODELS = {"digits, dense layers": "mlp-digits", "digits, convolutions": "cnn-digits"}
+MODELS |= {"LeNet-5": "lenet5", "ResNet-50": "resnet50", "BERT base": "bert-base"}
 BATCHES = tuple(2**k for k in range(11))
 MOST_ROWS = 12  # layers that are shown one by one; more are put together by kind
 OPTIMIZER = "momentum"
@@ -68,10 +63,8 @@ def step_by_layers(mine: Mine) -> Bench[Setting]:
     def view(setting: Setting) -> View:
         device = device_of(setting, mine)
         walls = " ".join(predict(experiment(setting, device)).walls)
-        charts = {
-            "one_step_layers": layers_view(setting, device),
-            "one_step_batch": batch_view(setting, device),
-        }
+        layers, batches = layers_view(setting, device), batch_view(setting, device)
+        charts = {"one_step_layers": layers, "one_step_batch": batches}
         return View(step_words(setting, device), walls, charts)
 
     look = "what bounds the longest bars; then where the line of a step bends into the dashed one."
@@ -87,16 +80,10 @@ def device_of(setting: Setting, mine: Mine) -> Device:
 
 @lru_cache(maxsize=256)
 def _catalog(model: str, batch: int, precision: str) -> Experiment:
-    strategy = {"devices_per_node": 1, "batch": batch, "precision": precision}
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": "wikipedia-books" if model == "bert-base" else "imagenet",
-            "machine": {"name": "laptop", "jitter": 0.0},
-            "storage": {"tier": ""},
-            "strategy": strategy | {"optimizer": OPTIMIZER},
-        }
-    )
+    dataset = "wikipedia-books" if model == "bert-base" else "imagenet"
+    own = {"batch": batch, "precision": precision, "optimizer": OPTIMIZER, "devices_per_node": 1}
+    about = {"model": model, "dataset": dataset, "machine": {"name": "laptop", "jitter": 0.0}}
+    return read_experiment({**about, "storage": {"tier": ""}, "strategy": own})
 
 
 def experiment(setting: Setting, device: Device) -> Experiment:
@@ -131,21 +118,17 @@ def rows(setting: Setting, device: Device) -> list[Row]:
     found = []
     for name in dict.fromkeys(names.tolist()):
         here = names == name
-        passes = {
-            "forward": float(times.forward[here].sum()),
-            "backward": float(times.backward[here].sum()),
-        }
+        each = {"forward": times.forward, "backward": times.backward}
+        passes = {part: float(seconds_of[here].sum()) for part, seconds_of in each.items()}
         bound = max(by_cause, key=lambda cause: float(by_cause[cause][here].sum()))
         found.append(Row(name if few else f"{name} ({here.sum()})", passes, BOUND[bound]))
     found = [row for row in found if row.seconds]
     if not few:
         found.sort(key=lambda row: -row.seconds)
-    update, streamed = (
-        float(update_time(model, way, OPTIMIZER)) for way in (device, faster_start(device, inf))
-    )
-    found.append(
-        Row("update", {"update": update}, BOUND[MEMORY if streamed > update / 2 else START])
-    )
+    ways = (device, faster_start(device, inf))
+    update, streamed = (float(update_time(model, way, OPTIMIZER)) for way in ways)
+    bound = MEMORY if streamed > update / 2 else START
+    found.append(Row("update", {"update": update}, BOUND[bound]))
     if device.overhead:
         found.append(Row(BETWEEN, {BETWEEN: float(device.slowdown * device.overhead)}, ""))
     return found
@@ -168,15 +151,14 @@ def layers_view(setting: Setting, device: Device) -> State:
         for order, row in enumerate(every)
         for part, start, stop in stacked(row.passes)
     ]
-    ends = {
-        "row": [row.name for row in every],
-        "order": list(range(len(every))),
-        "stop": [row.seconds for row in every],
-        "words": words,
-    }
+    ends = [
+        {"row": row.name, "order": order, "stop": row.seconds, "words": words[order]}
+        for order, row in enumerate(every)
+    ]
     longest = max(range(len(every)), key=lambda k: every[k].seconds)
     most = f"{every[longest].name} takes most, {words[longest]}"
-    return {"parts": columns(parts), "ends": ends}, f"{show(whole, 's')} in all; {most}."
+    data = {"parts": columns(parts), "ends": columns(ends)}
+    return data, f"{show(whole, 's')} in all; {most}."
 
 
 def batch_view(setting: Setting, device: Device) -> State:

@@ -30,6 +30,7 @@ from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 GEMM, MESSAGE, SUM, COPY = "gemm float32", "message", "sum", "copy"
+ONE_WAY, HOW_LONG = "From one rank to the other", "How long to measure, about"
 RANKS = 2
 BUSY = 0.3  # cores that others keep busy; from there on it is said
 ONE_CORE = "There is one core here: ranks would wait for it, not for messages."
@@ -45,22 +46,18 @@ NUMBERS = {
 }
 
 
-def _measured_at(label: str, tooltip: str, what: str, shown: Callable[[Any], str] = str) -> Slider:
-    """Return a slider over the sizes of the example."""
-    return Slider(label, tooltip, curve(example_points(), what)[0], shown)
+def _sizes(what: str) -> list[int]:
+    """Return the sizes of which the example has points."""
+    return curve(example_points(), what)[0]
 
 
 class Setting(NamedTuple):
     """Where the sliders stand: edge of a matrix, B of a message, B of an array, and s to measure."""
 
-    edge: Annotated[int, _measured_at("Edge", "Of square matrices", GEMM)] = 64
-    message: Annotated[
-        int, _measured_at("Message", "From one rank to the other", MESSAGE, amount("B"))
-    ] = 8
-    array: Annotated[int, _measured_at("Array", "Two of them are added", SUM, amount("B"))] = 4**8
-    seconds: Annotated[
-        int, Slider("Seconds", "How long to measure, about", (4, 8, 15, 30), "{} s".format)
-    ] = 8
+    edge: Annotated[int, Slider("Edge", "Of square matrices", _sizes(GEMM), str)] = 64
+    message: Annotated[int, Slider("Message", ONE_WAY, _sizes(MESSAGE), amount("B"))] = 8
+    array: Annotated[int, Slider("Array", "Two of them are added", _sizes(SUM), amount("B"))] = 4**8
+    seconds: Annotated[int, Slider("Seconds", HOW_LONG, (4, 8, 15, 30), "{} s".format)] = 8
 
 
 def calibrate_here(
@@ -129,11 +126,11 @@ def messages_view(setting: Setting, mine: Mine) -> State:
     (least, most), (narrow, wide) = (known[f"intra_node.{n}"] for n in ("latency", "bandwidth"))
     alpha, rate = float(link.latency), float(link.bandwidth * link.efficiency)
     step, jump = protocol_step(*curve(mine.raw, MESSAGE))
-    change = (
+    said = f"Latency equals transfer at {show(alpha * rate, 'B')}. " + (
         f"From {show(step, 'B')} on the protocol changes (rendezvous), {show(jump, 's')} longer."
+        if step
+        else "No change of protocol is visible."
     )
-    said = f"Latency equals transfer at {show(alpha * rate, 'B')}. "
-    said += change if step else "No change of protocol is visible."
 
     def law(size: float) -> list[float]:
         return [least + size / wide, alpha + size / rate, most + size / narrow]
@@ -194,9 +191,7 @@ def _view(
         for kind, (name, y) in drawn.items()
         for size, s in _repeats(raw, name)
     ]
-    every = [
-        each for row in (*points, *fit) for n, each in row.items() if n in ("y", "low", "high")
-    ]
+    every = [p["y"] for p in points] + [row[end] for row in fit for end in ("low", "high")]
     words = [f"measured {show(measured, units[1])}", f"fit {show(value, units[1])}"]
     late = step > fine[len(fine) // 2]
     change = {"x": step, "words": f"another way from {show(step, units[0])}", **beside(late)}
@@ -241,10 +236,10 @@ def ends(machine: Machine) -> tuple[Device, Device]:
     )
 
 
-def message_ratio(mine: Mine, small: int = 8, large: int = 4096) -> float:
-    """Return how many times as long as the small message the large one was measured to take."""
+def message_ratio(mine: Mine) -> float:
+    """Return how many times as long as a message of 8 B one of 4,096 B was measured to take."""
     sizes, took = curve(mine.raw, MESSAGE)
-    return took[sizes.index(large)] / took[sizes.index(small)]
+    return took[sizes.index(4096)] / took[sizes.index(8)]
 
 
 def numbers_html(machine: Machine) -> str:

@@ -7,7 +7,7 @@ import ipywidgets
 
 from lib_dlhpc.costs.compute import BYTES, layer_times, peak_rate, traffic
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State
+from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.one_step.machines import (
     ARITHMETIC,
@@ -32,7 +32,7 @@ LAYERS = {
     "convolution, 3 × 3": "conv3",
     "convolution, 1 × 1": "conv1",
 }
-BATCHES = tuple(2**k for k in range(13))
+WIDTHS, BATCHES = [2**k for k in range(3, 13)], [2**k for k in range(13)]
 DEVICE = Dropdown("Device", "What computes", DEVICES)
 TIMES = {"as it is": 1.0, "2 ×": 2.0, "4 ×": 4.0, "8 ×": 8.0}
 FASTER = Slider("Arithmetic", "What if it were faster", TIMES)
@@ -45,9 +45,7 @@ class Setting(NamedTuple):
 
     device: Annotated[str, DEVICE] = "v100-sxm2-16gb"
     layer: Annotated[str, Dropdown("Layer", "What is computed", LAYERS)] = "dense"
-    width: Annotated[
-        int, Slider("Width", "Numbers, or channels, in and out", [2**k for k in range(3, 13)])
-    ] = 4096
+    width: Annotated[int, Slider("Width", "Numbers, or channels, in and out", WIDTHS)] = 4096
     batch: Annotated[int, Slider("Batch", "Samples at once", BATCHES)] = 1
     faster: Annotated[float, FASTER] = 1.0
 
@@ -112,12 +110,8 @@ def device_of(setting: Setting, mine: Mine) -> Device:
 
 def point(setting: Setting, device: Device) -> Point:
     """Return what one forward pass of the layer does and takes."""
-    network, batch, precision = (
-        model(setting.layer, setting.width),
-        setting.batch,
-        precision_of(device),
-    )
-    elements, parameters = traffic(network)
+    network, batch = model(setting.layer, setting.width), setting.batch
+    precision, (elements, parameters) = precision_of(device), traffic(network)
 
     def seconds(way: Device) -> float:
         return float(layer_times(network, way, batch, precision).forward[0])
@@ -138,36 +132,31 @@ def roof(device: Device) -> tuple[float, float]:
 
 def roofline_view(setting: Setting, device: Device) -> State:
     """Return the columns of "one_step_roofline": FLOP/s against FLOP a byte, the layer at every batch."""
-    here, (peak, ridge) = point(setting, device), roof(device)
-    path = {batch: point(setting._replace(batch=batch), device) for batch in BATCHES}
-    rates = [each.rate for each in path.values()]
-    above = min(peak, peak * here.intensity / ridge)
-    words = f"batch {setting.batch:,}: {show(here.rate, 'FLOP/s')}"
-    lowest = min(min(rates) / 3, peak * WIDEST[0] / ridge) / 2
-    ends = [WIDEST[0], ridge, WIDEST[1]]
+    here, (peak, ridge), now = point(setting, device), roof(device), setting.batch
+    path = [(n, point(setting._replace(batch=n), device)) for n in BATCHES]
+    words = {n: f"batch {n:,}: {show(each.rate, 'FLOP/s')}" for n, each in path}
+    dots = [
+        {
+            "x": each.intensity,
+            "y": each.rate,
+            "batch": n,
+            "details": f"{words[n]}, {show(each.seconds, 's')}",
+        }
+        for n, each in path
+    ]
+    reached, above = float(device.efficiency) * peak, min(peak, peak * here.intensity / ridge)
+    lowest = min(min(each.rate for _, each in path) / 3, peak * WIDEST[0] / ridge) / 2
+    ends, most = [WIDEST[0], ridge, WIDEST[1]], f"peak {show(peak, 'FLOP/s')}"
     data: Data = {
         "roof": {"x": ends, "y": [min(peak, peak * x / ridge) for x in ends]},
-        "reached": {
-            "y": [float(device.efficiency) * peak],
-            "x": [ridge],
-            "end": [WIDEST[1]],
-            "words": ["large products"],
-        },
-        "path": {
-            "x": [each.intensity for each in path.values()],
-            "y": rates,
-            "details": [
-                f"batch {batch:,}: {show(each.rate, 'FLOP/s')}, {show(each.seconds, 's')}"
-                for batch, each in path.items()
-            ],
-            "batch": list(path),
-        },
-        "now": {"x": [here.intensity], "y": [here.rate], "roof": [above], "words": [words]},
-        "names": {"x": [WIDEST[1]], "y": [peak], "words": [f"peak {show(peak, 'FLOP/s')}"]},
+        "reached": {"x": [ridge], "y": [reached], "end": ends[-1:], "words": ["large products"]},
+        "path": columns(dots),
+        "now": {"x": [here.intensity], "y": [here.rate], "roof": [above], "words": [words[now]]},
+        "names": {"x": ends[-1:], "y": [peak], "words": [most]},
         "room": {"x": list(WIDEST), "y": [lowest, 3 * peak]},
     }
     return data, (
-        f"Batch {setting.batch:,}: {plain(here.intensity)} FLOP a byte, {show(here.rate, 'FLOP/s')},"
+        f"Batch {now:,}: {plain(here.intensity)} FLOP a byte, {show(here.rate, 'FLOP/s')},"
         f" {plain(above / here.rate)} times below the roof; the slope ends at {plain(ridge)} FLOP a byte, the roof is"
         f" at {show(peak, 'FLOP/s')}."
     )
