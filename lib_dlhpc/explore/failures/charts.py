@@ -4,22 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
-from lib_dlhpc.results import palette
+from lib_dlhpc.results.palette import BUBBLE, CHECKPOINT, FORWARD, IDLE, SERIES
 from lib_dlhpc.spec.units import format_quantity as show
 
 # Height or hatching distinguish them without color.
-LOST = {
-    "checkpoints": palette.CHECKPOINT,
-    "repeated work": palette.SERIES[1],
-    "restarts": palette.IDLE,
-}
+LOST = {"checkpoints": CHECKPOINT, "repeated work": SERIES[1], "restarts": IDLE}
 # Color, height in a row, and whether it is hatched.
 PHASES = {
-    "training": (palette.FORWARD, 0.6, False),
-    "repeated work": (palette.SERIES[1], 0.6, True),
-    "checkpoint": (palette.CHECKPOINT, 1.0, False),
-    "wait": (palette.BUBBLE, 0.6, False),
-    "restart": (palette.IDLE, 0.3, False),
+    "training": (FORWARD, 0.6, False),
+    "repeated work": (SERIES[1], 0.6, True),
+    "checkpoint": (CHECKPOINT, 1.0, False),
+    "wait": (BUBBLE, 0.6, False),
+    "restart": (IDLE, 0.3, False),
 }
 ALIKE = {"first start": "restart"}  # drawn as that
 WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")

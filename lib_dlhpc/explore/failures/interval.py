@@ -225,22 +225,22 @@ def interval_words(setting: Setting) -> str:
 def interval_wall(setting: Setting) -> str:
     """Say why there is little progress or none, or nothing."""
     own = found(setting)
-    cost, mtbf, share = float(own.saving.blocked), float(own.mtbf), float(own.goodput)
-    if share > 0.5:
+    if own.goodput > 0.5:
         return ""
-    restart, once = float(own.saving.restart), f"a failure comes once in {show(mtbf, 's')}"
-    if float(own.best_goodput) < 0.5 and cost > setting.restart:
-        why = f"one checkpoint takes {show(cost, 's')}, and {once}: no interval helps; faster files do"
-    elif float(own.best_goodput) < 0.5:
-        why = f"a restart takes {show(restart, 's')}, and {once}: no interval helps"
-    elif setting.interval > float(own.best):
-        why = (
-            f"between two checkpoints lie {show(setting.interval, 's')}, and {once}: few segments complete."
-            " Save more often"
-        )
+    cost, restart = show(float(own.saving.blocked), "s"), show(float(own.saving.restart), "s")
+    every, once = (
+        show(setting.interval, "s"),
+        f"a failure comes once in {show(float(own.mtbf), 's')}",
+    )
+    if own.best_goodput < 0.5 and own.saving.blocked > setting.restart:
+        why = f"one checkpoint takes {cost}, and {once}: no interval helps; faster files do"
+    elif own.best_goodput < 0.5:
+        why = f"a restart takes {restart}, and {once}: no interval helps"
+    elif setting.interval > own.best:
+        why = f"between two checkpoints lie {every}, and {once}: few segments complete. Save more often"
     else:
-        why = f"saving takes {show(cost, 's')} after each {show(setting.interval, 's')} of training. Save less often"
-    return f"Only {share:.1%} goodput: {why}."
+        why = f"saving takes {cost} after each {every} of training. Save less often"
+    return f"Only {own.goodput:.1%} goodput: {why}."
 
 
 def published_table() -> Table:

@@ -13,16 +13,9 @@ from lib_dlhpc.explore.blocks.live_run import ranks_in_words
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.failures import machine
 from lib_dlhpc.explore.failures.charts import phases_state
-from lib_dlhpc.explore.failures.machine import (
-    MOST,
-    Alone,
-    Setting,
-    Survived,
-    experiment,
-    survive,
-    undisturbed,
-)
+from lib_dlhpc.explore.failures.machine import Alone, Setting, Survived
 from lib_dlhpc.prediction.intervals import expected_cycle, young
 from lib_dlhpc.simulation.failures import FailureRuns, Phase, simulate_runs
 from lib_dlhpc.spec.units import format_quantity as show
@@ -85,8 +78,8 @@ class Outcome(NamedTuple):
 
 
 def fail_here(
-    left_alone: Callable[..., Alone] = undisturbed,
-    survived: Callable[..., Survived] = survive,
+    left_alone: Callable[..., Alone] = machine.undisturbed,
+    survived: Callable[..., Survived] = machine.survive,
     thread: Thread = threading.Thread,
 ) -> Bench[Setting]:
     """Return controls, a button that starts it, and the outcome."""
@@ -119,13 +112,13 @@ def fail_here(
 
 def asked_words(setting: Setting) -> str:
     """Say what a click would do."""
-    own = experiment(setting)
+    own = machine.experiment(setting)
     steps = -(-own.dataset.samples * 8 // 10 // int(own.global_batch)) * int(own.run.epochs)
     return (
         f"Some {round(steps, -2)} steps of a small network on digits, on {ranks_in_words(setting.ranks)}; a snapshot"
         f" every {setting.every} steps. Ranks are killed with kill -9, {setting.often:g} times in the time of the"
-        f" undisturbed run on average, at most {MOST} times; mpiexec then ends the others, and the run is started"
-        " again from its newest snapshot."
+        f" undisturbed run on average, at most {machine.MOST} times; mpiexec then ends the others, and the run is"
+        " started again from its newest snapshot."
     )
 
 

@@ -127,15 +127,13 @@ class Trunk:
         return newest is not None and newest.id == version.id
 
     def _keep(
-        self, how: str, branch: str, loss: float = np.nan, parent: Version | None = None
+        self, how: str, branch: str, loss: float | None = None, parent: Version | None = None
     ) -> None:
         """Save the state behind the next epoch."""
         self._settle()
-        known = loss if np.isfinite(loss) else None
-        metrics = {"accuracy": self.learner.accuracy(), "loss": known}
-        about: dict[str, Any] = {"step": self.learner.steps, "metrics": metrics}
-        saving = self.store.save_async(self.learner.state(), parent=parent, branch=branch, **about)
-        self._going = [saving, how]
+        own, metrics = self.learner, {"accuracy": self.learner.accuracy(), "loss": loss}
+        about: dict[str, Any] = {"step": own.steps, "metrics": metrics, "parent": parent}
+        self._going = [self.store.save_async(own.state(), branch=branch, **about), how]
 
     def _settle(self) -> None:
         if self._going:

@@ -7,7 +7,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, View
-from lib_dlhpc.explore.blocks.charts import Data, State, columns
+from lib_dlhpc.explore.blocks.charts import Data, State
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
@@ -134,22 +134,22 @@ def waits_words(trunk: Trunk) -> str:
 def written_view(trunk: Trunk) -> State:
     """Return the columns of the chart "failures_written": what each version wrote, beside the whole state."""
     versions = trunk.store.log()
-    named = [(str(v.number), v, show(float(v.written), "B")) for v in versions]
-    bars = [
-        {
-            "version": number,
-            "order": order,
-            "written": float(version.written),
-            "label": written if len(versions) <= LABELED else "",
-            "details": trunk.how.get(version.id, ""),
-        }
-        for order, (number, version, written) in enumerate(named)
-    ]
-    whole, all_of_it = float(versions[0].size), float(sum(v.written for v in versions))
-    words = f"the whole state: {show(whole, 'B')}"
-    data: Data = {"bars": columns(bars), "whole": {"y": [whole], "words": [words]}}
-    each = ", ".join(f"{number} {written}" for number, _, written in named[-8:])
-    return data | {"room": {"y": [0.0, 1.4 * whole]}}, (
+    written = {str(version.number): float(version.written) for version in versions}
+    said = {number: show(size, "B") for number, size in written.items()}
+    whole, all_of_it = float(versions[0].size), sum(written.values())
+    data: Data = {
+        "bars": {
+            "version": list(written),
+            "order": list(range(len(written))),
+            "written": list(written.values()),
+            "label": list(said.values()) if len(said) <= LABELED else [""] * len(said),
+            "details": [trunk.how.get(version.id, "") for version in versions],
+        },
+        "whole": {"y": [whole], "words": [f"the whole state: {show(whole, 'B')}"]},
+        "room": {"y": [0.0, 1.4 * whole]},
+    }
+    each = ", ".join(f"{number} {size}" for number, size in list(said.items())[-8:])
+    return data, (
         f"Written by each version: {each}. In all {show(all_of_it, 'B')}; whole copies would be"
         f" {show(whole * len(versions), 'B')}."
     )

@@ -181,7 +181,7 @@ def _view(
     if not units[0]:
         fine = np.unique(fine.round())
     fit = [dict(zip(("x", "low", "y", "high"), (n, *law(n)), strict=True)) for n in fine.tolist()]
-    points = [
+    points: list[dict[str, Any]] = [
         {
             "kind": kind,
             "x": size,
