@@ -60,11 +60,8 @@ TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 
 def failures_loss() -> Layers:
     """Shares of the time that are lost against the interval, both axes logarithmic."""
     x = x_axis("x:Q", "training between two checkpoints", TIME, log=10, values=TIMES, grid=False)
-    shares: dict[str, Any] = {
-        "labels": "format(datum.value, '.2~%')",
-        "values": [1e-4, 1e-3, 1e-2, 0.1, 1],
-    }
-    y = y_axis("y:Q", "share of the time that is lost", log=10, **shares)
+    share, decades = "format(datum.value, '.2~%')", [1e-4, 1e-3, 1e-2, 0.1, 1]
+    y = y_axis("y:Q", "share of the time that is lost", share, log=10, values=decades)
     lines, symbols, _ = line_marks(x, y, list(LINES), LINES)
     color, *_ = line_scales(list(LINES), LINES)
     ends = data("ends", x=x, y="place:Q", text="line:N", color=color)
@@ -76,12 +73,9 @@ def failures_loss() -> Layers:
     spread = runs.mark_rule(strokeWidth=3, color=BLUE, opacity=0.7)
     means = runs.mark_point(shape="cross", filled=True, size=120, color=BLUE, opacity=1)
     now, said = point(x, y)
-    ring: dict[str, Any] = {
-        "shape": "circle",
-        "size": 150,
-        "strokeWidth": 2.5,
-        "color": "currentColor",
-    }
+    ring = now.mark_point(
+        shape="circle", size=150, strokeWidth=2.5, color="currentColor", opacity=1
+    )
     return (
         room("x", "y"),
         marks.mark_rule(strokeDash=[3, 3], opacity=0.7),
@@ -93,7 +87,7 @@ def failures_loss() -> Layers:
         early,
         spread.encode(y="low:Q", y2="high:Q"),
         means.encode(y=y),
-        now.mark_point(**ring, opacity=1),
+        ring,
         said,
     )
 

@@ -23,13 +23,15 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 MACHINE, PER_NODE, MOST_NODES = "h100-pod", 8, 16384
-# Llama 3 405B as a plain GPT: nearly as many weights.
-LARGE, LLAMA = "as large as Llama 3, 408 G", {"layers": 126, "hidden": 16384, "heads": 128}
+# Layers and width of Llama 3 405B, as a plain GPT: nearly as many weights.
+LLAMA: dict[str, Any] = {"family": "gpt", "layers": 126, "hidden": 16384, "heads": 128}
+LLAMA |= {"sequence": 8192, "vocabulary": 128_256}
+LARGE = "as large as Llama 3, 408 G"
 MODELS: dict[str, Any] = {
     "GPT-2, 1.5 G weights": "gpt2-1.5b",
     "GPT, 22 G weights": "gpt-22b",
     "GPT-3, 175 G weights": "gpt3-175b",
-    LARGE: {"family": "gpt", **LLAMA, "sequence": 8192, "vocabulary": 128_256},
+    LARGE: LLAMA,
     "GPT, 1 T weights": "gpt-1t",
 }
 GPUS = tuple(2**k for k in range(9, 18))
@@ -42,8 +44,8 @@ INTERVALS = tuple(
 AT = np.unique([*np.geomspace(10, 2 * DAY, 61), *INTERVALS])  # s
 LEAST = 1e-4  # share of the time, where the chart of losses ends
 # Steps of some seconds: 128 GPUs hold the network, as most runs of this size have it.
-SPLIT = {"tensor": 8, "pipeline": 16, "batch": 32, "microbatches": 32}
-FORMAT = {"precision": "bf16", "optimizer": "adam"}
+SPLIT: dict[str, Any] = {"tensor": 8, "pipeline": 16, "batch": 32, "microbatches": 32}
+SPLIT |= {"precision": "bf16", "optimizer": "adam"}
 EPOCHS = 10_000  # so long that beginning and end do not count
 SPELL = 54 * DAY  # of Llama 3's count
 FACTORS, RUNS = (0.25, 0.5, 1.0, 2.0, 4.0), 200  # of the best interval, and runs simulated at each
@@ -115,7 +117,7 @@ def experiment(
     own = {"checkpoint": way, "checkpoint_writers": writers}
     if "host_memory" in more:
         machine["host_memory"] = more.pop("host_memory")
-    strategy = {"nodes": setting.gpus // PER_NODE, **SPLIT, **FORMAT}
+    strategy = {"nodes": setting.gpus // PER_NODE, **SPLIT}
     parts = {"model": MODELS[setting.model], "dataset": "webtext", "strategy": strategy}
     parts |= {"machine": machine, "storage": {"tier": "tectonic", "local": "nvme"}}
     return read_experiment({**parts, "run": run | own | more})
