@@ -73,8 +73,8 @@ class Drawing:
         spec["usermeta"] = {"table": self.table}
         if key := _taken_out(spec, self.labels):
             spec["usermeta"]["legend"] = key
-        for key in ("config", "$schema"):  # built.py has the theme and chooses the version
-            spec.pop(key, None)
+        for name in ("config", "$schema"):  # built.py has the theme and chooses the version
+            spec.pop(name, None)
         return spec
 
 

@@ -73,7 +73,7 @@ class Figure(Readable, anywidget.AnyWidget):
         summary: str = "",
         signals: Mapping[str, Any] | None = None,
     ) -> None:
-        self._legal = frozenset({*spec["usermeta"]["datasets"], "key"})
+        self._legal = frozenset(spec["usermeta"]["datasets"])
         self._states = count(1)
         super().__init__(
             spec=dict(spec),
@@ -103,7 +103,7 @@ class Figure(Readable, anywidget.AnyWidget):
 
     def _checked(self, data: Mapping[str, Columns]) -> dict[str, dict[str, list[Any]]]:
         for name in data:
-            if name not in self._legal:
+            if name not in self._legal and name != "key":
                 legal = ", ".join(sorted(self._legal)) or "none"
                 raise ValueError(f"the drawing has no dataset {name!r}; it has: {legal}")
         plain = {

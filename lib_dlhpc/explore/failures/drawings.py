@@ -11,11 +11,11 @@ from lib_dlhpc.explore.blocks.drawing import (
     WORD,
     Layers,
     axis_of,
+    beside,
     colors,
     data,
     drawing,
     hatched,
-    legend,
     line_marks,
     line_scales,
     marker,
@@ -96,15 +96,14 @@ def failures_loss() -> Layers:
     "Where does the time of the run go? (✕: a failure)",
     height=110,
     left=92,
-    top=68,
+    top=18,
     bars={"run": "run", "kind": "what", "start": "from (s)", "stop": "to (s)"},
 )
 def failures_phases() -> Layers:
     """What runs do from their start on, a row a run; failures are arrows with a bolt."""
     ticks = alt.expr("sequence(0, 1.0001 * data('room')[1].x, data('room')[1].step)")
     x = x_axis("start:Q", "time since the start", TIME, grid=False, values=ticks)
-    key = legend(-84, -52, columns=3, columnPadding=14)
-    color = colors("kind:N", {kind: look[0] for kind, look in PHASES.items()}, key)
+    color = colors("kind:N", {kind: look[0] for kind, look in PHASES.items()}, key=True)
     bars = data("bars", x=x, x2="stop:Q", y=_row("top"), y2="bottom:Q")
     solid = bars.mark_rect(clip=True).encode(color=color, tooltip=tooltip_of("details"))
     failed = data("strikes", x="x:Q", y=_row("top"))
@@ -162,8 +161,7 @@ def failures_costs() -> Layers:
     "What does each way lose?",
     height=170,
     left=110,
-    right=160,
-    top=46,
+    right=180,
     bars={"way": "way to save", "part": "lost to", "share": "share of the time"},
     ends={"way": "way to save", "words": "becomes training"},
 )
@@ -174,7 +172,7 @@ def failures_ways() -> Layers:
     y = rows_axis("way:N", list(WAYS), 110, paddingInner=0.3)
     bars = data("bars", y=y)
     spans = bars.encode(x=x, x2="stop:Q")
-    color = colors("part:N", LOST, legend(-100, -30, columns=3, columnPadding=16))
+    color = colors("part:N", LOST, key=True)
     solid = spans.mark_bar().encode(color=color, tooltip=tooltip_of("way", "part", "share"))
     wide = f"(scale('x', datum.stop) - scale('x', datum.start)) > {WORD} * length(datum.share) + 6"
     share = alt.Text(value=alt.expr(f"{wide} ? datum.share : ''"))
@@ -183,7 +181,7 @@ def failures_ways() -> Layers:
         solid,
         hatched(spans.transform_filter("datum.hatched")),
         bars.mark_text(**HALO).encode(x="middle:Q", text=share),
-        data("ends", x="x:Q", y=y, text="words:N").mark_text(align="left", dx=6),
+        data("ends", x="x:Q", y=y, text="words:N").mark_text(**beside("x")),
     )
 
 

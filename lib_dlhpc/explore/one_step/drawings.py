@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.blocks.drawing import (
+    ABOVE,
     BESIDE,
     HALO,
     SI,
@@ -14,7 +15,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     data,
     drawing,
     hatched,
-    legend,
     room,
     rows_axis,
     tooltip_of,
@@ -41,7 +41,7 @@ KINDS = {
 @drawing(
     "The roof of the device, and a layer at batches 1 to 4,096",
     height=280,
-    left=84,
+    left=108,
     top=20,
     path={"batch": "batch", "x": "FLOP a byte", "y": "FLOP/s"},
     now={"words": "now"},
@@ -77,7 +77,6 @@ def one_step_roofline() -> Layers:
     height=270,
     left=122,
     right=130,
-    top=54,
     ends={"row": "", "words": "share, and what bounds it"},
     parts={"details": "time"},
 )
@@ -86,7 +85,7 @@ def one_step_layers() -> Layers:
     title, zero = "time of one step", {"domainMin": 0}
     x = x_axis("start:Q", title, SI.format("s"), tickCount=4, scale=zero)
     y = rows_axis("row:N", alt.EncodingSortField("order", "min"), 120)
-    color = colors("part:N", PASSES, legend(-110, -46, columns=4, columnPadding=12, clipHeight=16))
+    color = colors("part:N", PASSES, key=True)
     bars = data("parts", x=x, x2="stop:Q", y=y, color=color)
     ends = data("ends", x=alt.X("stop:Q", title=title), y=y, text="words:N")
     return (
@@ -98,7 +97,6 @@ def one_step_layers() -> Layers:
 @drawing(
     "How does a step grow with its batch?",
     height=200,
-    top=36,
     lines={"line": "", "x": "batch", "y": "time (s)"},
     now={"words": "now"},
 )
@@ -107,10 +105,8 @@ def one_step_batch() -> Layers:
     x = x_axis("x:Q", "batch (samples)", INTEGERS, log=2, grid=False)
     ticks: dict[str, Any] = {"values": SECONDS, "labelOverlap": True}
     y = y_axis("y:Q", "time of one step", SI.format("s"), log=10, **ticks)
-    stroke: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2}
-    key = legend(0, -28, columns=2, columnPadding=16, **stroke)
-    color = colors("line:N", {name: ink for name, (ink, _) in LINES.items()}, key)
-    dash = alt.StrokeDash("line:N", legend=key)
+    color = colors("line:N", {name: ink for name, (ink, _) in LINES.items()}, key=True)
+    dash = alt.StrokeDash("line:N", legend=ABOVE)
     dash = dash.scale(domain=list(LINES), range=[dashes for _, dashes in LINES.values()])
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash)
     wall = data("wall", x=x)
