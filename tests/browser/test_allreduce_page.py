@@ -8,6 +8,7 @@ from lesson_page import (
     MOST_MEMORY,
     SHOWN,
     commit,
+    everyone_can_use,
     experiment,
     has,
     largest_kernel,
@@ -112,12 +113,8 @@ def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
     has(page.get_by_text("There is no network: messages are copies"))
 
 
-@pytest.mark.parametrize("width", [1280, 800, 390])
-def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
-    shared.set_viewport_size({"width": width, "height": 900})
-    eventually(lambda: shared.evaluate("document.documentElement.scrollWidth") <= width)
-    for stage in shared.locator(".dlhpc-chunks .stage").all():
-        eventually(lambda s=stage: s.locator("svg").bounding_box()["width"] <= width)
+def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
+    everyone_can_use(shared, eventually)
 
 
 def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:

@@ -10,9 +10,9 @@ from lesson_page import (
     choice_moves,
     choose,
     click_soon,
+    everyone_can_use,
     experiment,
     has,
-    is_as_wide_as_its_window,
     largest_kernel,
     passing,
     slider,
@@ -133,9 +133,8 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventual
     eventually(lambda: shared.get_by_text("if the host has room").count() == 1)
 
 
-@pytest.mark.parametrize("width", [1280, 800, 390])
-def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
-    is_as_wide_as_its_window(shared, eventually, width)
+def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
+    everyone_can_use(shared, eventually)
 
 
 def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:

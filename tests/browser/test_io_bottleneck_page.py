@@ -11,9 +11,9 @@ from lesson_page import (
     choice_moves,
     choose,
     click_soon,
+    everyone_can_use,
     experiment,
     has,
-    is_as_wide_as_its_window,
     largest_kernel,
     slider,
     slider_moves,
@@ -104,9 +104,8 @@ def test_a_reading_can_be_cancelled(page: Any, eventually: Any) -> None:
     eventually(lambda: live.get_by_role("button", name="Read").is_enabled())
 
 
-@pytest.mark.parametrize("width", [360, 390, 800, 1280])
-def test_it_fits_a_phone_and_a_desk(shared: Any, eventually: Any, width: int) -> None:
-    is_as_wide_as_its_window(shared, eventually, width, ".dlhpc-page .dlhpc-plot")
+def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
+    everyone_can_use(shared, eventually)
 
 
 def test_a_visitor_is_cheap(shared: Any, lesson: tuple[str, int]) -> None:

@@ -9,6 +9,7 @@ from lesson_page import (
     SHOWN,
     choose,
     commit,
+    everyone_can_use,
     experiment,
     has,
     largest_kernel,
@@ -103,12 +104,8 @@ def test_a_run_under_a_cap_leaves_the_page_usable_and_is_reported(
     tells(panel, "measured peak", "calibrates")
 
 
-@pytest.mark.parametrize("width", [1280, 800, 390])
-def test_the_page_is_as_wide_as_its_window(shared: Any, eventually: Any, width: int) -> None:
-    shared.set_viewport_size({"width": width, "height": 900})
-    eventually(lambda: shared.evaluate("document.documentElement.scrollWidth") <= width)
-    for plot in shared.locator(".dlhpc-plot").all():
-        eventually(lambda p=plot: p.locator("svg").bounding_box()["width"] <= width)
+def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
+    everyone_can_use(shared, eventually)
 
 
 def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:

@@ -162,7 +162,7 @@ WIDTHS = (1920, 1280, 800, 390)
 def everyone_can_use(page: Any, eventually: Any) -> None:
     """Assert that axe finds nothing serious in light and dark, and that no width scrolls or cuts words of charts."""
     for width in WIDTHS:
-        is_as_wide_as_its_window(page, eventually, width)
+        is_as_wide_as_its_window(page, eventually, width, ".dlhpc-plot:visible")
         eventually(lambda: page.evaluate(CUT) == [], what=lambda: page.evaluate(CUT))
     assert findings(page) == []
     page.emulate_media(color_scheme="dark")

@@ -151,7 +151,7 @@ def measured(title: str, x: alt.X, y: alt.Y, low: bool) -> Drawing:
         )
 
     tables: dict[str, Any] = {"now": {"words": "at the slider"}, "step": {"words": ""}}
-    return drawing(title, height=190, left=84, **tables)(layers)
+    return drawing(title, height=190, left=108, **tables)(layers)
 
 
 def _corner(now: alt.Chart, low: bool) -> alt.Chart:
