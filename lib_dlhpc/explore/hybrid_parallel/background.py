@@ -10,94 +10,113 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from importlib import import_module
 from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.explore.blocks.bench import Bench, S, View, update
 from lib_dlhpc.explore.blocks.panels import problem_html
-from lib_dlhpc.explore.blocks.workbench import workbench
+from lib_dlhpc.explore.blocks.runner import Thread
+from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
 from lib_dlhpc.explore.hybrid_parallel.charts import Way
 from lib_dlhpc.lifetime import owned
 
 REST = 0.15  # s that controls rest before a process is started
 PAUSE = 0.3  # s between two pictures
 
-Compute = Callable[[Any], Iterator[Way]]
-Draw = Callable[[Any, list[Way], bool], None]  # setting, ways so far, whether these are all
+Ways = Generator[Way, None, None]
+Compute = Callable[[Any], Ways]  # yields the layouts of a setting
 
 
-def aside(kind: str) -> Compute:
-    """Return what yields the layouts of a setting as another process predicts them; kind: a key of `kinds()`."""
+class Background(Bench[S]):
+    """A bench whose layouts are computed in a thread, and drawn as they arrive.
 
-    def compute(setting: Any) -> Iterator[Way]:
-        asked = json.dumps([kind, *setting])
-        process = owned.start(
-            [sys.executable, "-m", __spec__.name, asked], stdout=subprocess.PIPE, text=True
-        )
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                yield Way(*json.loads(line))
-            if process.wait():
-                raise RuntimeError(f"It ended with status {process.returncode}.")
-        finally:
-            process.kill()
-            process.wait()
-            owned.ended(process)
-
-    return compute
-
-
-def as_they_come(
-    controls: Mapping[str, Any],
-    results: list[Any],
-    setting: Callable[[], Any],
-    compute: Compute,
-    draw: Draw,
-    note: str,
-    thread: Callable[..., Any] = threading.Thread,
-) -> ipywidgets.Box:
-    """Lay out an experiment whose layouts are computed in a thread, and drawn as they arrive.
-
-    setting: what the controls say. A control that moves ends the computation in progress.
+    view: what a setting and its layouts so far show, and whether these are all; the wall waits for all of them.
+    A control that moves ends the computation in progress.
     """
-    known: dict[Any, list[Way]] = {}
-    newest, failed = [0], ipywidgets.HTML()
 
-    def work(chosen: Any, number: int) -> None:
-        time.sleep(REST)
-        ways, drawn = [], time.monotonic()
-        coming = compute(chosen)
-        try:
-            if newest[0] != number:
-                return
-            for way in coming:
-                if newest[0] != number:
-                    return
-                ways.append(way)
-                if time.monotonic() - drawn > PAUSE:
-                    drawn = time.monotonic()
-                    draw(chosen, ways, False)
-        except (RuntimeError, OSError) as reason:
-            failed.value = problem_html(f"The predicting process failed. {reason}")
-            return
-        finally:
-            coming.close()  # type: ignore[attr-defined]
-        failed.value = ""
-        known[chosen] = ways
-        if newest[0] == number:
-            draw(chosen, ways, True)
+    def __init__(
+        self,
+        first: S,
+        view: Callable[[S, list[Way], bool], View],
+        charts: Sequence[str],
+        fine: str,
+        look: str,
+        compute: Compute,
+        thread: Thread = threading.Thread,
+    ) -> None:
+        self._view_of, self._compute, self._thread = view, compute, thread
+        self._known: dict[S, list[Way]] = {}
+        self._newest = 0
+        self._failed = ipywidgets.HTML()
+        super().__init__(first, lambda setting: view(setting, [], False), charts, fine, look)
+        main = self.children[1]
+        main.children = (self._failed, *main.children)
 
-    def show() -> None:
-        chosen = setting()
-        newest[0] += 1
-        if chosen in known:
-            draw(chosen, known[chosen], True)
+    def show(self) -> None:
+        """Show what the controls say, once it is computed."""
+        setting = self.setting
+        self._newest += 1
+        if setting in self._known:
+            self._draw(setting, self._known[setting], True)
         else:
-            thread(target=work, args=(chosen, newest[0]), daemon=True).start()
+            self._thread(target=self._work, args=(setting, self._newest), daemon=True).start()
 
-    return workbench(controls, [failed, *results], show, note)
+    def _work(self, setting: S, number: int) -> None:
+        time.sleep(REST)
+        ways: list[Way] = []
+        drawn = time.monotonic()
+        try:
+            with closing(self._compute(setting)) as coming:
+                while self._newest == number and (way := next(coming, None)):
+                    ways.append(way)
+                    if time.monotonic() - drawn > PAUSE:
+                        drawn = time.monotonic()
+                        self._draw(setting, ways, False)
+        except (RuntimeError, OSError) as reason:
+            self._failed.value = problem_html(f"The predicting process failed. {reason}")
+            return
+        if self._newest == number:
+            self._failed.value = ""
+            self._known[setting] = ways
+            self._draw(setting, ways, True)
+
+    def _draw(self, setting: S, ways: list[Way], complete: bool) -> None:
+        view = self._view_of(setting, ways, complete)
+        self._words.value = verdict_html(view.words)
+        if complete:
+            self._wall.value = wall_html(view.wall, str(self._fine))
+        for name, state in view.charts.items():
+            update(self.charts[name], state)
+
+
+def aside(setting: Any) -> Ways:
+    """Yield the layouts of a setting as `ways_of` of its file predicts them in another process."""
+    kind = type(setting)
+    asked = json.dumps([kind.__module__, kind.__name__, *setting])
+    command = [sys.executable, "-m", __spec__.name, asked]
+    process = owned.start(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield Way(*json.loads(line))
+        if process.wait():
+            raise RuntimeError(f"It ended with status {process.returncode}.")
+    finally:
+        process.kill()
+        process.wait()
+        owned.ended(process)
+
+
+def main(asked: str) -> None:
+    """Write the layouts of a setting, one JSON line each."""
+    file, kind, *given = json.loads(asked)
+    room = import_module(file)
+    for way in room.ways_of(getattr(room, kind)(*given)):
+        print(json.dumps(way), flush=True)
 
 
 class Later:
@@ -116,24 +135,6 @@ class Later:
 
         opened.answer = answer  # type: ignore[attr-defined]
         return opened
-
-
-def kinds() -> dict[str, Compute]:
-    """Return what can be computed aside."""
-    from lib_dlhpc.explore.hybrid_parallel import deep as hybrid_parallel_deep
-    from lib_dlhpc.explore.hybrid_parallel import map as hybrid_parallel_map
-
-    return {
-        "map": lambda given: hybrid_parallel_map.ways_of(hybrid_parallel_map.Ways(*given)),
-        "deep": lambda given: hybrid_parallel_deep.ways_of(hybrid_parallel_deep.Deep(*given)),
-    }
-
-
-def main(asked: str) -> None:
-    """Write the ways of a setting, one JSON line each."""
-    kind, *given = json.loads(asked)
-    for way in kinds()[kind](given):
-        print(json.dumps(way), flush=True)
 
 
 if __name__ == "__main__":

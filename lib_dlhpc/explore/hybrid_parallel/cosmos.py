@@ -1,37 +1,30 @@
 """A cube that no GPU can hold: the cosmology network, its samples cut into slabs. What do more GPUs buy?
 
-the_cubes()     the experiment: memory, one step, weak and strong scaling on the machine of Oyama et al.
-cosmos()        that run, with its published rate turned into the compute time of a slab
+The machine is that of Oyama et al. 2019; their rate is turned into the compute time of a slab.
 """
 
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
 from lib_dlhpc.costs.split_calibration import scale_of
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.hybrid_parallel.charts import (
-    held_by,
-    memory_state,
-    parts_of,
-    scaling_state,
-    terms_state,
-)
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.lines import line_columns, value_at
+from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
 from lib_dlhpc.prediction import Breakdown, breakdown
 from lib_dlhpc.prediction.published import UNITS, results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import count, format_plain, format_quantity
 
-EDGES = (128, 256, 512)
+EDGES = {"128³": 128, "256³": 256, "512³": 512}
 SLABS = (1, 2, 4, 8, 16, 32)
 GPUS = (32, 64, 128, 256, 512, 1024, 2048)
 SAMPLES = (1, 2, 4, 8)
-TIERS = {"": "memory already", "gpfs": "GPFS, shared by all", "nvme": "the NVMe of each node"}
+TIERS = {"memory already": "", "GPFS, shared by all": "gpfs", "the NVMe of each node": "nvme"}
 PER_NODE = 4
-MOST_NODES = 1024  # the machine had 792; beyond, more of the same is assumed
+MOST = 4096  # GPUs; the machine had 792 nodes, beyond, more of the same is assumed
 UNIVERSES = 8192  # cubes of 512 points an edge; smaller ones are cut out of them
 POINT = 2  # B, a count of particles
 PUBLISHED = "oyama19-512"
@@ -39,48 +32,43 @@ NOTABLE, SUMMED = 0.05, 0.2  # share of a step from which halos or input, or gra
 
 
 class Cubes(NamedTuple):
-    """What the experiment sets: points an edge, GPUs a sample, GPUs, samples a replica, where from."""
+    """A run on cubes. slabs: GPUs a sample; samples: of a replica."""
 
-    edge: int = 512
-    slabs: int = 4
-    gpus: int = 512
-    samples: int = 1
-    tier: str = ""
+    edge: Annotated[int, Slider("Edge", "Points along an edge of the cube", EDGES)] = 512
+    slabs: Annotated[int, Slider("GPUs a sample", "Slabs into which each cube is cut", SLABS)] = 4
+    gpus: Annotated[int, Slider("GPUs", "In nodes of 4", GPUS)] = 512
+    samples: Annotated[
+        int, Slider("Samples at once", "Samples of a replica in a step", SAMPLES)
+    ] = 1
+    tier: Annotated[str, Dropdown("Cubes are in", "Where samples are read from", TIERS)] = ""
 
 
-def the_cubes() -> ipywidgets.Box:
+def the_cubes() -> Bench[Cubes]:
     """Return the experiment: memory of a GPU, what twice the GPUs bring, weak and strong scaling."""
-    controls = {
-        "edge": slider(
-            "Edge", "Points along an edge of the cube", [(f"{e}³", e) for e in EDGES], 512
-        ),
-        "slabs": slider(
-            "GPUs a sample", "Slabs into which each cube is cut", [(str(s), s) for s in SLABS], 4
-        ),
-        "gpus": slider("GPUs", "In nodes of 4", [(f"{p:,}", p) for p in GPUS], 512),
-        "samples": slider(
-            "Samples at once", "Samples of a replica in a step", [(str(n), n) for n in SAMPLES], 1
-        ),
-        "tier": dropdown(
-            "Cubes are in",
-            "Where samples are read from",
-            [(words, tier) for tier, words in TIERS.items()],
-            "",
-        ),
+    charts = ["hybrid_memory", "hybrid_terms", "hybrid_scaling"]
+    look = "which part of the bar grows when each cube is cut finer, and which does not shrink."
+    return Bench(Cubes(), cubes_view, charts, "It fits, and computation dominates.", look)
+
+
+def cubes_view(setting: Cubes) -> View:
+    """Return what cubes show: the same on 1, 2, 4 ... GPUs a sample; twice the GPUs, spent in two ways; scaling."""
+    held = {
+        f"{'yours: ' * (slabs == setting.slabs)}{count(slabs, 'GPU')} a sample": held_by(
+            step_of(setting._replace(slabs=slabs))
+        )
+        for slabs in SLABS
     }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    memory, bars, lines = chart("hybrid_memory"), chart("hybrid_terms"), chart("hybrid_scaling")
-
-    def show() -> None:
-        setting = Cubes(**{name: control.value for name, control in controls.items()})
-        memory.update(*memory_view(setting))
-        bars.update(*bars_view(setting))
-        lines.update(*scaling_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{cubes_words(setting)}</p>'
-        wall.value = wall_html(cubes_wall(setting), "It fits, and computation dominates.")
-
-    note = "which part of the bar grows when each cube is cut finer, and which does not shrink."
-    return workbench(controls, [verdict, wall, memory, bars, lines], show, note)
+    bars = {
+        "yours": setting,
+        "twice: cut finer": finer(setting),
+        "twice: more samples": setting._replace(gpus=2 * setting.gpus),
+    }
+    charts = {
+        "hybrid_memory": memory_state(held, float(cosmos().machine.device.memory)),
+        "hybrid_terms": terms_state({name: parts_of(step_of(c)) for name, c in bars.items()}),
+        "hybrid_scaling": scaling_view(setting),
+    }
+    return View(cubes_words(setting), cubes_wall(setting), charts)
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +86,7 @@ def cosmos(edge: int = 512) -> Experiment:
         {
             "model": {"name": "cosmoflow-512", "image": edge},
             "dataset": cubes,
-            "machine": {"name": "lassen", "nodes": MOST_NODES},
+            "machine": {"name": "lassen", "nodes": MOST // PER_NODE},
             "strategy": {"nodes": 512 // PER_NODE, "spatial": 4, "batch": 1, "optimizer": "adam"},
         }
     )
@@ -130,87 +118,78 @@ def step_of(setting: Cubes) -> Breakdown:
     return breakdown(cosmos(setting.edge).set(changes), slowness())
 
 
-def memory_view(setting: Cubes) -> State:
-    """Return the columns of the memory chart: the same samples on 1, 2, 4 ... GPUs."""
-    rows = {}
-    for slabs in SLABS:
-        yours = "yours: " * (slabs == setting.slabs)
-        name = f"{yours}{slabs} GPU{'s' * (slabs > 1)} a sample"
-        rows[name] = held_by(step_of(setting._replace(slabs=slabs)))
-    return memory_state(rows, float(cosmos().machine.device.memory))
-
-
-def bars_view(setting: Cubes) -> State:
-    """Return the columns of the bars: the choice, and twice the GPUs, spent in two ways."""
-    rows = {"yours": parts_of(step_of(setting))}
-    rows["twice: cut finer"] = parts_of(step_of(finer(setting)))
-    rows["twice: more samples"] = parts_of(step_of(setting._replace(gpus=2 * setting.gpus)))
-    return terms_state(rows)
-
-
 def finer(setting: Cubes, times: int = 2) -> Cubes:
     """Return the same samples a step on `times` the GPUs."""
     return setting._replace(gpus=times * setting.gpus, slabs=times * setting.slabs)
 
 
 def scaling_view(setting: Cubes) -> State:
-    """Return the columns of the lines: cubes as they are cut, and cubes cut ever finer; what fits."""
-    least = setting.gpus // setting.slabs  # GPUs where each sample has one
-    strong = [finer(setting._replace(gpus=least, slabs=1), s) for s in SLABS]
-    weak = [setting._replace(gpus=p) for p in (*GPUS, MOST_NODES * PER_NODE)]
-    curves = {}
-    for name, settings in (("weak", weak), ("strong", strong)):
-        legal = [each for each in settings if PER_NODE <= each.gpus <= MOST_NODES * PER_NODE]
-        fitting = [each for each in legal if step_of(each).fits]
-        rates = [float(step_of(each).throughput) for each in fitting]
-        curves[name] = (np.array([each.gpus for each in fitting], dtype=float), np.array(rates))
-    gpus = np.unique([*curves["weak"][0], *curves["strong"][0]])
-    here = step_of(setting)
-    curves["ideal"] = (gpus, gpus * float(here.throughput) / setting.gpus)
-    known = []
-    if setting.edge == 512:
-        rate = float(cosmos().global_batch) / published_step()
-        known = [(512, rate, f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples a second")]
-    return scaling_state(curves, known, setting.gpus)
+    """Return the chart "hybrid_scaling": cubes as they are cut, and cubes cut ever finer; what fits."""
+    one = setting._replace(gpus=setting.gpus // setting.slabs, slabs=1)
+    ways = {
+        "weak": [setting._replace(gpus=p) for p in (*GPUS, MOST)],
+        "strong": [finer(one, slabs) for slabs in SLABS],
+    }
+    curves, gains = {}, []
+    for name, settings in ways.items():
+        fitting = [c for c in settings if PER_NODE <= c.gpus <= MOST and step_of(c).fits]
+        x = np.array([float(c.gpus) for c in fitting])
+        y = np.array([float(step_of(c).throughput) for c in fitting])
+        curves[name] = (x, y)
+        if len(x) > 1:
+            gains.append(
+                f"{name}: {x[-1] / x[0]:,.0f} times the GPUs are {y[-1] / y[0]:,.3g} times as fast"
+            )
+    gpus = np.union1d(curves["weak"][0], curves["strong"][0])
+    curves["ideal"] = (gpus, gpus * float(step_of(setting).throughput) / setting.gpus)
+    lines, ends = line_columns(curves)
+    rate = float(cosmos().global_batch) / published_step()
+    words = f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples a second"
+    data = {
+        "lines": lines,
+        "ends": ends,
+        "published": columns([{"x": 512, "y": rate, "words": words}] * (setting.edge == 512)),
+        "now": value_at(
+            {"weak": curves["weak"]}, setting.gpus, lambda y: f"{format_plain(y)} a second"
+        ),
+    }
+    return data, f"{'; '.join(gains) or 'Nothing fits'}."
 
 
 def cubes_words(setting: Cubes) -> str:
     """Say how long a step takes and how much memory it needs."""
-    step = step_of(setting)
-    groups = setting.gpus // setting.slabs
+    step, replicas = step_of(setting), setting.gpus // setting.slabs
+    read = f" Reading a batch takes {_time(step.input_time)} meanwhile." if setting.tier else ""
     return (
-        f"<b>{groups:,} × {setting.slabs} GPUs, {groups * setting.samples:,} samples a step:"
+        f"<b>{replicas:,} × {setting.slabs} GPUs, {replicas * setting.samples:,} samples a step:"
         f" {_time(step.step_time)}.</b> A GPU needs {_size(step.memory_total)}; halos expose"
         f" {_time(step.exposed.get('halo', 0.0))}, gradients {_time(step.exposed['data'])};"
-        f" {float(step.compute / step.step_time):.0%} of the time is computation."
-        + f" Reading a batch takes {_time(step.input_time)} meanwhile."
-        * bool(setting.tier)
+        f" {float(step.compute / step.step_time):.0%} of the time is computation.{read}"
     )
 
 
 def cubes_wall(setting: Cubes) -> str:
     """Say which limit the choice meets first, or nothing."""
-    step, machine = step_of(setting), cosmos().machine
+    step = step_of(setting)
+    run, parts, whole = step.experiment, parts_of(step), float(step.step_time)
+    halos, gradients = parts["halos"], parts["gradients"]
     if not step.fits:
         enough = [s for s in SLABS if step_of(setting._replace(slabs=s)).fits]
         way = f"it takes {enough[0]} GPUs a sample" if enough else "take fewer samples at once"
         return (
-            f"Memory: a GPU needs {_size(step.memory_total)} and has {_size(machine.device.memory)};"
+            f"Memory: a GPU needs {_size(step.memory_total)} and has {_size(run.machine.device.memory)};"
             f" {way}. More replicas would not help: each processes whole cubes."
         )
-    whole = float(step.step_time)
-    if float(step.input_stall) > NOTABLE * whole:
+    if parts["input stall"] > NOTABLE * whole:
         return (
-            f"Input: a batch is {_size(_batch_bytes(setting))} and takes {_time(step.input_time)} to read;"
-            f" every GPU is idle for {_time(step.input_stall)} a step."
+            f"Input: a batch is {_size(run.global_batch * run.dataset.sample_bytes)} and takes"
+            f" {_time(step.input_time)} to read; every GPU is idle for {_time(step.input_stall)} a step."
         )
-    halo = float(step.exposed.get("halo", 0.0))
-    if halo > NOTABLE * whole:
+    if halos > NOTABLE * whole:
         return (
-            f"The surface: halos take {_time(halo)}, {halo / whole:.0%} of the step. A slab half as thick"
+            f"The surface: halos take {_time(halos)}, {halos / whole:.0%} of the step. A slab half as thick"
             " computes half as much and exchanges the same."
         )
-    gradients = float(step.exposed["data"])
     if gradients > SUMMED * whole:
         return (
             f"The allreduce of the gradients: {_time(gradients)}, {gradients / whole:.0%} of the step. Finer slabs"
@@ -226,18 +205,12 @@ def memory_alone(edge: int = 512) -> float:
 
 def strong_gain(more: int = 32) -> float:
     """Return how many times faster the published batch is where each cube is cut into `more`, not 4."""
-    times = more // 4
-    return float(step_of(Cubes()).step_time / step_of(finer(Cubes(), times)).step_time)
-
-
-def _batch_bytes(setting: Cubes) -> float:
-    run = step_of(setting).experiment
-    return float(run.global_batch * run.dataset.sample_bytes)
+    return float(step_of(Cubes()).step_time / step_of(finer(Cubes(), more // 4)).step_time)
 
 
 def _time(seconds: Any) -> str:
     return format_quantity(float(seconds), "s")
 
 
-def _size(count: Any) -> str:
-    return format_quantity(float(count), "B")
+def _size(size: Any) -> str:
+    return format_quantity(float(size), "B")

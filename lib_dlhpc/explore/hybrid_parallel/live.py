@@ -5,84 +5,94 @@ layouts.
 """
 
 import threading
-from collections.abc import Mapping
+from typing import NamedTuple
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.live_run import Begin, Came, Train, live_run, one_step, ranks_in_words
+from lib_dlhpc.explore.blocks.bench import Bench, View
+from lib_dlhpc.explore.blocks.live_run import (
+    Begin,
+    Came,
+    Train,
+    live_run,
+    one_step,
+    ranks_in_words,
+    with_rate,
+)
 from lib_dlhpc.explore.blocks.panels import notice_html, problem_html, table_html
 from lib_dlhpc.explore.blocks.runner import Thread
-from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
-from lib_dlhpc.explore.hybrid_parallel.runs import (
-    NAMES,
-    Ran,
-    Setting,
-    asked_words,
-    calibrated,
-    experiment,
-    problem_of,
-    ran_of,
-)
+from lib_dlhpc.explore.blocks.three_ways import three_ways
+from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
+from lib_dlhpc.explore.hybrid_parallel.charts import parts_of
+from lib_dlhpc.explore.hybrid_parallel.runs import Setting, asked_words, experiment, problem_of
+from lib_dlhpc.explore.model_parallel.terms import less_predicted, terms_html
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.host import cores
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 
 SHOWN = 5  # the step on the chart: the first ones make connections and fill caches
-CLOCK = 1e-9  # s; anything shorter is rounding
 SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
-# Causes of idle time, by how events of the trace and of the simulation begin.
+# Causes of idle time, by how events of the trace and of the simulation begin, and their parts in the prediction.
 CAUSES = {
-    "inside layers: halos and allreduces": ("halo", "all_", "reduce_", "the halo", "the tensor"),
-    "from stage to stage": ("activation", "gradient", "what was sent"),
-    "gradients, and for slower ranks": ("the exchange", "sum", "the others"),
+    "inside layers: halos and allreduces": (
+        ("halo", "all_", "reduce_", "the halo", "the tensor"),
+        ("halos", "tensor allreduces"),
+    ),
+    "from stage to stage": (("activation", "gradient", "what was sent"), ("stage to stage",)),
+    "gradients, and for slower ranks": (
+        ("the exchange", "sum", "the others"),
+        ("gradients", "waiting"),
+    ),
 }
+SMALL = (
+    "With arrays this small the Python between two messages takes longer than the arithmetic, and"
+    " shards of a layer compute less efficiently than the whole"
+)
 
 
-def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
+class Ran(NamedTuple):
+    """A run: samples/s, losses on batches and on test samples, s of a step by term."""
+
+    rate: float
+    loss: float
+    test_loss: float
+    terms: dict[str, float]
+
+
+def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
     """Return controls, a button that trains, one measured step, and its prediction.
 
     begin: what starts the ranks. thread: in what they are watched.
     """
-    controls = {
-        "network": dropdown(
-            "Network", "What is trained", [(w, n) for n, w in NAMES.items()], "cubes"
-        ),
-        "inside": slider(
-            "Ranks a layer", "Slabs, or tensor ranks", [(str(n), n) for n in (1, 2, 4)], 2
-        ),
-        "stages": slider("Stages", "Of a pipeline", [(str(n), n) for n in (1, 2)], 1),
-        "replicas": slider("Replicas", "Data parallelism", [(str(n), n) for n in (1, 2)], 1),
-        "microbatches": slider(
-            "Microbatches", "Of a replica's batch", [(str(n), n) for n in (1, 2, 4, 8)], 1
-        ),
-    }
-    asked, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    known: dict[Setting, Ran] = {}
+    wall, known = ipywidgets.HTML(), dict[Setting, Ran]()
 
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
+    def view(setting: Setting) -> View:
+        wall.value = cores_html(setting, cores())
+        return View(asked_words(setting))
 
-    def ask() -> None:
-        asked.value = verdict_html(asked_words(chosen()))
-        wall.value = cores_html(chosen(), cores())
+    def train_once(setting: Setting, train: Train, words: str = "") -> Timeline:
+        out, timeline = train(experiment(setting), words)
+        rate = out["samples"] / out["seconds"]
+        known[setting] = Ran(rate, out["loss"], out["test_loss"], out["terms"])
+        return timeline
 
     def work(setting: Setting, train: Train) -> Came:
         if setting.alone not in known:
             first = "One rank is at work, to calibrate and to compare with ..."
-            known[setting.alone] = ran_of(train(experiment(setting.alone), first)[0])
-        outcome, timeline = train(experiment(setting))
-        known[setting] = ran_of(outcome)
+            train_once(setting.alone, train, first)
+        timeline = train_once(setting, train)
         ran, alone = known[setting], known[setting.alone]
         result = result_html(setting, ran, alone, timeline)
         return Came(one_step(timeline, SHOWN), equal_html(setting, ran, alone), result)
 
-    run = live_run(chosen, work, begin, thread, problem_of)
-    note = "which lane is idle, and for which rank it waits; then the last digits of the losses."
-    return workbench(controls, [asked, wall, *run], ask, note)
+    run = live_run(lambda: bench.setting, work, begin, thread, problem_of)
+    look = "which lane is idle, and for which rank it waits; then the last digits of the losses."
+    bench: Bench[Setting] = Bench(Setting(), view, [wall, *run], look=look)
+    return bench
 
 
 def times_as_fast(setting: Setting) -> float:
@@ -91,78 +101,56 @@ def times_as_fast(setting: Setting) -> float:
     return float(many / one)
 
 
-def cores_html(setting: Setting, count: int) -> str:
+def cores_html(setting: Setting, there: int) -> str:
     """Say whether every rank has a core, as the prediction assumes."""
-    if problem_of(setting):
-        return wall_html(problem_of(setting), "")
-    if setting.ranks <= count:
-        return wall_html(
-            "", f"Each of {ranks_in_words(setting.ranks)} has one of {count} cores, as predicted."
-        )
+    ranks = ranks_in_words(setting.ranks)
+    if problem := problem_of(setting):
+        return wall_html(problem, "")
+    if setting.ranks <= there:
+        return wall_html("", f"Each of {ranks} has one of {there} cores, as predicted.")
     return notice_html(
-        f"Oversubscribed: {ranks_in_words(setting.ranks)} on {count} core{'s' * (count > 1)}. The prediction gives"
-        " each a core of its own; here they share them, and most of the measured waiting is for"
-        " a core. The losses must be equal all the same."
+        f"Oversubscribed: {ranks} on {count(there, 'core')}. The prediction gives each a core of its own; here they"
+        " share them, and most of the measured waiting is for a core. The losses must be equal all the same."
     )
 
 
 def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
     """Say whether the losses are those of one rank."""
+    mine, its = f"{ran.test_loss:.15g}", f"{alone.test_loss:.15g}"
     if setting == setting.alone:
-        return verdict_html(
-            f"One rank: {show(ran.rate, 'samples/s')}; test loss {ran.test_loss:.15g}."
-        )
-    off = max(
-        abs(ran.loss - alone.loss) / abs(alone.loss),
-        abs(ran.test_loss - alone.test_loss) / abs(alone.test_loss),
-    )
-    words = (
-        f"<b>Test loss {ran.test_loss:.15g}</b> on {ranks_in_words(setting.ranks)}, {alone.test_loss:.15g} on one:"
-        f" the largest relative difference of the losses is {off:.1e}."
-    )
-    if off <= SAME:
-        return verdict_html(
-            f"✓ {words} It is the same run, split; another order of summation changes the last digit."
-        )
-    return problem_html(
-        f"✕ {ran.test_loss:.15g} is not {alone.test_loss:.15g}: difference {off:.1e}."
+        return verdict_html(f"One rank: {show(ran.rate, 'samples/s')}; test loss {mine}.")
+    pairs = ((ran.loss, alone.loss), (ran.test_loss, alone.test_loss))
+    off = max(abs(a - b) / abs(b) for a, b in pairs)
+    if off > SAME:
+        return problem_html(f"✕ {mine} is not {its}: difference {off:.1e}.")
+    return verdict_html(
+        f"✓ <b>Test loss {mine}</b> on {ranks_in_words(setting.ranks)}, {its} on one: the largest relative difference"
+        f" of the losses is {off:.1e}. It is the same run, split; another order of summation changes the last digit."
     )
 
 
 def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> str:
     """Return the terms of a step three ways, idle time by cause, and why they differ."""
-    there = calibrated(setting, alone)
+    there = with_rate(experiment(setting), alone.rate)
     steps = max(1, round(int(timeline.where("compute", "update").sum()) / timeline.ranks))
-    predicted, simulated = predict(there), simulate(there)
-    exposed = {name: float(seconds) for name, seconds in predicted.exposed.items()}
+    predicted = predict(there)
+    parts = parts_of(predicted)
     ways = {
-        "predicted": {
-            "inside layers: halos and allreduces": exposed.get("halo", 0.0)
-            + exposed.get("tensor", 0.0),
-            "from stage to stage": exposed.get("pipeline", 0.0),
-            "gradients, and for slower ranks": exposed["data"] + float(predicted.straggler_wait),
-        },
-        "simulated": idle_by_cause(simulated, 1),
+        "predicted": {name: sum(parts[p] for p in own) for name, (_, own) in CAUSES.items()},
+        "simulated": idle_by_cause(simulate(there), 1),
         "measured": idle_by_cause(timeline, steps),
     }
     lines = [["idle time of a rank, of a step", *ways]]
     lines += [[name, *(show(way[name], "s") for way in ways.values())] for name in CAUSES]
     rate = float(predicted.throughput)
-    off = rate / ran.rate - 1
-    terms = {
-        way: {name: seconds if seconds > CLOCK else 0.0 for name, seconds in values.items()}
-        for way, values in three_ways(there, ran.terms).items()
-    }
-    terms["measured - predicted"] = errors(terms["predicted"], terms["measured"])
-    return (
-        terms_html(terms)
-        + table_html(lines)
-        + verdict_html(
-            f"<b>Error.</b> Predicted {show(rate, 'samples/s')}, measured {show(ran.rate, 'samples/s')}:"
-            f" {off:+.0%}. {why(setting, cores(), float(predicted.compute))} Simulation and trace count waiting"
-            " for a slower rank where it happens, inside layers too; the prediction under <em>for slower ranks</em>."
-        )
+    said = verdict_html(
+        f"<b>Error.</b> Predicted {show(rate, 'samples/s')}, measured {show(ran.rate, 'samples/s')}:"
+        f" {rate / ran.rate - 1:+.0%}. {why(setting, cores(), float(predicted.compute))} Simulation and trace count"
+        " waiting for a slower rank where it happens, inside layers too; the prediction under <em>for slower"
+        " ranks</em>."
     )
+    terms = three_ways(there, ran.terms)
+    return terms_html(terms, "measured - predicted", less_predicted) + table_html(lines) + said
 
 
 def idle_by_cause(timeline: Timeline, steps: int) -> dict[str, float]:
@@ -170,30 +158,20 @@ def idle_by_cause(timeline: Timeline, steps: int) -> dict[str, float]:
     found = dict.fromkeys(CAUSES, 0.0)
     for event in timeline.select(timeline.where("compute", "wait")):
         whom = event.name.removeprefix("wait for ")
-        for name, begins in CAUSES.items():
+        for name, (begins, _) in CAUSES.items():
             if whom.startswith(begins):
                 found[name] += (event.stop - event.start) / (timeline.ranks * steps)
     return found
 
 
-def why(setting: Setting, count: int, compute: float) -> str:
+def why(setting: Setting, there: int, compute: float) -> str:
     """Say what the prediction leaves out of such a run; compute: s of a step that each rank computes."""
     if setting.ranks == 1:
         return "One rank calibrates: what is left is rounding, and checks between steps."
-    small = (
-        "With arrays this small the Python between two messages takes longer than the arithmetic, and"
-        " shards of a layer compute less efficiently than the whole"
+    if setting.ranks <= there:
+        return f"{SMALL}."
+    least = show(compute * setting.ranks / there, "s")
+    return (
+        f"{ranks_in_words(setting.ranks)} share {count(there, 'core')}: their computation takes {least} a step there,"
+        f" and a collective waits for ranks without a core. {SMALL}."
     )
-    if setting.ranks > count:
-        least = show(compute * setting.ranks / count, "s")
-        return (
-            f"{ranks_in_words(setting.ranks)} share {count} core{'s' * (count > 1)}: their computation takes"
-            f" {least} a step there, and a collective waits for ranks without a core. {small}."
-        )
-    return f"{small}."
-
-
-def errors(predicted: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
-    """Return measured less predicted seconds for each term that either has."""
-    names = {**predicted, **measured}
-    return {name: measured.get(name, 0.0) - predicted.get(name, 0.0) for name in names}

@@ -1,7 +1,4 @@
-"""The lesson on hybrid and spatial parallelism: what was published, beside its prediction.
-
-published_table()   four publications beside their predictions
-"""
+"""What was published of hybrid and spatial parallelism, beside its prediction."""
 
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep
@@ -23,36 +20,32 @@ def published_table() -> Table:
 
 def comparisons() -> list[tuple[str, str, float, float, str]]:
     """Return (what, format, published, predicted, what the prediction starts from) of each row."""
-    run = cosmos.cosmos()
+    run, there = cosmos.cosmos(), ways.RUNS[ways.FIRST]
     flop = float(run.global_batch * run.model.train_flop)
-    there = ways.RUNS[ways.FIRST]
     seconds = ways.predicted(ways.as_published(ways.FIRST), there.tensor, there.pipeline).seconds
     known = {row: float(results()[row]["value"]) for row in (cosmos.PUBLISHED, there.row, *DEEP)}
-    rows = [
+    cubes = (
+        "Oyama et al. 2019: cubes of 512³, 4 × 128 V100",
+        "{:.3g} PFlop/s",
+        known[cosmos.PUBLISHED],
+        flop / float(predict(run).step_time) / 1e15,
+        "the roofline of matrix products",
+    )
+    gpt = (
+        "Narayanan et al. 2021: GPT-3, 8 × 12 × 4 A100",
+        "{:.3g} TFlop/s a GPU",
+        known[there.row],
+        known[there.row] * ways.published_step(ways.FIRST) / seconds,
+        "their run of 39 B on 512",
+    )
+    images = [
         (
-            "Oyama et al. 2019: cubes of 512³, 4 × 128 V100",
-            "{:.3g} PFlop/s",
-            known[cosmos.PUBLISHED],
-            flop / float(predict(run).step_time) / 1e15,
-            "the roofline of matrix products",
-        ),
-        (
-            "Narayanan et al. 2021: GPT-3, 8 × 12 × 4 A100",
-            "{:.3g} TFlop/s a GPU",
-            known[there.row],
-            known[there.row] * ways.published_step(ways.FIRST) / seconds,
-            "their run of 39 B on 512",
-        ),
-    ]
-    for row, side in DEEP.items():
-        alone = deep.experiment_of(deep.Deep(side, each=1), 1, 1)
-        rows.append(
-            (
-                f"Awan et al. 2020: ResNet-1001, one image of {side}²",
-                "{:.3g} GB",
-                known[row],
-                float(predict(alone).memory_total) / 1e9,
-                "the layers, activations in place",
-            )
+            f"Awan et al. 2020: ResNet-1001, one image of {side}²",
+            "{:.3g} GB",
+            known[row],
+            float(predict(deep.experiment_of(deep.Deep(side, each=1), 1, 1)).memory_total) / 1e9,
+            "the layers, activations in place",
         )
-    return rows
+        for row, side in DEEP.items()
+    ]
+    return [cubes, gpt, *images]

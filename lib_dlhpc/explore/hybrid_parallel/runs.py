@@ -1,26 +1,34 @@
 """Networks small enough to be split on this machine: what can be run, on how many ranks.
 
-cubes   a small 3-D network on density fields: slabs, stages and replicas
-words   a small GPT on sentences: tensor ranks, stages and replicas; all three at once on eight ranks
+A 3-D network on density fields, in slabs, stages and replicas; a GPT on sentences, in tensor ranks, stages and
+replicas, all three at once on eight ranks.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.live_run import ranks_in_words, with_rate
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
+from lib_dlhpc.explore.blocks.live_run import ranks_in_words
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import count
 
 MOST = 8  # ranks
+
+
+def _conv(channels: int) -> list[dict[str, Any]]:
+    return [
+        {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1},
+        {"kind": "leaky_relu"},
+        {"kind": "max_pool", "kernel": 2},
+    ]
+
+
 CUBES: dict[str, Any] = {
     "family": "sequential",
     "input": [1, 16, 16, 16],
     "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-        {"kind": "leaky_relu"},
-        {"kind": "max_pool", "kernel": 2},
-        {"kind": "conv", "channels": 16, "kernel": 3, "padding": 1},
-        {"kind": "leaky_relu"},
-        {"kind": "max_pool", "kernel": 2},
+        *_conv(8),
+        *_conv(16),
         {"kind": "flatten"},
         {"kind": "dense", "features": 32},
         {"kind": "leaky_relu"},
@@ -36,22 +44,35 @@ WORDS: dict[str, Any] = {
     "vocabulary": 32,
     "dropout": 0.0,
 }
-# network -> its model, data, global batch, learning rate, epochs, how a layer is split
-NETWORKS: dict[str, tuple[dict[str, Any], str, int, float, float, str]] = {
-    "cubes": (CUBES, "densities", 16, 0.001, 0.6, "spatial"),
-    "words": (WORDS, "words", 64, 0.1, 0.8, "tensor"),
+
+
+class Network(NamedTuple):
+    """What is trained. inside: how a layer is split, in the strategy; part: what such a rank has."""
+
+    model: dict[str, Any]
+    dataset: str
+    batch: int
+    rate: float
+    epochs: float
+    inside: str
+    part: str
+
+
+NETWORKS = {
+    "cubes": Network(CUBES, "densities", 16, 0.001, 0.6, "spatial", "slab"),
+    "words": Network(WORDS, "words", 64, 0.1, 0.8, "tensor", "tensor rank"),
 }
-NAMES = {"cubes": "3-D network, slabs", "words": "GPT, tensor ranks"}
+NAMES = {"3-D network, slabs": "cubes", "GPT, tensor ranks": "words"}
 
 
 class Setting(NamedTuple):
-    """What the controls say. inside: ranks that split a layer."""
+    """A network, split. inside: ranks that split a layer."""
 
-    network: str = "cubes"
-    inside: int = 2
-    stages: int = 1
-    replicas: int = 1
-    microbatches: int = 1
+    network: Annotated[str, Dropdown("Network", "What is trained", NAMES)] = "cubes"
+    inside: Annotated[int, Slider("Ranks a layer", "Slabs, or tensor ranks", (1, 2, 4))] = 2
+    stages: Annotated[int, Slider("Stages", "Of a pipeline", (1, 2))] = 1
+    replicas: Annotated[int, Slider("Replicas", "Data parallelism", (1, 2))] = 1
+    microbatches: Annotated[int, Slider("Microbatches", "Of a replica's batch", (1, 2, 4, 8))] = 1
 
     @property
     def ranks(self) -> int:
@@ -64,42 +85,26 @@ class Setting(NamedTuple):
         return Setting(self.network, 1)
 
 
-class Ran(NamedTuple):
-    """A run: samples/s, losses on batches and on test samples, s of a step by term."""
-
-    rate: float
-    loss: float
-    test_loss: float
-    terms: dict[str, float]
-
-
-def ran_of(result: dict[str, Any]) -> Ran:
-    """Return a run from its result.json."""
-    rate = result["samples"] / result["seconds"]
-    return Ran(rate, result["loss"], result["test_loss"], result["terms"])
-
-
 def experiment(setting: Setting) -> Experiment:
     """Return the run: the same global batch in every layout, in float64."""
-    model, dataset, batch, rate, epochs, inside = NETWORKS[setting.network]
-    shared = {
-        "nodes": 1,
-        "devices_per_node": setting.ranks,
-        "precision": "fp64",
-        "bucket": 100e3,
-        inside: setting.inside,
-        "pipeline": setting.stages,
-        "batch": batch // setting.replicas,
-        "microbatches": setting.microbatches,
-    }
+    network = NETWORKS[setting.network]
     return read_experiment(
         {
-            "model": model,
-            "dataset": dataset,
+            "model": network.model,
+            "dataset": network.dataset,
             "machine": {"name": "laptop", "devices_per_node": MOST},
-            "strategy": shared,
-            "training": {"rate": rate},
-            "run": {"epochs": epochs},
+            "strategy": {
+                "nodes": 1,
+                "devices_per_node": setting.ranks,
+                "precision": "fp64",
+                "bucket": 100e3,
+                network.inside: setting.inside,
+                "pipeline": setting.stages,
+                "batch": network.batch // setting.replicas,
+                "microbatches": setting.microbatches,
+            },
+            "training": {"rate": network.rate},
+            "run": {"epochs": network.epochs},
         }
     )
 
@@ -117,20 +122,13 @@ def problem_of(setting: Setting) -> str:
 
 def asked_words(setting: Setting) -> str:
     """Say what a click would train."""
-    batch, inside = NETWORKS[setting.network][2], {"cubes": "slab", "words": "tensor rank"}
-    parts = [
-        (setting.replicas, "replica"),
-        (setting.stages, "stage"),
-        (setting.inside, inside[setting.network]),
-    ]
-    named = " × ".join(f"{n} {word}{'s' * (n > 1)}" for n, word in parts)
-    several = "s" * (setting.microbatches > 1)
-    return (
-        f"<b>{named} = {ranks_in_words(setting.ranks)}</b>; {batch} samples a step,"
-        f" {setting.microbatches} microbatch{'e' * bool(several)}{several} a replica; float64."
+    network, many = NETWORKS[setting.network], setting.microbatches
+    parts = (
+        count(setting.replicas, "replica"),
+        count(setting.stages, "stage"),
+        count(setting.inside, network.part),
     )
-
-
-def calibrated(setting: Setting, alone: Ran) -> Experiment:
-    """Return the run with the rate of one rank in the place of the catalog's laptop."""
-    return with_rate(experiment(setting), alone.rate)
+    return (
+        f"<b>{' × '.join(parts)} = {ranks_in_words(setting.ranks)}</b>; {network.batch} samples a step,"
+        f" {many} microbatch{'es' * (many > 1)} a replica; float64."
+    )

@@ -1,21 +1,16 @@
-"""Where to cut a network into stages: the slowest sets the step time, and each cut has its message.
-
-where_to_cut()   the experiment: a convolutional or a Transformer network, cut by work, by layers, by weights
-"""
+"""Where to cut a network into stages: the slowest sets the step time, and each cut has its message."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times
 from lib_dlhpc.costs.groups import wire
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State, columns, stacked
 from lib_dlhpc.explore.gantt.chart import gantt_state
-from lib_dlhpc.explore.model_parallel.charts import cuts_state, stages_state
 from lib_dlhpc.layout import cut_points, live_names, stage_ends
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
@@ -32,6 +27,8 @@ NETWORKS = {
 }
 STAGES = (2, 3, 4, 6, 8)
 WAYS = ("equal time", "equal work", "equal numbers of layers", "equal weights")
+SHIFTS = {"-2": -2, "-1": -1, "0": 0, "+1": 1, "+2": 2}
+MICROBATCHES = (1, 2, 4, 8, 16, 32, 64)
 LINKS = {"10 Gb/s": 10e9, "25 Gb/s": 25e9, "100 Gb/s": 100e9, "200 Gb/s": 200e9, "400 Gb/s": 400e9}
 LEAST = 1e-9  # s: what is shorter is rounding
 APART = 0.05  # of the time, from which prediction and simulation are said to differ
@@ -40,14 +37,14 @@ Floats = NDArray[np.float64]
 
 
 class Cut(NamedTuple):
-    """What the controls say. shift: by how many places the first cut is moved; link: bit/s."""
+    """A network in stages. shift: by how many places the first cut is moved; link: bit/s."""
 
-    network: str = "ResNet-50"
-    stages: int = 4
-    way: str = "equal numbers of layers"
-    shift: int = 0
-    microbatches: int = 16
-    link: float = 200e9
+    network: Annotated[str, Dropdown("Network", "What is cut", tuple(NETWORKS))] = "ResNet-50"
+    stages: Annotated[int, Slider("Stages", "One GPU each, in a node of its own", STAGES)] = 4
+    way: Annotated[str, Dropdown("Cut into", "What is equal for all stages", WAYS)] = WAYS[2]
+    shift: Annotated[int, Slider("Move first cut", "By so many places", SHIFTS)] = 0
+    microbatches: Annotated[int, Slider("Microbatches", "1F1B", MICROBATCHES)] = 16
+    link: Annotated[float, Slider("Link", "Between two stages", LINKS)] = 200e9
 
 
 class Stages(NamedTuple):
@@ -66,59 +63,34 @@ class Stages(NamedTuple):
         return self.forward + self.backward
 
 
-def where_to_cut() -> ipywidgets.Box:
+def where_to_cut() -> Bench[Cut]:
     """Return the experiment: the stages' times, and what a cut at each place would send."""
-    controls = {
-        "network": dropdown("Network", "What is cut", [(n, n) for n in NETWORKS], "ResNet-50"),
-        "stages": slider(
-            "Stages", "One GPU each, in a node of its own", [(str(n), n) for n in STAGES], 4
-        ),
-        "way": dropdown(
-            "Cut into", "What is equal for all stages", [(n, n) for n in WAYS], WAYS[2]
-        ),
-        "shift": slider(
-            "Move first cut",
-            "By so many places",
-            [(f"{n:+d}" if n else "0", n) for n in range(-2, 3)],
-            0,
-        ),
-        "microbatches": slider(
-            "Microbatches", "1F1B", [(str(n), n) for n in (1, 2, 4, 8, 16, 32, 64)], 16
-        ),
-        "link": slider("Link", "Between two stages", list(LINKS.items()), 200e9),
+    fine = "No stage is much slower than the others."
+    look = "the longest bar, for all wait for it; then whether a cut one place further sends less."
+    return Bench(Cut(), cut_view, ["stage_times", "cut_bytes", "gantt"], fine, look)
+
+
+def cut_view(setting: Cut) -> View:
+    """Return what a network in stages shows."""
+    charts = {
+        "stage_times": stages_view(setting),
+        "cut_bytes": bytes_view(setting),
+        "gantt": {**gantt_state(simulated_step(setting)), "summary": gantt_words(setting)},
     }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    times, places, picture = chart("stage_times"), chart("cut_bytes"), chart("gantt")
-
-    def update() -> None:
-        setting = Cut(**{name: control.value for name, control in controls.items()})
-        found = stages(setting)
-        times.update(*stages_view(setting))
-        places.update(*cuts_state(every_cut(setting), found.ends[:-1], layer_names(setting)))
-        drawn = gantt_state(simulated_step(setting))
-        picture.update(drawn["data"], gantt_words(setting), drawn["signals"])
-        verdict.value = f'<p class="dlhpc-verdict">{cut_words(setting)}</p>'
-        wall.value = wall_html(cut_wall(setting), "No stage is much slower than the others.")
-
-    note = "the longest bar, for all wait for it; then whether a cut one place further sends less."
-    return workbench(controls, [verdict, wall, times, places, picture], update, note)
+    return View(cut_words(setting), cut_wall(setting), charts)
 
 
 @lru_cache(maxsize=64)
 def experiment(setting: Cut) -> Experiment:
     """Return the run: one replica on A100 GPUs, one a node, a stage each."""
     model, dataset, samples = NETWORKS[setting.network]
+    link = {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.link / 8}
     return read_experiment(
         {
             "model": model,
             "dataset": dataset,
             "storage": {"tier": ""},
-            "machine": {
-                "name": "selene",
-                "jitter": 0.0,
-                "nics": 1,
-                "inter_node": {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.link / 8},
-            },
+            "machine": {"name": "selene", "jitter": 0.0, "nics": 1, "inter_node": link},
             "strategy": {
                 "nodes": setting.stages,
                 "devices_per_node": 1,
@@ -136,16 +108,12 @@ def experiment(setting: Cut) -> Experiment:
 def stages(setting: Cut) -> Stages:
     """Return the stages that the controls ask for, with the times and messages of their layers."""
     e, ends = experiment(setting), _ends(setting)
-    forward, backward = (
-        np.diff(np.append(0.0, np.cumsum(each))[[0, *ends]]) for each in _layer_seconds(setting)
-    )
-    sizes = _alive(setting)[list(ends[:-1])]
-    ways = [wire(e, k, k + 1, 1).cost(size) for k, size in enumerate(sizes)]
-    latency, transfer = (
-        np.array([float(f) for f in each])
-        for each in ([way.total for way in ways], [way.bandwidth for way in ways])
-    )
-    return Stages(ends, forward, backward, sizes, latency, transfer)
+    forward, backward = (np.diff(_running(each)[[0, *ends]]) for each in _layer_seconds(setting))
+    sends = _alive(setting)[list(ends[:-1])]
+    costs = [wire(e, k, k + 1, 1).cost(size) for k, size in enumerate(sends)]
+    latency = np.array([float(cost.total) for cost in costs])
+    transfer = np.array([float(cost.bandwidth) for cost in costs])
+    return Stages(ends, forward, backward, sends, latency, transfer)
 
 
 def _layer_seconds(setting: Cut) -> LayerTimes:
@@ -154,38 +122,36 @@ def _layer_seconds(setting: Cut) -> LayerTimes:
     return layer_times(e.model, e.machine.device, samples, e.strategy.precision)
 
 
+def _running(each: Floats) -> Floats:
+    """Return the sums of what is before each layer, and of all."""
+    return np.append(0.0, np.cumsum(each))
+
+
 def _ends(setting: Cut) -> tuple[int, ...]:
     """Return one past the last layer of each stage, the first cut moved."""
-    model, edges = experiment(setting).model, _edges(setting)
+    e = experiment(setting)
+    edges = cut_points(e.model, setting.stages)
     if setting.way == "equal work":  # of the library, which asks no device for its times
-        ends = stage_ends(experiment(setting))
+        ends = stage_ends(e)
     else:
         each = {
             "equal time": sum(_layer_seconds(setting)),
-            "equal numbers of layers": np.ones(len(model.layers)),
-            "equal weights": model.layer_parameters,
+            "equal numbers of layers": np.ones(len(e.model.layers)),
+            "equal weights": e.model.layer_parameters,
         }[setting.way]
-        ends = _nearest(np.append(0.0, np.cumsum(each)), edges, setting.stages)
-    at = edges.index(ends[0])
-    after = edges.index(ends[1]) if len(ends) > 1 else len(edges) - 1
+        ends = _nearest(_running(each), edges, setting.stages)
+    at, after = edges.index(ends[0]), edges.index(ends[1])
     return (edges[min(max(at + setting.shift, 1), after - 1)], *ends[1:])
 
 
 def _nearest(done: Floats, edges: tuple[int, ...], count: int) -> tuple[int, ...]:
     """Return the edges at which the share that is done is nearest to equal parts, none taken twice."""
-    found, low = [], 1
+    share = done[list(edges)] / done[-1]
+    found = [0]
     for stage in range(1, count):
-        high = len(edges) - 1 - (count - stage)
-        choice = [abs(done[edges[k]] / done[-1] - stage / count) for k in range(low, high + 1)]
-        low += int(np.argmin(choice))
-        found.append(edges[low])
-        low += 1
-    return (*found, edges[-1])
-
-
-def _edges(setting: Cut) -> tuple[int, ...]:
-    """Return where a stage may begin or end."""
-    return cut_points(experiment(setting).model, setting.stages)
+        low, high = found[-1] + 1, len(edges) - 1 - (count - stage)
+        found.append(low + int(np.argmin(abs(share[low : high + 1] - stage / count))))
+    return (*(edges[k] for k in found[1:]), edges[-1])
 
 
 def _alive(setting: Cut) -> Floats:
@@ -198,12 +164,6 @@ def _alive(setting: Cut) -> Floats:
     return np.array([sum(size[name] for name in alive) for alive in live_names(e.model)])
 
 
-def every_cut(setting: Cut) -> tuple[NDArray[np.int64], Floats]:
-    """Return the places where the network may be cut, and the bytes that each sends."""
-    places = np.array(_edges(setting)[1:-1])
-    return places, _alive(setting)[places]
-
-
 def layer_names(setting: Cut) -> list[str]:
     """Return the names of the layers of the setting's network."""
     return [layer.name for layer in experiment(setting).model.layers]
@@ -212,11 +172,10 @@ def layer_names(setting: Cut) -> list[str]:
 @lru_cache(maxsize=16)
 def simulated_step(setting: Cut) -> Timeline:
     """Return all microbatches, simulated."""
-    e, found = experiment(setting), stages(setting)
+    machine, found = experiment(setting).machine, stages(setting)
     streams = PIPELINES["1f1b"](setting.stages, setting.microbatches)
-    return simulate_pipeline(
-        streams, e.machine, setting.stages, 1, found.forward, found.backward, found.sends
-    )
+    times = (found.forward, found.backward, found.sends)
+    return simulate_pipeline(streams, machine, setting.stages, 1, *times)
 
 
 def seconds(setting: Cut) -> tuple[float, float]:
@@ -224,6 +183,78 @@ def seconds(setting: Cut) -> tuple[float, float]:
     found, timeline = stages(setting), simulated_step(setting)
     ranks = Ranks(found.forward, found.backward, found.latency, found.transfer)
     return pipeline_time(ranks, setting.microbatches, "1f1b"), float(timeline.stop.max())
+
+
+def unevenness(setting: Cut) -> float:
+    """Return by how many percent the slowest stage takes longer than the mean."""
+    work = stages(setting).work
+    return float(100 * (work.max() / work.mean() - 1))
+
+
+def stages_view(setting: Cut) -> State:
+    """Return the chart "stage_times": seconds of each stage for a microbatch, and of its message to the next."""
+    found, names = stages(setting), layer_names(setting)
+    layers = [
+        names[a] if b - a == 1 else f"{names[a]} to {names[b - 1]}"
+        for a, b in zip((0, *found.ends[:-1]), found.ends, strict=True)
+    ]
+    sends, work = np.append(found.latency, 0.0), found.work
+    slow, mean = int(work.argmax()), float(work.mean())
+    each = zip(found.forward.tolist(), found.backward.tolist(), sends.tolist(), strict=True)
+    bars = [
+        {
+            "stage": f"stage {stage}",
+            "term": term,
+            "start": start,
+            "stop": stop,
+            "seconds": stop - start,
+            "layers": layers[stage],
+            "details": f"stage {stage} ({layers[stage]}), {term}: {show(stop - start, 's')}",
+        }
+        for stage, times in enumerate(each)
+        for term, start, stop in stacked(
+            dict(zip(("forward", "backward", "message on"), times, strict=True))
+        )
+    ]
+    data = {
+        "bars": columns(bars),
+        "notes": {
+            "stage": [f"stage {slow}"],
+            "stop": [float(work[slow] + sends[slow])],
+            "words": ["slowest"],
+        },
+        "mean": {"x": [mean], "words": [f"mean {show(mean, 's')}"]},
+        "room": {"x": [0.0, 1.25 * float((work + sends).max())]},
+    }
+    return data, (
+        f"Stage {slow} is the slowest: {show(float(work[slow]), 's')} a microbatch, where the mean is"
+        f" {show(mean, 's')}. Its layers: {layers[slow]}."
+    )
+
+
+def bytes_view(setting: Cut) -> State:
+    """Return the chart "cut_bytes": what each possible cut would send, and where it is cut."""
+    places = cut_points(experiment(setting).model, setting.stages)[1:-1]
+    size, names = _alive(setting)[list(places)].tolist(), layer_names(setting)
+    cuts = set(stages(setting).ends[:-1])
+    rows = [
+        {"x": place, "y": sent, "words": f"before {names[place]}: {show(sent, 'B')}", "floor": 0.0}
+        for place, sent in zip(places, size, strict=True)
+    ]
+    chosen = [
+        {"x": row["x"], "y": row["y"], "words": show(row["y"], "B")}
+        for row in rows
+        if row["x"] in cuts
+    ]
+    data = {
+        "places": columns(rows),
+        "cuts": columns(chosen),
+        "room": {"x": [0, len(names)], "y": [0.0, 1.2 * max(size)]},
+    }
+    return data, (
+        f"The cuts send {', '.join(row['words'] for row in chosen)} a microbatch. The least that any cut would send"
+        f" is {show(min(size), 'B')}, the most {show(max(size), 'B')}."
+    )
 
 
 def gantt_words(setting: Cut) -> str:
@@ -236,23 +267,6 @@ def gantt_words(setting: Cut) -> str:
         f" {show(terms['pipeline bubble'], 's')} in the bubble, and waits"
         f" {show(messages if messages > LEAST else 0.0, 's')} for messages."
     )
-
-
-def unevenness(setting: Cut) -> float:
-    """Return by how many percent the slowest stage takes longer than the mean."""
-    work = stages(setting).work
-    return float(100 * (work.max() / work.mean() - 1))
-
-
-def stages_view(setting: Cut) -> State:
-    """Return the columns of the chart "stage_times"."""
-    found, names = stages(setting), layer_names(setting)
-    starts = (0, *found.ends[:-1])
-    words = [
-        names[a] if b - a == 1 else f"{names[a]} to {names[b - 1]}"
-        for a, b in zip(starts, found.ends, strict=True)
-    ]
-    return stages_state(found.forward, found.backward, np.append(found.latency, 0.0), words)
 
 
 def cut_words(setting: Cut) -> str:
@@ -274,24 +288,16 @@ def cut_words(setting: Cut) -> str:
 def cut_wall(setting: Cut) -> str:
     """Say which stage, or which message, all others wait for; nothing where they do not."""
     found = stages(setting)
-    work, slow = found.work, int(found.work.argmax())
-    late = int(found.latency.argmax())
-    if found.latency[late] > work.mean() / 2:
+    slow, late, mean = found.work.argmax(), found.latency.argmax(), float(found.work.mean())
+    longest, message = float(found.work[slow]), float(found.latency[late])
+    if message > mean / 2:
         return (
             f"The message: stage {late} sends {show(float(found.sends[late]), 'B')} a microbatch, which takes"
-            f" {show(float(found.latency[late]), 's')} one way; a mean stage computes for"
-            f" {show(float(work.mean()), 's')}."
+            f" {show(message, 's')} one way; a mean stage computes for {show(mean, 's')}."
         )
-    if work[slow] > UNEVEN * work.mean():
+    if longest > UNEVEN * mean:
         return (
-            f"Stage {slow} is the slowest: it takes {show(float(work[slow]), 's')} a microbatch, the mean is"
-            f" {show(float(work.mean()), 's')}. However many microbatches there are, the others wait"
-            f" {1 - float(work.mean() / work[slow]):.0%} of the time."
+            f"Stage {slow} is the slowest: it takes {show(longest, 's')} a microbatch, the mean is {show(mean, 's')}."
+            f" However many microbatches there are, the others wait {1 - mean / longest:.0%} of the time."
         )
     return ""
-
-
-def cut_gain(network: str, way: str, other: str) -> float:
-    """Return how many times as fast cutting `way` is as cutting the `other` way."""
-    setting = Cut(network)
-    return seconds(setting._replace(way=other))[0] / seconds(setting._replace(way=way))[0]

@@ -6,10 +6,9 @@ compared with.
 
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
-
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.live_run import (
     Begin,
     Came,
@@ -22,7 +21,8 @@ from lib_dlhpc.explore.blocks.live_run import (
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import three_ways
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, workbench
+from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.model_parallel.terms import less_measured, terms_html
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -33,20 +33,35 @@ WAYS = {
     "tensor": "every layer (tensor)",
     "pipeline": "the sequence of layers (pipeline)",
 }
+BY_WORDS = {words: way for way, words in WAYS.items()}
 RANKS, MICROBATCHES = (1, 2, 4), (1, 2, 4, 8)
 WIDTHS = [64, 384, 384, 384, 384, 384, 10]
 QUICKEST = ("one rank alone", *WAYS.values())
 BATCH, EPOCHS = 240, 6
 SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
-LEAST = 1e-9  # s: a shorter term is rounding
+WHY = (
+    "<b>Why they differ.</b> The prediction gives each rank a core of its own, knows the rate of whole"
+    " batches, and nothing of the Python around each layer and message. Shards and microbatches"
+    " shrink the arithmetic and not that overhead; ranks that share a core wait for it, which the trace"
+    " counts as communication or waiting. A pipeline's bubble is the idle time that its own passes would have"
+    " if messages were free; what is beyond that is communication. And a real run writes"
+    " a snapshot after each epoch."
+)
 
 
 class Setting(NamedTuple):
-    """What the controls say: what is split, over how many ranks, and microbatches."""
+    """What is split, over how many ranks, and the microbatches of a rank."""
 
-    way: str = "pipeline"
-    ranks: int = 1
-    microbatches: int = 4
+    way: Annotated[str, Dropdown("Split", "What the ranks divide among them", BY_WORDS)] = (
+        "pipeline"
+    )
+    ranks: Annotated[int, Slider("Ranks", "One has it all", RANKS)] = 1
+    microbatches: Annotated[
+        int, Slider("Microbatches", "Parts of a rank's batch", MICROBATCHES)
+    ] = 4
+
+
+ALONE = Setting("data", 1, 1)  # one rank is one rank, whatever the other controls say
 
 
 class Ran(NamedTuple):
@@ -59,16 +74,37 @@ class Ran(NamedTuple):
 Runs = dict[Setting, Ran]
 
 
+def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
+    """Return controls, a button that trains, the step that was measured, and its terms three ways.
+
+    begin: what starts the ranks. thread: in what they are watched.
+    """
+    runs: Runs = {}
+
+    def work(setting: Setting, train: Train) -> Came:
+        outcome, timeline = train(experiment(setting))
+        ran = Ran(outcome["samples"] / outcome["seconds"], outcome["loss"])
+        runs[ALONE if setting.ranks == 1 else setting] = ran
+        said, result = came_out(setting, ran, runs), result_html(setting, outcome["terms"], runs)
+        return Came(one_step(timeline, SHOWN), verdict_html(said), result)
+
+    run = live_run(lambda: bench.setting, work, begin, thread)
+    look = "who is idle and why; and the loss, which must not depend on the split."
+    bench: Bench[Setting] = Bench(
+        Setting(), lambda setting: View(asked_words(setting)), run, look=look
+    )
+    return bench
+
+
 def experiment(setting: Setting) -> Experiment:
     """Return the run: a perceptron on digits, the same global batch in float64 however it is split."""
-    whole = setting.ranks == 1
     shared: dict[str, Any] = {
         "nodes": 1,
         "devices_per_node": setting.ranks,
         "allreduce": "ring",
         "precision": "fp64",
         "schedule": "1f1b",
-        "microbatches": 1 if whole else setting.microbatches,
+        "microbatches": 1 if setting.ranks == 1 else setting.microbatches,
         "batch": BATCH // setting.ranks if setting.way == "data" else BATCH,
     }
     if setting.way != "data":
@@ -87,45 +123,9 @@ def experiment(setting: Setting) -> Experiment:
 
 def quickest(setting: Setting) -> str:
     """Return which of QUICKEST has the shortest predicted step, on the catalog's laptop."""
-    settings = [setting._replace(ranks=1), *(setting._replace(way=way) for way in WAYS)]
+    settings = [ALONE, *(setting._replace(way=way) for way in WAYS)]
     times = [float(predict(experiment(each)).step_time) for each in settings]
     return QUICKEST[times.index(min(times))]
-
-
-def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywidgets.Box:
-    """Return controls, a button that trains, the step that was measured, and its terms three ways.
-
-    begin: what starts the ranks. thread: in what they are watched.
-    """
-    controls = {
-        "way": dropdown(
-            "Split",
-            "What the ranks divide among them",
-            [(words, name) for name, words in WAYS.items()],
-            "pipeline",
-        ),
-        "ranks": slider("Ranks", "One has it all", [(str(n), n) for n in RANKS], 1),
-        "microbatches": slider(
-            "Microbatches", "Parts of a rank's batch", [(str(n), n) for n in MICROBATCHES], 4
-        ),
-    }
-    asked = ipywidgets.HTML()
-    runs: Runs = {}
-
-    def chosen() -> Setting:
-        return Setting(**{name: control.value for name, control in controls.items()})
-
-    def ask() -> None:
-        asked.value = verdict_html(asked_words(chosen()))
-
-    def work(setting: Setting, train: Train) -> Came:
-        outcome, timeline = train(experiment(setting))
-        runs[_key(setting)] = Ran(outcome["samples"] / outcome["seconds"], outcome["loss"])
-        result = result_html(setting, outcome["terms"], runs)
-        return Came(one_step(timeline, SHOWN), verdict_html(came_out(setting, runs)), result)
-
-    note = "who is idle and why; and the loss, which must not depend on the split."
-    return workbench(controls, [asked, *live_run(chosen, work, begin, thread)], ask, note)
 
 
 def asked_words(setting: Setting) -> str:
@@ -135,18 +135,19 @@ def asked_words(setting: Setting) -> str:
             f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are"
             " compared with."
         )
-    parts = f"{setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}"
-    return {
-        "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
-        "tensor": f"{setting.ranks} ranks, each with a shard of every layer and all {BATCH} samples, in {parts}.",
-        "pipeline": f"{setting.ranks} ranks, each with some layers; {BATCH} samples pass through in {parts}.",
+    each = {
+        "data": f"with all layers and {BATCH // setting.ranks} samples each, in",
+        "tensor": f"each with a shard of every layer and all {BATCH} samples, in",
+        "pipeline": f"each with some layers; {BATCH} samples pass through in",
     }[setting.way]
+    comma = "" if setting.way == "data" else ","
+    return f"{setting.ranks} ranks{comma} {each} {setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}."
 
 
-def came_out(setting: Setting, runs: Runs) -> str:
+def came_out(setting: Setting, ran: Ran, runs: Runs) -> str:
     """Say how fast the run was, and how far its loss is from that of one rank."""
-    ran, alone = runs[_key(setting)], _alone(runs)
     rate = f"<b>{show(ran.rate, 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; loss {ran.loss:.12f}"
+    alone = runs.get(ALONE)
     if alone is None or setting.ranks == 1:
         return f"{rate}."
     off = abs(ran.loss - alone.loss) / alone.loss
@@ -158,64 +159,20 @@ def came_out(setting: Setting, runs: Runs) -> str:
 
 def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> str:
     """Return the terms of this run three ways with errors, all runs so far, and why they differ."""
-    alone = _alone(runs)
-    if alone is None:
+    if ALONE not in runs:
         return verdict_html(
             "Train on one rank as well: its rate is what the prediction starts from."
         )
-    ways = three_ways(calibrated(setting, alone.rate), measured)
+    rate = runs[ALONE].rate
+    ways = three_ways(with_rate(experiment(setting), rate), measured)
     lines = [["split", "ranks", "microbatches", "measured", "predicted", "error"]]
     for each, ran in sorted(runs.items()):
-        if each.ranks == 1:
+        if each == ALONE:
             lines.append(["nothing", "1", "", show(ran.rate, "samples/s"), "calibrates", ""])
             continue
-        predicted = float(predict(calibrated(each, alone.rate)).throughput)
+        predicted = float(predict(with_rate(experiment(each), rate)).throughput)
         said = [WAYS[each.way], str(each.ranks), str(each.microbatches)]
         rates = [show(ran.rate, "samples/s"), show(predicted, "samples/s")]
         lines.append([*said, *rates, f"{predicted / ran.rate - 1:+.0%}"])
-    return (
-        errors_html(ways)
-        + table_html(lines)
-        + verdict_html(
-            "<b>Why they differ.</b> The prediction gives each rank a core of its own, knows the rate of whole"
-            " batches, and nothing of the Python around each layer and message. Shards and microbatches"
-            " shrink the arithmetic and not that overhead; ranks that share a core wait for it, which the trace"
-            " counts as communication or waiting. A pipeline's bubble is the idle time that its own passes would have"
-            " if messages were free; what is beyond that is communication. And a real run writes"
-            " a snapshot after each epoch."
-        )
-    )
-
-
-def errors_html(ways: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the terms that any of the ways has, with what the prediction is off by, as a table."""
-    names = [
-        name
-        for name in ways["predicted"]
-        if any(terms.get(name, 0.0) > LEAST for terms in ways.values())
-    ]
-    lines = [["time of one step", *ways, "predicted less measured"]]
-    for name in [*names, "all"]:
-        row = [
-            sum(terms.values()) if name == "all" else max(0.0, terms.get(name, 0.0))
-            for terms in ways.values()
-        ]
-        off = row[0] - row[-1]
-        share = f" ({off / row[-1]:+.0%})" if row[-1] else ""
-        sign = "−" if off < 0 else "+"
-        lines.append([name, *(show(s, "s") for s in row), f"{sign}{show(abs(off), 's')}{share}"])
-    return table_html(lines)
-
-
-def calibrated(setting: Setting, rate: float) -> Experiment:
-    """Return the run with the rate of one rank (samples/s) in the place of the catalog's laptop."""
-    return with_rate(experiment(setting), rate)
-
-
-def _key(setting: Setting) -> Setting:
-    """One rank is one rank, whatever the other controls say."""
-    return Setting("data", 1, 1) if setting.ranks == 1 else setting
-
-
-def _alone(runs: Runs) -> Ran | None:
-    return next((ran for each, ran in runs.items() if each.ranks == 1), None)
+    terms = terms_html(ways, "predicted less measured", less_measured)
+    return terms + table_html(lines) + verdict_html(WHY)

@@ -1,19 +1,14 @@
-"""A pipeline of GPUs: who computes what when, the bubble, and the activations that wait for backward.
-
-a_pipeline()     the experiment, on a Transformer of 48 equal layers, the one that GPipe was measured with
-"""
+"""A pipeline of GPUs: who computes what when, the bubble, and the activations that wait for backward."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-import ipywidgets
 import numpy as np
 
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State, columns, stacked
+from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
-from lib_dlhpc.explore.model_parallel.charts import bubble_state, kept_state
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import moments
 from lib_dlhpc.prediction.pipelined import in_flight
@@ -22,71 +17,62 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown
 
-LAYERS = 48
+LAYERS = 48  # of equal size, as in the Transformer that GPipe was measured with
 RANKS = (2, 4, 8, 16)
 MICROBATCHES = (1, 2, 4, 8, 16, 32, 64)
-SCHEDULES = {
+BATCHES = (8, 16, 32, 64, 128)
+SCHEDULES = {  # as in the strategy, with chunks of a rank
     "GPipe": ("gpipe", 1),
     "1F1B": ("1f1b", 1),
     "interleaved, 2 chunks": ("interleaved", 2),
     "interleaved, 3 chunks": ("interleaved", 3),
 }
+LINES = {
+    "GPipe and 1F1B": "GPipe",
+    "interleaved 2 chunks": "interleaved, 2 chunks",
+    "interleaved 3 chunks": "interleaved, 3 chunks",
+}
+ACTIVATIONS = {"stored": "none", "recomputed": "full"}
+PASSES = {
+    "gpipe": "All microbatches go forward, then all backward",
+    "1f1b": "As soon as the pipeline is full, each GPU does one forward and one backward pass in turn",
+    "interleaved": "Each GPU has several chunks of the network, so the pipeline fills sooner",
+}
 APART = 0.2  # of the formula's bubble, from which stages are said not to be equal
 LARGE = 0.25  # share of a step from which the bubble is a wall
+LEFT = "What a forward pass leaves for the backward pass"
 
 
 class Pipe(NamedTuple):
-    """What the controls say. batch: samples of a step; recompute: as in the strategy."""
+    """A pipeline. batch: samples of a step; recompute: as in the strategy."""
 
-    ranks: int = 4
-    microbatches: int = 8
-    schedule: str = "GPipe"
-    batch: int = 16
-    recompute: str = "none"
+    ranks: Annotated[int, Slider("GPUs", "p: each has a stage, or several", RANKS)] = 4
+    microbatches: Annotated[int, Slider("Microbatches", "m: parts of the batch", MICROBATCHES)] = 8
+    schedule: Annotated[str, Dropdown("Schedule", "Who computes what when", tuple(SCHEDULES))] = (
+        "GPipe"
+    )
+    batch: Annotated[int, Slider("Batch", "Samples of a step", BATCHES)] = 16
+    recompute: Annotated[str, Dropdown("Activations", LEFT, ACTIVATIONS)] = "none"
 
 
-def a_pipeline() -> ipywidgets.Box:
+def a_pipeline() -> Bench[Pipe]:
     """Return the experiment: one step as a picture, the memory of each rank, the bubble."""
-    controls = {
-        "ranks": slider("GPUs", "p: each has a stage, or several", [(str(n), n) for n in RANKS], 4),
-        "microbatches": slider(
-            "Microbatches", "m: parts of the batch", [(str(n), n) for n in MICROBATCHES], 8
-        ),
-        "schedule": dropdown(
-            "Schedule", "Who computes what when", [(n, n) for n in SCHEDULES], "GPipe"
-        ),
-        "batch": slider(
-            "Batch", "Samples of a step", [(str(n), n) for n in (8, 16, 32, 64, 128)], 16
-        ),
-        "recompute": dropdown(
-            "Activations",
-            "What a forward pass leaves for the backward pass",
-            [("stored", "none"), ("recomputed", "full")],
-            "none",
-        ),
+    charts = ["gantt", "pipeline_memory", "pipeline_bubble"]
+    fine = "It fits, and most of the step is computation."
+    look = "the hatched stripes: who is idle, and for whom does it wait? Then the tallest bar of the memory."
+    return Bench(Pipe(), pipeline_view, charts, fine, look)
+
+
+def pipeline_view(setting: Pipe) -> View:
+    """Return what a pipeline shows; raises SpecError for one that cannot be."""
+    step = max(1, setting.ranks // 8)
+    gantt = gantt_state(simulated_step(setting), ranks=range(0, setting.ranks, step))
+    charts = {
+        "gantt": {**gantt, "summary": gantt_words(setting)},
+        "pipeline_memory": memory_view(setting),
+        "pipeline_bubble": bubble_view(setting),
     }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    picture, held, bubbles = chart("gantt"), chart("pipeline_memory"), chart("pipeline_bubble")
-
-    def update() -> None:
-        setting = Pipe(**{name: control.value for name, control in controls.items()})
-        try:
-            timeline = simulated_step(setting)
-        except SpecError as reason:
-            verdict.value = "<p>The charts still show the last pipeline that is possible.</p>"
-            wall.value = wall_html(str(reason), "")
-            return
-        drawn = gantt_state(timeline, ranks=_shown(setting.ranks))
-        picture.update(drawn["data"], gantt_words(setting), drawn["signals"])
-        held.update(*memory_view(setting))
-        bubbles.update(*bubble_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{pipeline_words(setting)}</p>'
-        wall.value = wall_html(
-            pipeline_wall(setting), "It fits, and most of the step is computation."
-        )
-
-    note = "the hatched stripes: who is idle, and for whom does it wait? Then the tallest bar of the memory."
-    return workbench(controls, [verdict, wall, picture, held, bubbles], update, note)
+    return View(pipeline_words(setting), pipeline_wall(setting), charts)
 
 
 @lru_cache(maxsize=256)
@@ -94,33 +80,31 @@ def pipeline(setting: Pipe) -> Experiment:
     """Return the step: 48 equal layers in bf16 on A100 GPUs, eight in a node."""
     schedule, chunks = SCHEDULES[setting.schedule]
     per = min(setting.ranks, 8)
-    network = {
-        "family": "gpt",
-        "layers": LAYERS,
-        "hidden": 2048,
-        "heads": 32,
-        "sequence": 1024,
-        "vocabulary": 64,
-        "dropout": 0.1,
-    }
-    shared: dict[str, Any] = {
-        "nodes": setting.ranks // per,
-        "devices_per_node": per,
-        "pipeline": setting.ranks,
-        "batch": setting.batch,
-        "microbatches": setting.microbatches,
-        "schedule": schedule,
-        "chunks": chunks,
-        "recompute": setting.recompute,
-        "precision": "bf16",
-        "optimizer": "adam",
-    }
     return read_experiment(
         {
-            "model": network,
+            "model": {
+                "family": "gpt",
+                "layers": LAYERS,
+                "hidden": 2048,
+                "heads": 32,
+                "sequence": 1024,
+                "vocabulary": 64,
+                "dropout": 0.1,
+            },
             "dataset": "webtext",
             "machine": {"name": "selene", "jitter": 0.0},
-            "strategy": shared,
+            "strategy": {
+                "nodes": setting.ranks // per,
+                "devices_per_node": per,
+                "pipeline": setting.ranks,
+                "batch": setting.batch,
+                "microbatches": setting.microbatches,
+                "schedule": schedule,
+                "chunks": chunks,
+                "recompute": setting.recompute,
+                "precision": "bf16",
+                "optimizer": "adam",
+            },
             "storage": {"tier": ""},
         }
     )
@@ -144,6 +128,12 @@ def bubble_of(setting: Pipe) -> float:
     return float(step.pipeline_bubble / (step.forward + step.backward))
 
 
+def simulated_bubble(setting: Pipe) -> float:
+    """Return the simulated bubble over the time that a mean rank computes."""
+    terms = breakdown(simulated_step(setting)).terms
+    return terms["pipeline bubble"] / (terms["forward"] + terms["backward"])
+
+
 def formula(setting: Pipe) -> float:
     """Return (p-1)/(v m): the bubble over the work if all stages are equal and messages free."""
     return (setting.ranks - 1) / (SCHEDULES[setting.schedule][1] * setting.microbatches)
@@ -151,19 +141,10 @@ def formula(setting: Pipe) -> float:
 
 def alone(setting: Pipe) -> float:
     """Return the seconds of a step on one GPU, the whole batch at once, as if it fitted."""
-    e = pipeline(setting)
-    one = {
-        "nodes": 1,
-        "devices_per_node": 1,
-        "pipeline": 1,
-        "microbatches": 1,
-        "chunks": 1,
-        "schedule": "gpipe",
-        "recompute": "none",
-    }
-    return float(
-        predict(e.set({f"strategy.{name}": value for name, value in one.items()})).step_time
-    )
+    one = dict.fromkeys(("nodes", "devices_per_node", "pipeline", "microbatches", "chunks"), 1)
+    known = {**one, "schedule": "gpipe", "recompute": "none"}
+    e = pipeline(setting).set({f"strategy.{name}": value for name, value in known.items()})
+    return float(predict(e).step_time)
 
 
 def speed_up(setting: Pipe) -> float:
@@ -179,46 +160,84 @@ def kept(setting: Pipe) -> list[float]:
 
 
 def memory_view(setting: Pipe) -> State:
-    """Return the columns of the chart "pipeline_memory"."""
-    most: dict[int, Any] = {}
-    for moment in moments(pipeline(setting)):
-        if moment.rank not in most or moment.total > most[moment.rank].total:
-            most[moment.rank] = moment
-    for_backward = [m.terms["activations"] + m.terms["working set"] for m in most.values()]
-    rest = [m.total - own for m, own in zip(most.values(), for_backward, strict=True)]
+    """Return the chart "pipeline_memory": what is always there, and what is stored for backward passes."""
+    every, stores = moments(pipeline(setting)), kept(setting)
     capacity = float(pipeline(setting).machine.device.memory)
-    return kept_state(rest, for_backward, kept(setting), capacity)
+    held = []
+    for rank in range(setting.ranks):
+        most = max((each for each in every if each.rank == rank), key=lambda each: each.total)
+        own = most.terms["activations"] + most.terms["working set"]
+        held.append({"weights and their state": most.total - own, "activations": own})
+    totals = [sum(parts.values()) for parts in held]
+    bars = [
+        {
+            "rank": rank,
+            "term": term,
+            "start": start,
+            "stop": stop,
+            "size": show(parts[term], "B"),
+            "details": f"rank {rank}, {term}: {show(parts[term], 'B')}",
+        }
+        for rank, parts in enumerate(held)
+        for term, start, stop in stacked(parts)
+    ]
+    over = [
+        {"rank": rank, "start": capacity, "stop": total}
+        for rank, total in enumerate(totals)
+        if total > capacity
+    ]
+    tops = [
+        {"rank": rank, "y": total, "words": f"{stores[rank]:.3g}"}
+        for rank, total in enumerate(totals)
+    ]
+    largest = max(totals)
+    data = {
+        "bars": columns(bars),
+        "over": columns(over),
+        "tops": columns(tops),
+        "capacity": {"y": [capacity], "words": [f"{show(capacity, 'B')} there are"]},
+        "room": {"y": [0.0, 1.12 * max(capacity, largest)]},
+    }
+    return data, (
+        f"The fullest GPU holds {show(largest, 'B')} of {show(capacity, 'B')}: it"
+        f" {'fits' if largest <= capacity else 'does not fit'}. Rank 0 stores {stores[0]:.3g} microbatches at once,"
+        f" the last rank {stores[-1]:.3g}."
+    )
 
 
 def bubble_view(setting: Pipe) -> State:
-    """Return the columns of the chart "pipeline_bubble": each schedule over microbatches."""
-    lines = {}
-    for name, (_, chunks) in SCHEDULES.items():
-        if name == "1F1B":  # the same as GPipe's
-            continue
-        there = [
-            m
-            for m in MICROBATCHES
-            if m <= setting.batch and (chunks == 1 or m % setting.ranks == 0)
-        ]
-        each = [setting._replace(schedule=name, microbatches=m) for m in there]
-        words = "GPipe and 1F1B" if chunks == 1 else name
-        lines[words] = (np.array(there), np.array([bubble_of(one) for one in each]))
-    simulated = breakdown(simulated_step(setting)).terms
-    now = simulated["pipeline bubble"] / (simulated["forward"] + simulated["backward"])
-    return bubble_state(lines, setting.microbatches, now)
+    """Return the chart "pipeline_bubble": each schedule over microbatches, and what was simulated."""
+    curves = {}
+    for line, name in LINES.items():
+        by = 1 if name == "GPipe" else setting.ranks  # chunks pass in groups of as many as ranks
+        there = [m for m in MICROBATCHES if m <= setting.batch and m % by == 0]
+        bubbles = [bubble_of(setting._replace(schedule=name, microbatches=m)) for m in there]
+        if there:
+            curves[line] = (np.array(there), np.array(bubbles))
+    lines, ends = line_columns(curves)
+    now, simulated = setting.microbatches, simulated_bubble(setting)
+    words = f"simulated: {simulated:.1%}"
+    data = {
+        "lines": lines,
+        "ends": ends,
+        "now": {"x": [now], "y": [simulated], "words": [words], "dy": [-14]},
+    }
+    said = [f"{name} {y[x == now][0]:.1%}" for name, (x, y) in curves.items() if now in x]
+    return (
+        data,
+        f"With {now} microbatches, predicted: {', '.join(said)}; simulated {simulated:.1%}.",
+    )
 
 
 def pipeline_words(setting: Pipe) -> str:
     """Say how long a step takes, how large the bubble is, three ways, and what is stored."""
     step, terms = predicted(setting), breakdown(simulated_step(setting)).terms
-    simulated = terms["pipeline bubble"] / (terms["forward"] + terms["backward"])
     return (
         f"<b>{setting.ranks} GPUs are {speed_up(setting):.3g} times as fast as one.</b> A step takes"
         f" {show(float(step.step_time), 's')} predicted, {show(sum(terms.values()), 's')} simulated. Bubble over work:"
-        f" {formula(setting):.1%} by the formula, {bubble_of(setting):.1%} predicted, {simulated:.1%} simulated."
-        f" Rank 0 stores {_number(kept(setting)[0])} of {setting.microbatches} microbatches at once."
-        f"{uneven_words(setting)}"
+        f" {formula(setting):.1%} by the formula, {bubble_of(setting):.1%} predicted,"
+        f" {simulated_bubble(setting):.1%} simulated. Rank 0 stores {kept(setting)[0]:.3g} of"
+        f" {setting.microbatches} microbatches at once.{uneven_words(setting)}"
     )
 
 
@@ -237,40 +256,29 @@ def uneven_words(setting: Pipe) -> str:
 def gantt_words(setting: Pipe) -> str:
     """Say in words what the picture of the step shows."""
     p, m = setting.ranks, setting.microbatches
-    shown = f"{p} GPUs" if len(_shown(p)) == p else f"8 of {p} GPUs"
-    way = {
-        "gpipe": "All microbatches go forward, then all backward",
-        "1f1b": "As soon as the pipeline is full, each GPU does one forward and one backward pass in turn",
-        "interleaved": "Each GPU has several chunks of the network, so the pipeline fills sooner",
-    }[SCHEDULES[setting.schedule][0]]
+    shown = f"{p} GPUs" if p <= 8 else f"8 of {p} GPUs"
     idle = breakdown(simulated_step(setting)).terms["pipeline bubble"]
-    return f"{shown}, {m} microbatch{'es' * (m > 1)}. {way}. A GPU is idle for {show(idle, 's')} on average."
+    return (
+        f"{shown}, {m} microbatch{'es' * (m > 1)}. {PASSES[SCHEDULES[setting.schedule][0]]}. A GPU is idle for"
+        f" {show(idle, 's')} on average."
+    )
 
 
 def pipeline_wall(setting: Pipe) -> str:
     """Say which limit is hit: memory on one side, the bubble on the other."""
-    step, keeps = predicted(setting), kept(setting)[0]
+    step, m = predicted(setting), setting.microbatches
     bubble = float(step.pipeline_bubble / step.step_time)
-    if not bool(step.fits):
-        what = f"Rank 0 stores {_number(keeps)} of {setting.microbatches} microbatches"
-        return f"{step.walls[0]} {what}; a schedule that stores fewer, or more GPUs, would help."
-    if bubble > LARGE:
+    if not step.fits:
         return (
-            f"The bubble: {bubble:.0%} of the step. {setting.microbatches} microbatches for"
-            f" {setting.ranks} stages are too few."
+            f"{step.walls[0]} Rank 0 stores {kept(setting)[0]:.3g} of {m} microbatches; a schedule that stores"
+            " fewer, or more GPUs, would help."
         )
+    if bubble > LARGE:
+        return f"The bubble: {bubble:.0%} of the step. {m} microbatches for {setting.ranks} stages are too few."
     slow = float(step.forward + step.backward - step.recomputation) * setting.ranks / alone(setting)
     if slow > 1 + LARGE:
         return (
-            f"Microbatches of {setting.batch / setting.microbatches:.3g}: so small that the same work takes"
-            f" {slow:.2f} times as long as in one piece."
+            f"Microbatches of {setting.batch / m:.3g}: so small that the same work takes {slow:.2f} times as long as"
+            " in one piece."
         )
     return ""
-
-
-def _shown(ranks: int) -> list[int]:
-    return list(range(ranks)) if ranks <= 8 else list(range(0, ranks, ranks // 8))
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}"

@@ -1,28 +1,24 @@
-"""Two matrix products split over GPUs, by columns, by rows, or one after the other: shards and messages.
-
-split_products()   the experiment: X A, an activation, Y B, as in the middle of a Transformer's layer
-"""
+"""Two matrix products split over GPUs, X A, an activation, Y B, as in the middle of a Transformer's layer."""
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import ipywidgets
 import numpy as np
 
-from lib_dlhpc.costs.stage import messages, regathered
-from lib_dlhpc.explore.blocks.charts import State, chart
-from lib_dlhpc.explore.blocks.workbench import dropdown, slider, wall_html, workbench
-from lib_dlhpc.explore.model_parallel.charts import bytes_state, parts_state, products_state
-from lib_dlhpc.layout import parts
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State
+from lib_dlhpc.explore.blocks.lines import line_columns, value_at
+from lib_dlhpc.explore.model_parallel.shards import MESSAGES, SPLITS, shards_state
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
 
 GPUS = (1, 2, 4, 8, 16, 32, 64)
-NODES = (1, 2, 4, 8, 16, 32, 64)  # GPUs in a node
-SPLITS = {"paired": "column, then row", "column": "columns twice", "row": "rows twice"}
+WIDTHS = (1024, 2048, 4096, 8192, 16384)
+ROWS = (256, 512, 1024, 2048, 4096, 8192)
 NICS = {
     "25 Gb/s": 25e9,
     "100 Gb/s": 100e9,
@@ -30,86 +26,65 @@ NICS = {
     "400 Gb/s": 400e9,
     "8 × 200 Gb/s": 1.6e12,
 }
+BY_WORDS = {words: split for split, words in SPLITS.items()}
 WASTE = 0.5  # share of the time that goes into messages, from which it is a wall
 
 
 class Products(NamedTuple):
-    """What the controls say. width: of X; A makes it four times as wide. nic: of a node, bit/s."""
+    """Two products, split. width: of X; A makes it four times as wide. nic: bit/s."""
 
-    split: str = "paired"
-    gpus: int = 16
-    width: int = 4096
-    tokens: int = 2048
-    node: int = 8
-    nic: float = 200e9
+    split: Annotated[str, Dropdown("Split", "How the weights are sharded", BY_WORDS)] = "paired"
+    gpus: Annotated[int, Slider("GPUs", "t: each product is sharded over them", GPUS)] = 16
+    width: Annotated[int, Slider("Width", "Columns of X; A makes four times as many", WIDTHS)] = (
+        4096
+    )
+    tokens: Annotated[int, Slider("Rows", "Rows of X: the tokens of a step", ROWS)] = 2048
+    node: Annotated[int, Slider("GPUs a node", "They have NVLink among them", GPUS)] = 8
+    nic: Annotated[float, Slider("NIC", "Of a node, for all its GPUs", NICS)] = 200e9
 
 
-def split_products() -> ipywidgets.Box:
+def split_products() -> Bench[Products]:
     """Return the experiment: the shards, the time, the bytes sent."""
-    controls = {
-        "split": dropdown(
-            "Split",
-            "How the weights are sharded",
-            [(words, name) for name, words in SPLITS.items()],
-            "paired",
-        ),
-        "gpus": slider(
-            "GPUs", "t: each product is sharded over them", [(str(n), n) for n in GPUS], 16
-        ),
-        "width": slider(
-            "Width",
-            "Columns of X; A makes four times as many",
-            [(f"{n:,}", n) for n in (1024, 2048, 4096, 8192, 16384)],
-            4096,
-        ),
-        "tokens": slider(
-            "Rows",
-            "Rows of X: the tokens of a step",
-            [(f"{n:,}", n) for n in (256, 512, 1024, 2048, 4096, 8192)],
-            2048,
-        ),
-        "node": slider(
-            "GPUs a node", "They have NVLink among them", [(str(n), n) for n in NODES], 8
-        ),
-        "nic": slider("NIC", "Of a node, for all its GPUs", list(NICS.items()), 200e9),
+    charts = ["product_parts", "product_time", "product_bytes"]
+    fine = "Computation takes longer than communication."
+    look = "where the line of this machine leaves the one of a node for all, and what it does next."
+    return Bench(Products(), products_view, charts, fine, look)
+
+
+def products_view(setting: Products) -> View:
+    """Return what two products show."""
+    charts = {
+        "product_parts": shards_state(setting.split, setting.gpus, setting.tokens, setting.width),
+        "product_time": time_view(setting),
+        "product_bytes": bytes_view(setting),
     }
-    verdict, wall = ipywidgets.HTML(), ipywidgets.HTML()
-    picture, curve, sent = chart("product_parts"), chart("product_time"), chart("product_bytes")
-
-    def update() -> None:
-        setting = Products(**{name: control.value for name, control in controls.items()})
-        picture.update(*parts_view(setting))
-        curve.update(*time_view(setting))
-        sent.update(*bytes_view(setting))
-        verdict.value = f'<p class="dlhpc-verdict">{products_words(setting)}</p>'
-        wall.value = wall_html(
-            products_wall(setting), "Computation takes longer than communication."
-        )
-
-    note = "where the line of this machine leaves the one of a node for all, and what it does next."
-    return workbench(controls, [verdict, wall, picture, curve, sent], update, note)
+    return View(products_words(setting), products_wall(setting), charts)
 
 
 def products(setting: Products) -> Experiment:
-    """Return X A, an activation, and Y B in bf16 on A100 GPUs; before it, what is not sharded."""
+    """Return both products in bf16 on A100 GPUs; before them, a layer that is not sharded."""
     layers = [
         {"kind": "layer_norm"},
         {"kind": "dense", "features": 4 * setting.width},
         {"kind": "gelu"},
         {"kind": "dense", "features": setting.width},
     ]
-    network = {"family": "sequential", "input": [setting.tokens, setting.width], "layers": layers}
     per = min(setting.node, setting.gpus)
+    link = {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.nic / 8}
     return read_experiment(
         {
-            "model": network,
+            "model": {
+                "family": "sequential",
+                "input": [setting.tokens, setting.width],
+                "layers": layers,
+            },
             "dataset": "webtext",
             "machine": {
                 "name": "selene",
                 "jitter": 0.0,
                 "devices_per_node": GPUS[-1],
                 "nics": 1,
-                "inter_node": {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.nic / 8},
+                "inter_node": link,
             },
             "strategy": {
                 "nodes": setting.gpus // per,
@@ -144,73 +119,79 @@ def bytes_sent(setting: Products) -> float:
 
 
 def exchanges(setting: Products) -> int:
-    """Return the number of collectives of a step: forward, backward, and what is gathered once more."""
-    (part,) = parts(products(setting), 0)
-    there, back, _, again = messages(part.model, "none")
-    return sum(many for way in (there, back, again) for _, _, many, _ in way.exchanges)
-
-
-def parts_view(setting: Products) -> State:
-    """Return the columns of the chart "product_parts"."""
-    experiment = products(setting)
-    every = [parts(experiment, rank)[0].model.layers for rank in range(setting.gpus)]
-    again = regathered(parts(experiment, 0)[0].model, "none")
-    names = {layer.name for layer in again}
-    return parts_state(every, names, setting.tokens, setting.width, SPLITS[setting.split])
+    """Return the number of collectives of a step."""
+    return sum(what != "slice" for _, _, what in MESSAGES[setting.split] * (setting.gpus > 1))
 
 
 def time_view(setting: Products) -> State:
-    """Return the columns of the chart "product_time"."""
+    """Return the chart "product_time": on this machine, in a node large enough, and ideally."""
     gpus = np.array(GPUS)
-    here = np.array([seconds(setting._replace(gpus=n)) for n in GPUS])
-    near = np.array([seconds(setting._replace(gpus=n, node=GPUS[-1])) for n in GPUS])
+    here, near = (
+        np.array([seconds(setting._replace(gpus=n, node=node)) for n in GPUS])
+        for node in (setting.node, GPUS[-1])
+    )
     lines = {"ideal": here[0] / gpus, "one node for all": near, "this machine": here}
-    return products_state(gpus, lines, setting.gpus)
+    columns, ends = line_columns({name: (gpus, y) for name, y in lines.items()})
+    now = value_at({"now:": (gpus, here)}, setting.gpus, lambda y: show(y, "s"))
+    return {"lines": columns, "ends": ends, "now": now}, (
+        f"{setting.gpus} GPUs take {show(seconds(setting), 's')}; on this machine {gpus[here.argmin()]} are the"
+        f" fastest, {show(float(here.min()), 's')}."
+    )
 
 
 def bytes_view(setting: Products) -> State:
-    """Return the columns of the chart "product_bytes"."""
-    lines = {
-        words: np.array([bytes_sent(setting._replace(split=split, gpus=n)) for n in GPUS])
+    """Return the chart "product_bytes": what a GPU sends, for each way to split."""
+    curves = {
+        words.replace(",", ""): (
+            np.array(GPUS[1:]),
+            np.array([bytes_sent(setting._replace(split=split, gpus=n)) for n in GPUS[1:]]),
+        )
         for split, words in SPLITS.items()
     }
-    return bytes_state(np.array(GPUS), lines, setting.gpus, SPLITS[setting.split])
+    columns, ends = line_columns(curves)
+    chosen = curves[SPLITS[setting.split].replace(",", "")]
+    now = value_at({"now:": chosen}, setting.gpus, lambda y: show(y, "B"))
+    data = {"lines": columns, "ends": ends, "now": now}
+    if setting.gpus == 1:
+        return data, "One GPU has nobody to send to."
+    sizes = ", ".join(
+        f"{words} {show(bytes_sent(setting._replace(split=split)), 'B')}"
+        for split, words in SPLITS.items()
+    )
+    return data, f"Of {setting.gpus} GPUs each sends: {sizes}."
 
 
 def products_words(setting: Products) -> str:
     """Say how long it takes, predicted and simulated, and the share of the messages."""
-    whole, alone = seconds(setting), seconds(setting._replace(gpus=1))
+    whole = seconds(setting)
     if setting.gpus == 1:
         return f"<b>1 GPU: {show(whole, 's')}</b> for both products, forward and backward."
     terms = breakdown(simulate(products(setting))).terms
     simulated = terms["forward"] + terms["backward"] + terms["exposed communication"]
     exposed = float(predicted(setting).exposed_communication)
-    many = exchanges(setting)
     return (
         f"<b>{setting.gpus} GPUs: {show(whole, 's')}</b> predicted, {show(simulated, 's')} simulated:"
-        f" {alone / whole:.3g} times as fast as one. {many} collective{'s' * (many > 1)}, in which each GPU sends"
-        f" {show(bytes_sent(setting), 'B')}, take {exposed / whole:.0%} of the time."
+        f" {seconds(setting._replace(gpus=1)) / whole:.3g} times as fast as one."
+        f" {count(exchanges(setting), 'collective')}, in which each GPU sends {show(bytes_sent(setting), 'B')},"
+        f" take {exposed / whole:.0%} of the time."
     )
 
 
 def products_wall(setting: Products) -> str:
     """Say why more GPUs do not help, or nothing where they do."""
-    step, whole = predicted(setting), seconds(setting)
-    exposed = float(step.exposed_communication)
+    exposed, whole = float(predicted(setting).exposed_communication), seconds(setting)
     if exposed < WASTE * whole:
         return ""
     if setting.gpus > setting.node:
         near = seconds(setting._replace(gpus=setting.node))
-        nodes = setting.gpus // setting.node
-        inside = f"{setting.node} GPU{'s' * (setting.node > 1)} of one node"
         than = f"{whole / near:.3g} times as long as" if whole > near else "hardly less than"
         return (
-            f"Across {nodes} nodes tensor parallelism is bandwidth-starved: {show(exposed, 's')} of {show(whole, 's')}"
-            f" are communication. That is {than} {inside}, {show(near, 's')}."
+            f"Across {setting.gpus // setting.node} nodes tensor parallelism is bandwidth-starved:"
+            f" {show(exposed, 's')} of {show(whole, 's')} are communication. That is {than}"
+            f" {count(setting.node, 'GPU')} of one node, {show(near, 's')}."
         )
-    each = 4 * setting.width // setting.gpus
     return (
-        f"Shards too small: each GPU has {each:,} columns of A and computes for"
+        f"Shards too small: each GPU has {4 * setting.width // setting.gpus:,} columns of A and computes for"
         f" {show(whole - exposed, 's')}; the messages take {show(exposed, 's')}."
     )
 

@@ -5,51 +5,53 @@ from functools import cache
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results, validate
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import read_experiment
 
-GPIPE = {  # row -> stages, microbatches
-    "gpipe19-tpu-tr-k8-m1": (8, 1),
-    "gpipe19-tpu-tr-k8-m4": (8, 4),
-    "gpipe19-tpu-tr-k8-m32": (8, 32),
+GPIPE = {  # row -> what it has
+    "gpipe19-tpu-tr-k8-m1": "1 microbatch",
+    "gpipe19-tpu-tr-k8-m4": "4 microbatches",
+    "gpipe19-tpu-tr-k8-m32": "32 microbatches",
 }
-HYPAR = "hypar20-512"
 
 
 def published_table() -> Table:
     """Return the published figures, predictions and errors, as a table."""
-    lines = [["times as fast", "published", "predicted", "error"]]
     known = {row.id: row for row in validate(["gpipe"])}
-    for name, (stages, microbatches) in GPIPE.items():
-        row, many = known[name], f"{microbatches} microbatch{'es' * (microbatches > 1)}"
-        what = f"GPipe, {stages} stages and {many} over 2 and 1"
-        lines.append([what, *_shown(row.published, row.predicted, row.error)])
-    published, predicted = float(results()[HYPAR]["value"]), nodes_gain(512)
-    lines.append(
-        ["HyPar-Flow, 512 nodes over 1", *_shown(published, predicted, predicted / published - 1)]
-    )
-    return Table(lines)
+    rows = [
+        (f"GPipe, 8 stages and {what} over 2 and 1", known[name].published, known[name].predicted)
+        for name, what in GPIPE.items()
+    ]
+    hypar = float(results()["hypar20-512"]["value"])
+    rows.append(("HyPar-Flow, 512 nodes over 1", hypar, nodes_gain(512)))
+    lines = [
+        [what, f"{published:.3g}", f"{found:.3g}", f"{found / published - 1:+.0%}"]
+        for what, published, found in rows
+    ]
+    return Table([["times as fast", "published", "predicted", "error"], *lines])
 
 
-def hypar(nodes: int) -> Experiment:
-    """Return ResNet-1001 on nodes of Frontera: a stage on each of the two sockets, a replica a node."""
-    shared = {"nodes": nodes, "pipeline": 2, "batch": 128, "microbatches": 8, "schedule": "gpipe"}
-    shared |= {"precision": "fp32", "optimizer": "momentum"}
-    return read_experiment(
+@cache
+def nodes_gain(nodes: int) -> float:
+    """Return how many times as fast so many nodes of Frontera are predicted to train ResNet-1001 as one.
+
+    A stage is on each of the two sockets of a node, a replica on each node.
+    """
+    one = read_experiment(
         {
             "model": "resnet1001",
             "dataset": "imagenet",
             "machine": "frontera",
             "storage": {"tier": ""},
-            "strategy": shared,
+            "strategy": {
+                "nodes": 1,
+                "pipeline": 2,
+                "batch": 128,
+                "microbatches": 8,
+                "schedule": "gpipe",
+                "precision": "fp32",
+                "optimizer": "momentum",
+            },
         }
     )
-
-
-@cache
-def nodes_gain(nodes: int) -> float:
-    """Return how many times as fast so many nodes are predicted to be as one."""
-    return float(predict(hypar(nodes)).throughput / predict(hypar(1)).throughput)
-
-
-def _shown(published: float, predicted: float, error: float) -> list[str]:
-    return [f"{published:.3g}", f"{predicted:.3g}", f"{error:+.0%}"]
+    many = one.set({"strategy.nodes": nodes})
+    return float(predict(many).throughput / predict(one).throughput)

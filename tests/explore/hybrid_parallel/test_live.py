@@ -6,25 +6,18 @@ from typing import Any
 import pytest
 from experiment_page import Now, click, controls, told
 
-from lib_dlhpc.explore.blocks.live_run import one_step
+from lib_dlhpc.explore.blocks.live_run import one_step, with_rate
 from lib_dlhpc.explore.hybrid_parallel import live
 from lib_dlhpc.explore.hybrid_parallel.live import (
     CAUSES,
+    Ran,
     cores_html,
     equal_html,
-    errors,
     idle_by_cause,
     split_here,
 )
-from lib_dlhpc.explore.hybrid_parallel.runs import (
-    MOST,
-    NETWORKS,
-    Ran,
-    Setting,
-    calibrated,
-    experiment,
-    problem_of,
-)
+from lib_dlhpc.explore.hybrid_parallel.runs import MOST, NETWORKS, Setting, experiment, problem_of
+from lib_dlhpc.explore.model_parallel.terms import less_predicted, terms_html
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 
@@ -59,7 +52,7 @@ def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
 @pytest.mark.parametrize("split", [(1, 1, 1), (2, 1, 1), (4, 1, 2), (2, 2, 2)])
 def test_the_batch_is_the_same_in_every_layout(network: str, split: Any) -> None:
     there = experiment(Setting(network, *split))
-    assert there.global_batch == NETWORKS[network][2]
+    assert there.global_batch == NETWORKS[network].batch
     assert there.devices == split[0] * split[1] * split[2]
 
 
@@ -103,7 +96,7 @@ def test_another_loss_is_no_equality() -> None:
 
 @pytest.mark.parametrize("changes", [{"inside": 4}, ALL_THREE])
 def test_the_idle_time_by_cause_is_all_the_waiting_of_a_simulated_rank(changes: Any) -> None:
-    there = calibrated(Setting(**changes), RAN).set({"machine.jitter": 0.0})
+    there = with_rate(experiment(Setting(**changes)), RAN.rate).set({"machine.jitter": 0.0})
     simulated = simulate(there)
     waits = simulated.select(simulated.where("compute", "wait"))
     whole = float((waits.stop - waits.start).sum()) / simulated.ranks
@@ -121,5 +114,12 @@ def test_one_step_is_from_update_to_update() -> None:
     assert 0.9 * len(whole) <= sum(map(len, parts)) <= len(whole)
 
 
-def test_an_error_is_reported_for_each_term_that_either_has() -> None:
-    assert errors({"a": 1.0, "b": 2.0}, {"b": 5.0, "c": 1.0}) == {"a": -1.0, "b": 3.0, "c": 1.0}
+def test_an_error_is_reported_for_each_term_and_in_all() -> None:
+    ways = {"predicted": {"a": 1.0, "b": 2.0}, "measured": {"b": 5.0, "c": 1.0}}
+    rows = terms_html(ways, "measured - predicted", less_predicted).split("<tr>")[2:]
+    cells = [re.findall(r">([^<]+)</td>", row) for row in rows]
+    assert cells == [
+        ["a", "1 s", "0 s", "-1 s"],
+        ["b", "2 s", "5 s", "3 s"],
+        ["all", "3 s", "6 s", "3 s"],
+    ]

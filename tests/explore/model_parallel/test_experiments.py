@@ -11,33 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.stage import messages, stage_cost
-from lib_dlhpc.explore.blocks.live_run import one_step
+from lib_dlhpc.explore.blocks.drawing import drawings_of
+from lib_dlhpc.explore.blocks.live_run import one_step, with_rate
+from lib_dlhpc.explore.model_parallel import cuts as stages_of
 from lib_dlhpc.explore.model_parallel import drawings as model_parallel_drawings
-from lib_dlhpc.explore.model_parallel.charts import LINES
 from lib_dlhpc.explore.model_parallel.cuts import (
     NETWORKS,
     STAGES,
     WAYS,
     Cut,
     cut_wall,
-    every_cut,
     layer_names,
     stages,
-    stages_view,
     where_to_cut,
 )
-from lib_dlhpc.explore.model_parallel.cuts import cuts_state as cuts_view
 from lib_dlhpc.explore.model_parallel.cuts import experiment as of_cut
 from lib_dlhpc.explore.model_parallel.cuts import seconds as cut_seconds
 from lib_dlhpc.explore.model_parallel.live import (
+    ALONE,
     MICROBATCHES,
     RANKS,
     Ran,
     Setting,
     asked_words,
-    calibrated,
     came_out,
-    errors_html,
     experiment,
     result_html,
     split_here,
@@ -60,38 +57,34 @@ from lib_dlhpc.explore.model_parallel.pipeline import (
 from lib_dlhpc.explore.model_parallel.pipeline import predicted as pipe_predicted
 from lib_dlhpc.explore.model_parallel.products import (
     GPUS,
-    SPLITS,
     Products,
     bytes_sent,
-    bytes_view,
-    parts_view,
     products,
+    products_view,
     products_wall,
     split_products,
-    time_view,
 )
 from lib_dlhpc.explore.model_parallel.products import seconds as product_seconds
 from lib_dlhpc.explore.model_parallel.published import published_table
-from lib_dlhpc.explore.model_parallel.questions import bubble
+from lib_dlhpc.explore.model_parallel.questions import ask
+from lib_dlhpc.explore.model_parallel.shards import SPLITS, shards_state
+from lib_dlhpc.explore.model_parallel.terms import less_measured, terms_html
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
-CUT = Cut()
-STATES = {
-    "product_parts": parts_view(Products(gpus=4)),
-    "product_time": time_view(Products()),
-    "product_bytes": bytes_view(Products()),
+STATES: dict[str, Any] = {
+    **products_view(Products(gpus=4)).charts,
     "pipeline_memory": memory_view(Pipe(batch=128)),
     "pipeline_bubble": bubble_view(Pipe()),
-    "stage_times": stages_view(CUT),
-    "cut_bytes": cuts_view(every_cut(CUT), stages(CUT).ends[:-1], layer_names(CUT)),
+    "stage_times": stages_of.stages_view(Cut()),
+    "cut_bytes": stages_of.bytes_view(Cut()),
 }
 EXPERIMENTS = {"products": split_products, "pipeline": a_pipeline, "cuts": where_to_cut}
 
 
-@pytest.mark.parametrize("name", model_parallel_drawings.DRAWINGS)
+@pytest.mark.parametrize("name", drawings_of(model_parallel_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
     fills(name, STATES[name], {"middle", "half"})  # the drawing makes these from others
 
@@ -104,9 +97,9 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
         model_parallel_drawings.PER_SCHEDULE,
     ],
 )
-def test_no_two_lines_of_a_chart_look_alike_without_color(together: tuple[str, ...]) -> None:
-    assert len({json.dumps(LINES[name][1]) for name in together}) == len(together)
-    assert len({LINES[name][2] for name in together}) == len(together)
+def test_no_two_lines_of_a_chart_look_alike_without_color(together: dict[str, Any]) -> None:
+    assert len({json.dumps(dash) for _, dash, _ in together.values()}) == len(together)
+    assert len({symbol for _, _, symbol in together.values()}) == len(together)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -142,7 +135,7 @@ def test_products_are_simulated_as_they_are_predicted(
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("gpus", [1, 2, 16, 64])
 def test_what_is_drawn_of_each_matrix_is_all_of_it_once(split: str, gpus: int) -> None:
-    (data, _) = parts_view(Products(split, gpus))
+    (data, _) = shards_state(split, gpus, 2048, 4096)
     own = data["parts"]
     area = np.zeros(5)
     for left, right, top, bottom in zip(
@@ -153,9 +146,29 @@ def test_what_is_drawn_of_each_matrix_is_all_of_it_once(split: str, gpus: int) -
 
 
 @pytest.mark.parametrize("split", SPLITS)
+def test_what_is_drawn_of_each_matrix_is_what_the_layout_gives_each_rank(split: str) -> None:
+    setting = Products(split, 8)
+    own = shards_state(split, 8, setting.tokens, setting.width)[0]["parts"]["details"]
+    every = [parts(products(setting), rank)[0].model.layers for rank in range(8)]
+    for matrix, reads, place in (("A", "X", 0), ("B", "Y", 1)):
+        whole, start = (1, 4)[place] * setting.width, 0
+        for rank, layers in enumerate(every):
+            layer = [layer for layer in layers if layer.kind == "dense"][place]
+            axis, ((first, last),) = layer.attributes["part"]["weight"]
+            by = ("rows", "columns")[axis]
+            assert f"{matrix}: rank {rank} has {by} {first:,} to {last - 1:,}" in own
+            stop = start + layer.input_shape[-1]
+            said = f"rank {rank} has columns {start:,} to {stop - 1:,}"
+            if layer.input_shape[-1] == whole:
+                said, stop = f"every rank has columns 0 to {whole - 1:,}", 0
+            assert f"{reads}: {said}" in own
+            start = stop
+
+
+@pytest.mark.parametrize("split", SPLITS)
 def test_the_messages_drawn_are_those_of_the_layout_and_cost_what_is_sent(split: str) -> None:
     setting = Products(split, 8)
-    data, _ = parts_view(setting)
+    data, _ = shards_state(split, 8, setting.tokens, setting.width)
     ring = {"sum": 2, "gather": 1, "sum and slice": 1, "slice": 0}
     sent = sum(
         ring[words[2:]] * 7 / 8 * size
@@ -260,7 +273,7 @@ def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
 
 
 def test_each_learner_has_a_bubble_of_their_own() -> None:
-    asked = {bubble(seed).question.question for seed in range(8)}
+    asked = {ask("bubble", seed).question.question for seed in range(8)}
     assert len(asked) > 4
     assert set(SCHEDULES) == {"GPipe", "1F1B", "interleaved, 2 chunks", "interleaved, 3 chunks"}
 
@@ -367,15 +380,14 @@ def test_one_step_has_each_microbatch_forward_once_on_every_rank(way: str) -> No
 
 
 def test_predictions_start_from_the_rate_of_one_rank_and_losses_are_held_against_it() -> None:
-    one, two = Setting("data", 1, 1), Setting("tensor", 2, 4)
-    assert float(predict(calibrated(one, 5e3)).throughput) == pytest.approx(5e3)
-    runs = {two: Ran(4e3, 0.5)}
+    two, ran = Setting("tensor", 2, 4), Ran(4e3, 0.5)
+    assert float(predict(with_rate(experiment(ALONE), 5e3)).throughput) == pytest.approx(5e3)
+    runs = {two: ran}
     assert "Train on one rank as well" in result_html(two, {"forward": 1e-3}, runs)
-    runs[one] = Ran(5e3, 0.5)
-    assert "the same to the bit" in came_out(two, runs)
-    runs[two] = Ran(4e3, 0.5000005)
-    assert "differ by 1e-06" in came_out(two, runs)
-    error = float(predict(calibrated(two, 5e3)).throughput) / 4e3 - 1
+    runs[ALONE] = Ran(5e3, 0.5)
+    assert "the same to the bit" in came_out(two, ran, runs)
+    assert "differ by 1e-06" in came_out(two, Ran(4e3, 0.5000005), runs)
+    error = float(predict(with_rate(experiment(two), 5e3)).throughput) / 4e3 - 1
     assert f"{error:+.0%}" in result_html(two, {"forward": 1e-3}, runs)
 
 
@@ -385,6 +397,6 @@ def test_each_term_has_its_error_and_terms_that_nobody_has_are_left_out() -> Non
         "simulated": {"forward": 1.0, "update": 0.0, "input stall": 0.0},
         "measured": {"forward": 2.0, "update": 1.0, "input stall": 0.0},
     }
-    text = errors_html(ways)
+    text = terms_html(ways, "predicted less measured", less_measured)
     assert "−1 s (-50%)" in text and "−1 s (-100%)" in text and "−2 s (-67%)" in text
     assert "input stall" not in text
