@@ -1,7 +1,7 @@
 """One layout of the devices, predicted: its seconds and its bytes by part, and the bars that show them."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.prediction import Breakdown
@@ -27,7 +27,14 @@ HELD = {
     "samples": palette.INPUT,
     "driver": palette.IDLE,
 }
-STATES = ("weights", "master weights", "gradients", "optimizer state")
+LEDGER = {  # what each of HELD is in the ledger
+    "activations": ("activations", "working set"),
+    "weights and state": ("weights", "master weights", "gradients", "optimizer state"),
+    "messages": ("communication buffer",),
+    "samples": ("input batch",),
+    "driver": ("driver and workspace",),
+}
+Rows = Mapping[str, Mapping[str, float]]  # name of a bar -> its parts
 WHITE = {"compute", "weights and state"}  # white letters on these
 
 
@@ -58,19 +65,12 @@ class Way(NamedTuple):
 
 def way_of(step: Breakdown) -> Way:
     """Return a layout with its prediction."""
-    strategy = step.experiment.strategy
+    strategy, device = step.experiment.strategy, step.experiment.machine.device
     tensor, pipeline, spatial = map(int, (strategy.tensor, strategy.pipeline, strategy.spatial))
-    return Way(
-        tensor=tensor,
-        pipeline=pipeline,
-        spatial=spatial,
-        data=int(step.experiment.devices) // (tensor * pipeline * spatial),
-        seconds=float(step.step_time),
-        memory=float(step.memory_total),
-        capacity=float(step.experiment.machine.device.memory),
-        parts=tuple(parts_of(step).values()),
-        held=tuple(held_by(step).values()),
-    )
+    data = int(step.experiment.devices) // (tensor * pipeline * spatial)
+    time, memory, there = map(float, (step.step_time, step.memory_total, device.memory))
+    parts, held = tuple(parts_of(step).values()), tuple(held_by(step).values())
+    return Way(tensor, pipeline, spatial, data, time, memory, there, "", parts, held)
 
 
 def best_of(ways: Sequence[Way]) -> Way | None:
@@ -97,39 +97,37 @@ def parts_of(step: Breakdown) -> dict[str, float]:
 
 def held_by(step: Breakdown) -> dict[str, float]:
     """Return the bytes that the fullest device holds by HELD."""
-    terms = step.memory
-    return {
-        "activations": float(terms["activations"] + terms["working set"]),
-        "weights and state": float(sum(terms[name] for name in STATES)),
-        "messages": float(terms["communication buffer"]),
-        "samples": float(terms["input batch"]),
-        "driver": float(terms["driver and workspace"]),
-    }
+    return {part: float(sum(step.memory[term] for term in terms)) for part, terms in LEDGER.items()}
 
 
-def terms_state(rows: Mapping[str, Mapping[str, float]]) -> State:
+def seconds(value: Any) -> str:
+    """Return a time with its unit."""
+    return format_quantity(float(value), "s")
+
+
+def size(value: Any) -> str:
+    """Return a number of bytes with its unit."""
+    return format_quantity(float(value), "B")
+
+
+def terms_state(rows: Rows) -> State:
     """Seconds of a step by part, for each combination, the first the chosen one."""
-    data = _bars(rows, "s")
+    data = _bars(rows, seconds)
     if not rows:
         return data, "No layout is possible."
     first = next(iter(rows.values()))
-    most = sorted(first, key=lambda part: -first[part])[:3]
-    whole = sum(first.values())
+    whole, most = sum(first.values()), sorted(first, key=lambda part: -first[part])[:3]
     named = ", ".join(f"{part} {first[part] / whole:.0%}" for part in most if first[part] > 0)
     return data, f"{_sums_words(data)}. Of the first: {named}."
 
 
-def memory_state(rows: Mapping[str, Mapping[str, float]], capacity: float) -> State:
+def memory_state(rows: Rows, capacity: float) -> State:
     """Bytes of the fullest device by part, for each combination, and the memory of a device."""
-    data = _bars(rows, "B", capacity)
+    data = _bars(rows, size, capacity)
     totals = [sum(held.values()) for held in rows.values()]
     end = 1.06 * max([capacity, *totals])
-    data["wall"] = {
-        "capacity": [capacity],
-        "end": [end],
-        "words": [f"has {format_quantity(capacity, 'B')}"],
-        "side": ["right" if capacity > 0.6 * end else "left"],
-    }
+    wall = {"capacity": capacity, "end": end, "words": f"has {size(capacity)}"}
+    data["wall"] = columns([{**wall, "side": "right" if capacity > 0.6 * end else "left"}])
     for i, total in enumerate(totals):
         data["sums"]["words"][i] += " ✓" if total <= capacity else " ✗"
     over = [row for row, total in zip(rows, totals, strict=True) if total > capacity]
@@ -137,7 +135,7 @@ def memory_state(rows: Mapping[str, Mapping[str, float]], capacity: float) -> St
     return data, f"{_sums_words(data)}. {verdict}"
 
 
-def _bars(rows: Mapping[str, Mapping[str, float]], unit: str, room: float = 0.0) -> Data:
+def _bars(rows: Rows, shown: Callable[[float], str], room: float = 0.0) -> Data:
     """Return the parts of each row, and their sums; room: how long the axis is at least."""
     sums = {row: sum(values.values()) for row, values in rows.items()}
     longest = max([room, *sums.values()])
@@ -150,18 +148,15 @@ def _bars(rows: Mapping[str, Mapping[str, float]], unit: str, room: float = 0.0)
             "middle": (start + stop) / 2,
             "share": (share := f"{values[part] / sums[row]:.0%}"),
             "part_of_axis": values[part] / longest,
-            "details": format_quantity(values[part], unit),
+            "details": shown(values[part]),
             "long": f"{part} {share}",
             "ink": "white" if part in WHITE else "black",
         }
         for row, values in rows.items()
         for part, start, stop in stacked(values)
     ]
-    words = [format_quantity(total, unit) for total in sums.values()]
-    return {
-        "parts": columns(parts),
-        "sums": {"row": list(sums), "stop": list(sums.values()), "words": words},
-    }
+    ends = [{"row": row, "stop": total, "words": shown(total)} for row, total in sums.items()]
+    return {"parts": columns(parts), "sums": columns(ends)}
 
 
 def _sums_words(data: Data) -> str:

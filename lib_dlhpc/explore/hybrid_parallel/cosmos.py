@@ -4,7 +4,7 @@ The machine is that of Oyama et al. 2019; their rate is turned into the compute 
 """
 
 from functools import cache, lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,18 @@ from lib_dlhpc.costs.split_calibration import scale_of
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at
-from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
+from lib_dlhpc.explore.hybrid_parallel.charts import (
+    held_by,
+    memory_state,
+    parts_of,
+    seconds,
+    size,
+    terms_state,
+)
 from lib_dlhpc.prediction import Breakdown, breakdown
 from lib_dlhpc.prediction.published import UNITS, results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.spec.units import count, format_plain, format_quantity
+from lib_dlhpc.spec.units import count, format_plain
 
 EDGES = {"128³": 128, "256³": 256, "512³": 512}
 SLABS = (1, 2, 4, 8, 16, 32)
@@ -52,17 +59,12 @@ def the_cubes() -> Bench[Cubes]:
 
 def cubes_view(setting: Cubes) -> View:
     """Return what cubes show: the same on 1, 2, 4 ... GPUs a sample; twice the GPUs, spent in two ways; scaling."""
-    held = {
-        f"{'yours: ' * (slabs == setting.slabs)}{count(slabs, 'GPU')} a sample": held_by(
-            step_of(setting._replace(slabs=slabs))
-        )
-        for slabs in SLABS
-    }
-    bars = {
-        "yours": setting,
-        "twice: cut finer": finer(setting),
-        "twice: more samples": setting._replace(gpus=2 * setting.gpus),
-    }
+    held = {}
+    for slabs in SLABS:
+        name = f"{'yours: ' * (slabs == setting.slabs)}{count(slabs, 'GPU')} a sample"
+        held[name] = held_by(step_of(setting._replace(slabs=slabs)))
+    more = setting._replace(gpus=2 * setting.gpus)
+    bars = {"yours": setting, "twice: cut finer": finer(setting), "twice: more samples": more}
     charts = {
         "hybrid_memory": memory_state(held, float(cosmos().machine.device.memory)),
         "hybrid_terms": terms_state({name: parts_of(step_of(c)) for name, c in bars.items()}),
@@ -74,18 +76,12 @@ def cubes_view(setting: Cubes) -> View:
 @lru_cache(maxsize=64)
 def cosmos(edge: int = 512) -> Experiment:
     """Return the run of Oyama et al. 2019 with cubes of that edge: a sample on four GPUs, 512 GPUs."""
-    samples = UNIVERSES * (512 // edge) ** 3
-    cubes = {
-        "name": "cosmoflow",
-        "samples": samples,
-        "files": samples,
-        "bytes": samples * 4 * edge**3 * POINT,
-        "sample_shape": [4, edge, edge, edge],
-    }
+    many = UNIVERSES * (512 // edge) ** 3
+    files = {"samples": many, "files": many, "bytes": many * 4 * edge**3 * POINT}
     return read_experiment(
         {
             "model": {"name": "cosmoflow-512", "image": edge},
-            "dataset": cubes,
+            "dataset": {"name": "cosmoflow", **files, "sample_shape": [4, edge, edge, edge]},
             "machine": {"name": "lassen", "nodes": MOST // PER_NODE},
             "strategy": {"nodes": 512 // PER_NODE, "spatial": 4, "batch": 1, "optimizer": "adam"},
         }
@@ -95,8 +91,7 @@ def cosmos(edge: int = 512) -> Experiment:
 @cache
 def slowness() -> float:
     """Return the compute time of the published run over that of the roofline."""
-    run = cosmos()
-    return scale_of(published_step(), lambda scale: float(breakdown(run, scale).step_time))
+    return scale_of(published_step(), lambda scale: float(breakdown(cosmos(), scale).step_time))
 
 
 def published_step() -> float:
@@ -137,33 +132,28 @@ def scaling_view(setting: Cubes) -> State:
         y = np.array([float(step_of(c).throughput) for c in fitting])
         curves[name] = (x, y)
         if len(x) > 1:
-            gains.append(
-                f"{name}: {x[-1] / x[0]:,.0f} times the GPUs are {y[-1] / y[0]:,.3g} times as fast"
-            )
+            more, gain = f"{x[-1] / x[0]:,.0f}", f"{y[-1] / y[0]:,.3g}"
+            gains.append(f"{name}: {more} times the GPUs are {gain} times as fast")
     gpus = np.union1d(curves["weak"][0], curves["strong"][0])
     curves["ideal"] = (gpus, gpus * float(step_of(setting).throughput) / setting.gpus)
     lines, ends = line_columns(curves)
     rate = float(cosmos().global_batch) / published_step()
     words = f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples a second"
-    data = {
-        "lines": lines,
-        "ends": ends,
-        "published": columns([{"x": 512, "y": rate, "words": words}] * (setting.edge == 512)),
-        "now": value_at(
-            {"weak": curves["weak"]}, setting.gpus, lambda y: f"{format_plain(y)} a second"
-        ),
-    }
+    published = columns([{"x": 512, "y": rate, "words": words}] * (setting.edge == 512))
+    weak = {"weak": curves["weak"]}
+    now = value_at(weak, setting.gpus, lambda y: f"{format_plain(y)} a second")
+    data = {"lines": lines, "ends": ends, "published": published, "now": now}
     return data, f"{'; '.join(gains) or 'Nothing fits'}."
 
 
 def cubes_words(setting: Cubes) -> str:
     """Say how long a step takes and how much memory it needs."""
     step, replicas = step_of(setting), setting.gpus // setting.slabs
-    read = f" Reading a batch takes {_time(step.input_time)} meanwhile." if setting.tier else ""
+    read = f" Reading a batch takes {seconds(step.input_time)} meanwhile." if setting.tier else ""
     return (
         f"<b>{replicas:,} × {setting.slabs} GPUs, {replicas * setting.samples:,} samples a step:"
-        f" {_time(step.step_time)}.</b> A GPU needs {_size(step.memory_total)}; halos expose"
-        f" {_time(step.exposed.get('halo', 0.0))}, gradients {_time(step.exposed['data'])};"
+        f" {seconds(step.step_time)}.</b> A GPU needs {size(step.memory_total)}; halos expose"
+        f" {seconds(step.exposed.get('halo', 0.0))}, gradients {seconds(step.exposed['data'])};"
         f" {float(step.compute / step.step_time):.0%} of the time is computation.{read}"
     )
 
@@ -177,22 +167,22 @@ def cubes_wall(setting: Cubes) -> str:
         enough = [s for s in SLABS if step_of(setting._replace(slabs=s)).fits]
         way = f"it takes {enough[0]} GPUs a sample" if enough else "take fewer samples at once"
         return (
-            f"Memory: a GPU needs {_size(step.memory_total)} and has {_size(run.machine.device.memory)};"
+            f"Memory: a GPU needs {size(step.memory_total)} and has {size(run.machine.device.memory)};"
             f" {way}. More replicas would not help: each processes whole cubes."
         )
     if parts["input stall"] > NOTABLE * whole:
         return (
-            f"Input: a batch is {_size(run.global_batch * run.dataset.sample_bytes)} and takes"
-            f" {_time(step.input_time)} to read; every GPU is idle for {_time(step.input_stall)} a step."
+            f"Input: a batch is {size(run.global_batch * run.dataset.sample_bytes)} and takes"
+            f" {seconds(step.input_time)} to read; every GPU is idle for {seconds(step.input_stall)} a step."
         )
     if halos > NOTABLE * whole:
         return (
-            f"The surface: halos take {_time(halos)}, {halos / whole:.0%} of the step. A slab half as thick"
+            f"The surface: halos take {seconds(halos)}, {halos / whole:.0%} of the step. A slab half as thick"
             " computes half as much and exchanges the same."
         )
     if gradients > SUMMED * whole:
         return (
-            f"The allreduce of the gradients: {_time(gradients)}, {gradients / whole:.0%} of the step. Finer slabs"
+            f"The allreduce of the gradients: {seconds(gradients)}, {gradients / whole:.0%} of the step. Finer slabs"
             " shrink the computation, but every GPU still has all weights."
         )
     return ""
@@ -206,11 +196,3 @@ def memory_alone(edge: int = 512) -> float:
 def strong_gain(more: int = 32) -> float:
     """Return how many times faster the published batch is where each cube is cut into `more`, not 4."""
     return float(step_of(Cubes()).step_time / step_of(finer(Cubes(), more // 4)).step_time)
-
-
-def _time(seconds: Any) -> str:
-    return format_quantity(float(seconds), "s")
-
-
-def _size(size: Any) -> str:
-    return format_quantity(float(size), "B")

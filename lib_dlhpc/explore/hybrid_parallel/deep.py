@@ -14,13 +14,14 @@ from lib_dlhpc.explore.hybrid_parallel.charts import (
     Way,
     best_of,
     memory_state,
+    seconds,
+    size,
     terms_state,
     way_of,
 )
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import load_machine
-from lib_dlhpc.spec.units import format_quantity
 
 SIDES = {"224 px": 224, "448 px": 448, "720 px": 720}
 MACHINES = {"V100 of 16 GB (Lassen)": "lassen", "Xeon sockets of 96 GB (Frontera)": "frontera"}
@@ -92,14 +93,11 @@ def experiment_of(setting: Deep, stages: int, slabs: int) -> Experiment:
 
 @lru_cache(maxsize=16)
 def _base(side: int, machine: str, devices: int) -> Experiment:
-    return read_experiment(
-        {
-            "model": {"name": "resnet1001-224", "image": side},
-            "dataset": {"name": "imagenet", "sample_shape": [3, side, side]},
-            "machine": machine,
-            "strategy": {"nodes": devices // int(load_machine(machine).devices_per_node)},
-        }
-    )
+    model = {"name": "resnet1001-224", "image": side}
+    images = {"name": "imagenet", "sample_shape": [3, side, side]}
+    strategy = {"nodes": devices // int(load_machine(machine).devices_per_node)}
+    tables = {"model": model, "dataset": images, "machine": machine, "strategy": strategy}
+    return read_experiment(tables)
 
 
 def name_of(way: Way) -> str:
@@ -113,33 +111,27 @@ def deep_words(ways: Sequence[Way]) -> str:
     best = best_of(ways)
     if best is None:
         return "<b>No layout fits.</b>"
-    words = f"<b>{name_of(best)} is the fastest that fits: {_time(best.seconds)} a step.</b>"
+    words = f"<b>{name_of(best)} is the fastest that fits: {seconds(best.seconds)} a step.</b>"
     split = [way for way in ways if way.parts and way.pipeline * way.spatial > 1]
     for way in (split[0], split[-1]):
         parts = way.terms
         words += (
-            f" {name_of(way)}: {_time(way.seconds)}, of which {_time(parts['pipeline bubble'])} bubble,"
-            f" {_time(parts['halos'])} halos, {_time(parts['gradients'])} gradients."
+            f" {name_of(way)}: {seconds(way.seconds)}, of which {seconds(parts['pipeline bubble'])} bubble,"
+            f" {seconds(parts['halos'])} halos, {seconds(parts['gradients'])} gradients."
         )
     return words
 
 
 def deep_wall(ways: Sequence[Way]) -> str:
     """Say what does not fit and why, or nothing."""
-    for way in ways:
-        if way.illegal:
-            return f"Arithmetic: {way.illegal}"
-    over = [way for way in ways if not way.fits]
-    if not over:
+    if illegal := [way.illegal for way in ways if way.illegal]:
+        return f"Arithmetic: {illegal[0]}"
+    over = next((way for way in ways if not way.fits), None)
+    if over is None:
         return ""
-    need, has = (format_quantity(value, "B") for value in (over[0].memory, over[0].capacity))
     fitting = ", ".join(name_of(way) for way in ways if way.fits)
     cure = f"fits: {fitting}" if fitting else "more devices a replica, or fewer samples at once"
     return (
-        f"Memory: {name_of(over[0])} needs {need} a device and has {has}. A pipeline's first stage stores every"
-        f" microbatch in flight, slabs store their shard of one; {cure}."
+        f"Memory: {name_of(over)} needs {size(over.memory)} a device and has {size(over.capacity)}. A pipeline's first"
+        f" stage stores every microbatch in flight, slabs store their shard of one; {cure}."
     )
-
-
-def _time(seconds: float) -> str:
-    return format_quantity(seconds, "s")

@@ -1,6 +1,7 @@
 """The drawings of the lesson on hybrid parallelism: stacked bars, scaling, the map of layouts."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 
@@ -32,6 +33,7 @@ LINES = {
     "strong": (SERIES[1], [6, 3], "square"),
     "ideal": (SERIES[6], [2, 3], "diamond"),
 }
+PARTS, SIZES = {"row": "", "part": "part", "details": "time", "share": "share"}, {"details": "size"}
 RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
 ROOM = "(datum.part_of_axis * width)"
 WORDS = (
@@ -41,27 +43,13 @@ WORDS = (
 SHORT = "bandwidth('x') > 46 ? datum.words : datum.short"
 
 
-@drawing(
-    "Where does the time of a step go?",
-    height=190,
-    left=178,
-    top=72,
-    right=70,
-    parts={"row": "", "part": "part", "details": "time", "share": "share"},
-)
+@drawing("Where does the time of a step go?", 190, left=178, top=72, right=70, parts=PARTS)
 def hybrid_terms() -> Layers:
     """Stacked bars of a step's seconds: a combination beside two or three others."""
     return _bars("time of one step", "s", TERMS, -66)
 
 
-@drawing(
-    "Does it fit on a device?",
-    height=190,
-    left=178,
-    top=66,
-    right=86,
-    parts={"row": "", "part": "part", "details": "size", "share": "share"},
-)
+@drawing("Does it fit on a device?", 190, left=178, top=66, right=86, parts=PARTS | SIZES)
 def hybrid_memory() -> Layers:
     """Stacked bars of what one device holds, against the line of what it has."""
     wall = data("wall", x="capacity:Q")
@@ -103,15 +91,12 @@ def _bars(title: str, unit: str, inks: Mapping[str, str], above: int) -> Layers:
 )
 def hybrid_scaling() -> Layers:
     """Samples a second against GPUs: more samples at once, or more GPUs for each."""
+    ticks: dict[str, Any] = {"values": RATES, "labelOverlap": True, "scale": {"padding": 12}}
     x = by_two("GPUs")
-    labels, padding = "format(datum.value, '~s')", {"padding": 12}
-    y = y_axis(
-        "y:Q", "samples a second", labels, log=10, values=RATES, labelOverlap=True, scale=padding
-    )
+    y = y_axis("y:Q", "samples a second", "format(datum.value, '~s')", log=10, **ticks)
     points = data("published", x=x, y=y, tooltip=tooltip_of("words"))
-    diamond = points.mark_point(
-        shape="diamond", size=150, filled=False, strokeWidth=2.5, opacity=1, color="currentColor"
-    )
+    hollow: dict[str, Any] = {"shape": "diamond", "filled": False, "color": "currentColor"}
+    diamond = points.mark_point(**hollow, size=150, strokeWidth=2.5, opacity=1)
     return marker(x), *line_marks(x, y, list(LINES), LINES), diamond, *values_beside(x, y)
 
 

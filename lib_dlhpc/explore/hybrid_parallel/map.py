@@ -13,11 +13,17 @@ from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.hybrid_parallel import background
 from lib_dlhpc.explore.hybrid_parallel.background import Background, Compute, aside
-from lib_dlhpc.explore.hybrid_parallel.charts import Way, best_of, terms_state, way_of
+from lib_dlhpc.explore.hybrid_parallel.charts import (
+    Way,
+    best_of,
+    seconds,
+    size,
+    terms_state,
+    way_of,
+)
 from lib_dlhpc.prediction import breakdown
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.spec.units import format_quantity
 
 TENSOR = (1, 2, 4, 8, 16)
 DEEP, SHALLOW = (1, 4, 8, 12, 16, 24, 48, 96), (1, 2, 4, 8, 16, 32)  # stages on the map
@@ -42,14 +48,18 @@ class Publication(NamedTuple):
     microbatch: int
     stages: tuple[int, ...]
 
+    @property
+    def rate(self) -> float:
+        """TFlop/s a GPU."""
+        return float(results()[f"megatron21-{self.row}"]["value"])
+
 
 # Tables 1 and 2 of Narayanan et al. 2021; the split of 18 B and 39 B is recalled, not read.
-_P = Publication
 RUNS = {
-    "GPT-3, 384 GPUs": _P("megatron21-ptd-174-384", 96, 12288, 96, 384, 1536, 8, 12, 1, DEEP),
-    "GPT-3, 1,536 GPUs": _P("megatron21-ptd-174-1536", 96, 12288, 96, 1536, 1536, 8, 12, 1, DEEP),
-    "39 B, 512 GPUs": _P("megatron21-39b", 48, 8192, 64, 512, 1536, 8, 2, 4, SHALLOW),
-    "18 B, 256 GPUs": _P("megatron21-18b", 40, 6144, 48, 256, 1024, 8, 1, 4, SHALLOW),
+    "GPT-3, 384 GPUs": Publication("ptd-174-384", 96, 12288, 96, 384, 1536, 8, 12, 1, DEEP),
+    "GPT-3, 1,536 GPUs": Publication("ptd-174-1536", 96, 12288, 96, 1536, 1536, 8, 12, 1, DEEP),
+    "39 B, 512 GPUs": Publication("39b", 48, 8192, 64, 512, 1536, 8, 2, 4, SHALLOW),
+    "18 B, 256 GPUs": Publication("18b", 40, 6144, 48, 256, 1024, 8, 1, 4, SHALLOW),
 }
 FIRST = "GPT-3, 384 GPUs"
 CALIBRATES = "39 B, 512 GPUs"  # from here to all others
@@ -115,46 +125,28 @@ def experiment_of(setting: Ways, tensor: int, pipeline: int) -> Experiment:
         raise SpecError(f"{run.gpus} GPUs are no multiple of {tensor} × {pipeline}")
     if run.heads % tensor:
         raise SpecError(f"{run.heads} heads cannot be split over {tensor}")
-    if run.batch % (data * setting.microbatch):
-        raise SpecError(
-            f"{run.batch:,} sequences for {data} replicas: no multiple of {setting.microbatch} each"
-        )
-    return _base(setting.run, setting.node).set(
-        {
-            "strategy.tensor": tensor,
-            "strategy.pipeline": pipeline,
-            "strategy.batch": run.batch // data,
-            "strategy.microbatches": run.batch // data // setting.microbatch,
-            "strategy.recompute": setting.recompute,
-            "strategy.schedule": setting.schedule,
-        }
-    )
+    many, left = divmod(run.batch, data * setting.microbatch)
+    if left:
+        what = f"{run.batch:,} sequences for {data} replicas"
+        raise SpecError(f"{what}: no multiple of {setting.microbatch} each")
+    split = {"tensor": tensor, "pipeline": pipeline, "batch": run.batch // data}
+    how = {"microbatches": many, "recompute": setting.recompute, "schedule": setting.schedule}
+    changes = {f"strategy.{name}": value for name, value in {**split, **how}.items()}
+    return _base(setting.run, setting.node).set(changes)
 
 
 @lru_cache(maxsize=32)
 def _base(name: str, node: int) -> Experiment:
     run = RUNS[name]
     nodes = run.gpus // node
+    network = {"family": "gpt", "layers": run.layers, "hidden": run.hidden, "heads": run.heads}
+    how = {"precision": "fp16", "optimizer": "adam", "overlap": False, "batch": run.batch}
     return read_experiment(
         {
-            "model": {
-                "family": "gpt",
-                "layers": run.layers,
-                "hidden": run.hidden,
-                "heads": run.heads,
-                "sequence": 2048,
-                "vocabulary": 51200,
-                "dropout": 0.1,
-            },
+            "model": {**network, "sequence": 2048, "vocabulary": 51200, "dropout": 0.1},
             "dataset": "webtext",
             "machine": {"name": "selene", "devices_per_node": node, "nics": node, "nodes": nodes},
-            "strategy": {
-                "nodes": nodes,
-                "precision": "fp16",
-                "optimizer": "adam",
-                "overlap": False,
-                "batch": run.batch,
-            },
+            "strategy": {"nodes": nodes, **how},
         }
     )
 
@@ -172,8 +164,7 @@ def published_step(name: str) -> float:
     """Return the seconds of a published step: its FLOP with recomputation, over FLOP/s."""
     run, model = RUNS[name], _base(name, 8).model
     again = sum(model.layer_forward_flop[s.first : s.stop].sum() for s in segments(model, "full"))
-    rate = float(results()[run.row]["value"]) * TERA * run.gpus
-    return float(run.batch * (model.train_flop + again) / rate)
+    return float(run.batch * (model.train_flop + again) / (run.rate * TERA * run.gpus))
 
 
 def as_published(name: str) -> Ways:
@@ -220,7 +211,7 @@ def cells_state(ways: Sequence[Way], published: tuple[int, int]) -> State:
         )
     summary = (
         f"{len(fitting)} of {len(ways)} layouts fit. The fastest is {_layout(best)} (tensor, pipeline, data),"
-        f" {_time(best.seconds)} a step"
+        f" {seconds(best.seconds)} a step"
     )
     for way in ways:
         if way[:2] == published:
@@ -234,9 +225,9 @@ def _cell_words(way: Way) -> tuple[str, str]:
     """Return what stands in a cell, and the same in full."""
     if way.illegal:
         return "–", way.illegal
-    need, has = _size(way.memory), _size(way.capacity)
+    need, has = size(way.memory), size(way.capacity)
     if way.fits:
-        return _time(way.seconds), f"{_time(way.seconds)} a step with {need}"
+        return seconds(way.seconds), f"{seconds(way.seconds)} a step with {need}"
     return f"✗ {need}", f"does not fit: a GPU needs {need} and has {has}"
 
 
@@ -247,13 +238,8 @@ def compared_view(setting: Ways, ways: Sequence[Way]) -> State:
     if best:
         chosen["most stages"] = max(fitting, key=lambda way: (way.pipeline, -way.tensor))
         chosen["most tensor"] = max(fitting, key=lambda way: (way.tensor, -way.pipeline))
-    return terms_state(
-        {
-            f"{name}: {way.tensor} × {way.pipeline}": way.terms
-            for name, way in chosen.items()
-            if way and way.parts
-        }
-    )
+    there = {name: way for name, way in chosen.items() if way and way.parts}
+    return terms_state({f"{n}: {w.tensor} × {w.pipeline}": w.terms for n, w in there.items()})
 
 
 def map_words(setting: Ways, ways: Sequence[Way]) -> str:
@@ -263,12 +249,12 @@ def map_words(setting: Ways, ways: Sequence[Way]) -> str:
         return f"<b>None of {len(ways)} layouts fits.</b>"
     words = (
         f"<b>Best of {len(ways)} layouts: tensor {best.tensor} × pipeline {best.pipeline} × data {best.data},"
-        f" {_time(best.seconds)} a step.</b>"
+        f" {seconds(best.seconds)} a step.</b>"
     )
     if there.illegal:
         return words
     gain = there.seconds / best.seconds - 1
-    words += f" The published {_layout(there)} would take {_time(there.seconds)}"
+    words += f" The published {_layout(there)} would take {seconds(there.seconds)}"
     if gain:
         words += f", {gain:.0%} more." if gain > 0 else ", and does not fit."
     else:
@@ -277,7 +263,7 @@ def map_words(setting: Ways, ways: Sequence[Way]) -> str:
         return words
     real = published_step(setting.run)
     end = ", since this run was used to calibrate" if setting.run == CALIBRATES else ""
-    return f"{words} It took {_time(real)}: the prediction is off by {there.seconds / real - 1:+.1%}{end}."
+    return f"{words} It took {seconds(real)}: the prediction is off by {there.seconds / real - 1:+.1%}{end}."
 
 
 def map_wall(setting: Ways, ways: Sequence[Way]) -> str:
@@ -287,7 +273,7 @@ def map_wall(setting: Ways, ways: Sequence[Way]) -> str:
         return f"Arithmetic: {there.illegal}."
     if not there.fits:
         return (
-            f"Memory: published as it was, a GPU needs {_size(there.memory)} and has {_size(there.capacity)};"
+            f"Memory: published as it was, a GPU needs {size(there.memory)} and has {size(there.capacity)};"
             f" {sum(way.fits for way in ways)} of {len(ways)} layouts fit. Recompute activations, store fewer"
             " microbatches (1F1B), or take smaller ones."
         )
@@ -295,7 +281,7 @@ def map_wall(setting: Ways, ways: Sequence[Way]) -> str:
     if setting.node < there.tensor:
         return (
             f"The network: tensor groups of {there.tensor} span {there.tensor // setting.node} nodes; their allreduces"
-            f" take {_time(sums)}, {sums / there.seconds:.0%} of the step: two in every layer and pass."
+            f" take {seconds(sums)}, {sums / there.seconds:.0%} of the step: two in every layer and pass."
         )
     if bubble > BUBBLE:
         many = RUNS[setting.run].batch // there.data // setting.microbatch
@@ -315,11 +301,3 @@ def tensor_across(node: int = 1) -> float:
 
 def _layout(way: Way) -> str:
     return f"{way.tensor} × {way.pipeline} × {way.data}"
-
-
-def _time(seconds: float) -> str:
-    return format_quantity(seconds, "s")
-
-
-def _size(size: float) -> str:
-    return format_quantity(size, "B")

@@ -8,13 +8,12 @@ from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, live
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.background import Later
-from lib_dlhpc.explore.hybrid_parallel.charts import best_of, parts_of
+from lib_dlhpc.explore.hybrid_parallel.charts import best_of, parts_of, seconds
 from lib_dlhpc.explore.hybrid_parallel.cosmos import SLABS, Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
 from lib_dlhpc.explore.hybrid_parallel.map import Ways
 from lib_dlhpc.explore.hybrid_parallel.published import published_table
 from lib_dlhpc.explore.hybrid_parallel.runs import Setting
-from lib_dlhpc.spec.units import format_quantity
 
 READ = Cubes(tier="gpfs")
 
@@ -29,7 +28,7 @@ def largest() -> str:
     parts = parts_of(step_of(Cubes(256, 32)))
     del parts["compute"]
     first, second, *_ = sorted(parts, key=lambda name: -parts[name])
-    return f"{first}, {show(parts[first])}, then {second}, {show(parts[second])}"
+    return f"{first}, {seconds(parts[first])}, then {second}, {seconds(parts[second])}"
 
 
 def step(tensor: int, pipeline: int, microbatch: int = 1) -> float:
@@ -44,18 +43,13 @@ def lost(tensor: int) -> float:
 
 def image_terms(stages: int, slabs: int, part: str) -> str:
     """Return the time of a part of a step on large images."""
-    return show(deep.predicted(Deep(), stages, slabs).terms[part])
+    return seconds(deep.predicted(Deep(), stages, slabs).terms[part])
 
 
 def best(**choice: Any) -> str:
     """Return the fastest layout that fits."""
     found = best_of(list(deep.ways_of(Deep(**choice))))
     return deep.name_of(found) if found else "none"
-
-
-def show(seconds: Any) -> str:
-    """Return a time with its unit."""
-    return format_quantity(float(seconds), "s")
 
 
 def own_halo(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
@@ -92,10 +86,10 @@ lesson = Lesson.read(
         "finer": lambda: longer(finer(Cubes())),
         "more": lambda: longer(Cubes(gpus=1024)),
         "largest": largest,
-        "reads": lambda: show(step_of(READ).input_time),
-        "computes": lambda: show(step_of(READ).compute),
-        "four": lambda: show(step(4, 12)),
-        "eight": lambda: show(step(8, 12)),
+        "reads": lambda: seconds(step_of(READ).input_time),
+        "computes": lambda: seconds(step_of(READ).compute),
+        "four": lambda: seconds(step(4, 12)),
+        "eight": lambda: seconds(step(8, 12)),
         "lost_2": lambda: lost(2),
         "lost_8": lambda: lost(8),
         "compute_stages": lambda: image_terms(16, 1, "compute"),

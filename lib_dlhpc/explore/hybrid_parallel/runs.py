@@ -13,37 +13,14 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count
 
 MOST = 8  # ranks
-
-
-def _conv(channels: int) -> list[dict[str, Any]]:
-    return [
-        {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1},
-        {"kind": "leaky_relu"},
-        {"kind": "max_pool", "kernel": 2},
-    ]
-
-
-CUBES: dict[str, Any] = {
-    "family": "sequential",
-    "input": [1, 16, 16, 16],
-    "layers": [
-        *_conv(8),
-        *_conv(16),
-        {"kind": "flatten"},
-        {"kind": "dense", "features": 32},
-        {"kind": "leaky_relu"},
-        {"kind": "dense", "features": 2},
-    ],
-}
-WORDS: dict[str, Any] = {
-    "family": "gpt",
-    "layers": 2,
-    "hidden": 64,
-    "heads": 4,
-    "sequence": 16,
-    "vocabulary": 32,
-    "dropout": 0.0,
-}
+RELU = {"kind": "leaky_relu"}
+POOL = [RELU, {"kind": "max_pool", "kernel": 2}]
+CONV = {"kind": "conv", "kernel": 3, "padding": 1}
+DENSE = [{"kind": "dense", "features": 32}, RELU, {"kind": "dense", "features": 2}]
+LAYERS = [{**CONV, "channels": 8}, *POOL, {**CONV, "channels": 16}, *POOL, {"kind": "flatten"}]
+CUBES = {"family": "sequential", "input": [1, 16, 16, 16], "layers": [*LAYERS, *DENSE]}
+SIZES = {"layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 32}
+WORDS = {"family": "gpt", **SIZES, "dropout": 0.0}
 
 
 class Network(NamedTuple):
@@ -62,6 +39,7 @@ NETWORKS = {
     "cubes": Network(CUBES, "densities", 16, 0.001, 0.6, "spatial", "slab"),
     "words": Network(WORDS, "words", 64, 0.1, 0.8, "tensor", "tensor rank"),
 }
+PARTS = (1, 2, 4, 8)
 NAMES = {"3-D network, slabs": "cubes", "GPT, tensor ranks": "words"}
 
 
@@ -72,7 +50,7 @@ class Setting(NamedTuple):
     inside: Annotated[int, Slider("Ranks a layer", "Slabs, or tensor ranks", (1, 2, 4))] = 2
     stages: Annotated[int, Slider("Stages", "Of a pipeline", (1, 2))] = 1
     replicas: Annotated[int, Slider("Replicas", "Data parallelism", (1, 2))] = 1
-    microbatches: Annotated[int, Slider("Microbatches", "Of a replica's batch", (1, 2, 4, 8))] = 1
+    microbatches: Annotated[int, Slider("Microbatches", "Of a replica's batch", PARTS)] = 1
 
     @property
     def ranks(self) -> int:
@@ -87,24 +65,18 @@ class Setting(NamedTuple):
 
 def experiment(setting: Setting) -> Experiment:
     """Return the run: the same global batch in every layout, in float64."""
-    network = NETWORKS[setting.network]
+    model, dataset, batch, rate, epochs, inside, _ = NETWORKS[setting.network]
+    ranks = {"nodes": 1, "devices_per_node": setting.ranks}
+    split = {inside: setting.inside, "pipeline": setting.stages, "batch": batch // setting.replicas}
+    how = {"precision": "fp64", "bucket": 100e3, "microbatches": setting.microbatches}
     return read_experiment(
         {
-            "model": network.model,
-            "dataset": network.dataset,
+            "model": model,
+            "dataset": dataset,
             "machine": {"name": "laptop", "devices_per_node": MOST},
-            "strategy": {
-                "nodes": 1,
-                "devices_per_node": setting.ranks,
-                "precision": "fp64",
-                "bucket": 100e3,
-                network.inside: setting.inside,
-                "pipeline": setting.stages,
-                "batch": network.batch // setting.replicas,
-                "microbatches": setting.microbatches,
-            },
-            "training": {"rate": network.rate},
-            "run": {"epochs": network.epochs},
+            "strategy": {**ranks, **split, **how},
+            "training": {"rate": rate},
+            "run": {"epochs": epochs},
         }
     )
 

@@ -1,7 +1,7 @@
 """Where to cut a network into stages: the slowest sets the step time, and each cut has its message."""
 
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times
 from lib_dlhpc.costs.groups import wire
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.gantt.chart import gantt_state
+from lib_dlhpc.explore.model_parallel.a100 import on_a100
 from lib_dlhpc.layout import cut_points, live_names, stage_ends
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
 from lib_dlhpc.simulation.pipeline import simulate_pipeline
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown
 
@@ -29,9 +30,10 @@ STAGES = (2, 3, 4, 6, 8)
 WAYS = ("equal time", "equal work", "equal numbers of layers", "equal weights")
 SHIFTS = {"-2": -2, "-1": -1, "0": 0, "+1": 1, "+2": 2}
 MICROBATCHES = (1, 2, 4, 8, 16, 32, 64)
-LINKS = {"10 Gb/s": 10e9, "25 Gb/s": 25e9, "100 Gb/s": 100e9, "200 Gb/s": 200e9, "400 Gb/s": 400e9}
+LINKS = {f"{rate} Gb/s": rate * 1e9 for rate in (10, 25, 100, 200, 400)}
 LEAST = 1e-9  # s: what is shorter is rounding
 APART = 0.05  # of the time, from which prediction and simulation are said to differ
+TERMS = ("forward", "backward", "message on")  # of a stage
 UNEVEN = 1.25  # slowest stage over the mean, from which it is a wall
 Floats = NDArray[np.float64]
 
@@ -48,19 +50,16 @@ class Cut(NamedTuple):
 
 
 class Stages(NamedTuple):
-    """Stages of a network: where each ends, what it takes for a microbatch, what it sends on."""
+    """Stages of a network."""
 
-    ends: tuple[int, ...]  # one past the last layer
-    forward: Floats  # s
-    backward: Floats  # s
+    ends: tuple[int, ...]  # one past the last layer of each
     sends: Floats  # B of a microbatch, one fewer
-    latency: Floats  # s of a message with its transfer
-    transfer: Floats  # s
+    ranks: Ranks  # what they take for a microbatch
 
     @property
     def work(self) -> Floats:
         """Seconds of a microbatch forward and backward."""
-        return self.forward + self.backward
+        return self.ranks.forward + self.ranks.backward
 
 
 def where_to_cut() -> Bench[Cut]:
@@ -72,7 +71,7 @@ def where_to_cut() -> Bench[Cut]:
 
 def cut_view(setting: Cut) -> View:
     """Return what a network in stages shows."""
-    charts = {
+    charts: dict[str, Any] = {
         "stage_times": stages_view(setting),
         "cut_bytes": bytes_view(setting),
         "gantt": {**gantt_state(simulated_step(setting)), "summary": gantt_words(setting)},
@@ -82,26 +81,11 @@ def cut_view(setting: Cut) -> View:
 
 @lru_cache(maxsize=64)
 def experiment(setting: Cut) -> Experiment:
-    """Return the run: one replica on A100 GPUs, one a node, a stage each."""
+    """Return the run: one replica, one GPU a node, a stage each."""
     model, dataset, samples = NETWORKS[setting.network]
-    link = {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.link / 8}
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": dataset,
-            "storage": {"tier": ""},
-            "machine": {"name": "selene", "jitter": 0.0, "nics": 1, "inter_node": link},
-            "strategy": {
-                "nodes": setting.stages,
-                "devices_per_node": 1,
-                "pipeline": setting.stages,
-                "batch": samples * setting.microbatches,
-                "microbatches": setting.microbatches,
-                "schedule": "1f1b",
-                "precision": "bf16",
-            },
-        }
-    )
+    gpus = {"nodes": setting.stages, "devices_per_node": 1, "pipeline": setting.stages}
+    batch = {"batch": samples * setting.microbatches, "microbatches": setting.microbatches}
+    return on_a100(model, dataset, {**gpus, **batch, "schedule": "1f1b"}, setting.link)
 
 
 @lru_cache(maxsize=256)
@@ -111,9 +95,8 @@ def stages(setting: Cut) -> Stages:
     forward, backward = (np.diff(_running(each)[[0, *ends]]) for each in _layer_seconds(setting))
     sends = _alive(setting)[list(ends[:-1])]
     costs = [wire(e, k, k + 1, 1).cost(size) for k, size in enumerate(sends)]
-    latency = np.array([float(cost.total) for cost in costs])
-    transfer = np.array([float(cost.bandwidth) for cost in costs])
-    return Stages(ends, forward, backward, sends, latency, transfer)
+    latency, transfer = np.array([(cost.total, cost.bandwidth) for cost in costs]).T
+    return Stages(ends, sends, Ranks(forward, backward, latency, transfer))
 
 
 def _layer_seconds(setting: Cut) -> LayerTimes:
@@ -172,17 +155,15 @@ def layer_names(setting: Cut) -> list[str]:
 @lru_cache(maxsize=16)
 def simulated_step(setting: Cut) -> Timeline:
     """Return all microbatches, simulated."""
-    machine, found = experiment(setting).machine, stages(setting)
-    streams = PIPELINES["1f1b"](setting.stages, setting.microbatches)
-    times = (found.forward, found.backward, found.sends)
-    return simulate_pipeline(streams, machine, setting.stages, 1, *times)
+    machine, (_, sends, ranks) = experiment(setting).machine, stages(setting)
+    streams, times = PIPELINES["1f1b"](setting.stages, setting.microbatches), ranks[:2]
+    return simulate_pipeline(streams, machine, setting.stages, 1, *times, sends)
 
 
 def seconds(setting: Cut) -> tuple[float, float]:
     """Return s of all microbatches, predicted and simulated."""
-    found, timeline = stages(setting), simulated_step(setting)
-    ranks = Ranks(found.forward, found.backward, found.latency, found.transfer)
-    return pipeline_time(ranks, setting.microbatches, "1f1b"), float(timeline.stop.max())
+    predicted = pipeline_time(stages(setting).ranks, setting.microbatches, "1f1b")
+    return predicted, float(simulated_step(setting).stop.max())
 
 
 def unevenness(setting: Cut) -> float:
@@ -198,9 +179,8 @@ def stages_view(setting: Cut) -> State:
         names[a] if b - a == 1 else f"{names[a]} to {names[b - 1]}"
         for a, b in zip((0, *found.ends[:-1]), found.ends, strict=True)
     ]
-    sends, work = np.append(found.latency, 0.0), found.work
+    work, sends = found.work, np.append(found.ranks.latency, 0.0)
     slow, mean = int(work.argmax()), float(work.mean())
-    each = zip(found.forward.tolist(), found.backward.tolist(), sends.tolist(), strict=True)
     bars = [
         {
             "stage": f"stage {stage}",
@@ -211,18 +191,13 @@ def stages_view(setting: Cut) -> State:
             "layers": layers[stage],
             "details": f"stage {stage} ({layers[stage]}), {term}: {show(stop - start, 's')}",
         }
-        for stage, times in enumerate(each)
-        for term, start, stop in stacked(
-            dict(zip(("forward", "backward", "message on"), times, strict=True))
-        )
+        for stage, times in enumerate(zip(*found.ranks[:2], sends, strict=True))
+        for term, start, stop in stacked(dict(zip(TERMS, times, strict=True)))
     ]
-    data = {
+    end = float(work[slow] + sends[slow])
+    data: Data = {
         "bars": columns(bars),
-        "notes": {
-            "stage": [f"stage {slow}"],
-            "stop": [float(work[slow] + sends[slow])],
-            "words": ["slowest"],
-        },
+        "notes": {"stage": [f"stage {slow}"], "stop": [end], "words": ["slowest"]},
         "mean": {"x": [mean], "words": [f"mean {show(mean, 's')}"]},
         "room": {"x": [0.0, 1.25 * float((work + sends).max())]},
     }
@@ -237,16 +212,12 @@ def bytes_view(setting: Cut) -> State:
     places = cut_points(experiment(setting).model, setting.stages)[1:-1]
     size, names = _alive(setting)[list(places)].tolist(), layer_names(setting)
     cuts = set(stages(setting).ends[:-1])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"x": place, "y": sent, "words": f"before {names[place]}: {show(sent, 'B')}", "floor": 0.0}
         for place, sent in zip(places, size, strict=True)
     ]
-    chosen = [
-        {"x": row["x"], "y": row["y"], "words": show(row["y"], "B")}
-        for row in rows
-        if row["x"] in cuts
-    ]
-    data = {
+    chosen = [{**row, "words": show(row["y"], "B")} for row in rows if row["x"] in cuts]
+    data: Data = {
         "places": columns(rows),
         "cuts": columns(chosen),
         "room": {"x": [0, len(names)], "y": [0.0, 1.2 * max(size)]},
@@ -288,8 +259,9 @@ def cut_words(setting: Cut) -> str:
 def cut_wall(setting: Cut) -> str:
     """Say which stage, or which message, all others wait for; nothing where they do not."""
     found = stages(setting)
-    slow, late, mean = found.work.argmax(), found.latency.argmax(), float(found.work.mean())
-    longest, message = float(found.work[slow]), float(found.latency[late])
+    slow, late = found.work.argmax(), found.ranks.latency.argmax()
+    longest, mean = float(found.work[slow]), float(found.work.mean())
+    message = float(found.ranks.latency[late])
     if message > mean / 2:
         return (
             f"The message: stage {late} sends {show(float(found.sends[late]), 'B')} a microbatch, which takes"

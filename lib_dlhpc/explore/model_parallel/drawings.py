@@ -1,6 +1,7 @@
 """The drawings of the lesson on split networks: matrices in shards, lines, memory of ranks, stages and cuts."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 
@@ -69,7 +70,7 @@ def product_parts() -> Layers:
     x = alt.X("left:Q", axis=None).scale(domain=[0, 5], nice=False)
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     shards = data("parts", x=x, x2="right:Q", y=y, y2="bottom:Q", tooltip=tooltip_of("details"))
-    edge = {"stroke": "currentColor", "strokeWidth": 0.6}
+    edge: dict[str, Any] = {"stroke": "currentColor", "strokeWidth": 0.6}
     pale = shards.transform_filter("!datum.mine").mark_rect(color=PALE, opacity=0.22, **edge)
     strong = shards.transform_filter("datum.mine").mark_rect(color=BLUE, **edge)
     words = data("parts", x="middle:Q", y="half:Q").transform_calculate(

@@ -6,7 +6,7 @@ compared with.
 
 import threading
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.live_run import (
@@ -90,31 +90,26 @@ def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench
 
     run = live_run(lambda: bench.setting, work, begin, thread)
     look = "who is idle and why; and the loss, which must not depend on the split."
-    bench: Bench[Setting] = Bench(
-        Setting(), lambda setting: View(asked_words(setting)), run, look=look
-    )
+    bench: Bench[Setting] = Bench(Setting(), lambda s: View(asked_words(s)), run, look=look)
     return bench
 
 
 def experiment(setting: Setting) -> Experiment:
     """Return the run: a perceptron on digits, the same global batch in float64 however it is split."""
-    shared: dict[str, Any] = {
+    way, ranks, microbatches = setting
+    split = {"batch": BATCH // ranks} if way == "data" else {"batch": BATCH, way: ranks}
+    how = {"allreduce": "ring", "precision": "fp64", "schedule": "1f1b"}
+    parts = {
         "nodes": 1,
-        "devices_per_node": setting.ranks,
-        "allreduce": "ring",
-        "precision": "fp64",
-        "schedule": "1f1b",
-        "microbatches": 1 if setting.ranks == 1 else setting.microbatches,
-        "batch": BATCH // setting.ranks if setting.way == "data" else BATCH,
+        "devices_per_node": ranks,
+        "microbatches": microbatches if ranks > 1 else 1,
     }
-    if setting.way != "data":
-        shared[setting.way] = setting.ranks
     return read_experiment(
         {
             "model": {"family": "mlp", "widths": WIDTHS},
             "dataset": "digits",
             "machine": "laptop",
-            "strategy": shared,
+            "strategy": {**parts, **how, **split},
             "run": {"epochs": EPOCHS},
             "training": {"rate": 0.05},
         }
@@ -135,13 +130,12 @@ def asked_words(setting: Setting) -> str:
             f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are"
             " compared with."
         )
-    each = {
-        "data": f"with all layers and {BATCH // setting.ranks} samples each, in",
-        "tensor": f"each with a shard of every layer and all {BATCH} samples, in",
-        "pipeline": f"each with some layers; {BATCH} samples pass through in",
+    parts = f"{setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}"
+    return {
+        "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
+        "tensor": f"{setting.ranks} ranks, each with a shard of every layer and all {BATCH} samples, in {parts}.",
+        "pipeline": f"{setting.ranks} ranks, each with some layers; {BATCH} samples pass through in {parts}.",
     }[setting.way]
-    comma = "" if setting.way == "data" else ","
-    return f"{setting.ranks} ranks{comma} {each} {setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}."
 
 
 def came_out(setting: Setting, ran: Ran, runs: Runs) -> str:
@@ -167,12 +161,11 @@ def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> 
     ways = three_ways(with_rate(experiment(setting), rate), measured)
     lines = [["split", "ranks", "microbatches", "measured", "predicted", "error"]]
     for each, ran in sorted(runs.items()):
-        if each == ALONE:
-            lines.append(["nothing", "1", "", show(ran.rate, "samples/s"), "calibrates", ""])
-            continue
-        predicted = float(predict(with_rate(experiment(each), rate)).throughput)
+        found = float(predict(with_rate(experiment(each), rate)).throughput)
         said = [WAYS[each.way], str(each.ranks), str(each.microbatches)]
-        rates = [show(ran.rate, "samples/s"), show(predicted, "samples/s")]
-        lines.append([*said, *rates, f"{predicted / ran.rate - 1:+.0%}"])
+        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+.0%}"]
+        if each == ALONE:
+            said, error = ["nothing", "1", ""], ["calibrates", ""]
+        lines.append([*said, show(ran.rate, "samples/s"), *error])
     terms = terms_html(ways, "predicted less measured", less_measured)
     return terms + table_html(lines) + verdict_html(WHY)

@@ -1,23 +1,26 @@
 """A pipeline of GPUs: who computes what when, the bubble, and the activations that wait for backward."""
 
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
+from lib_dlhpc.explore.model_parallel.a100 import on_a100
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import moments
 from lib_dlhpc.prediction.pipelined import in_flight
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown
 
 LAYERS = 48  # of equal size, as in the Transformer that GPipe was measured with
+SIZES = {"layers": LAYERS, "hidden": 2048, "heads": 32, "sequence": 1024, "vocabulary": 64}
+NETWORK = {"family": "gpt", **SIZES, "dropout": 0.1}
 RANKS = (2, 4, 8, 16)
 MICROBATCHES = (1, 2, 4, 8, 16, 32, 64)
 BATCHES = (8, 16, 32, 64, 128)
@@ -26,11 +29,6 @@ SCHEDULES = {  # as in the strategy, with chunks of a rank
     "1F1B": ("1f1b", 1),
     "interleaved, 2 chunks": ("interleaved", 2),
     "interleaved, 3 chunks": ("interleaved", 3),
-}
-LINES = {
-    "GPipe and 1F1B": "GPipe",
-    "interleaved 2 chunks": "interleaved, 2 chunks",
-    "interleaved 3 chunks": "interleaved, 3 chunks",
 }
 ACTIVATIONS = {"stored": "none", "recomputed": "full"}
 PASSES = {
@@ -67,7 +65,7 @@ def pipeline_view(setting: Pipe) -> View:
     """Return what a pipeline shows; raises SpecError for one that cannot be."""
     step = max(1, setting.ranks // 8)
     gantt = gantt_state(simulated_step(setting), ranks=range(0, setting.ranks, step))
-    charts = {
+    charts: dict[str, Any] = {
         "gantt": {**gantt, "summary": gantt_words(setting)},
         "pipeline_memory": memory_view(setting),
         "pipeline_bubble": bubble_view(setting),
@@ -77,37 +75,12 @@ def pipeline_view(setting: Pipe) -> View:
 
 @lru_cache(maxsize=256)
 def pipeline(setting: Pipe) -> Experiment:
-    """Return the step: 48 equal layers in bf16 on A100 GPUs, eight in a node."""
+    """Return the step: 48 equal layers, eight GPUs in a node."""
     schedule, chunks = SCHEDULES[setting.schedule]
-    per = min(setting.ranks, 8)
-    return read_experiment(
-        {
-            "model": {
-                "family": "gpt",
-                "layers": LAYERS,
-                "hidden": 2048,
-                "heads": 32,
-                "sequence": 1024,
-                "vocabulary": 64,
-                "dropout": 0.1,
-            },
-            "dataset": "webtext",
-            "machine": {"name": "selene", "jitter": 0.0},
-            "strategy": {
-                "nodes": setting.ranks // per,
-                "devices_per_node": per,
-                "pipeline": setting.ranks,
-                "batch": setting.batch,
-                "microbatches": setting.microbatches,
-                "schedule": schedule,
-                "chunks": chunks,
-                "recompute": setting.recompute,
-                "precision": "bf16",
-                "optimizer": "adam",
-            },
-            "storage": {"tier": ""},
-        }
-    )
+    per, chosen = min(setting.ranks, 8), setting._asdict()
+    gpus = {"nodes": setting.ranks // per, "devices_per_node": per, "pipeline": chosen.pop("ranks")}
+    how = {**chosen, "schedule": schedule, "chunks": chunks, "optimizer": "adam"}
+    return on_a100(NETWORK, "webtext", {**gpus, **how})
 
 
 @lru_cache(maxsize=256)
@@ -181,20 +154,13 @@ def memory_view(setting: Pipe) -> State:
         for rank, parts in enumerate(held)
         for term, start, stop in stacked(parts)
     ]
-    over = [
-        {"rank": rank, "start": capacity, "stop": total}
-        for rank, total in enumerate(totals)
-        if total > capacity
-    ]
-    tops = [
-        {"rank": rank, "y": total, "words": f"{stores[rank]:.3g}"}
-        for rank, total in enumerate(totals)
-    ]
+    ranks = [{"rank": rank, "y": total} for rank, total in enumerate(totals)]
+    over = [{**own, "start": capacity, "stop": own["y"]} for own in ranks if own["y"] > capacity]
     largest = max(totals)
-    data = {
+    data: Data = {
         "bars": columns(bars),
         "over": columns(over),
-        "tops": columns(tops),
+        "tops": {**columns(ranks), "words": [f"{many:.3g}" for many in stores]},
         "capacity": {"y": [capacity], "words": [f"{show(capacity, 'B')} there are"]},
         "room": {"y": [0.0, 1.12 * max(capacity, largest)]},
     }
@@ -208,7 +174,8 @@ def memory_view(setting: Pipe) -> State:
 def bubble_view(setting: Pipe) -> State:
     """Return the chart "pipeline_bubble": each schedule over microbatches, and what was simulated."""
     curves = {}
-    for line, name in LINES.items():
+    for name in ("GPipe", *list(SCHEDULES)[2:]):
+        line = "GPipe and 1F1B" if name == "GPipe" else name.replace(",", "")
         by = 1 if name == "GPipe" else setting.ranks  # chunks pass in groups of as many as ranks
         there = [m for m in MICROBATCHES if m <= setting.batch and m % by == 0]
         bubbles = [bubble_of(setting._replace(schedule=name, microbatches=m)) for m in there]
@@ -217,15 +184,10 @@ def bubble_view(setting: Pipe) -> State:
     lines, ends = line_columns(curves)
     now, simulated = setting.microbatches, simulated_bubble(setting)
     words = f"simulated: {simulated:.1%}"
-    data = {
-        "lines": lines,
-        "ends": ends,
-        "now": {"x": [now], "y": [simulated], "words": [words], "dy": [-14]},
-    }
-    said = [f"{name} {y[x == now][0]:.1%}" for name, (x, y) in curves.items() if now in x]
-    return (
-        data,
-        f"With {now} microbatches, predicted: {', '.join(said)}; simulated {simulated:.1%}.",
+    here: dict[str, Any] = {"x": [now], "y": [simulated], "words": [words], "dy": [-14]}
+    said = ", ".join(f"{name} {y[x == now][0]:.1%}" for name, (x, y) in curves.items() if now in x)
+    return {"lines": lines, "ends": ends, "now": here}, (
+        f"With {now} microbatches, predicted: {said}; simulated {simulated:.1%}."
     )
 
 

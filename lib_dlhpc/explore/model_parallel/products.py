@@ -6,12 +6,13 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import State
-from lib_dlhpc.explore.blocks.lines import line_columns, value_at
+from lib_dlhpc.explore.blocks.charts import Data, State
+from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
+from lib_dlhpc.explore.model_parallel.a100 import on_a100
 from lib_dlhpc.explore.model_parallel.shards import MESSAGES, SPLITS, shards_state
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
@@ -19,13 +20,7 @@ from lib_dlhpc.timeline import breakdown
 GPUS = (1, 2, 4, 8, 16, 32, 64)
 WIDTHS = (1024, 2048, 4096, 8192, 16384)
 ROWS = (256, 512, 1024, 2048, 4096, 8192)
-NICS = {
-    "25 Gb/s": 25e9,
-    "100 Gb/s": 100e9,
-    "200 Gb/s": 200e9,
-    "400 Gb/s": 400e9,
-    "8 × 200 Gb/s": 1.6e12,
-}
+NICS = {f"{rate} Gb/s": rate * 1e9 for rate in (25, 100, 200, 400)} | {"8 × 200 Gb/s": 1.6e12}
 BY_WORDS = {words: split for split, words in SPLITS.items()}
 WASTE = 0.5  # share of the time that goes into messages, from which it is a wall
 
@@ -53,8 +48,9 @@ def split_products() -> Bench[Products]:
 
 def products_view(setting: Products) -> View:
     """Return what two products show."""
+    split, gpus, width, tokens, *_ = setting
     charts = {
-        "product_parts": shards_state(setting.split, setting.gpus, setting.tokens, setting.width),
+        "product_parts": shards_state(split, gpus, tokens, width),
         "product_time": time_view(setting),
         "product_bytes": bytes_view(setting),
     }
@@ -63,40 +59,13 @@ def products_view(setting: Products) -> View:
 
 def products(setting: Products) -> Experiment:
     """Return both products in bf16 on A100 GPUs; before them, a layer that is not sharded."""
-    layers = [
-        {"kind": "layer_norm"},
-        {"kind": "dense", "features": 4 * setting.width},
-        {"kind": "gelu"},
-        {"kind": "dense", "features": setting.width},
-    ]
+    wide, narrow = ({"kind": "dense", "features": n * setting.width} for n in (4, 1))
+    layers = [{"kind": "layer_norm"}, wide, {"kind": "gelu"}, narrow]
+    network = {"family": "sequential", "input": [setting.tokens, setting.width], "layers": layers}
     per = min(setting.node, setting.gpus)
-    link = {"name": "ib-hdr", "latency": "6 us", "bandwidth": setting.nic / 8}
-    return read_experiment(
-        {
-            "model": {
-                "family": "sequential",
-                "input": [setting.tokens, setting.width],
-                "layers": layers,
-            },
-            "dataset": "webtext",
-            "machine": {
-                "name": "selene",
-                "jitter": 0.0,
-                "devices_per_node": GPUS[-1],
-                "nics": 1,
-                "inter_node": link,
-            },
-            "strategy": {
-                "nodes": setting.gpus // per,
-                "devices_per_node": per,
-                "tensor": setting.gpus,
-                "batch": 1,
-                "split": setting.split,
-                "precision": "bf16",
-            },
-            "storage": {"tier": ""},
-        }
-    )
+    gpus = {"nodes": setting.gpus // per, "devices_per_node": per, "tensor": setting.gpus}
+    strategy = {**gpus, "batch": 1, "split": setting.split}
+    return on_a100(network, "webtext", strategy, setting.nic, devices_per_node=GPUS[-1])
 
 
 @lru_cache(maxsize=1024)
@@ -131,9 +100,8 @@ def time_view(setting: Products) -> State:
         for node in (setting.node, GPUS[-1])
     )
     lines = {"ideal": here[0] / gpus, "one node for all": near, "this machine": here}
-    columns, ends = line_columns({name: (gpus, y) for name, y in lines.items()})
-    now = value_at({"now:": (gpus, here)}, setting.gpus, lambda y: show(y, "s"))
-    return {"lines": columns, "ends": ends, "now": now}, (
+    data = _lines({name: (gpus, y) for name, y in lines.items()}, "this machine", setting.gpus, "s")
+    return data, (
         f"{setting.gpus} GPUs take {show(seconds(setting), 's')}; on this machine {gpus[here.argmin()]} are the"
         f" fastest, {show(float(here.min()), 's')}."
     )
@@ -141,17 +109,15 @@ def time_view(setting: Products) -> State:
 
 def bytes_view(setting: Products) -> State:
     """Return the chart "product_bytes": what a GPU sends, for each way to split."""
+    gpus = np.array(GPUS[1:])
     curves = {
         words.replace(",", ""): (
-            np.array(GPUS[1:]),
+            gpus,
             np.array([bytes_sent(setting._replace(split=split, gpus=n)) for n in GPUS[1:]]),
         )
         for split, words in SPLITS.items()
     }
-    columns, ends = line_columns(curves)
-    chosen = curves[SPLITS[setting.split].replace(",", "")]
-    now = value_at({"now:": chosen}, setting.gpus, lambda y: show(y, "B"))
-    data = {"lines": columns, "ends": ends, "now": now}
+    data = _lines(curves, SPLITS[setting.split].replace(",", ""), setting.gpus, "B")
     if setting.gpus == 1:
         return data, "One GPU has nobody to send to."
     sizes = ", ".join(
@@ -159,6 +125,13 @@ def bytes_view(setting: Products) -> State:
         for split, words in SPLITS.items()
     )
     return data, f"Of {setting.gpus} GPUs each sends: {sizes}."
+
+
+def _lines(curves: Curves, chosen: str, now: int, unit: str) -> Data:
+    """Return lines, and the value of the chosen one at so many GPUs."""
+    lines, ends = line_columns(curves)
+    value = value_at({"now:": curves[chosen]}, now, lambda y: show(y, unit))
+    return {"lines": lines, "ends": ends, "now": value}
 
 
 def products_words(setting: Products) -> str:

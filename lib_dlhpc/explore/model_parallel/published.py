@@ -36,22 +36,9 @@ def nodes_gain(nodes: int) -> float:
 
     A stage is on each of the two sockets of a node, a replica on each node.
     """
-    one = read_experiment(
-        {
-            "model": "resnet1001",
-            "dataset": "imagenet",
-            "machine": "frontera",
-            "storage": {"tier": ""},
-            "strategy": {
-                "nodes": 1,
-                "pipeline": 2,
-                "batch": 128,
-                "microbatches": 8,
-                "schedule": "gpipe",
-                "precision": "fp32",
-                "optimizer": "momentum",
-            },
-        }
-    )
+    pipeline = {"pipeline": 2, "batch": 128, "microbatches": 8, "schedule": "gpipe"}
+    strategy = {"nodes": 1, **pipeline, "precision": "fp32", "optimizer": "momentum"}
+    run = {"model": "resnet1001", "dataset": "imagenet", "machine": "frontera"}
+    one = read_experiment({**run, "strategy": strategy, "storage": {"tier": ""}})
     many = one.set({"strategy.nodes": nodes})
     return float(predict(many).throughput / predict(one).throughput)

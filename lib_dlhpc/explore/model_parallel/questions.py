@@ -10,6 +10,7 @@ from lib_dlhpc.explore.model_parallel.cuts import Cut
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
 from lib_dlhpc.explore.model_parallel.products import Products
 from lib_dlhpc.explore.model_parallel.published import published_table
+from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -29,17 +30,15 @@ def times(gpus: int, more: int, **choice: Any) -> float:
     return few / many
 
 
+def step(**choice: Any) -> Breakdown:
+    """Return the prediction of a pipeline with 16 microbatches and other choices."""
+    return pipeline.predicted(GPIPE._replace(**choice))
+
+
 def stores(**choice: Any) -> str:
     """Say what the pipeline stores."""
-    step = pipeline.predicted(GPIPE._replace(**choice))
-    fits = "fits" if step.fits else "does not fit"
-    return f"{show(float(step.memory_total), 'B')}, {fits}"
-
-
-def recomputed() -> float:
-    """Return what recomputation adds to a step."""
-    once, again = (pipeline.predicted(GPIPE._replace(recompute=r)) for r in ("none", "full"))
-    return float(again.step_time / once.step_time) - 1
+    found = step(**choice)
+    return f"{show(float(found.memory_total), 'B')}, {'fits' if found.fits else 'does not fit'}"
 
 
 def fastest(link: float) -> str:
@@ -47,12 +46,10 @@ def fastest(link: float) -> str:
     return min(cuts.WAYS, key=lambda way: cuts.seconds(Cut(way=way, link=link))[0]).capitalize()
 
 
-def slow_link() -> str:
-    """Return the fastest link with which messages are the bottleneck."""
-    slow = {
-        n: b for n, b in cuts.LINKS.items() if cuts.cut_wall(Cut(link=b)).startswith("The message")
-    }
-    return max(slow, key=lambda name: slow[name])
+def slow_links() -> list[str]:
+    """Return the links with which messages are the bottleneck, the fastest last."""
+    walls = {name: cuts.cut_wall(Cut(link=link)) for name, link in cuts.LINKS.items()}
+    return [name for name, wall in walls.items() if wall.startswith("The message")]
 
 
 def bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
@@ -90,7 +87,7 @@ lesson = Lesson.read(
         "bubble_16": lambda: pipeline.bubble_of(Pipe(microbatches=16)),
         "gpipe_stores": stores,
         "one_by_one_stores": lambda: stores(schedule="1F1B"),
-        "recomputed": recomputed,
+        "recomputed": lambda: float(step(recompute="full").step_time / step().step_time) - 1,
         "recomputed_stores": lambda: stores(recompute="full"),
         "one_by_one_kept": lambda: pipeline.kept(GPIPE._replace(schedule="1F1B"))[0],
         "chunks_kept": lambda: pipeline.kept(GPIPE._replace(schedule="interleaved, 2 chunks"))[0],
@@ -99,7 +96,7 @@ lesson = Lesson.read(
         "layers_send": lambda: show(float(cuts.stages(LAYERS).sends[0]), "B"),
         "time_sends": lambda: show(float(cuts.stages(TIME).sends[0]), "B"),
         "uneven_work": lambda: cuts.unevenness(Cut("ResNet-1001", way="equal work")),
-        "slow_link": slow_link,
+        "slow_link": lambda: slow_links()[-1],
     },
     draws={"bubble": bubble},
     tables={"published": published_table},

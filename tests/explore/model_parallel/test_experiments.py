@@ -289,8 +289,8 @@ def test_stages_of_equal_work_cost_what_the_engine_says(network: str) -> None:
     priced = [stage_cost(e, parts(e, rank)[0], batch, 1.0) for rank in range(setting.stages)]
     # Tied weights: the last stage reads the table too, and its gradients are summed; the page leaves that out.
     tied = 0.025 if "GPT" in network else 1e-9
-    np.testing.assert_allclose(found.forward, [cost.forward for cost in priced], rtol=tied)
-    np.testing.assert_allclose(found.backward, [cost.backward for cost in priced], rtol=tied)
+    np.testing.assert_allclose(found.ranks.forward, [cost.forward for cost in priced], rtol=tied)
+    np.testing.assert_allclose(found.ranks.backward, [cost.backward for cost in priced], rtol=tied)
     sent = [
         parts(e, r)[0].elements(parts(e, r)[0].sends) * batch * 2 for r in range(setting.stages - 1)
     ]
