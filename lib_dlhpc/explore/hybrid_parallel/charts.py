@@ -1,12 +1,12 @@
 """One layout of the devices, predicted: its seconds and its bytes by part, and the bars that show them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
-from lib_dlhpc.spec.units import format_quantity
 
 TERMS = {
     "compute": palette.BACKWARD,
@@ -62,6 +62,11 @@ class Way(NamedTuple):
         """Seconds of a step by part."""
         return dict(zip(TERMS, self.parts, strict=True))
 
+    @property
+    def holds(self) -> dict[str, float]:
+        """Bytes of the fullest device by part."""
+        return dict(zip(HELD, self.held, strict=True))
+
 
 def way_of(step: Breakdown) -> Way:
     """Return a layout with its prediction."""
@@ -100,19 +105,9 @@ def held_by(step: Breakdown) -> dict[str, float]:
     return {part: float(sum(step.memory[term] for term in terms)) for part, terms in LEDGER.items()}
 
 
-def seconds(value: Any) -> str:
-    """Return a time with its unit."""
-    return format_quantity(float(value), "s")
-
-
-def size(value: Any) -> str:
-    """Return a number of bytes with its unit."""
-    return format_quantity(float(value), "B")
-
-
 def terms_state(rows: Rows) -> State:
     """Seconds of a step by part, for each combination, the first the chosen one."""
-    data = _bars(rows, seconds)
+    data = _bars(rows, "s")
     if not rows:
         return data, "No layout is possible."
     first = next(iter(rows.values()))
@@ -123,10 +118,10 @@ def terms_state(rows: Rows) -> State:
 
 def memory_state(rows: Rows, capacity: float) -> State:
     """Bytes of the fullest device by part, for each combination, and the memory of a device."""
-    data = _bars(rows, size, capacity)
+    data = _bars(rows, "B", capacity)
     totals = [sum(held.values()) for held in rows.values()]
     end = 1.06 * max([capacity, *totals])
-    wall = {"capacity": capacity, "end": end, "words": f"has {size(capacity)}"}
+    wall = {"capacity": capacity, "end": end, "words": f"has {amount('B')(capacity)}"}
     data["wall"] = columns([{**wall, "side": "right" if capacity > 0.6 * end else "left"}])
     for i, total in enumerate(totals):
         data["sums"]["words"][i] += " ✓" if total <= capacity else " ✗"
@@ -135,9 +130,9 @@ def memory_state(rows: Rows, capacity: float) -> State:
     return data, f"{_sums_words(data)}. {verdict}"
 
 
-def _bars(rows: Rows, shown: Callable[[float], str], room: float = 0.0) -> Data:
+def _bars(rows: Rows, unit: str, room: float = 0.0) -> Data:
     """Return the parts of each row, and their sums; room: how long the axis is at least."""
-    sums = {row: sum(values.values()) for row, values in rows.items()}
+    shown, sums = amount(unit), {row: sum(values.values()) for row, values in rows.items()}
     longest = max([room, *sums.values()])
     parts = [
         {

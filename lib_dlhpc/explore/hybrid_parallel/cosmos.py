@@ -9,26 +9,20 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from lib_dlhpc.costs.split_calibration import scale_of
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at
-from lib_dlhpc.explore.hybrid_parallel.charts import (
-    held_by,
-    memory_state,
-    parts_of,
-    seconds,
-    size,
-    terms_state,
-)
+from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
 from lib_dlhpc.prediction import Breakdown, breakdown
 from lib_dlhpc.prediction.published import UNITS, results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count, format_plain
 
+seconds, size = amount("s"), amount("B")
 EDGES = {"128³": 128, "256³": 256, "512³": 512}
 SLABS = (1, 2, 4, 8, 16, 32)
 GPUS = (32, 64, 128, 256, 512, 1024, 2048)
-SAMPLES = (1, 2, 4, 8)
+SAMPLES, AT_ONCE = (1, 2, 4, 8), "Samples of a replica in a step"
 TIERS = {"memory already": "", "GPFS, shared by all": "gpfs", "the NVMe of each node": "nvme"}
 PER_NODE = 4
 MOST = 4096  # GPUs; the machine had 792 nodes, beyond, more of the same is assumed
@@ -44,9 +38,7 @@ class Cubes(NamedTuple):
     edge: Annotated[int, Slider("Edge", "Points along an edge of the cube", EDGES)] = 512
     slabs: Annotated[int, Slider("GPUs a sample", "Slabs into which each cube is cut", SLABS)] = 4
     gpus: Annotated[int, Slider("GPUs", "In nodes of 4", GPUS)] = 512
-    samples: Annotated[
-        int, Slider("Samples at once", "Samples of a replica in a step", SAMPLES)
-    ] = 1
+    samples: Annotated[int, Slider("Samples at once", AT_ONCE, SAMPLES)] = 1
     tier: Annotated[str, Dropdown("Cubes are in", "Where samples are read from", TIERS)] = ""
 
 

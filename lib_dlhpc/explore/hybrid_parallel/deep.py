@@ -6,23 +6,15 @@ from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.hybrid_parallel.background import Background, Compute, Ways, aside
-from lib_dlhpc.explore.hybrid_parallel.charts import (
-    HELD,
-    Way,
-    best_of,
-    memory_state,
-    seconds,
-    size,
-    terms_state,
-    way_of,
-)
+from lib_dlhpc.explore.hybrid_parallel.charts import Way, best_of, memory_state, terms_state, way_of
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import load_machine
 
+seconds, size = amount("s"), amount("B")
 SIDES = {"224 px": 224, "448 px": 448, "720 px": 720}
 MACHINES = {"V100 of 16 GB (Lassen)": "lassen", "Xeon sockets of 96 GB (Frontera)": "frontera"}
 SHARED = (2, 4, 8, 16)
@@ -54,7 +46,7 @@ def deep_view(setting: Deep, ways: Sequence[Way], complete: bool) -> View:
     if not complete:
         return View(f"{len(ways)} layouts are computed ...")
     possible = [way for way in ways if not way.illegal]
-    held = {name_of(way): dict(zip(HELD, way.held, strict=True)) for way in possible}
+    held = {name_of(way): way.holds for way in possible}
     parts = {name_of(way) + " ✗" * (not way.fits): way.terms for way in possible}
     capacity = float(load_machine(setting.machine).device.memory)
     charts = {"hybrid_memory": memory_state(held, capacity), "hybrid_terms": terms_state(parts)}

@@ -8,23 +8,17 @@ from typing import Annotated, NamedTuple
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.split_calibration import scale_of
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.hybrid_parallel import background
 from lib_dlhpc.explore.hybrid_parallel.background import Background, Compute, aside
-from lib_dlhpc.explore.hybrid_parallel.charts import (
-    Way,
-    best_of,
-    seconds,
-    size,
-    terms_state,
-    way_of,
-)
+from lib_dlhpc.explore.hybrid_parallel.charts import Way, best_of, terms_state, way_of
 from lib_dlhpc.prediction import breakdown
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
+seconds, size = amount("s"), amount("B")
 TENSOR = (1, 2, 4, 8, 16)
 DEEP, SHALLOW = (1, 4, 8, 12, 16, 24, 48, 96), (1, 2, 4, 8, 16, 32)  # stages on the map
 COUNTS = (1, 2, 4, 8)
@@ -65,7 +59,7 @@ FIRST = "GPT-3, 384 GPUs"
 CALIBRATES = "39 B, 512 GPUs"  # from here to all others
 ACTIVATIONS = {"recomputed": "full", "attention recomputed": "selective", "stored": "none"}
 SCHEDULES = {"1F1B": "1f1b", "GPipe": "gpipe"}
-INSIDE = "Linked inside; each has a NIC of its own"
+INSIDE, STORED = "Linked inside; each has a NIC of its own", "Stored for backward, or recomputed"
 
 
 class Ways(NamedTuple):
@@ -74,9 +68,7 @@ class Ways(NamedTuple):
     run: Annotated[str, Dropdown("Run", "Network and GPUs", tuple(RUNS))] = FIRST
     microbatch: Annotated[int, Slider("Microbatch", "Sequences of a microbatch", COUNTS)] = 1
     node: Annotated[int, Slider("GPUs a node", INSIDE, COUNTS)] = 8
-    recompute: Annotated[
-        str, Dropdown("Activations", "Stored for backward, or recomputed", ACTIVATIONS)
-    ] = "full"
+    recompute: Annotated[str, Dropdown("Activations", STORED, ACTIVATIONS)] = "full"
     schedule: Annotated[str, Dropdown("Schedule", "Of the microbatches", SCHEDULES)] = "1f1b"
 
 
@@ -206,19 +198,18 @@ def cells_state(ways: Sequence[Way], published: tuple[int, int]) -> State:
         )
     data = {"cells": columns(cells)}
     if best is None:
-        return data, (
-            "Nothing fits: take more GPUs, or recompute activations." if ways else "Being computed."
-        )
-    summary = (
-        f"{len(fitting)} of {len(ways)} layouts fit. The fastest is {_layout(best)} (tensor, pipeline, data),"
-        f" {seconds(best.seconds)} a step"
+        nothing = "Nothing fits: take more GPUs, or recompute activations."
+        return data, nothing if ways else "Being computed."
+    order = "(tensor, pipeline, data)"
+    was = [
+        f"; published was {_layout(way)} {order}, {_cell_words(way)[1]}"
+        for way in ways
+        if way[:2] == published
+    ]
+    return data, (
+        f"{len(fitting)} of {len(ways)} layouts fit. The fastest is {_layout(best)} {order},"
+        f" {seconds(best.seconds)} a step{''.join(was)}."
     )
-    for way in ways:
-        if way[:2] == published:
-            summary += (
-                f"; published was {_layout(way)} (tensor, pipeline, data), {_cell_words(way)[1]}"
-            )
-    return data, f"{summary}."
 
 
 def _cell_words(way: Way) -> tuple[str, str]:

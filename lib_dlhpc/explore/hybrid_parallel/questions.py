@@ -4,17 +4,19 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, live
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.background import Later
-from lib_dlhpc.explore.hybrid_parallel.charts import best_of, parts_of, seconds
+from lib_dlhpc.explore.hybrid_parallel.charts import best_of, parts_of
 from lib_dlhpc.explore.hybrid_parallel.cosmos import SLABS, Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
 from lib_dlhpc.explore.hybrid_parallel.map import Ways
 from lib_dlhpc.explore.hybrid_parallel.published import published_table
 from lib_dlhpc.explore.hybrid_parallel.runs import Setting
 
+seconds = amount("s")
 READ = Cubes(tier="gpfs")
 
 

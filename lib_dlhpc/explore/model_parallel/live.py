@@ -34,6 +34,7 @@ WAYS = {
     "pipeline": "the sequence of layers (pipeline)",
 }
 BY_WORDS = {words: way for way, words in WAYS.items()}
+DIVIDED, PARTS = "What the ranks divide among them", "Parts of a rank's batch"
 RANKS, MICROBATCHES = (1, 2, 4), (1, 2, 4, 8)
 WIDTHS = [64, 384, 384, 384, 384, 384, 10]
 QUICKEST = ("one rank alone", *WAYS.values())
@@ -52,20 +53,16 @@ WHY = (
 class Setting(NamedTuple):
     """What is split, over how many ranks, and the microbatches of a rank."""
 
-    way: Annotated[str, Dropdown("Split", "What the ranks divide among them", BY_WORDS)] = (
-        "pipeline"
-    )
+    way: Annotated[str, Dropdown("Split", DIVIDED, BY_WORDS)] = "pipeline"
     ranks: Annotated[int, Slider("Ranks", "One has it all", RANKS)] = 1
-    microbatches: Annotated[
-        int, Slider("Microbatches", "Parts of a rank's batch", MICROBATCHES)
-    ] = 4
+    microbatches: Annotated[int, Slider("Microbatches", PARTS, MICROBATCHES)] = 4
 
 
 ALONE = Setting("data", 1, 1)  # one rank is one rank, whatever the other controls say
 
 
 class Ran(NamedTuple):
-    """What came out of a run: samples/s, and the mean loss of the last epoch."""
+    """A run: samples/s, and the mean loss of the last epoch."""
 
     rate: float
     loss: float
@@ -99,17 +96,13 @@ def experiment(setting: Setting) -> Experiment:
     way, ranks, microbatches = setting
     split = {"batch": BATCH // ranks} if way == "data" else {"batch": BATCH, way: ranks}
     how = {"allreduce": "ring", "precision": "fp64", "schedule": "1f1b"}
-    parts = {
-        "nodes": 1,
-        "devices_per_node": ranks,
-        "microbatches": microbatches if ranks > 1 else 1,
-    }
+    parts = {"microbatches": microbatches if ranks > 1 else 1, "devices_per_node": ranks}
     return read_experiment(
         {
             "model": {"family": "mlp", "widths": WIDTHS},
             "dataset": "digits",
             "machine": "laptop",
-            "strategy": {**parts, **how, **split},
+            "strategy": {"nodes": 1, **parts, **how, **split},
             "run": {"epochs": EPOCHS},
             "training": {"rate": 0.05},
         }

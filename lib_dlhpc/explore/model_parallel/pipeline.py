@@ -38,6 +38,7 @@ PASSES = {
 }
 APART = 0.2  # of the formula's bubble, from which stages are said not to be equal
 LARGE = 0.25  # share of a step from which the bubble is a wall
+WHEN = "Who computes what when"
 LEFT = "What a forward pass leaves for the backward pass"
 
 
@@ -46,9 +47,7 @@ class Pipe(NamedTuple):
 
     ranks: Annotated[int, Slider("GPUs", "p: each has a stage, or several", RANKS)] = 4
     microbatches: Annotated[int, Slider("Microbatches", "m: parts of the batch", MICROBATCHES)] = 8
-    schedule: Annotated[str, Dropdown("Schedule", "Who computes what when", tuple(SCHEDULES))] = (
-        "GPipe"
-    )
+    schedule: Annotated[str, Dropdown("Schedule", WHEN, tuple(SCHEDULES))] = "GPipe"
     batch: Annotated[int, Slider("Batch", "Samples of a step", BATCHES)] = 16
     recompute: Annotated[str, Dropdown("Activations", LEFT, ACTIVATIONS)] = "none"
 
@@ -208,11 +207,8 @@ def uneven_words(setting: Pipe) -> str:
     stages = setting.ranks * SCHEDULES[setting.schedule][1]
     if LAYERS % stages:
         return f" {LAYERS} layers do not make {stages} equal stages."
-    if bubble_of(setting) > (1 + APART) * formula(setting):
-        return (
-            " The stages are not equal: those that store more microbatches were given fewer layers."
-        )
-    return ""
+    why = " The stages are not equal: those that store more microbatches were given fewer layers."
+    return why if bubble_of(setting) > (1 + APART) * formula(setting) else ""
 
 
 def gantt_words(setting: Pipe) -> str:

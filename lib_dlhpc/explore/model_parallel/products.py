@@ -18,7 +18,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
 
 GPUS = (1, 2, 4, 8, 16, 32, 64)
-WIDTHS = (1024, 2048, 4096, 8192, 16384)
+WIDTHS, WIDE = (1024, 2048, 4096, 8192, 16384), "Columns of X; A makes four times as many"
 ROWS = (256, 512, 1024, 2048, 4096, 8192)
 NICS = {f"{rate} Gb/s": rate * 1e9 for rate in (25, 100, 200, 400)} | {"8 × 200 Gb/s": 1.6e12}
 BY_WORDS = {words: split for split, words in SPLITS.items()}
@@ -30,9 +30,7 @@ class Products(NamedTuple):
 
     split: Annotated[str, Dropdown("Split", "How the weights are sharded", BY_WORDS)] = "paired"
     gpus: Annotated[int, Slider("GPUs", "t: each product is sharded over them", GPUS)] = 16
-    width: Annotated[int, Slider("Width", "Columns of X; A makes four times as many", WIDTHS)] = (
-        4096
-    )
+    width: Annotated[int, Slider("Width", WIDE, WIDTHS)] = 4096
     tokens: Annotated[int, Slider("Rows", "Rows of X: the tokens of a step", ROWS)] = 2048
     node: Annotated[int, Slider("GPUs a node", "They have NVLink among them", GPUS)] = 8
     nic: Annotated[float, Slider("NIC", "Of a node, for all its GPUs", NICS)] = 200e9
@@ -109,21 +107,15 @@ def time_view(setting: Products) -> State:
 
 def bytes_view(setting: Products) -> State:
     """Return the chart "product_bytes": what a GPU sends, for each way to split."""
-    gpus = np.array(GPUS[1:])
-    curves = {
-        words.replace(",", ""): (
-            gpus,
-            np.array([bytes_sent(setting._replace(split=split, gpus=n)) for n in GPUS[1:]]),
-        )
-        for split, words in SPLITS.items()
-    }
+    curves = {}
+    for split, words in SPLITS.items():
+        sent = [bytes_sent(setting._replace(split=split, gpus=n)) for n in GPUS[1:]]
+        curves[words.replace(",", "")] = (np.array(GPUS[1:]), np.array(sent))
     data = _lines(curves, SPLITS[setting.split].replace(",", ""), setting.gpus, "B")
     if setting.gpus == 1:
         return data, "One GPU has nobody to send to."
-    sizes = ", ".join(
-        f"{words} {show(bytes_sent(setting._replace(split=split)), 'B')}"
-        for split, words in SPLITS.items()
-    )
+    each = {words: bytes_sent(setting._replace(split=split)) for split, words in SPLITS.items()}
+    sizes = ", ".join(f"{words} {show(sent, 'B')}" for words, sent in each.items())
     return data, f"Of {setting.gpus} GPUs each sends: {sizes}."
 
 

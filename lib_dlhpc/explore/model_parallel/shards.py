@@ -43,13 +43,8 @@ WIDTH = 0.72  # of a drawn matrix, where one begins at every 1
 def shards_state(split: str, gpus: int, rows: int, width: int) -> State:
     """Return the chart "product_parts": rows × width are the size of X."""
     wide = 4 * width
-    sizes = {
-        "X": (rows, width),
-        "A": (width, wide),
-        "Y": (rows, wide),
-        "B": (wide, width),
-        "Z": (rows, width),
-    }
+    shapes = ((rows, width), (width, wide), (rows, wide), (wide, width), (rows, width))
+    sizes = dict(zip("XAYBZ", shapes, strict=True))
     lefts = [number + 0.14 for number in range(len(sizes))]
     axes = SHARDS[split] if gpus > 1 else (None,) * len(sizes)
     sent = [
