@@ -107,33 +107,30 @@ def held_by(step: Breakdown) -> dict[str, float]:
 
 def terms_state(rows: Rows) -> State:
     """Seconds of a step by part, for each combination, the first the chosen one."""
-    data = _bars(rows, "s")
+    data, sums = _bars(rows, "s")
     if not rows:
         return data, "No layout is possible."
     first = next(iter(rows.values()))
     whole, most = sum(first.values()), sorted(first, key=lambda part: -first[part])[:3]
     named = ", ".join(f"{part} {first[part] / whole:.0%}" for part in most if first[part] > 0)
-    return data, f"{_sums_words(data)}. Of the first: {named}."
+    return data, f"{sums}. Of the first: {named}."
 
 
 def memory_state(rows: Rows, capacity: float) -> State:
     """Bytes of the fullest device by part, for each combination, and the memory of a device."""
-    data = _bars(rows, "B", capacity)
-    totals = [sum(held.values()) for held in rows.values()]
-    end = 1.06 * max([capacity, *totals])
+    data, sums = _bars(rows, "B", capacity)
+    end = 1.06 * max([capacity, *data["sums"].get("stop", ())])
     wall = {"capacity": capacity, "end": end, "words": f"has {amount('B')(capacity)}"}
     data["wall"] = columns([{**wall, "side": "right" if capacity > 0.6 * end else "left"}])
-    for i, total in enumerate(totals):
-        data["sums"]["words"][i] += " ✓" if total <= capacity else " ✗"
-    over = [row for row, total in zip(rows, totals, strict=True) if total > capacity]
+    over = [row for row, held in rows.items() if sum(held.values()) > capacity]
     verdict = f"Does not fit: {', '.join(over)}." if over else "All of them fit."
-    return data, f"{_sums_words(data)}. {verdict}"
+    return data, f"{sums}. {verdict}"
 
 
-def _bars(rows: Rows, unit: str, room: float = 0.0) -> Data:
-    """Return the parts of each row, and their sums; room: how long the axis is at least."""
+def _bars(rows: Rows, unit: str, capacity: float = 0.0) -> tuple[Data, str]:
+    """Return the parts of each row with their sums, and the sums in words. capacity: what each may hold, if known."""
     shown, sums = amount(unit), {row: sum(values.values()) for row, values in rows.items()}
-    longest = max([room, *sums.values()])
+    longest = max([capacity, *sums.values()])
     parts = [
         {
             "row": row,
@@ -150,12 +147,9 @@ def _bars(rows: Rows, unit: str, room: float = 0.0) -> Data:
         for row, values in rows.items()
         for part, start, stop in stacked(values)
     ]
-    ends = [{"row": row, "stop": total, "words": shown(total)} for row, total in sums.items()]
-    return {"parts": columns(parts), "sums": columns(ends)}
-
-
-def _sums_words(data: Data) -> str:
-    sums = data["sums"]
-    return "; ".join(
-        f"{row}: {words}" for row, words in zip(sums["row"], sums["words"], strict=True)
-    )
+    ends = []
+    for row, total in sums.items():
+        fits = (" ✓" if total <= capacity else " ✗") if capacity else ""
+        ends.append({"row": row, "stop": total, "words": shown(total) + fits})
+    words = "; ".join(f"{end['row']}: {end['words']}" for end in ends)
+    return {"parts": columns(parts), "sums": columns(ends)}, words

@@ -1,7 +1,7 @@
 """Two matrix products split over GPUs, X A, an activation, Y B, as in the middle of a Transformer's layer."""
 
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -161,6 +161,7 @@ def products_wall(setting: Products) -> str:
     )
 
 
-def gain(gpus: int, more: int) -> float:
-    """Return how many times as fast `more` GPUs are as `gpus`, everything else as the page opens."""
-    return seconds(Products(gpus=gpus)) / seconds(Products(gpus=more))
+def gain(gpus: int, more: int, **choice: Any) -> float:
+    """Return how many times as fast `more` GPUs are as `gpus`, everything else as chosen or as the page opens."""
+    few, many = (seconds(Products(gpus=n, **choice)) for n in (gpus, more))
+    return few / many

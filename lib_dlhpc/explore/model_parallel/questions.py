@@ -8,7 +8,7 @@ from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.model_parallel import cuts, live, pipeline, products
 from lib_dlhpc.explore.model_parallel.cuts import Cut
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
-from lib_dlhpc.explore.model_parallel.products import Products
+from lib_dlhpc.explore.model_parallel.products import Products, gain
 from lib_dlhpc.explore.model_parallel.published import published_table
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.units import count
@@ -22,12 +22,6 @@ def share(**choice: Any) -> float:
     """Return the share of the products' time that goes into messages."""
     setting = Products(**choice)
     return float(products.predicted(setting).exposed_communication) / products.seconds(setting)
-
-
-def times(gpus: int, more: int, **choice: Any) -> float:
-    """Return how many times as fast `more` GPUs compute the products as `gpus`."""
-    few, many = (products.seconds(Products(gpus=n, **choice)) for n in (gpus, more))
-    return few / many
 
 
 def step(**choice: Any) -> Breakdown:
@@ -63,7 +57,7 @@ def bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
 lesson = Lesson.read(
     __file__,
     results={
-        "sixteen_gpus": lambda: products.gain(8, 16),
+        "sixteen_gpus": lambda: gain(8, 16),
         "pipeline_gain": lambda: pipeline.speed_up(Pipe()),
         "uneven_stages": lambda: cuts.unevenness(LAYERS),
         "quickest_way": lambda: live.quickest(live.Setting(ranks=2)),
@@ -78,9 +72,9 @@ lesson = Lesson.read(
         "share": share,
         "share_wide": lambda: share(width=8192),
         "share_rows": lambda: share(tokens=4096),
-        "eight_nics": lambda: times(8, 16, nic=1.6e12),
-        "last_32": lambda: times(32, 64, node=64),
-        "narrow": lambda: times(16, 32, node=64, width=1024),
+        "eight_nics": lambda: gain(8, 16, nic=1.6e12),
+        "last_32": lambda: gain(32, 64, node=64),
+        "narrow": lambda: gain(16, 32, node=64, width=1024),
         **Pipe()._asdict(),
         "layers": pipeline.LAYERS,
         "bubble": lambda: pipeline.bubble_of(Pipe()),
