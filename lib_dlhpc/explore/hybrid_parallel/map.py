@@ -283,10 +283,10 @@ def map_wall(setting: Ways, ways: Sequence[Way]) -> str:
     return ""
 
 
-def tensor_across(node: int = 1) -> float:
-    """Return how many times as long the published GPT-3 step takes with `node` GPUs a node."""
+def tensor_across() -> float:
+    """Return how many times as long the published GPT-3 step takes with one GPU a node."""
     run = RUNS[FIRST]
-    apart, together = (predicted(Ways(node=n), run.tensor, run.pipeline).seconds for n in (node, 8))
+    apart, together = (predicted(Ways(node=n), run.tensor, run.pipeline).seconds for n in (1, 8))
     return apart / together
 
 

@@ -49,6 +49,15 @@ PER_SCHEDULE = {
 # Light and dark differ as well.
 MEMORY = {"weights and their state": palette.BACKWARD, "activations": palette.FORWARD}
 STAGE = {"forward": palette.FORWARD, "backward": palette.BACKWARD, "message on": palette.NEIGHBORS}
+# Columns of the tables below the charts, with their headings.
+MESSAGES = {"before": "between", "after": "and", "said": "message", "size": "bytes"}
+TIMES = {"line": "GPUs", "x": "how many", "y": "time (s)"}
+SIZES = {"line": "split", "x": "GPUs", "y": "bytes"}
+BUBBLES = {"line": "schedule", "x": "microbatches", "y": "bubble over work"}
+HELD = {"rank": "rank", "term": "", "size": "bytes"}
+KEPT = {"rank": "rank", "words": "microbatches stored"}
+STAGES = {"stage": "stage", "layers": "layers", "term": "", "seconds": "time (s)"}
+PLACES = {"x": "layers before", "words": "cut", "y": "bytes"}
 DECADES = [d * 10.0**k for k in range(-7, 12) for d in (1, 2, 5)]
 HIGH = 96  # px of a matrix
 WIDTH = "(scale('x', datum.right) - scale('x', datum.left))"  # px of a shard
@@ -57,12 +66,12 @@ FITS = f"{WIDTH} > {WORD:g} * length(datum.words) + 2 && (datum.bottom - datum.t
 
 @drawing(
     "Which GPU has which shard of XA = Y, YB = Z? (dark: GPU 0; below: messages, → forward, ← backward)",
-    HIGH,
+    height=HIGH,
     left=12,
     right=12,
     top=36,
     bottom=58,
-    messages={"before": "between", "after": "and", "said": "message", "size": "bytes"},
+    messages=MESSAGES,
     parts={"details": "shards"},
 )
 def product_parts() -> Layers:
@@ -94,23 +103,13 @@ def product_parts() -> Layers:
     )
 
 
-@drawing(
-    "How long do the products take?",
-    height=190,
-    right=130,
-    lines={"line": "GPUs", "x": "how many", "y": "time (s)"},
-)
+@drawing("How long do the products take?", 190, right=130, lines=TIMES)
 def product_time() -> Layers:
     """Time of both products against GPUs."""
     return _lines("GPUs that share each product", "both products", SI.format("s"), PER_MACHINE)
 
 
-@drawing(
-    "How much does each GPU send?",
-    height=160,
-    right=130,
-    lines={"line": "split", "x": "GPUs", "y": "bytes"},
-)
+@drawing("How much does each GPU send?", 160, right=130, lines=SIZES)
 def product_bytes() -> Layers:
     """What a GPU sends against GPUs, for each way to split."""
     return _lines("GPUs that share each product", "sent by a GPU", SI.format("B"), PER_SPLIT)
@@ -121,7 +120,7 @@ def product_bytes() -> Layers:
     height=170,
     left=64,
     right=150,
-    lines={"line": "schedule", "x": "microbatches", "y": "bubble over work"},
+    lines=BUBBLES,
 )
 def pipeline_bubble() -> Layers:
     """The bubble over the work against microbatches, for each schedule."""
@@ -145,11 +144,7 @@ def _lines(
 
 
 @drawing(
-    "Does it fit? (above the bars: microbatches stored at once)",
-    height=150,
-    top=46,
-    bars={"rank": "rank", "term": "", "size": "bytes"},
-    tops={"rank": "rank", "words": "microbatches stored"},
+    "Does it fit? (above the bars: microbatches stored at once)", 150, top=46, bars=HELD, tops=KEPT
 )
 def pipeline_memory() -> Layers:
     """Memory of each rank of a pipeline, with the microbatches that it stores."""
@@ -162,12 +157,7 @@ def pipeline_memory() -> Layers:
     return room("y"), bars.mark_bar(), hatched(over, 0.6), *level("capacity"), tops
 
 
-@drawing(
-    "How long does each stage take?",
-    height=190,
-    top=58,
-    bars={"stage": "stage", "layers": "layers", "term": "", "seconds": "time (s)"},
-)
+@drawing("How long does each stage take?", 190, top=58, bars=STAGES)
 def stage_times() -> Layers:
     """Time of each stage for a microbatch, and of its message."""
     x = x_axis("start:Q", "time of a microbatch", SI.format("s"), grid=False, scale={"zero": True})
@@ -190,11 +180,7 @@ def stage_times() -> Layers:
     )
 
 
-@drawing(
-    "What would a cut send? (diamonds: where it is cut)",
-    height=150,
-    places={"x": "layers before", "words": "cut", "y": "bytes"},
-)
+@drawing("What would a cut send? (diamonds: where it is cut)", 150, places=PLACES)
 def cut_bytes() -> Layers:
     """What a cut at each possible place would send."""
     x = x_axis("x:Q", "layers before the cut", WHOLE, grid=False)
