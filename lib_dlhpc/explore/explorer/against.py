@@ -1,9 +1,10 @@
 """A against B in words: what was changed, what became of the step, and which term moved."""
 
-from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
+from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import NAMED, standing
 from lib_dlhpc.explore.explorer.views import expected_time, step_parts
 from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 SAME = 5e-4  # relative; less is no difference
@@ -14,26 +15,21 @@ def changes_words(choice: Choice, a: Choice) -> str:
     """Return what differs between two choices, such as "nodes 32 → 64"."""
     if choice.preset != a.preset:
         return f"{choice.preset.title} instead of {a.preset.title}"
-    before, after = experiment_of(a), experiment_of(choice)
-    found = []
-    for field in [*choice.changes, *(key for key in a.changes if key not in choice.changes)]:
-        old, new = (_shown(choices, e, field) for choices, e in ((a, before), (choice, after)))
+    before, after, found = experiment_of(a), experiment_of(choice), []
+    for field in dict.fromkeys([*choice.changes, *a.changes]):
+        old, new = _shown(a, before, field), _shown(choice, after, field)
         if old != new:
-            name = (
-                NAMED[field].label if field in NAMED else field.rpartition(".")[2].replace("_", " ")
-            )
-            found.append(f"{name.lower() if not name.isupper() else name} {old} → {new}")
+            known = field in NAMED
+            name = NAMED[field].label if known else field.rpartition(".")[2].replace("_", " ")
+            found.append(f"{name if name.isupper() else name.lower()} {old} → {new}")
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
     return ", ".join(found[:MOST]) + more
 
 
-def _shown(choice: Choice, experiment: object, field: str) -> str:
-    from lib_dlhpc.spec.experiment import Experiment
-
-    assert isinstance(experiment, Experiment)
+def _shown(choice: Choice, experiment: Experiment, field: str) -> str:
     if field not in NAMED:
-        section, _, name = field.partition(".")
-        return str(getattr(getattr(experiment, section, None), name, choice.changes.get(field, "")))
+        found = value_at(experiment, field)
+        return "" if found is None else str(found)
     value = standing(experiment, field, choice.changes.get(field, 1))
     known = {repr(v): label for label, v in NAMED[field].options(experiment)}
     return known.get(repr(value), str(value))
@@ -44,21 +40,19 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str) -> str:
     if not changed:
         return ""
     now, then = float(p.step_time), float(a.step_time)
-    words = f"Against A ({changed}), a step takes "
-    if abs(now - then) <= SAME * then:
-        words += "the same time"
-    else:
-        words += f"{show(abs(now - then), 's')} {'more' if now > then else 'less'} ({now / then - 1:+.1%})"
-        moved = moved_terms(p, a)
-        words += f": {', '.join(f'{name} {by}' for name, by in moved)}" if moved else ""
-    words += "."
+    by = "the same time"
+    if abs(now - then) > SAME * then:
+        by = f"{show(abs(now - then), 's')} {'more' if now > then else 'less'} ({now / then - 1:+.1%})"
+        moved = ", ".join(f"{name} {by}" for name, by in moved_terms(p, a))
+        by += f": {moved}" if moved else ""
+    words = f"Against A ({changed}), a step takes {by}."
     whole, before = expected_time(p), expected_time(a)
     if abs(whole - before) > SAME * before:
         words += f" The run takes {show(whole, 's')} instead of {show(before, 's')}."
-    held, held_before = float(p.memory_total), float(a.memory_total)
-    if abs(held - held_before) > 0.01 * held_before:
-        by = show(abs(held - held_before), "B")
-        words += f" The fullest device holds {by} {'more' if held > held_before else 'less'}."
+    held = float(p.memory_total) - float(a.memory_total)
+    if abs(held) > 0.01 * float(a.memory_total):
+        more = "more" if held > 0 else "less"
+        words += f" The fullest device holds {show(abs(held), 'B')} {more}."
     return words
 
 
@@ -67,9 +61,8 @@ def moved_terms(p: Breakdown, a: Breakdown, most: int = 3) -> list[tuple[str, st
     now, then = ({part.name: part.size for part in step_parts(one)} for one in (p, a))
     by = {name: now.get(name, 0.0) - then.get(name, 0.0) for name in {**now, **then}}
     order = sorted(by, key=lambda name: -abs(by[name]))[:most]
-    whole = max(abs(by[name]) for name in order)
     return [
         (name, f"{'+' if by[name] > 0 else '−'}{show(abs(by[name]), 's')}")
         for name in order
-        if abs(by[name]) > 0.05 * whole
+        if abs(by[name]) > 0.05 * abs(by[order[0]])
     ]

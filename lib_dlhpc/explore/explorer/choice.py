@@ -1,9 +1,6 @@
 """What is chosen on the page: a preset and the fields that differ from it. Everything else follows from that.
 
-experiment_of(choice)     the experiment
-written(choice, pinned)   both as the fields of an address (blocks/address.py)
-read(fields)              the choices that an address asks for, and what of it was ignored
-History                   choices, with undo and redo
+written(choice, pinned) and read(fields) turn choices into the fields of an address (blocks/address.py) and back.
 """
 
 import time
@@ -17,7 +14,7 @@ from lib_dlhpc.explore.explorer.presets import FIRST, Preset, of_file, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.what_if import alone, what_if
 from lib_dlhpc.spec.experiment import Experiment, read_experiment, to_tables
-from lib_dlhpc.spec.machine import Device, Link
+from lib_dlhpc.spec.machine import Link, Machine
 
 PRESET, PINNED, FILE = "preset", "A.", "file."
 MACHINE = "machine.name"
@@ -39,9 +36,7 @@ class Choice:
         fields = dict(self.changes)
         for key, value in changes.items():
             section, _, last = key.rpartition(".")
-            if (
-                last == "name"
-            ):  # another entry of the catalog: what was changed of the old one goes with it
+            if last == "name":  # what was changed of the old entry of the catalog goes with it
                 fields = {k: v for k, v in fields.items() if not k.startswith(f"{section}.")}
             fields[key] = value
         base = self.preset.experiment
@@ -51,24 +46,19 @@ class Choice:
 def experiment_of(choice: Choice) -> Experiment:
     """Return the experiment that is chosen; raises SpecError."""
     plain = {key: value for key, value in choice.changes.items() if key not in TIMES}
-    base = choice.preset.experiment
+    factors = {key: value for key, value in choice.changes.items() if key in TIMES}
+    experiment = choice.preset.experiment
     if plain.get(MACHINE) == OWN:
-        experiment = on_own(base, {key: value for key, value in plain.items() if key != MACHINE})
-    else:
-        experiment = what_if(base, plain) if plain else base
-    if choice.changes.keys() & TIMES.keys():
+        experiment = on_own(experiment, {k: v for k, v in plain.items() if k != MACHINE})
+    elif plain:
+        experiment = what_if(experiment, plain)
+    if factors:
         experiment = alone(experiment)  # a rate of several devices holds the exchange of that day
-    for key, factor in choice.changes.items():
-        if key in TIMES:
-            if (
-                isinstance(factor, bool)
-                or not isinstance(factor, int | float)
-                or factor not in FACTORS
-            ):
-                raise SpecError(
-                    f"{key} = {factor!r}: legal: {', '.join(f'{f:g}' for f in FACTORS)}."
-                )
-            experiment = TIMES[key](experiment, factor)
+    for key, factor in factors.items():
+        if isinstance(factor, bool) or factor not in FACTORS:
+            legal = ", ".join(f"{f:g}" for f in FACTORS)
+            raise SpecError(f"{key} = {factor!r}: legal: {legal}.")
+        experiment = TIMES[key](experiment, factor)
     return experiment
 
 
@@ -77,9 +67,7 @@ def _is_in(base: Experiment, key: str, value: Any) -> bool:
     if value_at(base, key) != value:
         return False
     section, _, last = key.rpartition(".")
-    return last != "name" or getattr(base.set({key: value}), section, None) == getattr(
-        base, section, None
-    )
+    return last != "name" or value_at(base.set({key: value}), section) == value_at(base, section)
 
 
 def value_at(experiment: Experiment, key: str) -> Any:
@@ -95,28 +83,24 @@ def value_at(experiment: Experiment, key: str) -> Any:
 
 
 def _bandwidth(experiment: Experiment, factor: float) -> Experiment:
-    def faster(link: Link) -> Link:
-        return replace(link, bandwidth=link.bandwidth * factor)
-
     machine = experiment.machine
-    if int(machine.nodes) > 1:
-        return replace(experiment, machine=replace(machine, inter_node=faster(machine.inter_node)))
-    return replace(experiment, machine=replace(machine, intra_node=faster(machine.intra_node)))
+    name = "inter_node" if int(machine.nodes) > 1 else "intra_node"
+    link: Link = getattr(machine, name)
+    faster: dict[str, Any] = {name: replace(link, bandwidth=link.bandwidth * factor)}
+    return replace(experiment, machine=replace(machine, **faster))
 
 
 def _latency(experiment: Experiment, factor: float) -> Experiment:
-    def slower(link: Link) -> Link:
-        return replace(link, latency=link.latency * factor)
-
     machine = experiment.machine
-    inside, between = slower(machine.intra_node), slower(machine.inter_node)
-    return replace(experiment, machine=replace(machine, intra_node=inside, inter_node=between))
+    links = {"intra_node": machine.intra_node, "inter_node": machine.inter_node}
+    slower: Any = {n: replace(each, latency=each.latency * factor) for n, each in links.items()}
+    return replace(experiment, machine=replace(machine, **slower))
 
 
 def _rate(experiment: Experiment, factor: float) -> Experiment:
     """Everything that a device does takes 1/factor of its time: products, memory traffic and launches."""
     device, measured = experiment.machine.device, experiment.calibration
-    faster: Device = replace(
+    faster = replace(
         device,
         peak={name: rate * factor for name, rate in device.peak.items()},
         memory_bandwidth=device.memory_bandwidth * factor,
@@ -124,10 +108,9 @@ def _rate(experiment: Experiment, factor: float) -> Experiment:
         overhead=device.overhead / factor,
         slowdown=device.slowdown / (factor if device.layers else 1),
     )
-    machine = replace(experiment.machine, device=faster)
-    return replace(
-        experiment, machine=machine, calibration=replace(measured, rate=measured.rate * factor)
-    )
+    machine: Machine = replace(experiment.machine, device=faster)
+    calibration = replace(measured, rate=measured.rate * factor)
+    return replace(experiment, machine=machine, calibration=calibration)
 
 
 TIMES: dict[str, Callable[[Experiment, float], Experiment]] = {
@@ -139,66 +122,58 @@ TIMES: dict[str, Callable[[Experiment, float], Experiment]] = {
 
 def written(choice: Choice, pinned: Choice | None = None) -> dict[str, Any]:
     """Return choice and pinned choice as the fields of an address."""
-    fields = _fields(choice)
-    if pinned is not None:
-        fields |= {f"{PINNED}{key}": value for key, value in _fields(pinned).items()}
-    return fields
+    of_a = {f"{PINNED}{key}": value for key, value in _fields(pinned).items()} if pinned else {}
+    return _fields(choice) | of_a
 
 
 def _fields(choice: Choice) -> dict[str, Any]:
     if choice.preset.name:
-        start: dict[str, Any] = {PRESET: choice.preset.name}
-    else:
-        start = {
-            f"{FILE}{key}": value for key, value in to_tables(choice.preset.experiment).items()
-        }
-    return start | dict(choice.changes)
+        return {PRESET: choice.preset.name, **choice.changes}
+    tables = to_tables(choice.preset.experiment)
+    return {**{f"{FILE}{key}": value for key, value in tables.items()}, **choice.changes}
 
 
 def read(fields: Mapping[str, Any]) -> tuple[Choice, Choice | None, tuple[str, ...]]:
     """Return what an address chooses and pins, and in words what of it was ignored; never raises."""
-    ours = {key: value for key, value in fields.items() if not key.startswith(PINNED)}
-    others = {key.removeprefix(PINNED): v for key, v in fields.items() if key.startswith(PINNED)}
-    choice, ignored = _read(ours)
-    if not others:
-        return choice, None, ignored
-    pinned, more = _read(others)
+    others = _below(PINNED, fields)
+    choice, ignored = _read({k: v for k, v in fields.items() if not k.startswith(PINNED)})
+    pinned, more = _read(others) if others else (None, ())
     return choice, pinned, (*ignored, *more)
+
+
+def _below(prefix: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {k.removeprefix(prefix): v for k, v in fields.items() if k.startswith(prefix)}
 
 
 def _read(fields: Mapping[str, Any]) -> tuple[Choice, tuple[str, ...]]:
     ignored: list[str] = []
     start = preset(FIRST)
     try:
-        tables = {k.removeprefix(FILE): v for k, v in fields.items() if k.startswith(FILE)}
-        if tables:
-            start = of_file(read_experiment(tables))
-            predict(start.experiment)
+        if tables := _below(FILE, fields):
+            own = of_file(read_experiment(tables))
+            predict(own.experiment)
+            start = own
         elif PRESET in fields:
             start = preset(fields[PRESET])
     except (SpecError, TypeError, ValueError, AttributeError) as error:
         ignored.append(str(error)[:LONGEST])
-        start = preset(FIRST)
-    wanted = {}
-    for key, value in fields.items():
-        if key == PRESET or key.startswith(FILE):
-            continue
-        if isinstance(value, str | int | float) and len(str(value)) <= LONGEST:
-            wanted[key] = value
-        else:
-            ignored.append(key[:LONGEST])
+    asked = {k: v for k, v in fields.items() if k != PRESET and not k.startswith(FILE)}
+    wanted = {
+        key: value
+        for key, value in asked.items()
+        if isinstance(value, str | int | float) and len(str(value)) <= LONGEST
+    }
+    ignored += [key[:LONGEST] for key in asked if key not in wanted]
     choice, problem = _tried(Choice(start), wanted)
-    if not problem:
-        return choice, tuple(ignored)
-    choice = Choice(start)  # field by field: only what is wrong is left out
-    for key, value in wanted.items():
-        further, problem = _tried(choice, {key: value})
-        choice = choice if problem else further
-        ignored += [f"{key[:60]}: {problem[:LONGEST]}"] if problem else []
+    if problem:  # field by field: only what is wrong is left out
+        for key, value in wanted.items():
+            choice, problem = _tried(choice, {key: value})
+            ignored += [f"{key[:60]}: {problem[:LONGEST]}"] if problem else []
     return choice, tuple(ignored)
 
 
 def _tried(choice: Choice, changes: Mapping[str, Any]) -> tuple[Choice, str]:
+    """Return the choice with changes; or as it is, and why."""
     further = choice.with_changes(changes)
     try:
         predict(experiment_of(further))
@@ -213,42 +188,42 @@ class History:
     """Choices in the order in which they were made; `now` is the newest that was not undone."""
 
     def __init__(self, first: Choice, clock: Callable[[], float] = time.monotonic) -> None:
-        self.now = first
-        self._past: list[Choice] = []
-        self._future: list[Choice] = []
+        self._choices, self._place = [first], 0
         self._clock, self._moved, self._when = clock, frozenset[str](), float("-inf")
+
+    @property
+    def now(self) -> Choice:
+        """What is chosen now."""
+        return self._choices[self._place]
 
     def choose(self, choice: Choice, moved: Iterable[str] = ()) -> None:
         """Go on to another choice; quick moves of the same fields are one step back."""
         fields, when = frozenset(moved), self._clock()
         drag = bool(fields) and fields == self._moved and when - self._when < QUICK
-        if not drag and choice != self.now:
-            self._past = [*self._past[-MOST:], self.now]
-        self.now, self._future = choice, []
+        past = self._choices[: self._place + (not drag and choice != self.now)]
+        self._choices = [*past[-MOST:], choice]
+        self._place = len(self._choices) - 1
         self._moved, self._when = fields, when
 
     def undo(self) -> Choice:
         """Return to the choice before, if there is one."""
-        if self._past:
-            self._future.append(self.now)
-            self.now = self._past.pop()
-        self._moved = frozenset()
-        return self.now
+        return self._go(-1 if self.back else 0)
 
     def redo(self) -> Choice:
         """Return to what was undone last, if there is something."""
-        if self._future:
-            self._past.append(self.now)
-            self.now = self._future.pop()
+        return self._go(1 if self.ahead else 0)
+
+    def _go(self, by: int) -> Choice:
+        self._place += by
         self._moved = frozenset()
         return self.now
 
     @property
     def back(self) -> bool:
         """Whether there is something to undo."""
-        return bool(self._past)
+        return self._place > 0
 
     @property
     def ahead(self) -> bool:
         """Whether there is something to redo."""
-        return bool(self._future)
+        return self._place < len(self._choices) - 1

@@ -1,90 +1,118 @@
-"""The explorer's controls, as a table: group, label, field, what may be chosen, and where it does not apply.
+"""The explorer's controls: what may be chosen on each, and where it applies; static/controls.toml has their words.
 
 A control shows a value of the experiment, so a loaded file is shown by the same controls. panel.py puts them on the
 page, moves.py makes one move.
 """
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.costs.compute import peak_rate
-from lib_dlhpc.explore.explorer.choice import FACTORS
+from lib_dlhpc.explore.explorer.choice import FACTORS, value_at
 from lib_dlhpc.explore.explorer.measured import chosen, titles
 from lib_dlhpc.schedules import COLLECTIVES
-from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec import catalog, strategy
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import (
-    ALLREDUCES,
-    AUTO,
-    OFFLOADS,
-    OPTIMIZERS,
-    RECOMPUTES,
-    SCHEDULES,
-    TRAINING_PRECISIONS,
-)
 from lib_dlhpc.spec.units import format_quantity as show
 
 Options = list[tuple[str, Any]]  # label, value
-GROUPS = ("Model", "Machine", "Split", "Batch and optimizer", "Input", "Failures")
-SEQUENCE = "model.sequence"
+SIMPLE = {"model.name", "machine.name", "strategy.nodes", "strategy.batch", "run.epochs"}
 EPOCHS = (0.1, 1.0, 2.0, 5.0, 10.0, 16.0, 30.0, 50.0, 64.0, 90.0, 100.0, 150.0, 200.0, 300.0)
 BUCKETS = (1e3, 8e3, 1e5, 1e6, 2e6, 5e6, 10e6, 25e6, 50e6, 100e6, 250e6, 1e9, 1e12)
-YEAR, HOUR = 31557600.0, 3600.0
-MTBF = (
-    *(d * 86400.0 for d in (10, 30, 90)),
-    *(y * YEAR for y in (0.5, 1, 2, 5, 10, 20, 50)),
-    np.inf,
-)
-INTERVALS = (60.0, 300.0, 600.0, 1800.0, *(h * HOUR for h in (1, 2, 4, 8, 24)))
+YEAR, DAY, HOUR = 31557600.0, 86400.0, 3600.0
+MTBF = (*(d * DAY for d in (10, 30, 90)), *(y * YEAR for y in (0.5, 1, 2, 5, 10, 20, 50)), np.inf)
+INTERVALS = (0.0, 60.0, 300.0, 600.0, 1800.0, *(h * HOUR for h in (1, 2, 4, 8, 24)))
 MOST_DEGREES, LARGEST_DEGREE = 7, 64
+_FAMILIES = {  # of models, by their usual data set; ImageNet is that of all others
+    "wikipedia-books": ["bert"],
+    "webtext": ["gpt", "lstm_language_model"],
+    "cosmoflow": ["cosmoflow", "cosmoflow_large"],
+    "reactor-status": ["frnn"],
+    "neural-image": ["srgan_generator", "srgan_discriminator"],
+    "mnist-5k": ["lenet5"],
+    "digits": ["sequential", "mlp"],
+}
+DATASETS = {family: name for name, families in _FAMILIES.items() for family in families}
 
 
 @dataclass(frozen=True)
 class Control:
-    """One control. kind: "steps" (a slider), "parts" (a few beside each other), "list", or "tick"."""
+    """One control; see static/controls.toml."""
 
-    field: str
     group: str
-    label: str
+    field: str
     kind: str
+    label: str
     help: str
-    options: Callable[[Experiment], Options]
-    off: Callable[[Experiment], str] = lambda _: ""  # why it does not apply; "" where it does
-    simple: bool = False  # shown to beginners
+    reason: str = ""
+
+    def options(self, experiment: Experiment) -> Options:
+        """Return what may be chosen, with its labels."""
+        return OPTIONS[self.field](experiment)
+
+    def off(self, experiment: Experiment) -> str:
+        """Return why it does not apply; "" where it does."""
+        applies = APPLIES.get(self.field)
+        return "" if applies is None or applies(experiment) else self.reason
 
 
-# The data set that goes with a family of models when the model is changed; ImageNet for all others.
-DATASETS = {
-    "bert": "wikipedia-books",
-    "gpt": "webtext",
-    "lstm_language_model": "webtext",
-    "cosmoflow": "cosmoflow",
-    "cosmoflow_large": "cosmoflow",
-    "frnn": "reactor-status",
-    "srgan_generator": "neural-image",
-    "srgan_discriminator": "neural-image",
-    "lenet5": "mnist-5k",
-    "sequential": "digits",
-    "mlp": "digits",
-}
+def standing(experiment: Experiment, field: str, times: float = 1) -> Any:
+    """Return where a control stands for an experiment. times: the factor, where the control is one."""
+    if field == "machine.name":
+        return chosen(experiment.machine)
+    if field == "strategy.devices_per_node":
+        return int(experiment.devices_per_node)
+    return times if field.startswith("times.") else value_at(experiment, field)
+
+
+def replicas(e: Experiment) -> int:
+    """Return how many replicas of the network there are."""
+    return int(e.devices) // int(e.strategy.replica)
 
 
 def node_counts(most: int, now: int) -> np.ndarray:
     """Return powers of two up to `most` nodes, `most` and `now` among them, sorted."""
-    powers = 2 ** np.arange(int(np.log2(most)) + 1)
-    return np.unique(np.append(powers, [most, now]))
+    return np.unique([*powers(0, int(np.log2(most))), most, now])
 
 
-def _entries(kind: str, now: Callable[[Experiment], str]) -> Callable[[Experiment], Options]:
+def powers(first: int, last: int) -> list[int]:
+    """Return powers of two."""
+    return [2**n for n in range(first, last + 1)]
+
+
+def _whole(most: str, other: str) -> Callable[[Experiment], Options]:
+    """Options for a number up to `most` of the machine that makes whole replicas with `other`, and the present one."""
+
     def options(e: Experiment) -> Options:
-        known = _titles(kind)
-        return known if now(e) in catalog.names(kind) else [("from your file", now(e)), *known]
+        counts = {"nodes": int(e.strategy.nodes), "devices_per_node": int(e.devices_per_node)}
+        every = node_counts(int(getattr(e.machine, most)), counts[most])
+        replica = int(e.strategy.replica)
+        fits = [n for n in every if n == counts[most] or n * counts[other] % replica == 0]
+        return [(f"{n:,}", int(n)) for n in fits]
 
     return options
+
+
+def _among(
+    field: str, values: Sequence[Any], shown: Callable[[Any], str] = "{:,}".format
+) -> Callable[[Experiment], Options]:
+    """Options for numbers, the present one among them."""
+
+    def options(e: Experiment) -> Options:
+        now = type(values[0])(standing(e, field) or values[0])
+        return [(shown(value), value) for value in sorted({*values, now})]
+
+    return options
+
+
+def _named(names: Iterable[Any], shown: Callable[[Any], str] = str) -> Callable[[Any], Options]:
+    return lambda _: [(shown(name), name) for name in names]
 
 
 @cache
@@ -92,34 +120,18 @@ def _titles(kind: str) -> Options:
     return [(catalog.read(kind, name)["title"], name) for name in catalog.names(kind)]
 
 
+def _entries(kind: str, now: str) -> Options:
+    """Options for an entry of the catalog, and for the present one that is of a file."""
+    known = now in catalog.names(kind)
+    return _titles(kind) if known else [("from your file", now), *_titles(kind)]
+
+
 def _machines(e: Experiment) -> Options:
-    known = _entries("machines", lambda e: e.machine.name)(e)
-    return [*titles(e.machine), *(known if e.machine.measured is None else _titles("machines"))]
-
-
-def _nodes(e: Experiment) -> Options:
-    most, now = int(e.machine.nodes), int(e.strategy.nodes)
-    whole = int(e.strategy.replica)
-    counts = node_counts(most, now)
-    fits = [int(n) for n in counts if n == now or n * int(e.devices_per_node) % whole == 0]
-    return [(f"{n:,}", n) for n in fits]
-
-
-def _per_node(e: Experiment) -> Options:
-    most, now = int(e.machine.devices_per_node), int(e.devices_per_node)
-    whole = int(e.strategy.replica)
-    fits = [
-        int(n) for n in node_counts(most, now) if n == now or n * int(e.strategy.nodes) % whole == 0
+    measured = e.machine.measured is not None
+    return [
+        *titles(e.machine),
+        *(_titles("machines") if measured else _entries("machines", e.machine.name)),
     ]
-    return [(f"{n}", n) for n in fits]
-
-
-def _powers(most: int, key: str) -> Callable[[Experiment], Options]:
-    def options(e: Experiment) -> Options:
-        now = int(getattr(e.strategy, key))
-        return [(f"{n:,}", int(n)) for n in np.unique(np.append(2 ** np.arange(most + 1), now))]
-
-    return options
 
 
 def _degrees(key: str) -> Callable[[Experiment], Options]:
@@ -138,357 +150,80 @@ def _degrees(key: str) -> Callable[[Experiment], Options]:
 
 
 def _experts(e: Experiment) -> Options:
-    now = int(e.strategy.experts)
-    return [
-        (f"{n}", n) for n in sorted({*(2**k for k in range(9) if replicas(e) % 2**k == 0), now})
-    ]
-
-
-def _named(names: Any) -> Callable[[Experiment], Options]:
-    return lambda _: [(name, name) for name in names]
-
-
-def _sequences(e: Experiment) -> Options:
-    now = int(e.model.options.get("sequence", 0))
-    return [(f"{n:,}", int(n)) for n in np.unique(np.append(2 ** np.arange(7, 18), now)) if n]
+    fits = {n for n in powers(0, 8) if replicas(e) % n == 0}
+    return [(f"{n}", n) for n in sorted({*fits, int(e.strategy.experts)})]
 
 
 def _precisions(e: Experiment) -> Options:
-    return [(p, p) for p in TRAINING_PRECISIONS if not np.isnan(peak_rate(e.machine.device, p))]
+    known = strategy.TRAINING_PRECISIONS
+    return [(p, p) for p in known if not np.isnan(peak_rate(e.machine.device, p))]
 
 
 def _allreduces(_: Experiment) -> Options:
     known = COLLECTIVES["allreduce"]
-    return [("cheapest for each size", AUTO), *((known[name].label, name) for name in ALLREDUCES)]
-
-
-def _sizes(e: Experiment) -> Options:
-    sizes = sorted({*BUCKETS, float(e.strategy.bucket)})
-    return [(show(b, "B") if b < 1e12 else "all at once", b) for b in sizes]
-
-
-def _epochs(e: Experiment) -> Options:
-    return [(f"{n:,g}", n) for n in sorted({*EPOCHS, float(e.run.epochs)})]
-
-
-def _tiers(e: Experiment) -> Options:
-    return [("in memory", ""), *((name, name) for name in e.machine.storage)]
-
-
-def _mtbf(e: Experiment) -> Options:
-    return [(_age(s), s) for s in sorted({*MTBF, float(e.machine.node_mtbf)})]
+    every = [(known[name].label, name) for name in strategy.ALLREDUCES]
+    return [("cheapest for each size", strategy.AUTO), *every]
 
 
 def _age(seconds: float) -> str:
     if np.isinf(seconds):
         return "never"
-    return f"{seconds / YEAR:g} years" if seconds >= YEAR / 2 else f"{seconds / 86400:.3g} days"
+    return f"{seconds / YEAR:g} years" if seconds >= YEAR / 2 else f"{seconds / DAY:.3g} days"
 
 
-def _intervals(e: Experiment) -> Options:
-    some = sorted({*INTERVALS, float(e.run.checkpoint_interval)} - {0.0})
-    return [("none", 0.0), *((show(s, "s"), s) for s in some)]
+def _factor(f: float) -> str:
+    return f"× {f:g}" if f >= 1 else f"× 1/{1 / f:g}"
 
 
-def _factors(_: Experiment) -> Options:
-    return [(f"× {f:g}" if f >= 1 else f"× 1/{1 / f:g}", f) for f in FACTORS]
-
-
-def _nics(e: Experiment) -> Options:
-    return [(f"{n}", int(n)) for n in np.unique(np.append([1, 2, 4, 8, 16], int(e.machine.nics)))]
-
-
-def _ticks(_: Experiment) -> Options:
-    return [("off", False), ("on", True)]
-
-
-def _zeros(_: Experiment) -> Options:
-    return [(f"{n}", n) for n in range(4)]
-
-
-def _without(condition: Callable[[Experiment], Any], reason: str) -> Callable[[Experiment], str]:
-    return lambda e: "" if condition(e) else reason
-
-
-def replicas(e: Experiment) -> int:
-    """Return how many replicas of the network there are."""
-    return int(e.devices) // int(e.strategy.replica)
-
-
-def _has(kind: str) -> Callable[[Experiment], bool]:
-    return lambda e: any(layer.kind == kind for layer in e.model.layers)
-
-
-def _convolves(e: Experiment) -> bool:
-    return any(layer.traits.spatial == "windows" for layer in e.model.layers)
-
-
-_LATER = "needs synchronous updates"
-_ONE = _without(lambda e: e.devices > 1, "one device: no gradients to synchronize")
-_ALONE = _without(lambda e: e.machine.nodes > 1, "this machine is one node: no network")
-_MODEL, _MACHINE, _SPLIT, _BATCH, _INPUT, _FAILURES = GROUPS
-
-CONTROLS = (
-    Control(
-        "model.name",
-        _MODEL,
-        "Model",
-        "list",
-        "The network that is trained",
-        _entries("models", lambda e: e.model.name),
-        simple=True,
+_ticks = _named((False, True), {False: "off", True: "on"}.__getitem__)
+OPTIONS: dict[str, Callable[[Experiment], Options]] = {
+    "model.name": lambda e: _entries("models", e.model.name),
+    "model.sequence": _among("model.sequence", powers(7, 17)),
+    "machine.name": _machines,
+    "strategy.nodes": _whole("nodes", "devices_per_node"),
+    "strategy.devices_per_node": _whole("devices_per_node", "nodes"),
+    **{f"times.{name}": _named(FACTORS, _factor) for name in ("rate", "bandwidth", "latency")},
+    "machine.nics": _among("machine.nics", powers(0, 4)),
+    **{f"strategy.{key}": _degrees(key) for key in ("tensor", "pipeline", "spatial")},
+    "strategy.microbatches": _among("strategy.microbatches", powers(0, 9)),
+    "strategy.schedule": _named(strategy.SCHEDULES),
+    "strategy.chunks": _among("strategy.chunks", (1, 2, 3, 4, 6, 8)),
+    "strategy.sequence_parallel": _ticks,
+    "strategy.experts": _experts,
+    "strategy.zero": _named(range(4)),
+    "strategy.recompute": _named(strategy.RECOMPUTES),
+    "strategy.offload": _named(strategy.OFFLOADS),
+    "strategy.batch": _among("strategy.batch", powers(0, 13)),
+    "strategy.precision": _precisions,
+    "strategy.optimizer": _named(strategy.OPTIMIZERS),
+    "strategy.allreduce": _allreduces,
+    "strategy.overlap": _ticks,
+    "strategy.bucket": _among(
+        "strategy.bucket", BUCKETS, lambda b: show(b, "B") if b < 1e12 else "all at once"
     ),
-    Control(
-        SEQUENCE,
-        _MODEL,
-        "Sequence",
-        "steps",
-        "Tokens of one sample",
-        _sequences,
-        _without(lambda e: "sequence" in e.model.options, "samples are no sequences"),
+    "run.epochs": _among("run.epochs", EPOCHS, "{:,g}".format),
+    "dataset.name": lambda e: _entries("datasets", e.dataset.name),
+    "storage.tier": lambda e: [("in memory", ""), *((name, name) for name in e.machine.storage)],
+    "machine.node_mtbf": _among("machine.node_mtbf", MTBF, _age),
+    "run.checkpoint_interval": _among(
+        "run.checkpoint_interval", INTERVALS, lambda s: show(s, "s") if s else "none"
     ),
-    Control("machine.name", _MACHINE, "Machine", "list", "The computer", _machines, simple=True),
-    Control(
-        "strategy.nodes",
-        _MACHINE,
-        "Nodes",
-        "steps",
-        "Nodes that train; the batch of a replica stays",
-        _nodes,
-        _ALONE,
-        simple=True,
-    ),
-    Control(
-        "strategy.devices_per_node",
-        _MACHINE,
-        "Devices a node",
-        "steps",
-        "GPUs, or ranks, in use in each node",
-        _per_node,
-        _without(lambda e: e.machine.devices_per_node > 1, "a node has one device"),
-    ),
-    Control(
-        "times.rate",
-        _MACHINE,
-        "Device rate",
-        "steps",
-        "Factor on compute, memory bandwidth and kernel launches",
-        _factors,
-    ),
-    Control(
-        "times.bandwidth",
-        _MACHINE,
-        "Bandwidth",
-        "steps",
-        "Of the network between nodes; of links in the node where there is one node",
-        _factors,
-    ),
-    Control(
-        "times.latency",
-        _MACHINE,
-        "Latency",
-        "steps",
-        "Of every message, between nodes and inside",
-        _factors,
-    ),
-    Control(
-        "machine.nics",
-        _MACHINE,
-        "NICs a node",
-        "steps",
-        "Links from a node into the network",
-        _nics,
-        _ALONE,
-    ),
-    Control(
-        "strategy.tensor",
-        _SPLIT,
-        "Tensor",
-        "parts",
-        "Devices that split each layer; the global batch stays",
-        _degrees("tensor"),
-    ),
-    Control(
-        "strategy.pipeline",
-        _SPLIT,
-        "Pipeline",
-        "parts",
-        "Stages of layers; the global batch stays",
-        _degrees("pipeline"),
-    ),
-    Control(
-        "strategy.spatial",
-        _SPLIT,
-        "Spatial",
-        "parts",
-        "Parts of each sample, with halo exchange",
-        _degrees("spatial"),
-        _without(_convolves, "this model has no convolutions"),
-    ),
-    Control(
-        "strategy.microbatches",
-        _SPLIT,
-        "Microbatches",
-        "steps",
-        "Parts of a replica's batch, one after another",
-        _powers(9, "microbatches"),
-        _without(lambda e: e.strategy.update == "synchronous", _LATER),
-    ),
-    Control(
-        "strategy.schedule",
-        _SPLIT,
-        "Schedule",
-        "parts",
-        "Order of the microbatches in the pipeline",
-        _named(SCHEDULES),
-        _without(lambda e: e.strategy.pipeline > 1, "needs a pipeline"),
-    ),
-    Control(
-        "strategy.chunks",
-        _SPLIT,
-        "Chunks",
-        "parts",
-        "Stages that each rank of an interleaved pipeline holds",
-        lambda e: [(f"{n}", n) for n in sorted({1, 2, 3, 4, 6, 8, int(e.strategy.chunks)})],
-        _without(lambda e: e.strategy.schedule == "interleaved", "needs the interleaved schedule"),
-    ),
-    Control(
-        "strategy.sequence_parallel",
-        _SPLIT,
-        "Sequence parallel",
-        "tick",
-        "Shards activations between layers",
-        _ticks,
-        _without(lambda e: e.strategy.tensor > 1, "needs tensor parallelism"),
-    ),
-    Control(
-        "strategy.experts",
-        _SPLIT,
-        "Experts",
-        "parts",
-        "Replicas over which experts are sharded",
-        _experts,
-        _without(_has("experts"), "no experts in this model"),
-    ),
-    Control(
-        "strategy.zero",
-        _SPLIT,
-        "ZeRO",
-        "parts",
-        "Shards over replicas: 1 optimizer state, 2 gradients, 3 weights",
-        _zeros,
-        _without(lambda e: replicas(e) > 1, "one replica: nothing to shard over"),
-    ),
-    Control(
-        "strategy.recompute",
-        _SPLIT,
-        "Recompute",
-        "parts",
-        "Activations that backward computes again",
-        _named(RECOMPUTES),
-    ),
-    Control(
-        "strategy.offload", _SPLIT, "Offload", "parts", "What host memory holds", _named(OFFLOADS)
-    ),
-    Control(
-        "strategy.batch",
-        _BATCH,
-        "Batch a replica",
-        "steps",
-        "Samples of one replica in a step",
-        _powers(13, "batch"),
-        simple=True,
-    ),
-    Control(
-        "strategy.precision",
-        _BATCH,
-        "Precision",
-        "list",
-        "fp16 and bf16: mixed, with fp32 master weights",
-        _precisions,
-    ),
-    Control(
-        "strategy.optimizer",
-        _BATCH,
-        "Optimizer",
-        "list",
-        "What it stores for each weight takes memory",
-        _named(OPTIMIZERS),
-    ),
-    Control(
-        "strategy.allreduce",
-        _BATCH,
-        "Allreduce",
-        "list",
-        "Algorithm of gradient synchronization",
-        _allreduces,
-        _ONE,
-    ),
-    Control(
-        "strategy.overlap",
-        _BATCH,
-        "Overlap",
-        "tick",
-        "Synchronize buckets while backward runs",
-        _ticks,
-        _ONE,
-    ),
-    Control(
-        "strategy.bucket",
-        _BATCH,
-        "Bucket",
-        "steps",
-        "Gradients are sent in pieces of this size",
-        _sizes,
-        _ONE,
-    ),
-    Control(
-        "run.epochs", _BATCH, "Epochs", "steps", "Passes over the data set", _epochs, simple=True
-    ),
-    Control(
-        "dataset.name",
-        _INPUT,
-        "Data set",
-        "list",
-        "What is trained on",
-        _entries("datasets", lambda e: e.dataset.name),
-    ),
-    Control(
-        "storage.tier", _INPUT, "Read from", "list", "Storage that samples are read from", _tiers
-    ),
-    Control(
-        "machine.node_mtbf",
-        _FAILURES,
-        "MTBF of a node",
-        "steps",
-        "Mean time between failures of one node",
-        _mtbf,
-    ),
-    Control(
-        "run.checkpoint_interval",
-        _FAILURES,
-        "Checkpoint",
-        "steps",
-        "Time between two checkpoints",
-        _intervals,
-        _without(
-            lambda e: e.storage.tier, "choose storage under Input: checkpoints are written there"
-        ),
-    ),
-)
+}
+APPLIES: dict[str, Callable[[Experiment], Any]] = {
+    "model.sequence": lambda e: "sequence" in e.model.options,
+    **dict.fromkeys(("strategy.nodes", "machine.nics"), lambda e: e.machine.nodes > 1),
+    "strategy.devices_per_node": lambda e: e.machine.devices_per_node > 1,
+    "strategy.spatial": lambda e: any(n.traits.spatial == "windows" for n in e.model.layers),
+    "strategy.microbatches": lambda e: e.strategy.update == "synchronous",
+    "strategy.schedule": lambda e: e.strategy.pipeline > 1,
+    "strategy.chunks": lambda e: e.strategy.schedule == "interleaved",
+    "strategy.sequence_parallel": lambda e: e.strategy.tensor > 1,
+    "strategy.experts": lambda e: any(layer.kind == "experts" for layer in e.model.layers),
+    "strategy.zero": lambda e: replicas(e) > 1,
+    **{f"strategy.{name}": lambda e: e.devices > 1 for name in ("allreduce", "overlap", "bucket")},
+    "run.checkpoint_interval": lambda e: e.storage.tier,
+}
+TABLE = tomllib.loads((Path(__file__).parent / "static" / "controls.toml").read_text("utf-8"))
+GROUPS = tuple(TABLE)
+CONTROLS = tuple(Control(g, field, *row) for g in GROUPS for field, row in TABLE[g].items())
 NAMED = {control.field: control for control in CONTROLS}
-
-
-def standing(experiment: Experiment, field: str, times: float = 1) -> Any:
-    """Return where a control stands for an experiment."""
-    e = experiment
-    if field.startswith("times."):
-        return times
-    if field == "machine.name":
-        return chosen(e.machine)
-    if field == SEQUENCE:
-        return e.model.options.get("sequence")
-    if field == "strategy.devices_per_node":
-        return int(e.devices_per_node)
-    section, name = field.split(".")
-    return getattr(getattr(e, section), name)

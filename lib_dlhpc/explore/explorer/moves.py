@@ -12,7 +12,7 @@ import numpy as np
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.explorer.choice import TIMES, Choice, experiment_of
+from lib_dlhpc.explore.explorer.choice import TIMES, Choice, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import DATASETS, NAMED, standing
 from lib_dlhpc.explore.explorer.measured import OWN
 from lib_dlhpc.prediction import Breakdown, predict
@@ -23,6 +23,8 @@ from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.strategy import SPLIT_FIELDS, Strategy
 
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial")
+NO_PIPELINE = {"strategy.schedule": "1f1b", "strategy.chunks": 1}
+STREAMED = {"storage.access": "stream", "storage.local": ""}
 Changes = dict[str, Any]
 
 
@@ -36,82 +38,102 @@ def moved(choice: Choice, field: str, value: Any) -> tuple[Choice, Breakdown, st
         return choice, predict(experiment), ""
     others = consequences(experiment, field, value)
     try:
-        return _predicted(choice, field, value, others)
+        return _moved(choice, {field: value, **others}, also(experiment, others))
     except SpecError:
         if field not in ("model.name", "machine.name") or not experiment.strategy.is_split:
             raise
-    return _predicted(choice, field, value, unsplit(experiment) | others)
+    others = unsplit(experiment) | others
+    return _moved(choice, {field: value, **others}, also(experiment, others))
 
 
-def _predicted(
-    choice: Choice, field: str, value: Any, others: Changes
-) -> tuple[Choice, Breakdown, str]:
-    further = choice.with_changes({field: value, **others})
-    return further, predict(experiment_of(further)), also(choice, others)
+def _moved(choice: Choice, changes: Changes, words: str) -> tuple[Choice, Breakdown, str]:
+    further = choice.with_changes(changes)
+    return further, predict(experiment_of(further)), words
 
 
-def also(choice: Choice, others: Mapping[str, Any]) -> str:
+def also(experiment: Experiment, others: Mapping[str, Any]) -> str:
     """Return in words which fields a move sets beside its own; "" where they stay as they are."""
-    experiment = experiment_of(choice)
     found = [
         f"{_label(key)} {_word(value)}"
         for key, value in others.items()
-        if key not in TIMES and _at(experiment, key) != value
+        if key not in TIMES and value_at(experiment, key) != value
     ]
     return f"Also set: {', '.join(found)}." if found else ""
 
 
+def _label(key: str) -> str:
+    return NAMED[key].label.lower() if key in NAMED else key.partition(".")[2].replace("_", " ")
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value) or "none"
+
+
 def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
     """Return what else must be set where a field becomes `value`."""
-    if field == "model.name":
-        family = catalog.read("models", value)["family"] if value in catalog.names("models") else ""
-        optimizer = "adam" if family in ("bert", "gpt") else "momentum"
-        return {"dataset.name": DATASETS.get(family, "imagenet"), "strategy.optimizer": optimizer}
-    if field == "machine.name":
-        return _on_machine(experiment, load_machine(STAND_IN if value == OWN else value))
-    if field in DEGREES:
-        return _degree(experiment, field, int(value))
     s = experiment.strategy
-    if field == "strategy.schedule":
-        if value != "interleaved":
+    match field:
+        case "model.name":
+            return _of_model(value)
+        case "machine.name":
+            return _on_machine(experiment, load_machine(STAND_IN if value == OWN else value))
+        case "strategy.tensor" | "strategy.pipeline" | "strategy.spatial":
+            return _degree(experiment, field, int(value))
+        case "strategy.schedule" if value == "interleaved":
+            many = _whole(s.microbatches, s.pipeline)
+            return {"strategy.chunks": 2, "strategy.microbatches": many}
+        case "strategy.schedule":
             return {"strategy.chunks": 1}
-        return {"strategy.chunks": 2, "strategy.microbatches": _whole(s.microbatches, s.pipeline)}
-    if field == "strategy.batch" and s.microbatches > 1:  # of as many samples as before
-        many = max(1, int(value) // max(1, int(s.batch) // int(s.microbatches)))
-        whole = s.schedule == "interleaved"
-        return {"strategy.microbatches": _whole(many, s.pipeline) if whole else many}
-    if field == "strategy.microbatches" and value > s.batch:
-        return {"strategy.batch": value}
-    if field == "strategy.experts" and value > 1:
-        return {"strategy.zero": 0}
-    if field == "strategy.zero" and value:
-        return {"strategy.experts": 1}
-    if field == "storage.tier" and not value:
-        return {"run.checkpoint_interval": 0.0, "storage.access": "stream", "storage.local": ""}
+        case "strategy.batch" if s.microbatches > 1:  # of as many samples as before
+            many = max(1, int(value) // _samples(s))
+            whole = s.schedule == "interleaved"
+            return {"strategy.microbatches": _whole(many, s.pipeline) if whole else many}
+        case "strategy.microbatches" if value > s.batch:
+            return {"strategy.batch": value}
+        case "strategy.experts" if value > 1:
+            return {"strategy.zero": 0}
+        case "strategy.zero" if value:
+            return {"strategy.experts": 1}
+        case "storage.tier" if not value:
+            return {"run.checkpoint_interval": 0.0, **STREAMED}
     return {}
+
+
+def _of_model(name: str) -> Changes:
+    family = catalog.read("models", name)["family"] if name in catalog.names("models") else ""
+    optimizer = "adam" if family in ("bert", "gpt") else "momentum"
+    return {"dataset.name": DATASETS.get(family, "imagenet"), "strategy.optimizer": optimizer}
+
+
+def _samples(s: Strategy) -> int:
+    """Return the samples of a microbatch."""
+    return max(1, int(s.batch) // int(s.microbatches))
+
+
+def _whole(many: Any, stages: Any) -> int:
+    """Return the next number of microbatches that an interleaved pipeline can have."""
+    return -(-int(many) // int(stages)) * int(stages)
 
 
 def _degree(e: Experiment, field: str, value: int) -> Changes:
     """Keep the global batch and the samples of a microbatch; drop what cannot be together."""
     s = e.strategy
-    degrees = {key: int(getattr(s, key.split(".")[1])) for key in DEGREES} | {field: value}
-    if value > 1 and field == "strategy.tensor":
-        degrees["strategy.spatial"] = 1
-    if value > 1 and field == "strategy.spatial":
-        degrees["strategy.tensor"] = 1
+    degrees = {key: int(value_at(e, key)) for key in DEGREES} | {field: value}
+    apart = {"strategy.tensor": "strategy.spatial", "strategy.spatial": "strategy.tensor"}
+    if value > 1 and field in apart:
+        degrees[apart[field]] = 1
     tensor, pipeline, spatial = degrees.values()
-    replica = tensor * pipeline * spatial
-    batch = max(1, int(s.batch) * replica // int(s.replica))
-    samples = max(1, int(s.batch) // int(s.microbatches))  # of a microbatch
-    many = max(1, batch // samples)
+    batch = max(1, int(s.batch) * tensor * pipeline * spatial // int(s.replica))
+    many = max(1, batch // _samples(s))
     if pipeline > 1 and s.pipeline == 1 and s.microbatches == 1:
         many = min(batch, 4 * pipeline)  # a pipeline of one microbatch is all bubble
     if pipeline > 1 and s.schedule == "interleaved":
         many = _whole(many, pipeline)
-    batch = max(batch, many)
-    found: Changes = {**degrees, "strategy.batch": batch, "strategy.microbatches": many}
+    found: Changes = {**degrees, "strategy.batch": max(batch, many), "strategy.microbatches": many}
     if pipeline == 1:
-        found |= {"strategy.schedule": "1f1b", "strategy.chunks": 1}
+        found |= NO_PIPELINE
     elif s.zero > 1:
         found["strategy.zero"] = 1
     if tensor == 1:
@@ -122,48 +144,24 @@ def _degree(e: Experiment, field: str, value: int) -> Changes:
     return found
 
 
-def _whole(many: Any, stages: Any) -> int:
-    """Return the next number of microbatches that an interleaved pipeline can have."""
-    return -(-int(many) // int(stages)) * int(stages)
-
-
 def unsplit(e: Experiment) -> Changes:
     """Return what takes every split away and keeps the global batch."""
     every = {f"strategy.{name}": getattr(Strategy, name) for name in SPLIT_FIELDS}
-    rest = {"strategy.schedule": "1f1b", "strategy.chunks": 1, "strategy.sequence_parallel": False}
     batch = max(1, int(e.global_batch) // int(e.devices))
-    return {**every, **rest, "strategy.data": 0, "strategy.batch": batch}
+    rest = {"strategy.sequence_parallel": False, "strategy.data": 0, "strategy.batch": batch}
+    return {**every, **NO_PIPELINE, **rest}
 
 
 def _on_machine(e: Experiment, machine: Machine) -> Changes:
     s = e.strategy
-    changes: Changes = {"strategy.devices_per_node": 0}
-    nodes = min(int(s.nodes), int(machine.nodes))
     replica, each = int(s.replica), int(machine.devices_per_node)
     whole = lcm(replica, each) // each  # nodes that hold whole replicas
-    changes["strategy.nodes"] = max(nodes // whole * whole, 1)
+    nodes = min(int(s.nodes), int(machine.nodes)) // whole * whole
+    changes: Changes = {"strategy.devices_per_node": 0, "strategy.nodes": max(nodes, 1)}
     if e.storage.tier not in machine.storage:
-        changes |= {"storage.tier": "", "run.checkpoint_interval": 0.0}
-        changes |= {"storage.access": "stream", "storage.local": ""}
+        changes |= {"storage.tier": "", "run.checkpoint_interval": 0.0, **STREAMED}
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         changes["strategy.offload_to"] = "host"
     if np.isnan(peak_rate(machine.device, s.precision)):
         changes["strategy.precision"] = "bf16" if "fp32" not in machine.device.peak else "fp32"
     return changes
-
-
-def _at(experiment: Experiment, key: str) -> Any:
-    section, name = key.split(".")
-    return getattr(getattr(experiment, section), name)
-
-
-def _label(key: str) -> str:
-    return NAMED[key].label.lower() if key in NAMED else key.partition(".")[2].replace("_", " ")
-
-
-def _word(value: Any) -> str:
-    return (
-        {True: "on", False: "off"}.get(value, str(value))
-        if isinstance(value, bool)
-        else str(value) or "none"
-    )

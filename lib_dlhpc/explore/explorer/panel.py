@@ -13,8 +13,17 @@ import traitlets
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.plain_text import Readable
-from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, value_at
-from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED, Control, replicas, standing
+from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
+from lib_dlhpc.explore.explorer.controls import (
+    CONTROLS,
+    GROUPS,
+    NAMED,
+    SIMPLE,
+    Control,
+    Options,
+    replicas,
+    standing,
+)
 from lib_dlhpc.explore.explorer.moves import consequences
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count, format_plain
@@ -41,51 +50,37 @@ class Panel(Readable, anywidget.AnyWidget):
         return "Panel()"
 
 
-def panel_state(
-    choice: Choice, experiment: Experiment, stall: float, serial: int
-) -> dict[str, Any]:
+def panel_state(choice: Choice, e: Experiment, stall: float, serial: int) -> dict[str, Any]:
     """Return all controls as they stand. stall: s that a step waits for input. serial: of the move that is answered."""
-    groups = [
-        {"name": g, "summary": summary(g, experiment, stall), "open": g in OPEN} for g in GROUPS
-    ]
-    rows = [control_state(control, choice, experiment) for control in CONTROLS]
+    said = summaries(e, stall)
+    groups = [{"name": g, "summary": said[g], "open": g in OPEN} for g in GROUPS]
+    rows = [control_state(control, choice, e) for control in CONTROLS]
     return {"groups": groups, "controls": rows, "answered": serial}
 
 
 def control_state(control: Control, choice: Choice, e: Experiment) -> dict[str, Any]:
     """Return one control: its options, where it stands, whether that is off its preset, and why it does not apply."""
-    row: dict[str, Any] = {"field": control.field, "group": control.group, "label": control.label}
-    row |= {
-        "kind": control.kind,
-        "help": control.help,
-        "simple": control.simple,
-        "off": control.off(e),
-    }
-    if row["off"]:
+    field, off = control.field, control.off(e)
+    row = {name: getattr(control, name) for name in ("field", "group", "label", "kind", "help")}
+    row |= {"simple": field in SIMPLE, "off": off}
+    if off:
         return row
-    options = control.options(e)
-    value = standing(e, control.field, choice.changes.get(control.field, 1))
-    at = next((k for k, (_, option) in enumerate(options) if option == value), 0)
-    row |= {
-        "options": [label for label, _ in options],
-        "at": at,
-        "changed": control.field in choice.changes,
-    }
-    if row["changed"]:
-        start = _start(control, choice)
-        row["start"] = next((label for label, option in options if option == start), str(start))
-    row["illegal"] = _illegal(control, choice, e, options)
-    return row
+    options, changed = control.options(e), field in choice.changes
+    labels = [label for label, _ in options]
+    at = _place(options, standing(e, field, choice.changes.get(field, 1)))
+    row |= {"options": labels, "at": at or 0, "changed": changed}
+    if changed:
+        start = standing(choice.preset.experiment, field)
+        place = _place(options, start)
+        row["start"] = str(start) if place is None else labels[place]
+    return row | {"illegal": _illegal(control, choice, e, options)}
 
 
-def _start(control: Control, choice: Choice) -> Any:
-    base = choice.preset.experiment
-    if control.field in ("strategy.devices_per_node", "machine.name"):
-        return standing(base, control.field)
-    return value_at(base, control.field)
+def _place(options: Options, value: Any) -> int | None:
+    return next((k for k, (_, option) in enumerate(options) if option == value), None)
 
 
-def _illegal(control: Control, choice: Choice, e: Experiment, options: Any) -> dict[str, str]:
+def _illegal(control: Control, choice: Choice, e: Experiment, options: Options) -> dict[str, str]:
     """Return the options, by their number, that contradict the rest of the choice, and why."""
     found = {}
     if control.kind == "parts" and control.group == "Split":
@@ -100,42 +95,26 @@ def _illegal(control: Control, choice: Choice, e: Experiment, options: Any) -> d
 
 def wanted(choice: Choice, field: str, label: str) -> Any:
     """Return the value that a label of a control stands for; raises SpecError where there is none."""
-    e = experiment_of(choice)
     control = NAMED.get(field)
-    options: Mapping[str, Any] = dict(control.options(e)) if control else {}
+    options: Mapping[str, Any] = dict(control.options(experiment_of(choice))) if control else {}
     if label not in options:
         raise SpecError(f"{field} = {str(label)[:60]!r}: legal: {', '.join(options) or 'nothing'}.")
     return options[label]
 
 
-def summary(group: str, e: Experiment, stall: float) -> str:
-    """Return a group in a few words. stall: s by which input is late in a step."""
-    s = e.strategy
-    if group == "Model":
-        return (
-            f"{format_plain(e.model.parameters / 1e9)} B parameters"
-            if e.model.parameters >= 1e9
-            else (f"{format_plain(e.model.parameters / 1e6)} M parameters")
-        )
-    if group == "Machine":
-        return f"{count(e.devices, 'device')} in {count(s.nodes, 'node')}"
-    if group == "Split":
-        degrees = {
-            "tensor": s.tensor,
-            "pipeline": s.pipeline,
-            "spatial": s.spatial,
-            "data": replicas(e),
-        }
-        return (
-            " × ".join(f"{name} {int(n)}" for name, n in degrees.items() if n > 1) or "one device"
-        )
-    if group == "Batch and optimizer":
-        return f"{int(e.global_batch):,} a step, {s.optimizer}"
-    if group == "Input":
-        where = e.storage.tier or "in memory"
-        return f"{where}, waits {show(stall, 's')} a step" if stall > 0 else f"{where}, no stall"
-    return (
-        "none"
-        if np.isinf(e.machine.node_mtbf)
-        else f"one in {show(e.machine.node_mtbf / s.nodes, 's')}"
-    )
+def summaries(e: Experiment, stall: float) -> dict[str, str]:
+    """Return each group in a few words. stall: s by which input is late in a step."""
+    s, large = e.strategy, e.model.parameters >= 1e9
+    size = format_plain(e.model.parameters / (1e9 if large else 1e6))
+    degrees = {name: getattr(s, name) for name in ("tensor", "pipeline", "spatial")}
+    split = [f"{name} {int(n)}" for name, n in {**degrees, "data": replicas(e)}.items() if n > 1]
+    late = f"waits {show(stall, 's')} a step" if stall > 0 else "no stall"
+    fails, mtbf = not np.isinf(e.machine.node_mtbf), e.machine.node_mtbf / s.nodes
+    return {
+        "Model": f"{size} {'B' if large else 'M'} parameters",
+        "Machine": f"{count(e.devices, 'device')} in {count(s.nodes, 'node')}",
+        "Split": " × ".join(split) or "one device",
+        "Batch and optimizer": f"{int(e.global_batch):,} a step, {s.optimizer}",
+        "Input": f"{e.storage.tier or 'in memory'}, {late}",
+        "Failures": f"one in {show(mtbf, 's')}" if fails else "none",
+    }

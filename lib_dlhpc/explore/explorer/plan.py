@@ -18,27 +18,22 @@ class Plan:
     """The advice with its button. apply: sets the fields of an advice."""
 
     def __init__(self, apply: Callable[[Mapping[str, Any]], None]) -> None:
-        self.advice = Advice("", "", {})
         self.words = Line()
         self.button = ipywidgets.Button(description="Apply", button_style="primary")
         self.card = Column([self.words, self.button])
         self.card.add_class("dl-say")
         self.button.on_click(lambda _: apply(self.advice.changes))
-        self._show()
+        self._show(Advice("Looking for what helps ...", "", {}))
 
     def follow(self, prediction: Breakdown) -> None:
         """Look for what helps this run most: tens of predictions, so once the controls rest."""
-        self.advice = advise(prediction)
-        self._show()
+        self._show(advise(prediction))
 
-    def _show(self) -> None:
-        self.words.value = (
-            f'<p role="status">{escape(self.advice.words or "Looking for what helps ...")}</p>'
-        )
-        self.button.layout.display = "" if self.advice.changes else "none"
-        self.button.tooltip = (
-            f"Sets {', '.join(self.advice.changes)}" if self.advice.changes else ""
-        )
+    def _show(self, advice: Advice) -> None:
+        self.advice, fields = advice, ", ".join(advice.changes)
+        self.words.value = f'<p role="status">{escape(advice.words)}</p>'
+        self.button.layout.display = "" if fields else "none"
+        self.button.tooltip = f"Sets {fields}" if fields else ""
 
 
 def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:
