@@ -25,6 +25,7 @@ from lib_dlhpc.explore.compare.panel import no_longer_than_the_page
 from lib_dlhpc.explore.compare.sweep import swept
 from lib_dlhpc.explore.explorer.run import Run
 from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -143,11 +144,11 @@ def test_another_experiment_takes_away_what_was_run_of_the_one_before(begin: Any
 
 def test_the_explorers_section_runs_nothing_before_it_is_opened() -> None:
     section = Run()
-    section.follow(digits())
+    section.follow(predict(digits()))
     assert section.panel is None
     section.opened.value = True
     assert section.panel is not None and section.panel.experiment == digits()
-    section.follow(digits(batch=16))
+    section.follow(predict(digits(batch=16)))
     assert section.panel.experiment == digits(batch=16)
     section.opened.value = False
     assert section.body.children == ()

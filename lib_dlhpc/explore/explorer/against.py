@@ -2,12 +2,12 @@
 
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import NAMED, standing
-from lib_dlhpc.explore.explorer.views import expected_time, step_parts
+from lib_dlhpc.explore.explorer.headlines import SAME, expected_time
+from lib_dlhpc.explore.explorer.parts import step_parts
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
-SAME = 5e-4  # relative; less is no difference
 MOST = 4  # changed settings that are named
 
 

@@ -1,52 +1,54 @@
-"""The explorer's charts on demand: scaling, efficiency, cost, and what would help most."""
+"""The explorer's section of charts: scaling, efficiency, cost, and what would help most."""
 
+from dataclasses import replace
 from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.charts import chart
-from lib_dlhpc.explore.explorer.device_charts import sensitivity_state
-from lib_dlhpc.explore.explorer.soon import REST, Soon
-from lib_dlhpc.explore.explorer.views import over_devices
-from lib_dlhpc.prediction import Breakdown, sensitivity
+from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.explorer.controls import node_counts
+from lib_dlhpc.explore.explorer.device_charts import scaling_state, sensitivity_state, totals_state
+from lib_dlhpc.explore.explorer.section import Section
+from lib_dlhpc.prediction import Breakdown, breakdown, sensitivity
 
 NAMES = ("scaling", "efficiency", "totals", "sensitivity")
 
 
-class Charts:
-    """The section's state: the newest prediction, and the charts of it, once it was opened."""
+class Charts(Section):
+    """The section's state: the charts, once it was opened."""
 
     def __init__(self) -> None:
-        self.opened = ipywidgets.ToggleButton(
-            description="Scaling, cost, what would help most", layout={"width": "auto"}
-        )
+        super().__init__("Scaling, cost, what would help most")
         self.body = ipywidgets.Box([])
         self.body.add_class("dl-charts")
         self.figures: dict[str, Any] = {}
-        self._prediction: Breakdown | None = None
-        self._soon = Soon(REST)
-        self.opened.observe(self._toggled, "value")
 
-    def follow(self, prediction: Breakdown) -> None:
-        """Take over another prediction; its charts follow once the controls rest."""
-        self._prediction = prediction
-        if self.opened.value:
-            self._soon(self.show)
-
-    def show(self) -> None:
-        """Show the charts of the newest prediction."""
-        if self._prediction is None or not self.opened.value:
-            return
-        states = over_devices(self._prediction)
-        states["sensitivity"] = sensitivity_state(sensitivity(self._prediction))
+    def _show(self, prediction: Breakdown) -> None:
+        self.figures = self.figures or {name: chart(name) for name in NAMES}
+        states = over_devices(prediction)
+        states["sensitivity"] = sensitivity_state(sensitivity(prediction))
         for name, figure in self.figures.items():
             figure.update(*states[name])
-
-    def _toggled(self, _: Any) -> None:
-        if not self.opened.value:
-            self.body.children = ()
-            return
-        if not self.figures:
-            self.figures = {name: chart(name) for name in NAMES}
-        self.show()
         self.body.children = tuple(self.figures.values())
+
+
+def over_devices(p: Breakdown) -> dict[str, State]:
+    """Predict the run on every sensible number of nodes, the batch a replica kept: "scaling" and "totals"."""
+    machine, strategy = p.experiment.machine, p.experiment.strategy
+    now = {"nodes": int(strategy.nodes), "devices_per_node": int(p.experiment.devices_per_node)}
+    name, other = now if int(machine.nodes) > 1 else reversed(now)
+    counts = node_counts(int(getattr(machine, name)), now[name])
+    several: Any = {name: counts[counts * now[other] % int(strategy.replica) == 0]}  # whole ones
+    curve = breakdown(replace(p.experiment, strategy=replace(strategy, **several)), p.compute_scale)
+    low, high = curve.step_time_bounds
+    devices, now_at = curve.experiment.devices, float(p.experiment.devices)
+    one = curve.speedup * curve.step_time
+    scaling = scaling_state(
+        devices, curve.speedup, one / low, one / high, (now_at, float(p.speedup))
+    )
+    cost = curve.time_to_train, curve.energy_to_train, curve.device_hours
+    return {
+        "scaling": scaling,
+        "efficiency": scaling,
+        "totals": totals_state(devices, *cost, now_at),
+    }

@@ -19,18 +19,8 @@ QUICK_RANKS, QUICK_ROWS, QUICK_MESSAGES = 1024, 15_000, 10_000  # a tenth of a s
 
 def too_much(experiment: Experiment, fidelity: str, steps: int) -> str:
     """Say why a page does not simulate this; "" where it does."""
-    ranks, most = int(experiment.devices), MOST_RANKS[fidelity]
-    served = experiment.strategy.allreduce == "parameter_server" and most > MOST_SERVERS
-    if served:
-        most = MOST_SERVERS
-    if ranks > most:
-        kind = f"{fidelity} with a parameter server" if served else fidelity
-        reason = f"{ranks:,} ranks; this page simulates {kind} on up to {most:,}"
-    elif (rows := _rows(experiment, steps)) > MOST_ROWS:
-        reason = f"about {rows:,} events to store; this page stores up to {MOST_ROWS:,}"
-    elif fidelity == "events" and (count := messages(experiment, steps)) > MOST_MESSAGES:
-        reason = f"{count:,} messages, each followed on its own; this page follows up to {MOST_MESSAGES:,}"
-    else:
+    reason = _reason(experiment, fidelity, steps)
+    if not reason:
         return ""
     ways = ["fewer nodes", "larger buckets"] + ["fewer steps"] * (steps > 1)
     ways += ["fidelity rounds"] * (fidelity == "events")
@@ -40,26 +30,38 @@ def too_much(experiment: Experiment, fidelity: str, steps: int) -> str:
     )
 
 
+def _reason(experiment: Experiment, fidelity: str, steps: int) -> str:
+    ranks, most, kind = int(experiment.devices), MOST_RANKS[fidelity], fidelity
+    if experiment.strategy.allreduce == "parameter_server" and most > MOST_SERVERS:
+        most, kind = MOST_SERVERS, f"{fidelity} with a parameter server"
+    if ranks > most:
+        return f"{ranks:,} ranks; this page simulates {kind} on up to {most:,}"
+    if (rows := _rows(experiment, steps)) > MOST_ROWS:
+        return f"about {rows:,} events to store; this page stores up to {MOST_ROWS:,}"
+    if fidelity == "events" and (sent := messages(experiment, steps)) > MOST_MESSAGES:
+        return f"{sent:,} messages, each followed on its own; this page follows up to {MOST_MESSAGES:,}"
+    return ""
+
+
 def quick(experiment: Experiment, fidelity: str, steps: int) -> bool:
     """Whether simulating takes so little time that it may follow every move of a control."""
-    if int(experiment.devices) > QUICK_RANKS or _rows(experiment, steps) > QUICK_ROWS:
-        return False
-    if too_much(experiment, fidelity, steps):
-        return False
-    return fidelity == "rounds" or messages(experiment, steps) <= QUICK_MESSAGES
+    few = int(experiment.devices) <= QUICK_RANKS
+    return (
+        few
+        and _within(experiment, fidelity, steps, QUICK_ROWS, QUICK_MESSAGES)
+        and not too_much(experiment, fidelity, steps)
+    )
 
 
 def steps_within(experiment: Experiment, fidelity: str, rows: float, sent: float) -> int:
     """Return how many steps, of STEPS, stay within so many rows or, as events, messages; 0: none does."""
-    if int(experiment.devices) > QUICK_RANKS or too_much(experiment, fidelity, 1):
+    ranks = int(experiment.devices)
+    if ranks > QUICK_RANKS or too_much(experiment, fidelity, 1):
         return 0
     if experiment.strategy.is_split:  # it sends far more than is counted here
-        return int(fidelity == "rounds" and int(experiment.devices) <= QUICK_SPLIT)
-    for steps in STEPS:
-        few = _rows(experiment, steps) <= rows
-        if few and (fidelity == "rounds" or messages(experiment, steps) <= sent):
-            return steps
-    return 0
+        return int(fidelity == "rounds" and ranks <= QUICK_SPLIT)
+    fit = (steps for steps in STEPS if _within(experiment, fidelity, steps, rows, sent))
+    return next(fit, 0)
 
 
 def messages(experiment: Experiment, steps: int) -> int:
@@ -67,14 +69,15 @@ def messages(experiment: Experiment, steps: int) -> int:
     return estimate.messages(experiment, steps, 100 * MOST_MESSAGES)
 
 
-def _buckets(experiment: Experiment) -> int:
-    strategy = experiment.strategy
-    cut = buckets(experiment.model, strategy.bucket, BYTES[strategy.precision])
-    return int(np.count_nonzero(cut.sizes))
+def _within(experiment: Experiment, fidelity: str, steps: int, rows: float, sent: float) -> bool:
+    few = _rows(experiment, steps) <= rows
+    return few and (fidelity == "rounds" or messages(experiment, steps) <= sent)
 
 
 def _rows(experiment: Experiment, steps: int) -> int:
     """Return about how many rows the timeline has: two a bucket, and forward, wait, update, input."""
-    every = int(experiment.strategy.local_steps)
+    strategy = experiment.strategy
+    cut = buckets(experiment.model, strategy.bucket, BYTES[strategy.precision])
+    every = int(strategy.local_steps)
     whole = -(-steps // every) * every  # local steps end with an average
-    return int(experiment.devices) * (2 * _buckets(experiment) + 4) * whole
+    return int(experiment.devices) * (2 * int(np.count_nonzero(cut.sizes)) + 4) * whole

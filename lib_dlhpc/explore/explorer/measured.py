@@ -66,9 +66,8 @@ def on_own(experiment: Experiment, changes: Mapping[str, object]) -> Experiment:
     """Return the experiment on the user's own machine, and with `changes`. Raises SpecError where there is none."""
     own = own_machine()
     if own is None:
-        raise SpecError(
-            "There is no calibration of this machine; open Run here and press Calibrate."
-        )
+        words = "There is no calibration of this machine; open Run here and press Calibrate."
+        raise SpecError(words)
     there = what_if(experiment, {**changes, "machine.name": STAND_IN})
     return replace(there, machine=measured_on(there.machine, own))
 
@@ -104,7 +103,5 @@ def known_of(prediction: Breakdown) -> Known:
         found = bands(prediction.experiment)
     except SpecError as error:
         return Known(notes=(f"No bands: {error}", *notes))
-    if not found:
-        return Known(notes=tuple(notes))
     words = f"90 % bands: by the intervals of the machine's numbers, {calibration_of(machine)}."
-    return Known(found, (words, *notes))
+    return Known(found, tuple([words, *notes] if found else notes))

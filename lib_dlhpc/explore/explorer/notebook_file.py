@@ -1,6 +1,7 @@
 """The experiment as a notebook: the same numbers from the library, to go on from."""
 
 import json
+from typing import Any
 
 from lib_dlhpc.spec.experiment import Experiment, dumps
 
@@ -18,9 +19,10 @@ def notebook(title: str, experiment: Experiment, link: str) -> str:
     text = dumps(experiment).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     load = f'from lib_dlhpc import loads, predict, simulate\n\nexperiment = loads("""\n{text}""")'
     about = f"# {title}\n\nFrom the what-if explorer" + (f", `#{link}`." if link else ".")
-    code = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
-    cells = [{"cell_type": "markdown", "metadata": {}, "source": about}]
-    cells += [{**code, "source": source} for source in (load, *CELLS)]
+    cells: list[dict[str, Any]] = [{"cell_type": "markdown", "metadata": {}, "source": about}]
+    for source in (load, *CELLS):
+        cell = {"cell_type": "code", "metadata": {}, "source": source}
+        cells.append({**cell, "outputs": [], "execution_count": None})
     cells = [{**cell, "id": f"cell-{number}"} for number, cell in enumerate(cells)]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     body = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}

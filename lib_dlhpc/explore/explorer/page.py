@@ -1,6 +1,6 @@
 """The what-if explorer: controls on one side, and on the other all that follows from them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,25 +18,24 @@ from lib_dlhpc.explore.explorer.against import changes_words, difference_words
 from lib_dlhpc.explore.explorer.bar import Bar, bar_state
 from lib_dlhpc.explore.explorer.charts_section import Charts
 from lib_dlhpc.explore.explorer.choice import Choice, History, experiment_of, read, written
+from lib_dlhpc.explore.explorer.headlines import headline_html, headlines
 from lib_dlhpc.explore.explorer.measured import Known, known_of
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.notebook_file import notebook
 from lib_dlhpc.explore.explorer.panel import Panel, panel_state, wanted
-from lib_dlhpc.explore.explorer.plan import Plan, trust
-from lib_dlhpc.explore.explorer.presets import FIRST, of_file, preset
-from lib_dlhpc.explore.explorer.run import Run
-from lib_dlhpc.explore.explorer.simulation import Simulation
-from lib_dlhpc.explore.explorer.soon import REST, Soon
-from lib_dlhpc.explore.explorer.sweep import Sweep
-from lib_dlhpc.explore.explorer.views import (
-    headline_html,
-    headlines,
+from lib_dlhpc.explore.explorer.parts import (
     key_html,
     memory_parts,
     memory_state,
     step_parts,
     step_state,
 )
+from lib_dlhpc.explore.explorer.plan import Plan, trust
+from lib_dlhpc.explore.explorer.presets import FIRST, of_file, preset
+from lib_dlhpc.explore.explorer.run import Run
+from lib_dlhpc.explore.explorer.section import Soon
+from lib_dlhpc.explore.explorer.simulation import Simulation
+from lib_dlhpc.explore.explorer.sweep import Sweep
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.replays import Replay
@@ -45,6 +44,8 @@ from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 STYLE = (
     f"<style>{(Path(__file__).parent / 'static' / 'page.css').read_text(encoding='utf-8')}</style>"
 )
+WORDS = ("about", "headline", "step_key", "memory_key", "difference", "notices", "why")
+Found = tuple[Choice, Breakdown, str]  # a choice, its prediction, and what is to be known of it
 
 
 class Explorer:
@@ -59,23 +60,21 @@ class Explorer:
         self.pinned: Choice | None = None
         self.bar, self.address, self.panel = Bar(), Address(), Panel()
         self.figures = {name: chart(f"explorer_{name}") for name in ("step", "memory")}
-        names = ("about", "headline", "step_key", "memory_key", "difference", "notices", "why")
-        self.words = {name: ipywidgets.HTML() for name in names}
-        self.file, self.simulation, self.charts, self.sweep = (
-            ExperimentFile(),
-            Simulation(),
-            Charts(),
-            Sweep(),
-        )
-        self.run = Run(self.refresh)
-        self.plan = Plan(self.apply)
+        self.words = {name: ipywidgets.HTML() for name in WORDS}
+        self.file = ExperimentFile()
+        self.simulation, self.run, self.sweep = Simulation(), Run(self.refresh), Sweep()
+        self.charts, self.plan = Charts(), Plan(self.apply)
+        self.sections = (self.simulation, self.run, self.sweep, self.charts)
         self.every = ipywidgets.ToggleButton(
             description="Every number: formula, inputs, source", layout={"width": "auto"}
         )
-        self._soon = Soon(REST)
+        self._soon, self._note = Soon(), ""
         self._of_a: tuple[Choice, Breakdown] | None = None
-        self._note = ""
-        self._watch()
+        self.panel.observe(self._on_move, "moved")
+        self.bar.observe(self._on_ask, "asked")
+        self.address.observe(self._on_arrival, "arrivals")
+        self.file.observe(self._on_file, "loaded")
+        self.every.observe(lambda _: self.refresh(), "value")
         self.refresh()
         self.widget = self._layout()
 
@@ -101,31 +100,19 @@ class Explorer:
 
     def load(self, experiment: Experiment) -> None:
         """Take over another experiment; raises SpecError, and changes nothing, if it cannot be predicted."""
-        self._go(Choice(of_file(experiment)), prediction=predict(experiment))
+        self._go(_predicted(Choice(of_file(experiment))))
 
     def move(self, field: str, value: Any) -> None:
         """Move one control; a value that is not legal is explained and changes nothing."""
-        try:
-            choice, prediction, note = moved(self.choice, field, value)
-        except SpecError as error:
-            self._explain(str(error))
-        else:
-            self._go(choice, [field], prediction, note)
+        self._try(lambda: moved(self.choice, field, value), [field])
 
     def choose(self, name: str) -> None:
         """Take over a preset, as it is."""
-        try:
-            self._go(Choice(preset(name)))
-        except SpecError as error:
-            self._explain(str(error))
+        self._try(lambda: _predicted(Choice(preset(name))))
 
     def apply(self, changes: Mapping[str, Any]) -> None:
         """Set several fields at once, such as those of an advice."""
-        try:
-            choice = self.choice.with_changes(changes)
-            self._go(choice, prediction=predict(experiment_of(choice)))
-        except SpecError as error:
-            self._explain(str(error))
+        self._try(lambda: _predicted(self.choice.with_changes(changes)))
 
     def pin(self) -> None:
         """Compare everything with what is shown now; or with the preset again."""
@@ -136,82 +123,66 @@ class Explorer:
         """Show what is chosen."""
         self._show(predict(self.experiment))
 
-    def _go(
-        self,
-        choice: Choice,
-        fields: Iterable[str] = (),
-        prediction: Breakdown | None = None,
-        note: str = "",
-    ) -> None:
-        found = prediction or predict(experiment_of(choice))
-        self.history.choose(choice, fields)
-        self._note = note
-        self._show(found)
+    def _try(self, find: Callable[[], Found], fields: Iterable[str] = ()) -> None:
+        try:
+            found = find()
+        except SpecError as error:
+            self._show(predict(self.experiment), str(error))
+        else:
+            self._go(found, fields)
 
-    def _explain(self, problem: str) -> None:
-        self._show(predict(self.experiment), problem)
+    def _go(self, found: Found, fields: Iterable[str] = ()) -> None:
+        choice, prediction, self._note = found
+        self.history.choose(choice, fields)
+        self._show(prediction)
 
     def _show(self, p: Breakdown, problem: str = "") -> None:
         """Show a prediction of what is chosen: the charts first, what takes longer once the controls rest."""
         measured = p.experiment.machine.measured is not None
         later = measured and p.experiment.strategy.is_split  # its draws take half a second
         known = Known() if later else known_of(p)
-        a = self._prediction_of_a()
-        self._draw(p, a, known)
-        self._say(p, known, problem)
-        self.panel.state = panel_state(
-            self.choice, p.experiment, float(p.input_stall), self._answered
-        )
-        state = self._written()
-        at_home = self.choice == self.home and self.pinned is None
-        self.address.state = "" if at_home else state
-        self.bar.link = state
-        changed, history = bool(self.choice.changes), self.history
-        name, pinned = self.choice.preset.name, self.pinned is not None
-        self.bar.state = bar_state(name, changed, history.back, history.ahead, pinned)
-        self._soon(lambda: self._rest(p, known_of(p) if later else known))
+        self._draw(p, known, problem)
+        self.file.problem = ""
+        choice, history, preset_ = self.choice, self.history, self.choice.preset
+        answered = int(self.panel.moved[0]) if self.panel.moved else 0
+        self.panel.state = panel_state(choice, p.experiment, float(p.input_stall), answered)
+        self.bar.link = self._link
+        at_home = choice == self.home and self.pinned is None
+        self.address.state = "" if at_home else self.bar.link
+        pinned = self.pinned is not None
+        changed = bool(choice.changes)
+        self.bar.state = bar_state(preset_.name, changed, history.back, history.ahead, pinned)
+        self._soon(lambda: self._rest(p, known_of(p) if later else known, later))
 
-    def _draw(self, p: Breakdown, a: Breakdown | None, known: Known) -> None:
+    def _draw(self, p: Breakdown, known: Known, problem: str = "") -> None:
+        a = self._prediction_of_a()
         self.figures["step"].update(*step_state(p, a, known.bands))
         self.figures["memory"].update(*memory_state(p, a))
-        trusted = trust(p, self.replay)
-        lines = headlines(p, self.replay)
-        self.words["headline"].value = headline_html(lines, headlines(a) if a else None, trusted)
-        for name, parts, unit in (("step_key", step_parts, "s"), ("memory_key", memory_parts, "B")):
-            self.words[name].value = key_html(parts(p), parts(a) if a else [], unit)
-
-    def _say(self, p: Breakdown, known: Known, problem: str) -> None:
-        a = self._prediction_of_a()
-        said = difference_words(p, a, changes_words(self.choice, self.a)) if a else ""
-        self.words["difference"].value = (
-            f'<p class="dl-said" role="status">{escape(said)}</p>' if said else ""
-        )
         missed = self.replay.miss(float(p.time_to_train)) if self.replay else ""
-        walls = [f"✗ {wall}" for wall in p.walls]
+        problems = [problem, *(f"✗ {wall}" for wall in p.walls)]
         notes = [
-            note for note in (self._note, missed, *p.experiment.warnings, *known.notes) if note
+            each for each in (self._note, missed, *p.experiment.warnings, *known.notes) if each
         ]
-        self.words["notices"].value = "".join(map(problem_html, [problem, *walls])) + "".join(
-            map(notice_html, notes)
-        )
-        self.file.problem = ""
-        now = self.choice.preset
-        source = f"<p><small>{escape(now.source)}</small></p>" if now.source else ""
-        self.words["about"].value = (
-            f'<details class="dl-about"><summary>{escape(now.title)}</summary>'
-            f"<p>{escape(now.description)}</p>{source}</details>"
-        )
+        lines, of_a = headlines(p, self.replay), headlines(a) if a else None
+        said = difference_words(p, a, changes_words(self.choice, self.a)) if a else ""
+        shown = {
+            "headline": headline_html(lines, of_a, trust(p, self.replay)),
+            "step_key": key_html(step_parts(p), step_parts(a) if a else [], "s"),
+            "memory_key": key_html(memory_parts(p), memory_parts(a) if a else [], "B"),
+            "difference": f'<p class="dl-said" role="status">{escape(said)}</p>' if said else "",
+            "notices": "".join([*map(problem_html, problems), *map(notice_html, notes)]),
+            "about": _about_html(self.choice),
+        }
+        for name, html in shown.items():
+            self.words[name].value = html
 
-    def _rest(self, p: Breakdown, known: Known) -> None:
+    def _rest(self, p: Breakdown, known: Known, later: bool) -> None:
         """Show what can wait until the controls rest."""
-        if p.experiment.strategy.is_split and known.bands:
-            self._draw(p, self._prediction_of_a(), known)
-            self._say(p, known, "")
+        if later and known.bands:
+            self._draw(p, known)
         self.file.text = dumps(p.experiment)
-        self.simulation.follow(p, known.bands)
-        self.charts.follow(p)
-        self.run.follow(p.experiment)
-        self.sweep.follow(p.experiment)
+        for section in self.sections:
+            section.follow(p, known.bands)
         self.words["why"].value = explanations_html(explain(p)) if self.every.value else ""
         self.plan.follow(p)
 
@@ -223,28 +194,13 @@ class Explorer:
             self._of_a = (self.a, predict(experiment_of(self.a)))
         return self._of_a[1]
 
-    def _written(self) -> str:
-        return encode(written(self.choice, self.pinned))
-
     @property
-    def _answered(self) -> int:
-        return int(self.panel.moved[0]) if self.panel.moved else 0
-
-    def _watch(self) -> None:
-        self.panel.observe(self._on_move, "moved")
-        self.bar.observe(self._on_ask, "asked")
-        self.address.observe(self._on_arrival, "arrivals")
-        self.file.observe(self._on_file, "loaded")
-        self.every.observe(lambda _: self.refresh(), "value")
+    def _link(self) -> str:
+        return encode(written(self.choice, self.pinned))
 
     def _on_move(self, event: Any) -> None:
         _, field, label = event["new"]
-        try:
-            value = wanted(self.choice, field, label)
-        except SpecError as error:
-            self._explain(str(error))
-        else:
-            self.move(field, value)
+        self._try(lambda: moved(self.choice, field, wanted(self.choice, field, label)), [field])
 
     def _on_ask(self, event: Any) -> None:
         _, what, of = event["new"]
@@ -257,29 +213,19 @@ class Explorer:
             getattr(self.history, what)()
             self.refresh()
         elif what == "notebook":
-            name = f"{self.choice.preset.name or 'experiment'}.ipynb"
-            text = notebook(self.choice.preset.title, self.experiment, self._written())
-            self.bar.file = [self._saved, name, "application/x-ipynb+json", text]
-
-    @property
-    def _saved(self) -> int:
-        return int(self.bar.file[0]) + 1 if self.bar.file else 1
+            name, title = self.choice.preset.name or "experiment", self.choice.preset.title
+            text = notebook(title, self.experiment, self._link)
+            serial = int(self.bar.file[0]) + 1 if self.bar.file else 1
+            self.bar.file = [serial, f"{name}.ipynb", "application/x-ipynb+json", text]
 
     def _on_arrival(self, _: Any) -> None:
-        ignored: tuple[str, ...] = ()
-        if not self.address.arrived:
-            choice, pinned = self.home, None
-        else:
+        choice, self.pinned, words = self.home, None, ""
+        if self.address.arrived:
             arrived = decode(self.address.arrived)
-            choice, pinned, ignored = read(arrived.fields)
-            ignored = (*arrived.ignored, *ignored)
-        self.pinned = pinned
-        words = (
-            f"The address was not understood in full. Ignored: {'; '.join(ignored)}"
-            if ignored
-            else ""
-        )
-        self._go(choice, note=words)
+            choice, self.pinned, more = read(arrived.fields)
+            if ignored := "; ".join((*arrived.ignored, *more)):
+                words = f"The address was not understood in full. Ignored: {ignored}"
+        self._go(_predicted(choice, words))
 
     def _on_file(self, event: Any) -> None:
         try:
@@ -288,29 +234,35 @@ class Explorer:
             self.file.problem = str(error)
 
     def _layout(self) -> ipywidgets.Box:
-        box = ipywidgets.VBox
+        words, box = self.words, ipywidgets.VBox
         unseen = _named(box([ipywidgets.HTML(PAGE_STYLE + STYLE), self.address]), "dlhpc-hidden")
-        controls = _named(box([self.panel, self.file]), "dl-controls")
-        step = _named(Column([self.figures["step"], self.words["step_key"]]), "dl-card")
-        memory = _named(Column([self.figures["memory"], self.words["memory_key"]]), "dl-card")
-        top = _named(Column([self.words["headline"], step]), "dl-top")
-        lead = _named(Column([top, controls]), "dl-lead")
-        sections = (self.simulation, self.run, self.sweep, self.charts)
-        buttons = _named(
-            ipywidgets.Box([*(each.opened for each in sections), self.every]), "dl-sections"
+        step, memory = (
+            _named(Column([figure, words[f"{name}_key"]]), "dl-card")
+            for name, figure in self.figures.items()
         )
-        bodies = [_named(each.body, "dl-section") for each in sections]
-        rest = [
-            self.words["difference"],
-            self.words["notices"],
-            memory,
-            buttons,
-            *bodies,
-            self.words["why"],
-        ]
+        top = _named(Column([words["headline"], step]), "dl-top")
+        lead = _named(Column([top, _named(box([self.panel, self.file]), "dl-controls")]), "dl-lead")
+        opened = [*(each.opened for each in self.sections), self.every]
+        buttons = _named(ipywidgets.Box(opened), "dl-sections")
+        bodies = [_named(each.body, "dl-section") for each in self.sections]
+        rest = [words["difference"], words["notices"], memory, buttons, *bodies, words["why"]]
         below = _named(Column(rest), "dl-below", "dlhpc-results")
         main = _named(Row([self.plan.card, lead, below]), "dl-main")
-        return _named(Column([unseen, self.bar, self.words["about"], main]), "dl-explorer")
+        return _named(Column([unseen, self.bar, words["about"], main]), "dl-explorer")
+
+
+def _predicted(choice: Choice, note: str = "") -> Found:
+    return choice, predict(experiment_of(choice)), note
+
+
+def _about_html(choice: Choice) -> str:
+    """Return the story of what is chosen, folded."""
+    now = choice.preset
+    source = f"<p><small>{escape(now.source)}</small></p>" if now.source else ""
+    return (
+        f'<details class="dl-about"><summary>{escape(now.title)}</summary>'
+        f"<p>{escape(now.description)}</p>{source}</details>"
+    )
 
 
 def _named(widget: Any, *names: str) -> Any:

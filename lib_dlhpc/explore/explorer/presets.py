@@ -32,8 +32,7 @@ class Preset:
 
 def names() -> list[str]:
     """Return the names of all presets, those of the chips first."""
-    others = {*catalog.names("replays"), *catalog.names("presets")} - set(CHIPS)
-    return [*CHIPS, *sorted(others)]
+    return [*CHIPS, *sorted({*catalog.names("replays"), *catalog.names("presets")} - set(CHIPS))]
 
 
 @cache
@@ -43,9 +42,8 @@ def preset(name: str) -> Preset:
         run = replay(name)
         return Preset(name, run.title, run.description, run.experiment, run.source, run)
     if name not in catalog.names("presets"):
-        raise SpecError(
-            f"preset = {str(name)[:60]!r}: legal: {', '.join(names())}.{suggest(name, names())}"
-        )
+        legal = f"legal: {', '.join(names())}.{suggest(name, names())}"
+        raise SpecError(f"preset = {str(name)[:60]!r}: {legal}")
     table = catalog.read("presets", name)
     return Preset(name, table["title"], table["description"], read_experiment(table["experiment"]))
 

@@ -13,7 +13,8 @@ import ipywidgets
 from lib_dlhpc.explore.blocks.panels import notice_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.explorer.measured import learn, own_machine
-from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.explore.explorer.section import Section
+from lib_dlhpc.prediction import Breakdown
 
 if TYPE_CHECKING:
     from lib_dlhpc.explore.compare.page import RunHere
@@ -23,39 +24,26 @@ PARTS = 4  # programs that it starts, about
 LAPTOP = "Choose Runs on this laptop above: that run fits here."
 
 
-class Run:
-    """The section's state: the newest experiment, and the panel that runs it, once it was opened.
+class Run(Section):
+    """The section's state: the panel that runs the newest experiment, once it was opened.
 
     known: called after a calibration.
     """
 
     def __init__(self, known: Callable[[], None] = lambda: None) -> None:
-        self.opened = ipywidgets.ToggleButton(description="Run here", layout={"width": "auto"})
-        self.body = ipywidgets.VBox([])
+        super().__init__("Run here", rest=0)
         self.hint = ipywidgets.HTML()
         self.calibration = calibration(self._calibrated)
         self.panel: RunHere | None = None
-        self._experiment: Experiment | None = None
         self._known = known
-        self.opened.observe(self._toggled, "value")
 
-    def follow(self, experiment: Experiment) -> None:
-        """Take over another experiment."""
-        self._experiment = experiment
-        if self.panel is not None and self.opened.value:
-            self.panel.follow(experiment)
-            self.hint.value = notice_html(LAPTOP) if self.panel.panel.run.disabled else ""
-
-    def _toggled(self, _: Any) -> None:
-        if not self.opened.value:
-            self.body.children = ()
-            return
+    def _show(self, prediction: Breakdown) -> None:
         if self.panel is None:
             from lib_dlhpc.explore.compare.page import RunHere
 
             self.panel = RunHere(None, own_machine(), label="Run")
-        if self._experiment is not None:
-            self.follow(self._experiment)
+        self.panel.follow(prediction.experiment)
+        self.hint.value = notice_html(LAPTOP) if self.panel.panel.run.disabled else ""
         self.body.children = (self.hint, self.panel.widget, self.calibration.widget)
 
     def _calibrated(self) -> None:
@@ -63,8 +51,7 @@ class Run:
             # What was predicted was for another machine.
             self.panel.machine, self.panel.experiment = own_machine(), None
         self._known()
-        if self._experiment is not None:
-            self.follow(self._experiment)
+        self.show()
 
 
 def calibration(

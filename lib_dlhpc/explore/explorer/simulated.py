@@ -9,6 +9,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import between
 from lib_dlhpc.explore.explorer.limits import messages
+from lib_dlhpc.explore.explorer.section import Bands
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.simulation import simulate
@@ -19,7 +20,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured, Timeline, breakdown
 
-Bands = Mapping[str, tuple[float, float]]  # (low, high) s by name, the whole step as "one step"
+ALL = "one step"
 MOST_DRAWN = 2  # steps on the chart, or as many as lie between two averages of local updates ...
 MOST_LOCAL = 8  # ... up to so many
 
@@ -30,7 +31,6 @@ class Simulated:
 
     experiment: Experiment
     seed: int
-    steps: int
     predicted: Mapping[str, float]  # s, by term
     timelines: Mapping[str, Timeline]  # by fidelity; the last is the one that was asked for
     bands: Bands = field(default_factory=dict)  # of the prediction, where its machine was measured
@@ -50,16 +50,11 @@ def simulate_step(
     bands: Bands | None = None,
 ) -> Simulated:
     """Simulate the steps in rounds and, if asked for, also as events. Raises what `simulate` raises."""
-    e = prediction.experiment
-    wanted = dict.fromkeys(["rounds", fidelity])
-    return Simulated(
-        e,
-        seed,
-        steps,
-        {name: float(seconds) for name, seconds in prediction.terms.items()},
-        {each: simulate(e, each, seed, steps, progress=progress) for each in wanted},
-        bands or {},
-    )
+    e, terms = prediction.experiment, prediction.terms
+    predicted = {name: float(seconds) for name, seconds in terms.items()}
+    ways = dict.fromkeys(["rounds", fidelity])
+    timelines = {way: simulate(e, way, seed, steps, progress=progress) for way in ways}
+    return Simulated(e, seed, predicted, timelines, bands or {})
 
 
 def gantt_of(run: Simulated) -> dict[str, Any]:
@@ -90,27 +85,23 @@ def first_steps(timeline: Timeline, count: int) -> Timeline:
 
 def simulated_html(run: Simulated) -> str:
     """Return the terms, predicted and simulated, as a table, and a sentence for each reason to differ."""
-    measured = {
-        fidelity: measure(run.experiment, timeline) for fidelity, timeline in run.timelines.items()
-    }
-    shown = measured[run.fidelity]
-    step = sum(run.predicted.values())
-    terms = [name for name, value in run.predicted.items() if value or shown.terms[name]]
-    simulated = [f"simulated, {fidelity}" for fidelity in measured]
-    head = ["", "predicted", *simulated, "difference", f"rank {shown.slowest:,}"]
+    ways = {way: measure(run.experiment, timeline) for way, timeline in run.timelines.items()}
+    shown = ways[run.fidelity]
     held = _bands_of(run, shown)
-    head += ["90 % band"] * bool(held)
-    columns = [f"<th scope=col>{escape(text)}</th>" for text in head]
-    rows = [_row("one step", step, list(measured.values()), step, held)]
-    rows += [_row(name, run.predicted[name], list(measured.values()), step, held) for name in terms]
-    reasons = why(run.experiment, run.fidelity, shown.terms, run.predicted)
+    head = ["", "predicted", *(f"simulated, {way}" for way in ways), "difference"]
+    head += [f"rank {shown.slowest:,}", *["90 % band"] * bool(held)]
+    columns = "".join(f"<th scope=col>{escape(text)}</th>" for text in head)
+    names = [ALL, *(n for n, value in run.predicted.items() if value or shown.terms[n])]
+    rows = "".join(_row(name, run, list(ways.values()), held) for name in names)
+    words = (
+        f"Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes longest."
+        f" Difference: of {escape(run.fidelity)}, in parts of the predicted step."
+    )
+    words += " Band: of that fidelity, by the factors of the prediction." * bool(held)
     return (
         f'<div class="dlhpc-simulated"><table><caption>{escape(_caption(run, shown.steps))}</caption>'
-        f"<thead><tr>{''.join(columns)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-        f"<p><small>Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes"
-        f" longest. Difference: of {escape(run.fidelity)}, in parts of the predicted step."
-        f"{' Band: of that fidelity, by the factors of the prediction.' * bool(held)}</small></p>"
-        f"{_why_html(reasons)}</div>"
+        f"<thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table><p><small>{words}</small></p>"
+        f"{_why_html(why(run.experiment, run.fidelity, shown.terms, run.predicted))}</div>"
     )
 
 
@@ -128,26 +119,22 @@ def _bands_of(run: Simulated, shown: Measured) -> Bands:
     """Return the bands of what was simulated, where the prediction has some."""
     if not run.bands:
         return {}
-    from lib_dlhpc.comparison.bands import ALL, carried
+    from lib_dlhpc.comparison.bands import carried
 
     predicted = {ALL: sum(run.predicted.values()), **run.predicted}
     return carried(run.bands, predicted, {ALL: shown.step_time, **shown.terms})
 
 
-def _row(
-    name: str, predicted: float, measured: Sequence[Measured], step: float, held: Bands
-) -> str:
-    def seconds(of: Measured, terms: Mapping[str, float]) -> float:
-        return terms.get(name, of.step_time)
-
-    simulated = [seconds(one, one.terms) for one in measured]
+def _row(name: str, run: Simulated, ways: Sequence[Measured], held: Bands) -> str:
+    step = sum(run.predicted.values())
+    predicted = run.predicted.get(name, step)
+    simulated = [one.terms.get(name, one.step_time) for one in ways]
     cells = [show(value, "s") for value in (predicted, *simulated)]
     cells.append(f"{(simulated[-1] - predicted) / step:+.2%}")
-    cells.append(show(seconds(measured[-1], measured[-1].slowest_terms), "s"))
+    cells.append(show(ways[-1].slowest_terms.get(name, ways[-1].step_time), "s"))
     cells += [between(held[name])] if held else []
-    return (
-        f"<tr><th scope=row>{escape(name)}</th><td>{'</td><td>'.join(map(escape, cells))}</td></tr>"
-    )
+    shown = "</td><td>".join(map(escape, cells))
+    return f"<tr><th scope=row>{escape(name)}</th><td>{shown}</td></tr>"
 
 
 def _why_html(reasons: Sequence[str]) -> str:

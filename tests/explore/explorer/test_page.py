@@ -10,11 +10,12 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read
 from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED
+from lib_dlhpc.explore.explorer.headlines import expected_time, mfu, model_flop
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.explore.explorer.panel import control_state, wanted
+from lib_dlhpc.explore.explorer.parts import step_parts
 from lib_dlhpc.explore.explorer.presets import CHIPS, names, of_file, preset
-from lib_dlhpc.explore.explorer.views import expected_time, mfu, model_flop, step_parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replays
 from lib_dlhpc.spec import catalog

@@ -21,6 +21,7 @@ from lib_dlhpc.explore.explorer.limits import (
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.explore.explorer.presets import preset
+from lib_dlhpc.explore.explorer.section import Soon
 from lib_dlhpc.explore.explorer.simulated import (
     first_steps,
     gantt_of,
@@ -28,7 +29,6 @@ from lib_dlhpc.explore.explorer.simulated import (
     simulated_html,
 )
 from lib_dlhpc.explore.explorer.simulation import STALE
-from lib_dlhpc.explore.explorer.soon import Soon
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate

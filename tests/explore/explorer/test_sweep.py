@@ -73,7 +73,7 @@ class Finished:
 def section() -> Sweep:
     """The section on digits, opened, with runs that come through at once."""
     section = Sweep()
-    section.follow(digits())
+    section.follow(predict(digits()))
     section.opened.value = True
     section.here = SweepHere(begin=Finished, thread=Now, most=2)
     section.show()
@@ -245,7 +245,7 @@ def test_own_values_stay_until_something_else_is_varied_or_they_are_taken_out(
     offered = values.value
     values.value = "7, 9"
     assert list(dict.fromkeys(shown(section)["setting"])) == ["7", "9"]
-    section.follow(digits(overlap=False))
+    section.follow(predict(digits(overlap=False)))
     assert values.value == "7, 9"
     values.value = ""
     assert values.value == offered
@@ -266,10 +266,10 @@ def test_a_mistake_is_reported_in_place_of_a_chart(section: Sweep, text: str, wo
 
 def test_what_is_varied_goes_where_the_experiment_has_it_no_more(repository: Path) -> None:
     section = Sweep()
-    section.follow(digits())
+    section.follow(predict(digits()))
     section.opened.value = True
     assert section.controls["vary"].value == RANKS
-    section.follow(load(repository / "labs" / "experiments" / "words.toml"))
+    section.follow(predict(load(repository / "labs" / "experiments" / "words.toml")))
     assert section.controls["vary"].value == BATCH and shown(section)
 
 
@@ -291,7 +291,7 @@ def test_another_experiment_takes_away_what_was_run_of_the_one_before(section: S
     assert panel is not None
     click(panel.widget, "Run them here")
     assert ROWS["measured"] in shown(section)["way"]
-    section.follow(digits(batch=16))
+    section.follow(predict(digits(batch=16)))
     assert panel.found is None and ROWS["measured"] not in shown(section)["way"]
 
 
@@ -305,7 +305,7 @@ def test_where_nothing_can_be_run_there_is_no_button_to_press() -> None:
 
 def test_more_ranks_than_cores_can_take_turns_are_not_started() -> None:
     section = Sweep()
-    section.follow(digits(devices_per_node=1))
+    section.follow(predict(digits(devices_per_node=1)))
     section.opened.value = True
     section.controls["vary"].value = DEVICES
     section.controls["values"].value = f"1, {64 * cores()}"

@@ -1,0 +1,134 @@
+"""The explorer's headline: time, a step, throughput, MFU and energy in words, and how they differ from those of A."""
+
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.prediction.replays import Replay
+from lib_dlhpc.spec.units import format_plain
+from lib_dlhpc.spec.units import format_quantity as show
+
+MEANING = {  # "{}": what is counted
+    "Time to train": "Steps times the time of a step, and the start; with failures, their expected losses.",
+    "One step": "One update of the weights: forward, backward, synchronization, and what is not hidden.",
+    "Throughput": "{} of all devices a second.",
+    "MFU": "Model FLOP utilization: {} over the peak of all devices. Recomputed FLOP do not count.",
+    "Energy": "Devices and nodes at their modeled power, times PUE, over the whole run.",
+}
+MORE_IS_BETTER = ("Throughput", "MFU")
+SIGNS = {"good": "✓", "fair": "≈", "poor": "✗", "unknown": "?"}
+SAME = 5e-4  # relative; less is no difference
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number of the first line. counted: what it counts, see MEANING."""
+
+    name: str
+    value: float
+    text: str
+    remark: str
+    unit: str = ""
+    counted: str = ""
+
+
+def tokens(p: Breakdown) -> float:
+    """Return the tokens of a sample; 0 where samples are no sequences."""
+    return float(p.experiment.model.options.get("sequence", 0))
+
+
+def model_flop(p: Breakdown) -> tuple[float, str]:
+    """Return the FLOP of a sample that count for MFU, without recomputation, and in words where they come from."""
+    model = p.experiment.model
+    if tokens(p):
+        return 6.0 * float(model.parameters) * tokens(p), "6 FLOP for each parameter and token"
+    return float(model.train_flop), "three times those of a forward pass"
+
+
+def peak_of(p: Breakdown) -> float:
+    """Return the FLOP/s of one device."""
+    return float(peak_rate(p.experiment.machine.device, p.experiment.strategy.precision))
+
+
+def mfu(p: Breakdown) -> float:
+    """Return model FLOP utilization: the model's FLOP/s over the peak of all devices."""
+    return model_flop(p)[0] * float(p.throughput) / (peak_of(p) * float(p.experiment.devices))
+
+
+def expected_time(p: Breakdown) -> float:
+    """Return the s of the run, failures included where nodes fail."""
+    if np.isinf(p.experiment.machine.node_mtbf):
+        return float(p.time_to_train)
+    return float(p.resilience.expected_time)
+
+
+def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
+    """Return the headline numbers, the time to train first."""
+    seconds, step, energy = expected_time(p), float(p.step_time), float(p.energy_to_train)
+    unit, many = "tokens" if tokens(p) else "samples", float(p.throughput) * (tokens(p) or 1)
+    used, (_, flop) = mfu(p), model_flop(p)
+    batch = f"batch of {int(p.experiment.global_batch):,} samples"
+    peak = f"of {show(peak_of(p), 'FLOP/s')} a device"
+    hours = f"{format_plain(float(p.device_hours))} device-hours"
+    return [
+        Headline("Time to train", seconds, show(seconds, "s"), _time_remark(p, replay, seconds)),
+        Headline("One step", step, show(step, "s"), f"of {int(p.steps):,} steps"),
+        Headline("Throughput", many, format_plain(many), batch, f"{unit}/s", unit.capitalize()),
+        Headline("MFU", used, f"{used:.1%}", peak, counted=flop),
+        Headline("Energy", energy, show(energy / 3600, "Wh"), hours),
+    ]
+
+
+def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:
+    if replay:
+        published = show(replay.published_time, "s")
+        return f"published {published}, predicted {replay.error(seconds):+.1%}"
+    if seconds > float(p.time_to_train):
+        good = float(p.resilience.goodput)
+        return f"with failures; {show(float(p.time_to_train), 's')} without, goodput {good:.0%}"
+    if tokens(p):
+        seen = float(p.steps) * float(p.experiment.global_batch) * tokens(p)
+        return f"{format_plain(seen / 1e9)} billion tokens"
+    epochs = float(p.experiment.run.epochs)
+    return f"{epochs:g} epoch{'s' * (epochs != 1)} of {p.experiment.dataset.name or 'the data set'}"
+
+
+def headline_html(
+    now: list[Headline], a: list[Headline] | None, trust: tuple[str, str, str]
+) -> str:
+    """Return the headline numbers with what they differ from A by. trust: short, words, level."""
+    short, words, level = trust
+    poor = f'<em class="trust">{escape(short)}</em>' if level == "poor" else ""
+    tiles = ""
+    for number, line in enumerate(now):
+        unit = f' <span class="unit">{escape(line.unit)}</span>' if line.unit else ""
+        by = _difference(line, a[number]) if a else ""
+        value = f"{escape(line.text)}{unit}{'' if number else poor}{by}"
+        kind, meaning = f"first {level}", MEANING[line.name].format(line.counted)
+        tiles += _tile("" if number else kind, line.name, meaning, value, line.remark)
+    meaning = "How far predictions of this kind are off publications."
+    tiles += _tile(f"trust {level}", "Trust", meaning, f"{SIGNS[level]} {escape(short)}", words)
+    return f'<dl class="dl-nums" aria-label="Predicted">{tiles}</dl>'
+
+
+def _tile(kind: str, name: str, meaning: str, value: str, remark: str) -> str:
+    named = f' class="{kind}"' if kind else ""
+    return (
+        f'<div{named}><dt><abbr title="{escape(meaning)}" tabindex="0">{escape(name)}</abbr></dt>'
+        f"<dd>{value}<small>{escape(remark)}</small></dd></div>"
+    )
+
+
+def _difference(now: Headline, a: Headline) -> str:
+    if not a.value or abs(now.value - a.value) <= SAME * abs(a.value):
+        return ""
+    ratio = now.value / a.value
+    text = f"{ratio - 1:+.1%}" if 0.5 < ratio < 2 else f"× {ratio:.3g}"
+    if now.name == "MFU":
+        text = f"{(now.value - a.value) * 100:+.1f} points"
+    word = "better" if (ratio > 1) == (now.name in MORE_IS_BETTER) else "worse"
+    sign = "▲" if ratio > 1 else "▼"
+    return f' <i class="{word}" title="{word} than A"><span aria-hidden="true">{sign}</span> {text}</i>'
