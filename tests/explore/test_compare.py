@@ -12,6 +12,7 @@ from lib_dlhpc.comparison.placed import placed, why_not
 from lib_dlhpc.comparison.steady import steps_of
 from lib_dlhpc.comparison.sweep import Row
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.compare import drawings as compare_drawings
 from lib_dlhpc.explore.compare.charts import (
     CAUSES,
@@ -210,7 +211,7 @@ def test_a_sweep_from_a_page_that_cannot_be_is_reported() -> None:
     assert "Did you mean" in words(panel)
 
 
-@pytest.mark.parametrize("name", compare_drawings.DRAWINGS)
+@pytest.mark.parametrize("name", drawings_of(compare_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
     _, found = comparison()
     states = {

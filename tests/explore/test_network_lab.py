@@ -1,7 +1,7 @@
 """The panel of the network laboratory: alive without one, and what it says of a measurement is what was measured."""
 
 import pytest
-from experiment_page import fills
+from experiment_page import Now, fills
 
 from lib_dlhpc.explore.labs import network_lab
 from lib_dlhpc.explore.labs.network_lab import DELAYS, RATES, sizes, state, words
@@ -27,35 +27,23 @@ def result(slower=1.0):
     return predicted(told, 12.5e6, 1e-3)
 
 
-@pytest.fixture
-def at_once(monkeypatch):
-    """Threads that have run when they are started."""
-
-    class Now:
-        def __init__(self, target, args, daemon):
-            self.start = lambda: target(*args)
-
-    monkeypatch.setattr("lib_dlhpc.explore.labs.network_lab.threading.Thread", Now)
-
-
 def parts(panel):
     side, main = panel.children
     return side.children[:2], *main.children
 
 
-@pytest.mark.parametrize("found", [None, result()])
-def test_a_state_fills_every_dataset_and_field_of_the_drawing(found):
-    fills("slow_network", state(12.5e6, 1e-3, found))
+def test_a_state_fills_every_dataset_and_field_of_the_drawing():
+    fills("slow_network", state(12.5e6, 1e-3, result()))
 
 
-def test_what_is_measured_is_reported(at_once):
+def test_what_is_measured_is_reported():
     asked = []
 
     def measured(*arguments):
         asked.append(arguments)
         return result()
 
-    panel = network_lab.network_lab(measured, lambda: "")
+    panel = network_lab.network_lab(measured, lambda: "", Now)
     _, button, said, figure = parts(panel)
     assert "Not measured yet" in said.value and not button.disabled
     button.click()
@@ -65,27 +53,27 @@ def test_what_is_measured_is_reported(at_once):
     assert len(figure.data["points"]["size"]) == len(SIZES) * len(ALGORITHMS)
 
 
-def test_every_control_moves_the_lines_and_forgets_what_was_measured_elsewhere(at_once):
-    panel = network_lab.network_lab(lambda *_: result(), lambda: "")
+def test_every_control_moves_the_lines_and_forgets_what_was_measured_elsewhere():
+    panel = network_lab.network_lab(lambda *_: result(), lambda: "", Now)
     controls, button, said, figure = parts(panel)
     for control in controls:
         button.click()
         before = figure.data["lines"]["seconds"]
         control.index = 0
         assert figure.data["lines"]["seconds"] != before
-        assert figure.data["points"]["size"] == []
+        assert figure.data["points"] == {}
         assert "Not measured yet" in said.value
 
 
-def test_a_measurement_of_another_network_is_not_shown(at_once):
+def test_a_measurement_of_another_network_is_not_shown():
     def measured(*_):
         panel.children[0].children[0].index = 0  # somebody moves a slider meanwhile
         return result()
 
-    panel = network_lab.network_lab(measured, lambda: "")
+    panel = network_lab.network_lab(measured, lambda: "", Now)
     _, button, said, figure = parts(panel)
     button.click()
-    assert "once more" in said.value and figure.data["points"]["size"] == []
+    assert "once more" in said.value and figure.data["points"] == {}
 
 
 def test_without_a_laboratory_the_panel_says_why_and_the_lines_stay():
@@ -97,11 +85,11 @@ def test_without_a_laboratory_the_panel_says_why_and_the_lines_stay():
     assert figure.data["lines"]["seconds"] != before and button.disabled
 
 
-def test_ranks_that_do_not_come_through_are_reported(at_once):
+def test_ranks_that_do_not_come_through_are_reported():
     def measured(*_):
         raise NetworkError("The ranks did not finish in 300 s.")
 
-    _, button, said, _ = parts(network_lab.network_lab(measured, lambda: ""))
+    _, button, said, _ = parts(network_lab.network_lab(measured, lambda: "", Now))
     button.click()
     assert "did not finish" in said.value and not button.disabled
 

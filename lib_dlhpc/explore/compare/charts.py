@@ -1,4 +1,4 @@
-"""Columns and sentences for the drawings of a comparison; see charts.py for their use."""
+"""Columns and sentences for the drawings of a comparison; see blocks/charts.py for their use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 from lib_dlhpc.comparison import Comparison, Sweep
 from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.comparison import Expected
-from lib_dlhpc.explore.blocks.charts import State, append
+from lib_dlhpc.comparison.steady import OTHER
+from lib_dlhpc.comparison.sweep_text import summary
+from lib_dlhpc.explore.blocks.charts import State, between, columns
+from lib_dlhpc.explore.compare.bars import bar
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 
-OTHER = "other"
 CAUSES = {**palette.TERMS, OTHER: "#f5f5f5"}
 ROWS = {
     "predicted": "predicted",
@@ -26,14 +28,12 @@ LOOKS = {  # color and shape of a way where each is a point
 }
 
 Terms = Mapping[str, Mapping[str, float]]  # way -> name -> s
-Span = tuple[float, float]  # low and high
-Spans = Mapping[str, Span]  # by way
+Spans = Mapping[str, tuple[float, float]]  # low and high, by way
 
 
 def predicted_state(expected: Expected) -> State:
     """The ways there are before a run."""
-    spans = {way: bands[ALL] for way, bands in expected.bands.items()}
-    return stacked(expected.terms, spans, ALL)
+    return _bars(expected.terms, {way: bands[ALL] for way, bands in expected.bands.items()})
 
 
 def compared_state(of: Comparison) -> State:
@@ -43,61 +43,35 @@ def compared_state(of: Comparison) -> State:
         for way in of.step
     }
     spans = {way: bands[ALL] for way, bands in of.bands.items()} | {"measured": of.spread}
-    return stacked(terms, spans, ALL)
+    return _bars(terms, spans)
 
 
-def stacked(terms: Terms, spans: Spans, title: str) -> State:
+def _bars(terms: Terms, spans: Spans) -> State:
     """Bars of the causes of a step, a row for each way, and its span."""
-    parts: dict[str, list[Any]] = {
-        n: []
-        for n in (
-            "row",
-            "part",
-            "order",
-            "start",
-            "stop",
-            "middle",
-            "share",
-            "part_of_axis",
-            "time",
-            "long",
-            "short",
-            "ink",
-        )
-    }
-    sums: dict[str, list[Any]] = {n: [] for n in ("row", "stop", "words")}
-    ends: dict[str, list[Any]] = {n: [] for n in ("row", "low", "high", "words")}
     longest = max([sum(each.values()) for each in terms.values()] + [s[1] for s in spans.values()])
+    parts, sums = [], []
     for way, seconds in terms.items():
-        start, whole, row = 0.0, sum(seconds.values()), ROWS[way]
-        for name, value in seconds.items():
-            if value > 0:
-                part, share = name if name in CAUSES else OTHER, f"{value / whole:.0%}"
-                append(
-                    parts,
-                    row=row,
-                    part=part,
-                    order=len(parts["row"]),
-                    start=start,
-                    stop=start + value,
-                    middle=start + value / 2,
-                    share=share,
-                    part_of_axis=value / longest,
-                    time=show(value, "s"),
-                    long=f"{part} {share}",
-                    short=share,
-                    ink="#ffffff" if part in palette.LIGHT_INK else "#000000",
-                )
-                start += value
-        high = spans[way][1] if way in spans else start
-        append(sums, row=row, stop=max(start, high), words=show(whole, "s"))
-        if way in spans:
-            kind = "p10 to p90 of its steps" if way == "measured" else "90 % band"
-            words = f"{kind}: {show(spans[way][0], 's')} to {show(spans[way][1], 's')}"
-            append(ends, row=row, low=spans[way][0], high=spans[way][1], words=words)
-    rows = [f"{row} {words}" for row, words in zip(sums["row"], sums["words"], strict=True)]
-    sentence = f"{title[0].upper()}{title[1:]}: {', '.join(rows)}."
-    return {"parts": parts, "sums": sums, "ends": ends}, sentence
+        parts += bar(ROWS[way], seconds, CAUSES, longest, "s")
+        whole = sum(seconds.values())
+        stop = max(whole, spans.get(way, (0.0, whole))[1])
+        sums.append({"row": ROWS[way], "stop": stop, "words": show(whole, "s")})
+    ends = [
+        {
+            "row": ROWS[way],
+            "low": spans[way][0],
+            "high": spans[way][1],
+            "words": _may_be(way, spans),
+        }
+        for way in terms
+        if way in spans
+    ]
+    data = {"parts": columns(parts), "sums": columns(sums), "ends": columns(ends)}
+    return data, f"One step: {', '.join('{row} {words}'.format(**each) for each in sums)}."
+
+
+def _may_be(way: str, spans: Spans) -> str:
+    kind = "p10 to p90 of its steps" if way == "measured" else "90 % band"
+    return f"{kind}: {between(spans[way])}"
 
 
 def swept_state(of: Sweep) -> State:
@@ -109,26 +83,25 @@ def swept_state(of: Sweep) -> State:
             words = label(row.setting) + (" (cores shared)" if found.oversubscribed else "")
             known = {way: bands.get(ALL) for way, bands in found.bands.items()}
             rows.append((words, found.step, {**known, "measured": found.spread}))
-    return points_state(rows, of.axes, " ".join(_swept_words(of)))
+    return points_state(rows, of.axes, " ".join(f"{line.rstrip('.')}." for line in summary(of)))
 
 
 def points_state(
-    rows: Iterable[tuple[str, Mapping[str, float], Mapping[str, Span | None]]],
+    rows: Iterable[tuple[str, Mapping[str, float], Mapping[str, tuple[float, float] | None]]],
     axes: Mapping[str, Sequence[Any]],
     words: str,
 ) -> State:
     """A point for each way of each row (setting, s by way, low and high by way), joined along one axis of numbers."""
-    names = ("setting", "way", "seconds", "low", "high", "time", "joined", "place")
-    points: dict[str, list[Any]] = {name: [] for name in names}
     joined = len(axes) == 1 and all(map(_number, *axes.values()))
-    for at, (setting, step, spans) in enumerate(rows):
+    points = []
+    for place, (setting, step, spans) in enumerate(rows):
         for way, seconds in step.items():
             span = spans.get(way)
             low, high = span or (seconds, seconds)
-            time = show(seconds, "s") + (f", {show(low, 's')} to {show(high, 's')}" if span else "")
-            place = {"setting": setting, "way": ROWS[way], "seconds": seconds, "joined": joined}
-            append(points, **place, place=at, low=low, high=high, time=time)
-    return {"points": points}, words
+            time = show(seconds, "s") + (f", {between(span)}" if span else "")
+            point = {"setting": setting, "way": ROWS[way], "seconds": seconds, "time": time}
+            points.append({**point, "low": low, "high": high, "joined": joined, "place": place})
+    return {"points": columns(points)}, words
 
 
 def label(setting: Mapping[str, Any]) -> str:
@@ -139,9 +112,3 @@ def label(setting: Mapping[str, Any]) -> str:
 def _number(value: Any) -> bool:
     """Whether a value is a number, or a quantity such as "1 MB"."""
     return isinstance(value, int | float) or str(value)[:1].isdigit()
-
-
-def _swept_words(of: Sweep) -> list[str]:
-    from lib_dlhpc.comparison.sweep_text import summary
-
-    return [f"{line}." for line in (each.rstrip(".") for each in summary(of))]

@@ -6,6 +6,7 @@ compared(load("labs/experiments/digits.toml"), ranks=2)
 
 import threading
 from html import escape
+from typing import Any
 
 import ipywidgets
 
@@ -22,11 +23,10 @@ from lib_dlhpc.comparison.comparison import (
 )
 from lib_dlhpc.comparison.placed import check_here, placed, why_not
 from lib_dlhpc.comparison.text import NOT_MEASURED
-from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import ROWS, compared_state, predicted_state
-from lib_dlhpc.explore.compare.panel import Panel, no_longer_than_the_page, styled
+from lib_dlhpc.explore.compare.panel import Here, Idle, Shown, no_longer_than_the_page, styled
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
@@ -37,8 +37,8 @@ from lib_dlhpc.spec.units import format_quantity as show
 RANKS_A_CORE = 4  # more than so many ranks a core is no run but a queue
 
 
-class RunHere:
-    """The panel's state: one experiment, and what its newest run came to, in `found`.
+class RunHere(Here[Comparison]):
+    """A run of one experiment.
 
     ranks, machine: see `compare`. begin: what starts the ranks. thread: in what they are watched.
     """
@@ -53,42 +53,19 @@ class RunHere:
         label: str = "Run this here",
     ) -> None:
         self.ranks, self.machine, self.seconds, self.begin = ranks, machine, seconds, begin
-        self.experiment: Experiment | None = None
-        self.found: Comparison | None = None
-        self.panel = Panel(label, chart("compared"), self._work, thread)
-        self.widget = self.panel.widget
+        super().__init__(label, "compared", thread)
 
     def follow(self, experiment: Experiment) -> None:
-        """Take over another experiment: what was run of the one before is gone; say whether it can be run."""
-        if experiment == self.experiment:
-            return
-        self.experiment, self.found = experiment, None
-        if not self.panel.busy:
-            self._ready()
+        """Take over another experiment, and say whether it can be run."""
+        if experiment != self.experiment:
+            self._take(experiment)
 
-    def _ready(self) -> None:
-        assert self.experiment is not None
-        problem = why_not(self.experiment, RANKS_A_CORE * cores()) if self.ranks is None else ""
-        self.panel.clear()
-        self.panel.run.disabled = bool(problem)
-        self.panel.say("Nothing run yet.")
-        if problem:
-            self.panel.said.value = notice_html(f"Cannot be run here. {problem}")
+    def _idle(self, experiment: Experiment) -> Idle:
+        problem = why_not(experiment, RANKS_A_CORE * cores()) if self.ranks is None else ""
+        notice = f"Cannot be run here. {problem}" if problem else ""
+        return Idle("Nothing run yet.", notice, not problem)
 
-    def _work(self) -> None:
-        experiment = self.experiment
-        assert experiment is not None
-        try:
-            found = self._compare(experiment)
-            if experiment == self.experiment:
-                self.found = found
-                self.panel.show(compared_state(found), comparison_html(found))
-                self.panel.say("<br>".join(map(escape, found.verdict)))
-        finally:
-            if experiment != self.experiment:
-                self._ready()
-
-    def _compare(self, experiment: Experiment) -> Comparison:
+    def _run(self, experiment: Experiment) -> Comparison:
         panel = self.panel
         panel.say("Predicting and simulating ...")
         here = placed(experiment, self.ranks, self.machine)
@@ -108,20 +85,16 @@ class RunHere:
         with no_longer_than_the_page(self.begin) as begin:
             return beside(expected, [measured(here, wanted, None, look, begin)])
 
+    def _shown(self, found: Comparison) -> tuple[Shown, Any]:
+        return (compared_state(found), comparison_html(found)), found.verdict
 
-def compared(
-    experiment: Experiment,
-    ranks: int | None = None,
-    machine: Machine | None = None,
-    seconds: float = SECONDS,
-    begin: Begin = start_beside,
-    thread: Thread = threading.Thread,
-) -> ipywidgets.Box:
+
+def compared(experiment: Experiment, ranks: int | None = None, **options: Any) -> ipywidgets.Box:
     """Return a button that runs some steps of an experiment here, and what comes of them beside the prediction.
 
-    ranks, machine: see `compare`. begin: what starts the ranks. thread: in what they are watched.
+    ranks: see `compare`. options: of RunHere.
     """
-    here = RunHere(ranks, machine, seconds, begin, thread)
+    here = RunHere(ranks, **options)
     here.follow(experiment)
     return styled(here.widget)
 

@@ -1,41 +1,39 @@
-"""A run of ranks on a page, with a figure and a table below it; its folders go with the page's kernel."""
+"""What a page runs on this machine, with a figure and a table below the buttons."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from html import escape
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import ipywidgets
 
 from lib_dlhpc.comparison.comparison import Begin
-from lib_dlhpc.explore.blocks.charts import State
-from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.folder import Folder
+from lib_dlhpc.explore.blocks.panels import notice_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
 from lib_dlhpc.launch.local import Job, JobError
+from lib_dlhpc.spec.experiment import Experiment
+
+F = TypeVar("F")  # what a run comes to
+Shown = tuple[State, str]  # of the figure, and HTML of the table
 
 
 class Panel(Runner):
-    """A runner with a figure and a table below it, empty until there is something to show.
-
-    work: gives `look` to whatever starts ranks, so that Cancel ends them, and calls `show`.
-    """
+    """A runner with a figure and a table below it, empty until there is something to show."""
 
     def __init__(
-        self,
-        label: str,
-        figure: Figure,
-        work: Callable[[], None],
-        thread: Thread = threading.Thread,
+        self, label: str, figure: str, work: Any, thread: Thread = threading.Thread
     ) -> None:
         super().__init__(label, lambda _: work(), thread=thread)
-        self.figure, self.table = figure, ipywidgets.HTML()
+        self.figure, self.table = chart(figure), ipywidgets.HTML()
         self.below = ipywidgets.VBox([])
         self.widget.children = (*self.widget.children, self.below)
 
     def look(self, job: Job) -> None:
-        """End a run where Cancel was pressed."""
+        """End a run where Cancel was pressed; given to whatever starts ranks."""
         if self.stop.is_set():
             job.cancel()
             raise JobError("The run was cancelled.")
@@ -46,9 +44,70 @@ class Panel(Runner):
         self.table.value = table
         self.below.children = (self.figure, self.table)
 
-    def clear(self) -> None:
-        """Show nothing below the buttons."""
-        self.below.children = ()
+
+class Idle(NamedTuple):
+    """What is said before a run: words, what cannot be run and why, and what is shown until then."""
+
+    words: str
+    notice: str = ""
+    can_run: bool = True
+    expected: Shown | None = None
+
+
+class Here(Generic[F]):
+    """The newest experiment, and what its newest run came to, in `found`.
+
+    Each kind has `_idle`, `_run` and `_shown`: the state, the table and lines of words of what was found.
+    """
+
+    def __init__(self, label: str, figure: str, thread: Thread) -> None:
+        self.experiment: Experiment | None = None
+        self.found: F | None = None
+        self.panel = Panel(label, figure, self._work, thread)
+        self.widget = self.panel.widget
+        self._turn = 0  # of the experiments that were taken over
+
+    def _take(self, experiment: Experiment) -> None:
+        """Take over another experiment: what was run of the one before is gone."""
+        self.experiment, self.found = experiment, None
+        self._turn += 1
+        if not self.panel.busy:
+            self._ready(experiment)
+
+    def _ready(self, experiment: Experiment) -> None:
+        panel, idle = self.panel, self._idle(experiment)
+        if idle.expected is None:
+            panel.below.children = ()
+        else:
+            panel.show(*idle.expected)
+        panel.run.disabled = not idle.can_run
+        panel.say(idle.words)
+        if idle.notice:
+            panel.said.value = notice_html(idle.notice)
+
+    def _work(self) -> None:
+        turn, experiment = self._turn, self.experiment
+        assert experiment is not None
+        try:
+            found = self._run(experiment)
+            if turn == self._turn:
+                self.found = found
+                shown, words = self._shown(found)
+                self.panel.show(*shown)
+                self.panel.say("<br>".join(map(escape, words)))
+        finally:
+            if turn != self._turn:
+                assert self.experiment is not None
+                self._ready(self.experiment)
+
+    def _idle(self, experiment: Experiment) -> Idle:
+        raise NotImplementedError
+
+    def _run(self, experiment: Experiment) -> F:
+        raise NotImplementedError
+
+    def _shown(self, found: F) -> tuple[Shown, Any]:
+        raise NotImplementedError
 
 
 @contextmanager

@@ -17,11 +17,10 @@ from lib_dlhpc.comparison.comparison import Begin, start_beside
 from lib_dlhpc.comparison.sweep import placed_setting, settings_of
 from lib_dlhpc.comparison.sweep_text import cells, summary
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.charts import State, chart
 from lib_dlhpc.explore.blocks.panels import notice_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import swept_state
-from lib_dlhpc.explore.compare.panel import Panel, no_longer_than_the_page, styled
+from lib_dlhpc.explore.compare.panel import Here, Idle, Shown, no_longer_than_the_page, styled
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
@@ -30,8 +29,8 @@ SECONDS = 2.0  # of real steps of each setting, about
 Axes = Mapping[str, Sequence[Any]]
 
 
-class SweepHere:
-    """The panel's state: one experiment and what is varied of it, and what its newest run came to, in `found`.
+class SweepHere(Here[Sweep]):
+    """Runs of one experiment, of which something is varied.
 
     ranks, machine, most: see `sweep`. begin: what starts the ranks. thread: in what they are watched.
     """
@@ -47,66 +46,37 @@ class SweepHere:
     ) -> None:
         self.where: dict[str, Any] = {"ranks": ranks, "machine": machine, "most": most}
         self.seconds, self.begin = seconds, begin
-        self.found: Sweep | None = None
-        self._of: tuple[Experiment, Axes] | None = None
-        self._expected: tuple[State, str] | None = None
-        self.panel = Panel("Run them here", chart("swept"), self._work, thread)
-        self.widget = self.panel.widget
+        self._axes: Axes = {}
+        self._expected: Shown | None = None
+        super().__init__("Run them here", "swept", thread)
 
-    def follow(
-        self, experiment: Experiment, axes: Axes, expected: tuple[State, str] | None = None
-    ) -> None:
-        """Take over another sweep: what was run of the one before is gone; say what of it can be run.
+    def follow(self, experiment: Experiment, axes: Axes, expected: Shown | None = None) -> None:
+        """Take over another sweep, and say what of it can be run. expected: shown for as long as nothing was run."""
+        self._axes, self._expected = axes, expected
+        self._take(experiment)
 
-        expected: a state of the figure and a table for as long as nothing was run; HTML.
-        """
-        self._of, self._expected, self.found = (experiment, axes), expected, None
-        if not self.panel.busy:
-            self._ready()
+    def _idle(self, experiment: Experiment) -> Idle:
+        runs, many, why_not = self._runs(experiment)
+        some = f"{runs} of {many} settings" if runs else "No setting"
+        notice = f"{some} can be run here. {why_not}" if why_not else ""
+        return Idle(f"{many} settings; nothing run yet.", notice, bool(runs), self._expected)
 
-    def _ready(self) -> None:
-        assert self._of is not None
-        if self._expected is None:
-            self.panel.clear()
-        else:
-            self.panel.show(*self._expected)
-        runs, many, why_not = self._runs(*self._of)
-        self.panel.run.disabled = not runs
-        self.panel.say(f"{many} settings; nothing run yet.")
-        if why_not:
-            some = f"{runs} of {many} settings" if runs else "No setting"
-            self.panel.said.value = notice_html(f"{some} can be run here. {why_not}")
-
-    def _runs(self, experiment: Experiment, axes: Axes) -> tuple[int, int, str]:
+    def _runs(self, experiment: Experiment) -> tuple[int, int, str]:
         """Return how many settings can be run here, of how many, and why the first that cannot be cannot."""
-        many, why_not = prod(len(values) for values in axes.values()), ""
+        many = prod(map(len, self._axes.values()))
         if self.where["most"] is None:
             return many, many, ""  # whoever wrote them in a notebook learns it when they are run
-        runs = 0
-        for setting in settings_of(axes):
+        problems = []
+        for setting in settings_of(self._axes):
             try:
                 placed_setting(experiment, setting, **self.where)
-                runs += 1
             except SpecError as error:
-                why_not = why_not or str(error)
-        return runs, many, why_not
+                problems.append(str(error))
+        return many - len(problems), many, problems[0] if problems else ""
 
-    def _work(self) -> None:
-        of = self._of
-        assert of is not None
-        try:
-            found = self._sweep(*of)
-            if of is self._of:
-                self.found = found
-                self.panel.show(swept_state(found), sweep_html(found))
-                self.panel.say("<br>".join(map(escape, summary(found))))
-        finally:
-            if of is not self._of:
-                self._ready()
-
-    def _sweep(self, experiment: Experiment, axes: Axes) -> Sweep:
-        panel, seen = self.panel, dict[str, None]()
-        many = self._runs(experiment, axes)[0]
+    def _run(self, experiment: Experiment) -> Sweep:
+        axes, panel, seen = self._axes, self.panel, dict[str, None]()
+        many = self._runs(experiment)[0]
 
         def look(job: Job) -> None:
             panel.look(job)
@@ -115,25 +85,19 @@ class SweepHere:
 
         panel.say("Predicting and simulating ...")
         with no_longer_than_the_page(self.begin) as begin:
-            return sweep(
-                experiment, axes, **self.where, seconds=self.seconds, look=look, begin=begin
-            )
+            known = {**self.where, "seconds": self.seconds}
+            return sweep(experiment, axes, **known, look=look, begin=begin)
+
+    def _shown(self, found: Sweep) -> tuple[Shown, Any]:
+        return (swept_state(found), sweep_html(found)), summary(found)
 
 
-def swept(
-    experiment: Experiment,
-    axes: Axes,
-    ranks: int | None = None,
-    machine: Machine | None = None,
-    seconds: float = SECONDS,
-    begin: Begin = start_beside,
-    thread: Thread = threading.Thread,
-) -> ipywidgets.Box:
+def swept(experiment: Experiment, axes: Axes, **options: Any) -> ipywidgets.Box:
     """Return a button that runs every setting of a sweep here, and what comes of them.
 
-    axes, ranks, machine: see `sweep`. begin: what starts the ranks. thread: in what they are watched.
+    axes: see `sweep`. options: of SweepHere.
     """
-    here = SweepHere(ranks, machine, seconds, begin, thread)
+    here = SweepHere(**options)
     here.follow(experiment, axes)
     return styled(here.widget)
 

@@ -11,7 +11,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     PERCENT,
     SI,
     WHOLE,
-    WORD,
     Layers,
     data,
     drawing,
@@ -21,17 +20,13 @@ from lib_dlhpc.explore.blocks.drawing import (
     x_axis,
     y_axis,
 )
+from lib_dlhpc.explore.compare.drawings import INSIDE
 from lib_dlhpc.explore.explorer.device_charts import LINES, TOTALS
 from lib_dlhpc.results import palette
 
 FROM_0 = {"domainMin": 0}
 POINTS = {"words": "point", "devices": "devices"}
 BAD = "var(--dl-bad, #b3261e)"
-ROOM = "(datum.share_of_axis * width)"
-WORDS = (
-    f"{ROOM} > {WORD} * length(datum.long) + 8 ? datum.long : "
-    f"{ROOM} > {WORD} * length(datum.short) + 6 ? datum.short : ''"
-)
 TIMES = (
     "(datum.value <= 0.5 ? '1/' + format(1/datum.value, ',.2~f') : format(datum.value, ',.2~f'))"
     " + ' ×'"
@@ -89,7 +84,7 @@ def _bars(title: str, unit: str, ticks: int) -> list[Any]:
         strokeWidth=1,
     )
     middle = alt.X("middle:Q", title=title)
-    label = parts.encode(x=middle, y=_rows(), text=alt.Text(value=alt.expr(WORDS)))
+    label = parts.encode(x=middle, y=_rows(), text=alt.Text(value=alt.expr(INSIDE)))
     ink = label.transform_filter("!datum.ghost").mark_text(fill=alt.expr("datum.ink"))
     soft = label.transform_filter("datum.ghost").mark_text(**HALO)
     shown = plain.encode(tooltip=tooltip_of("part", "size", "share"))
