@@ -14,6 +14,7 @@ from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.panels import notice_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
+from lib_dlhpc.launch.jobs import BatchJob
 from lib_dlhpc.launch.local import Job, JobError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -32,7 +33,7 @@ class Panel(Runner):
         self.below = ipywidgets.VBox([])
         self.widget.children = (*self.widget.children, self.below)
 
-    def look(self, job: Job) -> None:
+    def look(self, job: Job | BatchJob) -> None:
         """End a run where Cancel was pressed; given to whatever starts ranks."""
         if self.stop.is_set():
             job.cancel()

@@ -38,17 +38,18 @@ def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywi
     )
     head = f"<p><b>{escape(title)}</b></p>" if title else ""
     last = f"<p>{escape(below)}</p>" if below else ""
-    page = ipywidgets.HTML(
-        f'{PAGE_STYLE}{head}<ul class="dlhpc-findings" role="status" style="list-style: none; padding: 0">{items}</ul>'
-        f"<p>{escape(summary(findings))}</p>{last}"
-    )
-    page.add_class("dlhpc-results")
-    return page
+    listed = f'<ul class="dlhpc-findings" role="status" style="list-style: none; padding: 0">{items}</ul>'
+    return on_page(f"{head}{listed}<p>{escape(summary(findings))}</p>{last}")
 
 
 def say(words: str) -> ipywidgets.HTML:
     """Return text, lines kept, as a widget."""
-    page = ipywidgets.HTML(f'{PAGE_STYLE}<pre role="status" style="{LINES}">{escape(words)}</pre>')
+    return on_page(f'<pre role="status" style="{LINES}">{escape(words)}</pre>')
+
+
+def on_page(html: str) -> ipywidgets.HTML:
+    """Return HTML in the looks of the other results."""
+    page = ipywidgets.HTML(f"{PAGE_STYLE}{html}")
     page.add_class("dlhpc-results")
     return page
 

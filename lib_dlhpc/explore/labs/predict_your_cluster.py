@@ -6,8 +6,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.style import PAGE_STYLE
-from lib_dlhpc.explore.labs.lab import say
+from lib_dlhpc.explore.labs import lab
 from lib_dlhpc.explore.submit.found import found
 from lib_dlhpc.explore.submit.page import submitted
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import TERMS, Cluster, Points, jobs_of
@@ -29,10 +28,8 @@ def run_table(own: Cluster, given: Given, ranks: int, nodes: int) -> ipywidgets.
 
 
 def on_page(html: str) -> ipywidgets.HTML:
-    """Return HTML in the looks of the other results."""
-    page = ipywidgets.HTML(f'{PAGE_STYLE}<div role="status">{html}</div>')
-    page.add_class("dlhpc-results")
-    return page
+    """Return HTML in the looks of the other results, read out when it changes."""
+    return lab.on_page(f'<div role="status">{html}</div>')
 
 
 def run_here(
@@ -51,7 +48,7 @@ def run_here(
     if run.job is not None and run.job.state == "done":
         took = measured_terms(run.job)
     below = "Below, the library's own prediction and the run."
-    return ipywidgets.VBox([say(f"{words}\n{took}\n{below}"), run])
+    return ipywidgets.VBox([lab.say(f"{words}\n{took}\n{below}"), run])
 
 
 def measured_terms(job: BatchJob) -> str:

@@ -18,6 +18,12 @@ from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.store import load
 
+ELSEWHERE = (
+    "the prediction is for the machine of this page, and the run was one of {}: give `machine`, as"
+    " `dlhpc calibrate` writes it in a job there."
+)
+JOINED = "were asked for; what joins them was not measured, and is the catalog's."
+
 
 def found(job: BatchJob, machine: Machine | None = None) -> Comparison:
     """Return the steps of a job that is done beside their prediction. machine: see `at_site`.
@@ -26,9 +32,9 @@ def found(job: BatchJob, machine: Machine | None = None) -> Comparison:
     """
     experiment = load_experiment(job.folder / "experiment.toml")
     here = at_site(experiment, job.ticket.ranks, job.ticket.site, machine)
+    together = int(experiment.strategy.local_steps)
     try:
         timeline = load(job.folder / "timeline.npz")
-        together = int(experiment.strategy.local_steps)
         steps = steps_of(timeline, together, steps_of_an_epoch(experiment))
     except (OSError, ValueError) as error:
         raise SpecError(f"{job.folder}: no step to compare: {error}") from None
@@ -43,31 +49,22 @@ def at_site(
     machine: a measured one, such as `dlhpc calibrate` wrote in a job there; None: the experiment's own, if it
     names another than this one, or else what was measured here, which is said. Raises SpecError.
     """
-    whole = ranks == int(experiment.devices + experiment.servers)
     if site.scheduler == "local":
         return placed(experiment, ranks, machine)
+    whole = ranks == int(experiment.devices + experiment.servers)
     if machine is None and experiment.machine.name != STAND_IN and whole:
         name = experiment.machine.name or "the machine of the file"
         return Placed(experiment, (f"the prediction is for {name}, as [machine] says.",), ranks)
     here = placed(experiment, ranks, machine)
-    said = [] if machine else [_elsewhere(site)]
-    per_node = site.ranks_per_node or ranks
-    nodes = math.ceil(ranks / per_node)
+    notes = [] if machine else [ELSEWHERE.format(site.name)]
+    nodes = math.ceil(ranks / (site.ranks_per_node or ranks))
     if nodes > 1 and ranks % nodes == 0 and not experiment.servers:
         here = replace(here, experiment=_on_nodes(here.experiment, nodes))
-        said.append(
-            f"{count(nodes, 'node')} were asked for; what joins them was not measured, and is the catalog's."
-        )
+        notes.append(f"{count(nodes, 'node')} {JOINED}")
     elif nodes > 1:
-        said.append("the prediction is for ranks on one node.")
-    return replace(here, notes=(*here.notes, *said), cores=ranks)  # a scheduler gives a core a rank
-
-
-def _elsewhere(site: Site) -> str:
-    return (
-        f"the prediction is for the machine of this page, and the run was one of {site.name}: give"
-        " `machine`, as `dlhpc calibrate` writes it in a job there."
-    )
+        notes.append("the prediction is for ranks on one node.")
+    # A scheduler gives a core a rank.
+    return replace(here, notes=(*here.notes, *notes), cores=ranks)
 
 
 def _on_nodes(experiment: Experiment, nodes: int) -> Experiment:

@@ -18,7 +18,6 @@ import ipywidgets
 
 from lib_dlhpc.comparison import Comparison
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import compared_state
@@ -37,7 +36,13 @@ PAUSE = 0.2  # s between two looks at a job
 
 
 class Submitted(ipywidgets.VBox):
-    """What the cell shows. job: the job, None if it could not be handed in; found: what it came to, once it is done."""
+    """A run that is handed in, or that this very cell handed in before, and what the cell shows of it.
+
+    ranks: one for each device and server by default. site: a Site, the name of one or its file. folder: the run
+    folder; by default one below the current folder whose name is made of experiment and ranks. machine: of what
+    is predicted, see `at_site`. options: of `lib_dlhpc.launch.submit`. What goes wrong is shown, and raised by
+    `wait`. job: None if it could not be handed in; found: what it came to, once it is done.
+    """
 
     def __init__(
         self,
@@ -59,7 +64,8 @@ class Submitted(ipywidgets.VBox):
         self.found: Comparison | None = None
         self.problem: Exception | None = None
         self._ended = threading.Event()
-        self._panel = Panel("Submit again", chart("compared"), self._watch, thread)
+        self._again = False  # whether the button was pressed, and not the cell run
+        self._panel = Panel("Submit again", "compared", self._watch, thread)
         self._progress = ipywidgets.FloatProgress(max=float(experiment.run.epochs))
         self._progress.tooltip = "how far the run is"
         buttons, *below = self._panel.widget.children
@@ -69,7 +75,7 @@ class Submitted(ipywidgets.VBox):
         try:
             self.job = self._attached() or self._handed_in()
         except SpecError as problem:
-            self._tell_problem(problem)
+            self._report(problem)
             self._panel.cancel.disabled = True
         else:
             self._panel.run.click()
@@ -100,77 +106,58 @@ class Submitted(ipywidgets.VBox):
         site = self.site
         if site is not None and not isinstance(site, Site):
             site = load_site(site)
-        return submit(
-            self.experiment, self.ranks, self.to, site, self.folder, resume, **self.options
-        )
+        where = (self.to, site, self.folder, resume)
+        return submit(self.experiment, self.ranks, *where, **self.options)
 
     def _watch(self) -> None:
         self._ended.clear()
         self.problem = None
         try:
-            if self._again and self.job is not None and self.job.state in ENDS[1:]:
-                self.job = self._handed_in(resume=True)
-            elif self.job is None:
+            if self.job is None:
                 self.job = self._attached() or self._handed_in()
+            elif self._again and self.job.state in ENDS[1:]:
+                self.job = self._handed_in(resume=True)
             self._follow(self.job)
         except (JobError, SpecError) as problem:
-            self._tell_problem(problem)
+            self._report(problem)
             raise
         finally:
             self._again = True
             self._ended.set()
 
-    _again = False  # whether the button was pressed, and not the cell run
+    def _report(self, problem: Exception) -> None:
+        self.problem = problem
+        self._panel.said.value = problem_html(str(problem))
+        self._ended.set()
 
     def _follow(self, job: BatchJob) -> None:
-        alike: Any = job  # it has the face of a run here
+        panel = self._panel
         while (state := job.state) not in ENDS:
-            self._tell(job, state)
-            self._panel.look(alike)
+            panel.say(escape(self._how(job, state)))
+            panel.look(job)
             time.sleep(PAUSE)
         if state != "done":
             raise JobError(job.why())
         result = job.wait()
         self._progress.value = self._progress.max
-        self._panel.say(f"{escape(job.label)} is done. Looking at its steps ...")
+        panel.say(f"{escape(job.label)} is done. Looking at its steps ...")
         self.found = found(job, self.machine)
-        self._panel.show(compared_state(self.found), comparison_html(self.found))
-        self._panel.say("<br>".join(map(escape, [_learned(job, result), *self.found.verdict])))
-        self._panel.run.layout.visibility = "hidden"
+        panel.show(compared_state(self.found), comparison_html(self.found))
+        panel.say("<br>".join(map(escape, [_learned(job, result), *self.found.verdict])))
+        panel.run.layout.visibility = "hidden"
 
-    def _tell(self, job: BatchJob, state: str) -> None:
-        words = job.why() if state == "queued" else f"{job.label} is {state}."
-        rows = [row for row in job.metrics() if "step" in row]
-        if rows and state == "running":
-            now = rows[-1]
-            self._progress.value = now["epoch"]
-            words += f" Step {now['step']:,}, epoch {now['epoch']:.1f} of {self._progress.max:g}"
-            words += f", loss {now['loss']:.4g}." if "loss" in now else "."
-        self._panel.say(escape(words))
-
-    def _tell_problem(self, problem: Exception) -> None:
-        self.problem = problem
-        self._panel.said.value = problem_html(str(problem))
-        self._ended.set()
-
-
-def submitted(
-    experiment: Experiment,
-    ranks: int | None = None,
-    to: str | None = None,
-    site: Site | str | Path | None = None,
-    folder: str | Path | None = None,
-    machine: Machine | None = None,
-    **options: Any,
-) -> Submitted:
-    """Hand in a run, or find the one that this very cell handed in before; return a widget that follows it.
-
-    ranks: one for each device and server by default. site: a Site, the name of one or its file. folder: the run
-    folder; by default one below the current folder whose name is made of experiment and ranks. machine: of what
-    is predicted, see `at_site`. options: of `lib_dlhpc.launch.submit`. What goes wrong is shown in the widget;
-    its `wait()` returns the comparison when the job is done.
-    """
-    return Submitted(experiment, ranks, to, site, folder, machine, **options)
+    def _how(self, job: BatchJob, state: str) -> str:
+        """Say how a job is, and show how far."""
+        if state == "queued":
+            return job.why()
+        words, rows = f"{job.label} is {state}.", [row for row in job.metrics() if "step" in row]
+        if not rows or state != "running":
+            return words
+        now = rows[-1]
+        self._progress.value = now["epoch"]
+        loss = f", loss {now['loss']:.4g}" if "loss" in now else ""
+        of = f"epoch {now['epoch']:.1f} of {self._progress.max:g}"
+        return f"{words} Step {now['step']:,}, {of}{loss}."
 
 
 def run_folder(experiment: Experiment, ranks: int) -> str:
@@ -180,10 +167,11 @@ def run_folder(experiment: Experiment, ranks: int) -> str:
 
 
 def _learned(job: BatchJob, result: dict[str, Any]) -> str:
-    words = (
-        f"{job.label} is done: {result['samples']:,} samples on {count(result['ranks'], 'rank')}"
-    )
-    words += f" in {show(result['seconds'], 's')}"
-    if result["accuracy"] is not None:
-        words += f", test accuracy {result['accuracy']:.1%}"
-    return f"{words}. All of it is in {job.folder}."
+    rate = result["accuracy"]
+    accuracy = "" if rate is None else f", test accuracy {rate:.1%}"
+    samples, ranks = f"{result['samples']:,} samples", count(result["ranks"], "rank")
+    words = f"{samples} on {ranks} in {show(result['seconds'], 's')}{accuracy}"
+    return f"{job.label} is done: {words}. All of it is in {job.folder}."
+
+
+submitted = Submitted  # as a cell says it
