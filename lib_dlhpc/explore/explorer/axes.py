@@ -1,7 +1,7 @@
 """What the explorer can vary of an experiment, over which values, and the experiment at each of them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ RANKS = "ranks"  # over which the samples of a step are partitioned, as in `dlhp
 NODES, DEVICES = "strategy.nodes", "strategy.devices_per_node"
 BATCH, ALLREDUCE, BUCKET = "strategy.batch", "strategy.allreduce", "strategy.bucket"
 MOST = 12  # values on a page
-NICE = (1, 2, 5)
+SIZES = [lead * 10.0**power for power in range(16) for lead in (1, 2, 5)]  # B
 
 
 @dataclass(frozen=True)
@@ -32,44 +32,46 @@ class Axis:
     values: tuple[Any, ...]
 
 
-def axes_of(experiment: Experiment) -> list[Axis]:
+def axes_of(e: Experiment) -> list[Axis]:
     """Return what can be varied of this experiment; the ranks of a split network cannot."""
-    strategy, machine = experiment.strategy, experiment.machine
-    found = []
-    if not is_partitioned(experiment):
-        if not int(experiment.servers):
-            found.append(Axis("Ranks that share a step's samples", RANKS, _rank_counts(experiment)))
-        if int(machine.nodes) > 1:
-            nodes = node_counts(int(machine.nodes), int(strategy.nodes))
-            found.append(Axis("Nodes, a batch on each device", NODES, _few(nodes)))
-        else:
-            here = node_counts(int(machine.devices_per_node), int(experiment.devices_per_node))
-            found.append(Axis("Ranks, a batch on each", DEVICES, _few(here)))
-    batch = int(strategy.batch)
+    batch = int(e.strategy.batch)
     batches = sorted({max(batch * by // 4, 1) for by in (1, 2, 4, 8, 16)})
     return [
-        *found,
+        *([] if is_partitioned(e) else _of_ranks(e)),
         Axis("Batch a device", BATCH, tuple(batches)),
         Axis("Allreduce", ALLREDUCE, (AUTO, *ALLREDUCES)),
-        Axis("Bucket", BUCKET, _buckets(experiment)),
+        Axis("Bucket", BUCKET, _buckets(e)),
     ]
+
+
+def _of_ranks(e: Experiment) -> list[Axis]:
+    nodes, each = int(e.machine.nodes), int(e.machine.devices_per_node)
+    ranks = node_counts(nodes * each, int(e.devices))
+    whole = _few(ranks[int(e.global_batch) % ranks == 0])
+    found = [] if int(e.servers) else [Axis("Ranks that share a step's samples", RANKS, whole)]
+    if nodes > 1:
+        counts = node_counts(nodes, int(e.strategy.nodes))
+        return [*found, Axis("Nodes, a batch on each device", NODES, _few(counts))]
+    counts = node_counts(each, int(e.devices_per_node))
+    return [*found, Axis("Ranks, a batch on each", DEVICES, _few(counts))]
+
+
+def _few(counts: Iterable[Any]) -> tuple[int, ...]:
+    """Return at most MOST of the numbers, the largest ones."""
+    return tuple(map(int, counts))[-MOST:]
+
+
+def _buckets(e: Experiment) -> tuple[str, ...]:
+    """Return sizes from a fiftieth of all gradients to all of them at once."""
+    whole = float(np.sum(buckets(e.model, 1e15, BYTES[e.strategy.precision]).sizes))
+    first = next(number for number, size in enumerate(SIZES) if size >= whole)
+    return tuple(format_quantity(size, "B") for size in SIZES[max(first - 5, 0) : first + 1])
 
 
 def at(experiment: Experiment, setting: Mapping[str, Any]) -> Experiment:
     """Return the experiment with one setting of an axis, on its own machine. Raises SpecError."""
-    fields = {name: value for name, value in setting.items() if name != RANKS}
-    there = what_if(experiment, fields)
+    there = what_if(experiment, {name: value for name, value in setting.items() if name != RANKS})
     return _partitioned(there, setting[RANKS]) if RANKS in setting else there
-
-
-def values_from(text: str) -> list[Any]:
-    """Return values that somebody wrote, such as "8, 16" or "1 MB, ring"; each once. Raises SpecError."""
-    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    if not words:
-        raise SpecError("No values: expected some, with commas between them, such as 8, 16, 32.")
-    if len(words) > MOST:
-        raise SpecError(f"{len(words)} values: legal on this page: at most {MOST}.")
-    return [int(word) if word.isascii() and word.isdigit() else word for word in words]
 
 
 def _partitioned(experiment: Experiment, ranks: Any) -> Experiment:
@@ -82,24 +84,11 @@ def _partitioned(experiment: Experiment, ranks: Any) -> Experiment:
     return what_if(experiment, there)
 
 
-def _rank_counts(experiment: Experiment) -> tuple[int, ...]:
-    """Return numbers of ranks up to all of the machine, each with whole samples."""
-    most = int(experiment.machine.nodes) * int(experiment.machine.devices_per_node)
-    samples = int(experiment.global_batch)
-    counts = node_counts(most, int(experiment.devices))
-    return _few(counts[samples % counts == 0])
-
-
-def _few(counts: np.ndarray) -> tuple[int, ...]:
-    """Return at most MOST of the numbers, the largest ones."""
-    return tuple(int(count) for count in counts)[-MOST:]
-
-
-def _buckets(experiment: Experiment) -> tuple[str, ...]:
-    """Return sizes from a fiftieth of all gradients to all of them at once."""
-    strategy = replace(experiment.strategy, bucket=1e15)
-    cut = buckets(experiment.model, strategy.bucket, BYTES[strategy.precision])
-    whole = float(np.sum(cut.sizes))
-    sizes = [lead * 10.0**power for power in range(16) for lead in NICE]
-    first = next(number for number, size in enumerate(sizes) if size >= whole)
-    return tuple(format_quantity(size, "B") for size in sizes[max(first - 5, 0) : first + 1])
+def values_from(text: str) -> list[Any]:
+    """Return values that somebody wrote, such as "8, 16" or "1 MB, ring"; each once. Raises SpecError."""
+    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not words:
+        raise SpecError("No values: expected some, with commas between them, such as 8, 16, 32.")
+    if len(words) > MOST:
+        raise SpecError(f"{len(words)} values: legal on this page: at most {MOST}.")
+    return [int(word) if word.isascii() and word.isdigit() else word for word in words]

@@ -1,5 +1,6 @@
 """The explorer's drawings: one step and one device's memory, each over that of A; and charts over devices."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
@@ -68,21 +69,15 @@ def explorer_memory() -> Layers:
 
 
 def _rows() -> alt.Y:
-    return rows_axis(
-        "row:N", width=180, domain=["yours", "A"], paddingInner=0.28, paddingOuter=0.08
-    )
+    return rows_axis("row:N", domain=["yours", "A"], paddingInner=0.28, paddingOuter=0.08)
 
 
 def _bars(title: str, unit: str, ticks: int) -> list[Any]:
     x = x_axis("start:Q", title, SI.format(unit), tickCount=ticks, labelOverlap=True, scale=FROM_0)
     parts = data("parts")
     bars = parts.encode(x=x, x2="stop:Q", y=_rows())
-    plain = bars.mark_bar(
-        fill=alt.expr("datum.color"),
-        fillOpacity=alt.expr("datum.ghost ? 0.4 : 1"),
-        stroke="var(--dl-card, Canvas)",
-        strokeWidth=1,
-    )
+    fill = {"fill": alt.expr("datum.color"), "fillOpacity": alt.expr("datum.ghost ? 0.4 : 1")}
+    plain = bars.mark_bar(**fill, stroke="var(--dl-card, Canvas)", strokeWidth=1)
     middle = alt.X("middle:Q", title=title)
     label = parts.encode(x=middle, y=_rows(), text=alt.Text(value=alt.expr(INSIDE)))
     ink = label.transform_filter("!datum.ghost").mark_text(fill=alt.expr("datum.ink"))
@@ -111,9 +106,7 @@ def scaling() -> Layers:
     """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
     x, y = _devices(), y_axis("speedup:Q", "speed-up over one device", WHOLE, log=2)
     band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
-    names, styles = list(LINES), list(LINES.values())
-    color = alt.Color("line:N", legend=ABOVE).scale(domain=names, range=[s[0] for s in styles])
-    dash = alt.StrokeDash("line:N", legend=ABOVE).scale(domain=names, range=[s[1] for s in styles])
+    color, dash = _styles("line:N", LINES, ABOVE)
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash).mark_line(strokeWidth=2)
     return band, lines, *_points(x, y, "drop")
 
@@ -150,10 +143,7 @@ def efficiency() -> Layers:
 def totals() -> Layers:
     """Time, energy and device-hours of the run against devices, relative to the present choice."""
     x, y = _devices(), y_axis("relative:Q", "times what it is now", TIMES, log=2)
-    names, styles = list(TOTALS), list(TOTALS.values())
-    color = alt.Color("quantity:N", legend=None).scale(domain=names, range=[s[0] for s in styles])
-    dash = alt.StrokeDash("quantity:N", legend=None)
-    dash = dash.scale(domain=names, range=[s[1] for s in styles])
+    color, dash = _styles("quantity:N", TOTALS)
     curve = data("curves", x=x, y=y, color=color)
     dots = curve.mark_point(filled=True, size=40, opacity=0.9)
     end = data("ends", x=x, y=alt.Y("place:Q"), text="words:N").mark_text(align="left", dx=8)
@@ -189,6 +179,15 @@ def sensitivity() -> Layers:
 
 def _devices() -> alt.X:
     return x_axis("devices:Q", "devices", WHOLE, log=2)
+
+
+def _styles(
+    field: str, styles: Mapping[str, Any], key: alt.Legend | None = None
+) -> tuple[Any, Any]:
+    """Return the encodings of a field by color and dash."""
+    inks, dashes = zip(*styles.values(), strict=True)
+    color = alt.Color(field, legend=key).scale(domain=list(styles), range=list(inks))
+    return color, alt.StrokeDash(field, legend=key).scale(domain=list(styles), range=list(dashes))
 
 
 def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:

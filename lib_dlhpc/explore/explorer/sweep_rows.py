@@ -1,6 +1,6 @@
 """A sweep of the explorer before anything is run: each setting predicted, and simulated where that is quick."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from lib_dlhpc.explore.compare.sweep import settings_html
 from lib_dlhpc.explore.explorer.axes import at
 from lib_dlhpc.explore.explorer.limits import steps_within
 from lib_dlhpc.explore.explorer.measured import known_of
+from lib_dlhpc.explore.explorer.simulated import ALL
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
@@ -23,41 +24,47 @@ WAYS = ("predicted", "rounds", "events")
 # the same settings are simulated on every machine.
 MOST_ROWS, MOST_MESSAGES = 40_000, 30_000
 LEFT_OUT = "-: it takes long to simulate; the command dlhpc simulate has no such limit."
-ALL = "one step"
 
 
 @dataclass
 class Row:
     """One setting: s of a step by way, and what it may be off by; or why there is none."""
 
-    setting: Mapping[str, Any]
+    name: str  # of the field
+    value: Any
     step: dict[str, float] = field(default_factory=dict)
     bands: dict[str, tuple[float, float] | None] = field(default_factory=dict)
     problem: str = ""
 
+    @property
+    def label(self) -> str:
+        """The value as the chart has it."""
+        return label({self.name: self.value})
+
 
 def predict_rows(experiment: Experiment, name: str, values: Sequence[Any]) -> list[Row]:
     """Return the prediction for each value of a field, on the experiment's own machine."""
-    rows, there = [], []
-    for value in values:
-        row = Row({name: value})
-        rows.append(row)
-        try:
-            one = at(experiment, row.setting)
-            prediction = predict(one)
-        except SpecError as error:
-            row.problem = str(error)
-            continue
-        row.step["predicted"] = float(prediction.step_time)
-        if not one.strategy.is_split:  # its draws take half a second
-            row.bands["predicted"] = known_of(prediction).bands.get(ALL)
-        there.append((row, one))
+    rows = [Row(name, value) for value in values]
+    there = [(row, one) for row in rows if (one := _predict(row, experiment)) is not None]
     for row, one in there:
         for fidelity in WAYS[1:]:
             share = (MOST_ROWS / len(there), MOST_MESSAGES / len(there))
             if steps := steps_within(one, fidelity, *share):
                 _simulate(row, one, fidelity, steps)
     return rows
+
+
+def _predict(row: Row, experiment: Experiment) -> Experiment | None:
+    try:
+        there = at(experiment, {row.name: row.value})
+        prediction = predict(there)
+    except SpecError as error:
+        row.problem = str(error)
+        return None
+    row.step["predicted"] = float(prediction.step_time)
+    if not there.strategy.is_split:  # its draws take half a second
+        row.bands["predicted"] = known_of(prediction).bands.get(ALL)
+    return there
 
 
 def _simulate(row: Row, experiment: Experiment, fidelity: str, steps: int) -> None:
@@ -74,38 +81,35 @@ def _simulate(row: Row, experiment: Experiment, fidelity: str, steps: int) -> No
 
 def rows_state(rows: Sequence[Row], title: str) -> State:
     """Every setting that can be: a point for each way."""
-    shown = [(label(row.setting), row.step, row.bands) for row in rows if row.step]
-    (name,) = rows[0].setting
-    axes = {name: [row.setting[name] for row in rows if row.step]}
-    return points_state(shown, axes, _words(rows, title))
-
-
-def _words(rows: Sequence[Row], title: str) -> str:
     found = [row for row in rows if row.step]
-    if not found:
-        return f"{title}: none of the values can be."
-    quickest = min(found, key=lambda row: row.step["predicted"])
-    slowest = max(found, key=lambda row: row.step["predicted"])
-    times = [show(row.step["predicted"], "s") for row in (quickest, slowest)]
-    if len(found) == 1:
-        return f"{title}: predicted, one step takes {times[0]} at {label(quickest.setting)}."
-    if slowest.step["predicted"] <= quickest.step["predicted"] * (1 + 1e-9):
-        return f"{title}: predicted, one step takes {times[0]} whatever the value."
-    return (
-        f"{title}: predicted, one step is shortest at {label(quickest.setting)} with {times[0]}, longest at"
-        f" {label(slowest.setting)} with {times[1]}."
-    )
+    shown = [(row.label, row.step, row.bands) for row in found]
+    axes = {rows[0].name: [row.value for row in found]}
+    return points_state(shown, axes, f"{title}: {_words(found)}")
+
+
+def _words(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "none of the values can be."
+    order = sorted(rows, key=lambda row: row.step["predicted"])
+    (least, most), times = (order[0], order[-1]), [row.step["predicted"] for row in order]
+    shortest = show(times[0], "s")
+    if len(rows) == 1:
+        return f"predicted, one step takes {shortest} at {least.label}."
+    if times[-1] <= times[0] * (1 + 1e-9):
+        return f"predicted, one step takes {shortest} whatever the value."
+    longest = f"longest at {most.label} with {show(times[-1], 's')}"
+    return f"predicted, one step is shortest at {least.label} with {shortest}, {longest}."
 
 
 def rows_html(rows: Sequence[Row]) -> str:
     """Return a row for each setting, as a table."""
     some = any(row.bands.get("predicted") for row in rows)
-    (name,) = rows[0].setting
-    lines = [[name.rpartition(".")[2].replace("_", " "), *WAYS, *["90 % band"] * some]]
+    head = rows[0].name.rpartition(".")[2].replace("_", " ")
+    lines = [[head, *WAYS, *["90 % band"] * some]]
     for row in rows:
         times = [show(row.step[way], "s") if way in row.step else "-" for way in WAYS]
         band = row.bands.get("predicted")
         cells = [*times, *[between(band) if band else "-"] * some]
-        lines.append([label(row.setting), *([row.problem] if row.problem else cells)])
+        lines.append([row.label, *([row.problem] if row.problem else cells)])
     left_out = any(row.step and len(row.step) < len(WAYS) for row in rows)
     return settings_html(lines) + f"<p><small>{LEFT_OUT}</small></p>" * left_out

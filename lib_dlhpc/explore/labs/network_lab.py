@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from html import escape
 from statistics import median_high
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 
@@ -94,7 +94,7 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
             for way, curve in curves.items()
             for size, seconds in zip(fine, curve, strict=True)
         ]
-    points = [
+    points: list[dict[str, Any]] = [
         {
             "algorithm": row.algorithm,
             "name": name_of(row.algorithm),
