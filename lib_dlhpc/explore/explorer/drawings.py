@@ -76,7 +76,7 @@ def _bars(title: str, unit: str, ticks: int) -> list[Any]:
     x = x_axis("start:Q", title, SI.format(unit), tickCount=ticks, labelOverlap=True, scale=FROM_0)
     parts = data("parts")
     bars = parts.encode(x=x, x2="stop:Q", y=_rows())
-    fill = {"fill": alt.expr("datum.color"), "fillOpacity": alt.expr("datum.ghost ? 0.4 : 1")}
+    fill: Any = {"fill": alt.expr("datum.color"), "fillOpacity": alt.expr("datum.ghost ? 0.4 : 1")}
     plain = bars.mark_bar(**fill, stroke="var(--dl-card, Canvas)", strokeWidth=1)
     middle = alt.X("middle:Q", title=title)
     label = parts.encode(x=middle, y=_rows(), text=alt.Text(value=alt.expr(INSIDE)))

@@ -14,6 +14,7 @@ from lib_dlhpc.explore.blocks.experiment_file import ExperimentFile
 from lib_dlhpc.explore.blocks.panels import explanations_html, notice_html, problem_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Row
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
+from lib_dlhpc.explore.explorer import parts
 from lib_dlhpc.explore.explorer.against import changes_words, difference_words
 from lib_dlhpc.explore.explorer.bar import Bar, bar_state
 from lib_dlhpc.explore.explorer.charts_section import Charts
@@ -23,13 +24,6 @@ from lib_dlhpc.explore.explorer.measured import Known, known_of
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.notebook_file import notebook
 from lib_dlhpc.explore.explorer.panel import Panel, panel_state, wanted
-from lib_dlhpc.explore.explorer.parts import (
-    key_html,
-    memory_parts,
-    memory_state,
-    step_parts,
-    step_state,
-)
 from lib_dlhpc.explore.explorer.plan import Plan, trust
 from lib_dlhpc.explore.explorer.presets import FIRST, of_file, preset
 from lib_dlhpc.explore.explorer.run import Run
@@ -156,8 +150,8 @@ class Explorer:
 
     def _draw(self, p: Breakdown, known: Known, problem: str = "") -> None:
         a = self._prediction_of_a()
-        self.figures["step"].update(*step_state(p, a, known.bands))
-        self.figures["memory"].update(*memory_state(p, a))
+        self.figures["step"].update(*parts.step_state(p, a, known.bands))
+        self.figures["memory"].update(*parts.memory_state(p, a))
         missed = self.replay.miss(float(p.time_to_train)) if self.replay else ""
         problems = [problem, *(f"✗ {wall}" for wall in p.walls)]
         notes = [
@@ -167,8 +161,10 @@ class Explorer:
         said = difference_words(p, a, changes_words(self.choice, self.a)) if a else ""
         shown = {
             "headline": headline_html(lines, of_a, trust(p, self.replay)),
-            "step_key": key_html(step_parts(p), step_parts(a) if a else [], "s"),
-            "memory_key": key_html(memory_parts(p), memory_parts(a) if a else [], "B"),
+            "step_key": parts.key_html(parts.step_parts(p), parts.step_parts(a) if a else [], "s"),
+            "memory_key": parts.key_html(
+                parts.memory_parts(p), parts.memory_parts(a) if a else [], "B"
+            ),
             "difference": f'<p class="dl-said" role="status">{escape(said)}</p>' if said else "",
             "notices": "".join([*map(problem_html, problems), *map(notice_html, notes)]),
             "about": _about_html(self.choice),
