@@ -49,12 +49,6 @@ def spread_labels(places: Sequence[float], shown: Iterable[float]) -> list[float
     return [float(place) for place in np.exp(moved)]
 
 
-def append(columns: dict[str, list[Any]], **row: Any) -> None:
-    """Append one row to columns."""
-    for name, value in row.items():
-        columns[name].append(value)
-
-
 def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return rows, all with the same names, as columns."""
     listed = list(rows)

@@ -95,8 +95,7 @@ def drawing(
 
 def drawings_of(room: ModuleType) -> dict[str, Drawing]:
     """Return the drawings of a file by name."""
-    own = {name: each for name, each in vars(room).items() if isinstance(each, Drawing)}
-    return getattr(room, "DRAWINGS", {}) | own
+    return {name: each for name, each in vars(room).items() if isinstance(each, Drawing)}
 
 
 def all_drawings() -> dict[str, Callable[[], dict[str, Any]]]:

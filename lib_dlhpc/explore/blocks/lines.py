@@ -1,6 +1,6 @@
 """Lines of a chart as columns: some points with symbols, the words at their ends, their values at one place.
 
-line_drawings.py draws them.
+drawing.line_marks draws them.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import append, spread_labels
+from lib_dlhpc.explore.blocks.charts import columns, spread_labels
 
 Floats = NDArray[Any]
 Curves = Mapping[str, tuple[Floats, Floats]]
@@ -16,18 +16,18 @@ Curves = Mapping[str, tuple[Floats, Floats]]
 
 def line_columns(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Return the columns of lines with symbols on some points, and of the words at their ends."""
-    lines: dict[str, list[Any]] = {n: [] for n in ("line", "x", "y", "symbol")}
-    ends: dict[str, list[Any]] = {n: [] for n in ("line", "words", "x", "place")}
+    points, ends = [], []
     for i, (words, (x, y)) in enumerate(curves.items()):
-        name = words.split(",")[0]
-        step = max(1, len(x) // 6)
-        for k, (a, b) in enumerate(zip(x, y, strict=True)):
-            append(lines, line=name, x=float(a), y=float(b), symbol=k % step == (2 * i) % step)
+        name, step = words.split(",")[0], max(1, len(x) // 6)
+        for k, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
+            symbol = k % step == (2 * i) % step
+            points.append({"line": name, "x": float(a), "y": float(b), "symbol": symbol})
         if len(x):
-            append(ends, line=name, words=words, x=float(x[-1]), place=float(y[-1]))
-    if ends["place"]:
-        ends["place"] = spread_labels(ends["place"], lines["y"])
-    return lines, ends
+            ends.append({"line": name, "words": words, "x": float(x[-1]), "place": float(y[-1])})
+    lines, words_at = columns(points), columns(ends)
+    if ends:
+        words_at["place"] = spread_labels(words_at["place"], lines["y"])
+    return lines, words_at
 
 
 def values_at(curves: Curves, now: int) -> list[tuple[str, float]]:

@@ -1,7 +1,5 @@
 """The drawings of a comparison."""
 
-from typing import Any
-
 import altair as alt
 
 from lib_dlhpc.explore.blocks.drawing import (
@@ -13,7 +11,7 @@ from lib_dlhpc.explore.blocks.drawing import (
     colors,
     data,
     drawing,
-    legend,
+    looks,
     rows_axis,
     tooltip_of,
     x_axis,
@@ -22,7 +20,6 @@ from lib_dlhpc.explore.blocks.drawing import (
 from lib_dlhpc.explore.compare.charts import CAUSES, LOOKS
 
 TIME = "time of one step"
-OWN_SYMBOLS: dict[str, Any] = {"symbolType": alt.Undefined}  # of a legend: those of its marks
 INSIDE = (  # of a part of a bar (bars.py): as much as there is room for
     f"(datum.share_of_axis * width) > {WORD} * length(datum.long) + 8 ? datum.long : "
     f"(datum.share_of_axis * width) > {WORD} * length(datum.short) + 6 ? datum.short : ''"
@@ -33,7 +30,6 @@ INSIDE = (  # of a part of a bar (bars.py): as much as there is room for
     "One step, every way",
     180,
     left=146,
-    top=76,
     right=76,
     parts={"row": "", "part": "part", "size": "time", "share": "share"},
     ends={"row": "", "words": "may be"},
@@ -45,8 +41,7 @@ def compared() -> Layers:
     low, high, middle, stop = (
         alt.X(f"{n}:Q", title=TIME) for n in ("low", "high", "middle", "stop")
     )
-    key = legend(-140, -70, columns=4, columnPadding=14, rowPadding=3, clipHeight=16)
-    bars = data("parts", x=x, x2="stop:Q", y=y, color=colors("part:N", CAUSES, key))
+    bars = data("parts", x=x, x2="stop:Q", y=y, color=colors("part:N", CAUSES, key=True))
     inside = data("parts", x=middle, y=y, text=alt.Text(value=alt.expr(INSIDE)))
     ends = data("ends", y=y, tooltip=tooltip_of("words"))
     edge = ends.mark_tick(thickness=2, size=9, yOffset=8, color="currentColor")
@@ -64,11 +59,7 @@ def compared() -> Layers:
 
 
 @drawing(
-    "Every setting, every way",
-    240,
-    left=84,
-    top=62,
-    points={"setting": "setting", "way": "", "time": TIME},
+    "Every setting, every way", 240, left=84, points={"setting": "setting", "way": "", "time": TIME}
 )
 def swept() -> Layers:
     """The seconds of a step for each setting of a sweep, a point for each way, with its span."""
@@ -76,10 +67,9 @@ def swept() -> Layers:
     y = y_axis("seconds:Q", TIME, SI.format("s"), log=10, scale={"padding": 14})
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
-    key = legend(-60, -56, columns=alt.expr("width < 400 ? 2 : 4"), columnPadding=14, **OWN_SYMBOLS)
-    inks, shapes = zip(*LOOKS.values(), strict=True)
-    color = alt.Color("way:N", legend=key).scale(domain=ways, range=inks)
-    shape = alt.Shape("way:N", legend=key).scale(domain=ways, range=shapes)
+    inks = [ink for ink, _ in LOOKS.values()]
+    styles = {way: (ink, [1, 0], symbol) for way, (ink, symbol) in LOOKS.items()}
+    color, _, shape = looks("way:N", styles, key=True)
     points = data("points", x=x, xOffset=aside, color=color)
     spans = points.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=TIME), y2="high:Q")
     # Vega-Lite breaks a line whose points are moved aside by a field, so each way has a line of its own.

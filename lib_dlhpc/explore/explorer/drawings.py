@@ -181,9 +181,7 @@ def _devices() -> alt.X:
     return x_axis("devices:Q", "devices", WHOLE, log=2)
 
 
-def _styles(
-    field: str, styles: Mapping[str, Any], key: alt.Legend | None = None
-) -> tuple[Any, Any]:
+def _styles(field: str, styles: Mapping[str, Any], key: Any = None) -> tuple[Any, Any]:
     """Return the encodings of a field by color and dash."""
     inks, dashes = zip(*styles.values(), strict=True)
     color = alt.Color(field, legend=key).scale(domain=list(styles), range=list(inks))

@@ -16,7 +16,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     data,
     drawing,
     hatched,
-    legend,
     line_marks,
     marker,
     rows_axis,
@@ -43,31 +42,31 @@ WORDS = (
 SHORT = "bandwidth('x') > 46 ? datum.words : datum.short"
 
 
-@drawing("Where does the time of a step go?", 190, left=178, top=72, right=70, parts=PARTS)
+@drawing("Where does the time of a step go?", 190, left=178, right=70, parts=PARTS)
 def hybrid_terms() -> Layers:
     """Stacked bars of a step's seconds: a combination beside two or three others."""
-    return _bars("time of one step", "s", TERMS, -66)
+    return _bars("time of one step", "s", TERMS)
 
 
-@drawing("Does it fit on a device?", 190, left=178, top=66, right=86, parts=PARTS | SIZES)
+@drawing("Does it fit on a device?", 190, left=178, top=24, right=86, parts=PARTS | SIZES)
 def hybrid_memory() -> Layers:
     """Stacked bars of what one device holds, against the line of what it has."""
     wall = data("wall", x="capacity:Q")
     beyond = wall.mark_rect(opacity=0.08, color=SERIES[1]).encode(x2="end:Q")
     rule = wall.mark_rule(strokeWidth=2.5, color=SERIES[1])
     said = wall.mark_text(align=alt.expr("datum.side"), baseline="bottom", dy=-4, fontWeight="bold")
-    *bars, sums = _bars("memory of the fullest device", "B", HELD, -60)
+    *bars, sums = _bars("memory of the fullest device", "B", HELD)
     return beyond, *bars, rule, sums, said.encode(y=alt.value(0), text="words:N")
 
 
-def _bars(title: str, unit: str, inks: Mapping[str, str], above: int) -> Layers:
+def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
     """Bars of parts, with words in them where there is room and the sum behind them."""
     x = x_axis("start:Q", title, SI.format(unit), scale={"domainMin": 0})
     y = rows_axis("row:N", paddingInner=0.25, paddingOuter=0.1)
-    key = legend(-170, above, columns=5, columnPadding=14, rowPadding=3, clipHeight=16)
     parts = data("parts", x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke="white", strokeWidth=0.5).encode(
-        color=colors("part:N", inks, key), tooltip=tooltip_of("row", "part", "details", "share")
+        color=colors("part:N", inks, key=True),
+        tooltip=tooltip_of("row", "part", "details", "share"),
     )
     idle = parts.transform_filter(alt.FieldOneOfPredicate(field="part", oneOf=list(IDLE)))
     inside = data("parts", x=alt.X("middle:Q", title=title), y=y)

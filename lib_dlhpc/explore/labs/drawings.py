@@ -1,31 +1,27 @@
 """The drawing of the network laboratory."""
 
-import altair as alt
-
-from lib_dlhpc.explore.allreduce.charts import LINES
+from lib_dlhpc.explore.allreduce.charts import LINES, name_of
 from lib_dlhpc.explore.blocks.drawing import (
     SI,
     Layers,
     data,
     drawing,
-    legend,
+    looks,
     tooltip_of,
     x_axis,
     y_axis,
 )
-from lib_dlhpc.explore.compare.drawings import OWN_SYMBOLS
 from lib_dlhpc.launch.network.crossover import ALGORITHMS
 
 FIRST_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
 SOME = f"indexof([1, 2, 5], {FIRST_DIGIT}) >= 0 ? {SI} : ''"  # of the ticks
-NAMES = "replace(replace(datum.label, '_', ' '), 'rab', 'Rab')"
 COLUMNS = {"name": "", "size": "message (B)", "seconds": "measured (s)"}
 
 
 @drawing(
     "Measured (symbols), predicted from a ping-pong (lines), by α + nβ as chosen (dotted)",
     300,
-    top=56,
+    labels={name: name_of(name) for name in ALGORITHMS},
     points={**COLUMNS, "predicted": "predicted", "error": "error"},
 )
 def slow_network() -> Layers:
@@ -33,11 +29,7 @@ def slow_network() -> Layers:
     x_title, wide = "message, the buffer of each rank", {"padding": 10}
     x = x_axis("size:Q", x_title, SOME.format("B"), log=10, scale=wide, grid=False)
     y = y_axis("seconds:Q", "time of one allreduce", SOME.format("s"), log=10, scale={"padding": 6})
-    look = {"columnPadding": 16, "symbolSize": 110, "symbolOpacity": 1, "labelExpr": NAMES}
-    key = legend(0, -28, **look, **OWN_SYMBOLS)
-    inks, _, shapes = zip(*(LINES[name] for name in ALGORITHMS), strict=True)
-    color = alt.Color("algorithm:N", legend=key).scale(domain=ALGORITHMS, range=inks)
-    shape = alt.Shape("algorithm:N", legend=key).scale(domain=ALGORITHMS, range=shapes)
+    color, _, shape = looks("algorithm:N", {name: LINES[name] for name in ALGORITHMS}, key=True)
     lines = data("lines", x=x, y=y, color=color)
     predicted = lines.transform_filter("datum.way == 'predicted'").mark_line(strokeWidth=2)
     textbook = lines.transform_filter("datum.way == 'textbook'")

@@ -18,7 +18,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     data,
     drawing,
     hatched,
-    legend,
     level,
     line_marks,
     marker,
@@ -144,27 +143,27 @@ def _lines(
 
 
 @drawing(
-    "Does it fit? (above the bars: microbatches stored at once)", 150, top=46, bars=HELD, tops=KEPT
+    "Does it fit? (above the bars: microbatches stored at once)", 150, top=20, bars=HELD, tops=KEPT
 )
 def pipeline_memory() -> Layers:
     """Memory of each rank of a pipeline, with the microbatches that it stores."""
     x = alt.X("rank:O", title="rank of the pipeline", axis=axis_of(labelAngle=0, ticks=False))
     y = y_axis("start:Q", "memory", SI.format("B"), tickCount=4)
-    color = colors("term:N", MEMORY, legend())
+    color = colors("term:N", MEMORY, key=True)
     bars = data("bars", x=x, y=y, y2="stop:Q", color=color, tooltip=tooltip_of("details"))
     over = data("over", x=x, y=y, y2="stop:Q")
     tops = data("tops", x=x, y="y:Q", text="words:N").mark_text(baseline="bottom", dy=-3, **HALO)
     return room("y"), bars.mark_bar(), hatched(over, 0.6), *level("capacity"), tops
 
 
-@drawing("How long does each stage take?", 190, top=58, bars=STAGES)
+@drawing("How long does each stage take?", 190, top=22, bars=STAGES)
 def stage_times() -> Layers:
     """Time of each stage for a microbatch, and of its message."""
     x = x_axis("start:Q", "time of a microbatch", SI.format("s"), grid=False, scale={"zero": True})
     y = rows_axis("stage:N")
     bars = data("bars", x=x, x2="stop:Q", y=y)
     shown = bars.mark_bar().encode(
-        color=colors("term:N", STAGE, legend()), tooltip=tooltip_of("details")
+        color=colors("term:N", STAGE, key=True), tooltip=tooltip_of("details")
     )
     messages = hatched(bars.transform_filter("datum.term == 'message on'"), 0.6)
     notes = data("notes", x="stop:Q", y=y, text="words:N")
