@@ -39,6 +39,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.panels import wide_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
 from lib_dlhpc.explore.blocks.question import Card, Question, verdict
 from lib_dlhpc.spec.units import parse_quantity
@@ -251,10 +252,11 @@ class Lesson:
             f"<td>{_words(g.surprise)}</td></tr>"
             for g in sorted(self.guesses, key=lambda g: -g.surprise)
         )
-        self._summary.value = (
+        table = (
             "<table><thead><tr><th>question</th><th>your guess</th><th>result</th><th>off by</th></tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
+        self._summary.value = wide_html(table, "Guesses and results")
 
 
 def _number(text: str, unit: str, what: str) -> float:

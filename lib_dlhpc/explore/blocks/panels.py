@@ -62,7 +62,14 @@ def table_html(lines: Sequence[Iterable[str]]) -> str:
         for line in lines
     ]
     body = "".join(f"<tr>{line}</tr>" for line in cells[1:])
-    return f"<table><thead><tr>{cells[0].replace('td', 'th')}</tr></thead><tbody>{body}</tbody></table>"
+    head = cells[0].replace("td", "th")
+    return wide_html(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>", "Table")
+
+
+def wide_html(inside: str, name: str) -> str:
+    """Return what may be wider than a narrow page: it scrolls by itself, for a keyboard too."""
+    group = f'role="group" aria-label="{escape(name)}"'
+    return f'<div tabindex="0" {group} style="overflow-x: auto">{inside}</div>'
 
 
 def replay_html(replay: Replay | None) -> str:

@@ -104,7 +104,7 @@ def ways_html(table: Mapping[str, Mapping[str, float]]) -> str:
     for name, own in table.items():
         cells = [(show(own[e], "s"), error(own, e)) for e in ("predicted", "simulated")]
         lines.append([name, *cells[0], *cells[1], show(own["measured"], "s")])
-    return f'<div style="overflow-x: auto">{table_html(lines)}</div>'
+    return table_html(lines)
 
 
 WHY = (

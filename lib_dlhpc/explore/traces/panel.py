@@ -98,7 +98,7 @@ def matrix_html(analysis: Analysis) -> str:
     count = int(analysis.matrix.messages.sum())
     return (
         f'<details class="dlhpc-why"><summary>Communication matrix: {count} messages,'
-        f' {show(float(sent.sum()), "B")}</summary><div style="overflow-x: auto">{table_html(lines)}</div></details>'
+        f" {show(float(sent.sum()), 'B')}</summary>{table_html(lines)}</details>"
     )
 
 

@@ -174,7 +174,7 @@ def test_a_button_trains_draws_and_keeps_the_last_six() -> None:
     batch.value, rule.value = 1024, "LARS"
     train, clear = button(page, "Train"), button(page, "Clear")
     train.click()
-    runs = page.children[1].children[-1]
+    runs = page.children[1].children[-2]
     assert runs.data["lines"]["x"][-1] == EPOCHS
     assert "LARS 1,024" in runs.summary and "This run learned." in words(page)
     assert not train.disabled and button(page, "Cancel").disabled
