@@ -12,7 +12,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     HALO,
     SI,
     Layers,
-    beside,
     colors,
     data,
     drawing,
@@ -91,7 +90,7 @@ def nics() -> Layers:
     bars = data("parts", x=x, x2="stop:Q", y=y, tooltip=tooltip_of("algorithm", "cause", "time"))
     color = colors("cause:N", CAUSES, key=True)
     ends = data("ends", y=y)
-    words = ends.mark_text(**beside("stop")).encode(x="stop:Q", text="words:N")
+    words = ends.mark_text(align="left", dx=6, **HALO).encode(x="stop:Q", text="words:N")
     return bars.mark_bar().encode(color=color), words, ends.mark_point(opacity=0).encode(x="room:Q")
 
 

@@ -229,13 +229,6 @@ def words_beside(bars: alt.Chart, text: str = "words:N", **encoding: Any) -> alt
     return bars.mark_text(align="left", dx=5, **HALO).encode(text=text, **encoding)
 
 
-def beside(at: str, words: str = "words") -> dict[str, Any]:
-    """Return where a mark of words stands: right of the field `at`, or left of it where the page has no room."""
-    over = f"scale('x', datum.{at}) + {WORD} * length(datum.{words}) + 6 > width + padding.right"
-    side, shift = f"{over} ? 'right' : 'left'", f"{over} ? -6 : 6"
-    return {"align": alt.expr(side), "dx": alt.expr(shift), **HALO}
-
-
 def line_marks(
     x: alt.X, y: alt.Y, names: Sequence[str], styles: Mapping[str, Any], interpolate: Any = "linear"
 ) -> Layers:

@@ -11,7 +11,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     WORD,
     Layers,
     axis_of,
-    beside,
     colors,
     data,
     drawing,
@@ -181,7 +180,7 @@ def failures_ways() -> Layers:
         solid,
         hatched(spans.transform_filter("datum.hatched")),
         bars.mark_text(**HALO).encode(x="middle:Q", text=share),
-        data("ends", x="x:Q", y=y, text="words:N").mark_text(**beside("x")),
+        data("ends", x="x:Q", y=y, text="words:N").mark_text(align="left", dx=6, **HALO),
     )
 
 

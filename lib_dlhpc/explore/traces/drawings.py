@@ -7,7 +7,6 @@ from lib_dlhpc.explore.blocks.drawing import (
     PERCENT,
     SI,
     Layers,
-    beside,
     colors,
     data,
     drawing,
@@ -95,7 +94,7 @@ def traces_coupled() -> Layers:
     """Seconds of the mean rank by term, a bar a placement."""
     y, color = rows_axis("way:N"), colors("term:N", TERMS, key=True)
     bars = data("bars", x=_time("time of the run"), x2="stop:Q", y=y)
-    ends = data("ends", x=alt.X("x:Q"), y=y).mark_text(**beside("x"))
+    ends = data("ends", x=alt.X("x:Q"), y=y).mark_text(align="left", dx=6, **HALO)
     return (
         room("x"),
         bars.mark_bar().encode(color=color, tooltip=tooltip_of("term", "seconds")),

@@ -188,7 +188,7 @@ function render({ model, el }) {
   let drawn = {}; // dataset name -> its columns as last given to Vega, as text
   let frame = 0;
   let running = false;
-  let later = 0;
+  let later = 0, resting = 0;
   let gone = false;
   let visible = true;
 
@@ -252,7 +252,19 @@ function render({ model, el }) {
     } finally {
       running = false;
     }
+    clearTimeout(resting);
+    resting = setTimeout(settle, REST);
     if (stale()) wake();
+  }
+
+  // Words that a narrow page would cut off are moved into the drawing, once it rests.
+  function settle() {
+    const room = plot.getBoundingClientRect();
+    for (const text of plot.querySelectorAll("svg text")) {
+      const moved = Number.parseFloat(text.style.translate) || 0, { left, right } = text.getBoundingClientRect();
+      const shift = Math.max(room.left - left + moved, Math.min(0, room.right - right + moved));
+      if (Math.abs(shift - moved) > 0.5) text.style.translate = shift ? `${shift}px` : "";
+    }
   }
 
   function stale() {
@@ -294,6 +306,7 @@ function render({ model, el }) {
     gone = true;
     cancelAnimationFrame(frame);
     clearTimeout(later);
+    clearTimeout(resting);
     sizes.disconnect();
     sight.disconnect();
     view?.finalize();

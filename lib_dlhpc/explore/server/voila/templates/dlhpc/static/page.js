@@ -94,11 +94,16 @@ function terms() {
   });
 }
 
-// A formula that is wider than its column scrolls, for a keyboard too.
+// A formula or a text that is wider than its column scrolls, for a keyboard too.
 function formulas() {
   const reachable = new MutationObserver(() => cells.querySelectorAll('mjx-container[display="true"]:not([tabindex])')
     .forEach((formula) => { formula.tabIndex = 0; }));
+  const wide = new ResizeObserver((texts) => texts.forEach(({ target }) => {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }));
   cells.querySelectorAll(".jp-MarkdownCell").forEach((cell) => reachable.observe(cell, { childList: true, subtree: true }));
+  cells.querySelectorAll(".jp-MarkdownOutput, .jp-MarkdownOutput table").forEach((text) => wide.observe(text));
 }
 
 function theme() {
