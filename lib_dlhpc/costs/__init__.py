@@ -20,3 +20,31 @@ state.py              bytes a parameter: weights, gradients, optimizer state
 checkpoints.py        bytes written, stall of training, and restart time
 offload.py            offloaded bytes, and the link they use
 """
+
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times, peak_rate, traffic, update_time
+from lib_dlhpc.costs.groups import wire
+from lib_dlhpc.costs.network import Level, Network, flat, network_of
+from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.costs.split_calibration import scale_of
+from lib_dlhpc.costs.stragglers import slowest
+
+__all__ = [
+    "BYTES",
+    "LayerTimes",
+    "Level",
+    "Network",
+    "Saving",
+    "buckets",
+    "flat",
+    "layer_times",
+    "network_of",
+    "peak_rate",
+    "scale_of",
+    "segments",
+    "slowest",
+    "traffic",
+    "update_time",
+    "wire",
+]

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import buckets, compute
+from lib_dlhpc.costs import compute
+from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -34,9 +35,9 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
     if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
         batch, inverse = np.unique(batch, return_inverse=True)
     times = compute.layer_times(model, device, batch, strategy.precision)
-    cut = buckets.buckets(model, strategy.bucket, compute.BYTES[strategy.precision])
+    cut = buckets(model, strategy.bucket, compute.BYTES[strategy.precision])
     forward, backward = times.forward.sum(axis=-1), times.backward.sum(axis=-1)
-    ready = buckets.ready_times(times.backward, cut.last_layer)
+    ready = ready_times(times.backward, cut.last_layer)
     if inverse is not None:
         at = inverse.reshape(strategy.batch.shape)
         forward, backward, ready = forward[at], backward[at], ready[at]

@@ -12,6 +12,6 @@ base/: what the files share. KINDS: the kinds by name, a mapping; a file is impo
 """
 
 from lib_dlhpc.layers.base.kind import KINDS, Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Context, Saved
+from lib_dlhpc.layers.base.saved import Context, Saved, Tensors
 
-__all__ = ["KINDS", "Context", "Counts", "Kind", "Layer", "Saved", "Site"]
+__all__ = ["KINDS", "Context", "Counts", "Kind", "Layer", "Saved", "Site", "Tensors"]

@@ -36,26 +36,29 @@ This one fails with the reason: ranks forward data that they received, so contri
 """
 
 from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
-from lib_dlhpc.schedules.checks import ProofError
+from lib_dlhpc.schedules.checks import ProofError, checked
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.execute import execute, prepared
-from lib_dlhpc.schedules.network import Cost
+from lib_dlhpc.schedules.network import Cost, Network
 from lib_dlhpc.schedules.pipeline import PIPELINES
 from lib_dlhpc.schedules.pipeline_proof import prove_pipeline, timetable
 from lib_dlhpc.schedules.price import price
 from lib_dlhpc.schedules.proof import Proof, prove
-from lib_dlhpc.schedules.rounds import Round, Schedule, messages
+from lib_dlhpc.schedules.rounds import Round, Rounds, Schedule, messages
 
 __all__ = [
     "ALGORITHMS",
     "COLLECTIVES",
     "PIPELINES",
     "Cost",
+    "Network",
     "Proof",
     "ProofError",
     "Round",
+    "Rounds",
     "Schedule",
     "beside",
+    "checked",
     "execute",
     "messages",
     "prepared",

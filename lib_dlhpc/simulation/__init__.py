@@ -33,6 +33,39 @@ terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace
 compare.py       a simulated step beside the predicted one, and why they differ
 """
 
+from lib_dlhpc.simulation.asynchronous import AsynchronousRun, asynchronous_sgd
+from lib_dlhpc.simulation.caching import hit_rates, orders
+from lib_dlhpc.simulation.clock import StepProgress
+from lib_dlhpc.simulation.compare import why
+from lib_dlhpc.simulation.coupled import simulate_coupled
+from lib_dlhpc.simulation.failures import FailureRuns, Phase, simulate_runs
+from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
+from lib_dlhpc.simulation.pipeline import simulate_pipeline
+from lib_dlhpc.simulation.size import MOST_MESSAGES
 from lib_dlhpc.simulation.step import simulate
+from lib_dlhpc.simulation.storage import clients
+from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
 
-__all__ = ["simulate"]
+__all__ = [
+    "MOST_MESSAGES",
+    "AsynchronousRun",
+    "Cancelled",
+    "DeadlockError",
+    "FailureRuns",
+    "Phase",
+    "StepProgress",
+    "asynchronous_sgd",
+    "clients",
+    "hit_rates",
+    "measure",
+    "orders",
+    "program",
+    "ring",
+    "simulate",
+    "simulate_coupled",
+    "simulate_neighbors",
+    "simulate_pipeline",
+    "simulate_runs",
+    "why",
+]

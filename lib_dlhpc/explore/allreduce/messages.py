@@ -3,8 +3,7 @@
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
-from lib_dlhpc.schedules import Round, Schedule
-from lib_dlhpc.schedules.checks import checked
+from lib_dlhpc.schedules import Round, Schedule, checked
 
 MOST_RANKS, MOST_ELEMENTS, MOST_ROUNDS = 16, 32, 64  # what can still be seen
 

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.costs import Level, Network
 from lib_dlhpc.explore.allreduce.charts import CAUSES, name_of
 from lib_dlhpc.explore.allreduce.sizes import BANDWIDTHS, SIZES, fastest_first
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.network import flat
+from lib_dlhpc.costs import flat
 from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.allreduce.nodes import Nodes, buffers_out, nodes_and_nics
 from lib_dlhpc.explore.allreduce.panel import run_here
@@ -13,7 +13,7 @@ from lib_dlhpc.explore.allreduce.sizes import Flat, crossover, message_sizes, wi
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.labs.network_lab import network_lab
 from lib_dlhpc.prediction.collectives import ALGORITHMS
-from lib_dlhpc.schedules.network import Network
+from lib_dlhpc.schedules import Network
 from lib_dlhpc.spec.units import format_quantity as show
 
 TODAY = Flat(latency=1e-6, bandwidth=400e9 / 8)

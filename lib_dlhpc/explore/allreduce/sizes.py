@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.network import Network, flat
+from lib_dlhpc.costs import Network, flat
 from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.blocks.bench import Bench, Slider, View, amount, gigabits
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, spread_labels

@@ -13,8 +13,7 @@ from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.plain_text import Column
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
 from lib_dlhpc.explore.blocks.workbench import wall_html
-from lib_dlhpc.schedules import ProofError, Schedule, price, prove, schedule
-from lib_dlhpc.schedules.rounds import Rounds
+from lib_dlhpc.schedules import ProofError, Rounds, Schedule, price, prove, schedule
 from lib_dlhpc.spec.units import format_quantity
 
 PRICED = (1_000, 1_000_000)  # B, at which an algorithm is priced

@@ -5,8 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs import BYTES, buckets
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
 from lib_dlhpc.explore.blocks.charts import Data, State
 from lib_dlhpc.explore.blocks.lines import line_columns

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs import buckets
 from lib_dlhpc.explore.allreduce import measured
 from lib_dlhpc.explore.allreduce.measured import Run, be_a_rank, timed
 from lib_dlhpc.launch.mpi import run_to_end

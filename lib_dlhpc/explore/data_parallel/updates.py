@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.network import network_of
+from lib_dlhpc.costs import network_of
 from lib_dlhpc.explore.data_parallel.bowl import Floats
 from lib_dlhpc.explore.data_parallel.buckets import goyal
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import schedule
-from lib_dlhpc.simulation import rounds
-from lib_dlhpc.simulation.asynchronous import AsynchronousRun, asynchronous_sgd
+from lib_dlhpc.simulation import AsynchronousRun, asynchronous_sgd, rounds
 from lib_dlhpc.spec.experiment import Experiment
 
 STEPS = 38  # of a worker

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs import BYTES, buckets
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer.controls import node_counts
 from lib_dlhpc.layout import is_partitioned

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.explorer.choice import FACTORS, value_at
 from lib_dlhpc.explore.explorer.measured import chosen, titles
 from lib_dlhpc.schedules import COLLECTIVES

@@ -5,7 +5,7 @@ from html import escape
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.units import format_plain

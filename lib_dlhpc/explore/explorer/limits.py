@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs import BYTES, buckets
+from lib_dlhpc.simulation import MOST_MESSAGES as MOST_IN_A_TERMINAL
 from lib_dlhpc.simulation import estimate
-from lib_dlhpc.simulation.size import MOST_MESSAGES as MOST_IN_A_TERMINAL
 from lib_dlhpc.spec.experiment import Experiment
 
 MOST_RANKS = {"rounds": 4096, "events": 512}

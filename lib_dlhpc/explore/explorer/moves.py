@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer.choice import TIMES, Choice, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import DATASETS, NAMED, standing

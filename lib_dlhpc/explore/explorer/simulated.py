@@ -12,10 +12,7 @@ from lib_dlhpc.explore.explorer.limits import messages
 from lib_dlhpc.explore.explorer.section import Bands
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.prediction import Breakdown
-from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.clock import StepProgress
-from lib_dlhpc.simulation.compare import why
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation import StepProgress, measure, simulate, why
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured, Timeline, breakdown

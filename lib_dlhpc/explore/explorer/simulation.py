@@ -16,7 +16,7 @@ from lib_dlhpc.explore.explorer.limits import quick, too_much
 from lib_dlhpc.explore.explorer.section import Bands, Section, control_bar
 from lib_dlhpc.explore.explorer.simulated import gantt_of, simulate_step, simulated_html
 from lib_dlhpc.prediction import Breakdown
-from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
+from lib_dlhpc.simulation import Cancelled, DeadlockError
 
 PATIENCE = 10.0  # s after which it is given up: a page answers to nothing meanwhile
 STEPS = (1, 2, 4, 8, 16)

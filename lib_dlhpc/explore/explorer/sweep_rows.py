@@ -13,9 +13,7 @@ from lib_dlhpc.explore.explorer.limits import steps_within
 from lib_dlhpc.explore.explorer.measured import known_of
 from lib_dlhpc.explore.explorer.simulated import ALL
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
-from lib_dlhpc.simulation.watchdog import DeadlockError
+from lib_dlhpc.simulation import DeadlockError, measure, simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -17,7 +17,7 @@ from lib_dlhpc.explore.failures.charts import LOST, phases_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
 from lib_dlhpc.prediction.validate import validate
-from lib_dlhpc.simulation.failures import simulate_runs
+from lib_dlhpc.simulation import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

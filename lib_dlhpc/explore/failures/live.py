@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import ipywidgets
 
-from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs import Saving
 from lib_dlhpc.explore.blocks.bench import Bench, View
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
@@ -17,7 +17,7 @@ from lib_dlhpc.explore.failures import machine
 from lib_dlhpc.explore.failures.charts import phases_state
 from lib_dlhpc.explore.failures.machine import Alone, Setting, Survived
 from lib_dlhpc.prediction.intervals import expected_cycle, young
-from lib_dlhpc.simulation.failures import FailureRuns, Phase, simulate_runs
+from lib_dlhpc.simulation import FailureRuns, Phase, simulate_runs
 from lib_dlhpc.spec.units import format_quantity as show
 
 # A laptop's undisturbed run, rounded: what the question before the first click is about.

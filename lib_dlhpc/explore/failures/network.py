@@ -10,7 +10,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
 from lib_dlhpc.explore.blocks.folder import Folder
-from lib_dlhpc.layers.base.saved import Tensors
+from lib_dlhpc.layers import Tensors
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.storage.snapshots import SnapshotStore, Version
 from lib_dlhpc.training.data import load

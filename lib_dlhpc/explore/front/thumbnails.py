@@ -7,8 +7,7 @@ import numpy as np
 
 from lib_dlhpc import Experiment, predict, simulate
 from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.schedules import schedule
-from lib_dlhpc.schedules.price import price
+from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training.large_batch_results import batches, mean_of, stored
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Annotated, NamedTuple
 
-from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.split_calibration import scale_of
+from lib_dlhpc.costs import scale_of, segments
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import State, columns

@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.io_bottleneck import limits
 from lib_dlhpc.explore.io_bottleneck.charts import cache_state, policies_state
-from lib_dlhpc.simulation.caching import hit_rates, orders
+from lib_dlhpc.simulation import hit_rates, orders
 from lib_dlhpc.spec.units import format_plain
 
 POLICIES = {

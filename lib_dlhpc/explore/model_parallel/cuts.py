@@ -6,8 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times
-from lib_dlhpc.costs.groups import wire
+from lib_dlhpc.costs import BYTES, LayerTimes, layer_times, wire
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.gantt.chart import gantt_state
@@ -15,7 +14,7 @@ from lib_dlhpc.explore.model_parallel.a100 import on_a100
 from lib_dlhpc.layout import cut_points, live_names, stage_ends
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
-from lib_dlhpc.simulation.pipeline import simulate_pipeline
+from lib_dlhpc.simulation import simulate_pipeline
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown

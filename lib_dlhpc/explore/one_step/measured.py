@@ -14,7 +14,7 @@ from lib_dlhpc.calibration.messages import curve, protocol_step
 from lib_dlhpc.calibration.numbers import TRAFFIC
 from lib_dlhpc.calibration.programs import WORKER
 from lib_dlhpc.calibration.robust import calm
-from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.costs import layer_times
 from lib_dlhpc.explore.blocks.bench import Slider, amount, controls_of
 from lib_dlhpc.explore.blocks.charts import Data, State, chart, columns
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html

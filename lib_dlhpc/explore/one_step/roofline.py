@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 
 import ipywidgets
 
-from lib_dlhpc.costs.compute import BYTES, layer_times, peak_rate, traffic
+from lib_dlhpc.costs import BYTES, layer_times, peak_rate, traffic
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.blocks.workbench import wall_html

@@ -22,7 +22,7 @@ from lib_dlhpc.prediction.coupled import (
     placements,
     predict_coupled,
 )
-from lib_dlhpc.simulation.coupled import simulate_coupled
+from lib_dlhpc.simulation import simulate_coupled
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Costs, Workflow, read_workflow
 from lib_dlhpc.timeline.coupled import mean_terms

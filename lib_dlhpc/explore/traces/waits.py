@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount, controls_of
 from lib_dlhpc.explore.blocks.workbench import wall_html, workbench
 from lib_dlhpc.explore.traces.panel import TracePanel
-from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
+from lib_dlhpc.simulation import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
