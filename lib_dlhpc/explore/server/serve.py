@@ -65,52 +65,15 @@ def serve(
     of_course = (path / course.EXPLORER).exists()
     built.drawings()  # before there are kernels, each of which would make them
     _prepare_environment()
-    from jupyter_server.base.handlers import JupyterHandler
-    from tornado.web import StaticFileHandler
-    from voila.app import Voila
-    from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
-
     from lib_dlhpc.explore.front.page import front_page
-    from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
+    from lib_dlhpc.explore.server.application import Server
 
-    class Farewell(VoilaShutdownKernelHandler):
-        def check_xsrf_cookie(self) -> None:
-            """A closing page cannot send the token; knowing the kernel's id is proof enough."""
-
-        async def post(self, kernel_id: str) -> None:
-            if kernel_id in self.kernel_manager:  # the page may say it twice
-                await self.kernel_manager.shutdown_kernel(kernel_id, now=True)
-            self.set_status(204)
-
-    class FrontDoor(JupyterHandler):
-        def get(self) -> None:
-            self.finish(front_page().read_bytes())
-
-    class Server(Voila):
-        def init_handlers(self) -> list[Any]:
-            own = [
-                (f"{self.base_url}voila/api/shutdown/(.*)", Farewell),
-                (f"{self.base_url}voila/templates/(.*)", TemplateFiles),
-                (
-                    rf"{self.base_url}voila/built/(vega-\w+\.js)",
-                    StaticFileHandler,
-                    {"path": str(built.vega().parent)},
-                ),
-            ]
-            theirs = super().init_handlers()
-            if of_course:
-                own.insert(0, (self.base_url, FrontDoor))
-            # What lists files for JupyterLab's gallery; ours does without.
-            theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
-            return behind_door([*own, *theirs])
-
-        def launch_browser(self) -> None:
-            # Voila calls this once it listens: the moment when the address is known to be right.
-            home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{self.port}/"
-            address = f"{home}?token={quote(token)}" if token else home
-            print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
-            if browser:
-                webbrowser.open(address)
+    def listening(at: int) -> None:
+        home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}/"
+        address = f"{home}?token={quote(token)}" if token else home
+        print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
+        if browser:
+            webbrowser.open(address)
 
     if of_course:
         front_page()
@@ -119,6 +82,7 @@ def serve(
     with owned.temporary_folder("dlhpc-", _short_folder()) as sockets:
         config.Voila.connection_dir_root = str(sockets)
         server = Server(config=config)
+        server.of_course, server.listening = of_course, listening
         server.initialize([str(path)])
         server.start()
 
