@@ -71,11 +71,15 @@ class Dropdown(Slider):
 
 @dataclass(frozen=True)
 class View:
-    """What a setting shows. words: HTML; wall: the limit that is hit, or ""; charts: by name."""
+    """What a setting shows. words: HTML; wall: the limit that is hit, or ""; charts: by name.
+
+    fine: said while there is no wall, where it depends on the setting.
+    """
 
     words: str = ""
     wall: str = ""
     charts: Mapping[str, State | Mapping[str, Any]] = field(default_factory=dict)
+    fine: str = ""
 
 
 class Bench(ipywidgets.Box, Generic[S]):
@@ -119,9 +123,13 @@ class Bench(ipywidgets.Box, Generic[S]):
             )
             self._wall.value = wall_html(str(reason), "")
             return
+        self.put(view)
+
+    def put(self, view: View, wall: bool = True) -> None:
+        """Show a view. wall: with its wall, or leave the last one."""
         self._words.value = verdict_html(view.words)
-        if self._fine is not None:
-            self._wall.value = wall_html(view.wall, self._fine)
+        if self._fine is not None and wall:
+            self._wall.value = wall_html(view.wall, view.fine or self._fine)
         for name, state in view.charts.items():
             update(self.charts[name], state)
 

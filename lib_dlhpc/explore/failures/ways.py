@@ -3,11 +3,8 @@
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
-
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
-from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.failures.charts import LOST, WAYS
 from lib_dlhpc.explore.failures.interval import (
     BETWEEN,
@@ -53,15 +50,15 @@ class Setting(NamedTuple):
 
 def four_ways() -> Bench[Setting]:
     """Return the experiment: one checkpoint of each way, and what each way loses in a long run."""
-    wall = ipywidgets.HTML()
-
-    def view(setting: Setting) -> View:
-        wall.value = wall_html(" ".join(ways_walls(setting)), room_words(setting))
-        charts = {"failures_costs": costs_view(setting), "failures_ways": ways_view(setting)}
-        return View(ways_words(setting), charts=charts)
-
     look = "how far the square is from the circle: a cheap checkpoint can be frequent."
-    return Bench(Setting(), view, [wall, "failures_costs", "failures_ways"], look=look)
+    return Bench(Setting(), four_views, ["failures_costs", "failures_ways"], "", look)
+
+
+def four_views(setting: Setting) -> View:
+    """Return what a setting shows of all ways."""
+    charts = {"failures_costs": costs_view(setting), "failures_ways": ways_view(setting)}
+    walls = " ".join(ways_walls(setting))
+    return View(ways_words(setting), walls, charts, room_words(setting))
 
 
 @lru_cache(maxsize=512)

@@ -17,10 +17,9 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.bench import Bench, S, View, update
+from lib_dlhpc.explore.blocks.bench import Bench, S, View
 from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.blocks.runner import Thread
-from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
 from lib_dlhpc.explore.hybrid_parallel.charts import Way
 from lib_dlhpc.lifetime import owned
 
@@ -85,12 +84,7 @@ class Background(Bench[S]):
             self._draw(setting, ways, True)
 
     def _draw(self, setting: S, ways: list[Way], complete: bool) -> None:
-        view = self._view_of(setting, ways, complete)
-        self._words.value = verdict_html(view.words)
-        if complete:
-            self._wall.value = wall_html(view.wall, str(self._fine))
-        for name, state in view.charts.items():
-            update(self.charts[name], state)
+        self.put(self._view_of(setting, ways, complete), wall=complete)
 
 
 def aside(setting: Any) -> Ways:

@@ -43,19 +43,10 @@ class Setting(NamedTuple):
     ] = 1
 
 
-class CacheBench(Bench[Setting]):
-    """A bench that also says, while there is no wall, how the hit rate compares with the cached fraction."""
-
-    def show(self) -> None:
-        """Show what the controls say."""
-        self._fine = cache_fine(self.setting)
-        super().show()
-
-
-def the_cache() -> CacheBench:
+def the_cache() -> Bench[Setting]:
     """Return the experiment: hit rates of policies, against the cached fraction."""
     look = "which policies reach the dashed line; then, on many nodes, which exceeds it, and what it has to know."
-    return CacheBench(Setting(), cache_view, ["io_cache", "io_policies"], "", look)
+    return Bench(Setting(), cache_view, ["io_cache", "io_policies"], "", look)
 
 
 def cache_view(setting: Setting) -> View:
@@ -75,6 +66,7 @@ def cache_view(setting: Setting) -> View:
             "io_cache": cache_state(SHARES, hits, share, POLICIES[policy]),
             "io_policies": policies_state(others, share, POLICIES[policy]),
         },
+        cache_fine(setting),
     )
 
 

@@ -3,12 +3,9 @@
 from functools import lru_cache
 from typing import Annotated, NamedTuple
 
-import ipywidgets
-
 from lib_dlhpc.costs import BYTES, layer_times, peak_rate, traffic
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
-from lib_dlhpc.explore.blocks.workbench import wall_html
 from lib_dlhpc.explore.one_step.machines import (
     ARITHMETIC,
     DEVICES,
@@ -76,19 +73,18 @@ class Point(NamedTuple):
 
 def roofline(mine: Mine) -> Bench[Setting]:
     """Return the experiment: a layer below the roof of a device, and what holds it down."""
-    wall = ipywidgets.HTML()
 
     def view(setting: Setting) -> View:
         device = device_of(setting, mine)
-        wall.value = bound_html(point(setting, device), device)
         charts = {"one_step_roofline": roofline_view(setting, device)}
-        return View(roofline_words(setting, device), charts=charts)
+        wall, fine = bound_words(point(setting, device), device)
+        return View(roofline_words(setting, device), wall, charts, fine)
 
     look = (
         "how far below the roof the point is, and which way it goes as the batch grows: up, along the slope,"
         " or not at all."
     )
-    bench = Bench(Setting(), view, [wall, "one_step_roofline"], look=look)
+    bench = Bench(Setting(), view, ["one_step_roofline"], "", look)
     mine.observe(lambda _: bench.show(), "machine")
     return bench
 
@@ -173,8 +169,8 @@ def roofline_words(setting: Setting, device: Device) -> str:
     )
 
 
-def bound_html(here: Point, device: Device) -> str:
-    """Say what holds the layer below the flat part of the roof, or what it reaches there."""
+def bound_words(here: Point, device: Device) -> tuple[str, str]:
+    """Say what holds the layer below the flat part of the roof, and what it reaches there."""
     peak, ridge = roof(device)
     walls = {
         START: f"Launch-bound: {here.causes[START] / here.seconds:.0%} of the time is launch overhead. More arithmetic"
@@ -183,7 +179,7 @@ def bound_html(here: Point, device: Device) -> str:
         f" {plain(ridge)} on it would be compute-bound. A higher peak changes nothing.",
     }
     fine = f"Compute-bound: {here.rate / peak:.0%} of the peak; large products reach {device.efficiency:.0%}."
-    return wall_html(walls.get(here.bound, ""), fine)
+    return walls.get(here.bound, ""), fine
 
 
 def percent(share: float) -> str:
