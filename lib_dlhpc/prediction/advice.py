@@ -57,7 +57,7 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
     if not s.overlap:
         yield "overlap gradients with backward", {"strategy.overlap": True}
     for factor, word in ((0.5, "half"), (0.25, "a quarter"), (2.0, "twice")):
-        yield f"buckets of {word} the size", {"strategy.bucket": float(s.bucket) * factor}
+        yield f"gradient buckets of {word} the size", {"strategy.bucket": float(s.bucket) * factor}
     for zero in range(int(s.zero) + 1, 4):
         yield f"ZeRO {zero}", {"strategy.zero": zero}
     for recompute in ("none", "selective", "full"):
@@ -106,7 +106,7 @@ def _shorten(p: Breakdown) -> Advice:
     now, terms = float(p.time_to_train), p.terms
     loss = max(LOSSES, key=lambda name: terms[name])
     share = terms[loss] / float(p.step_time)
-    words = f"Largest avoidable loss: {loss}, {share:.1%} of the step."
+    words = f"Largest loss: {loss}, {share:.1%} of the step."
     if share < WORTH:
         words = f"Nearly all of the step computes: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
     fitting = [found for found in _priced(p.experiment) if fits(found[2])]
@@ -120,11 +120,9 @@ def _shorten(p: Breakdown) -> Advice:
     memory = f", and {'takes' if more > 0 else 'frees'} {format_quantity(abs(more), 'B')} a device"
     # The best change need not be the one against the largest loss.
     shorter = max(terms, key=lambda name: terms[name] - best.terms[name])
-    return Advice(
-        f"{words} Try: {label}. It saves {saved:.1%}, mostly of {shorter}{memory if abs(more) > 1e6 else ''}.",
-        label,
-        changes,
-    )
+    words += " Try" if shorter == loss else f" More is gained against {shorter}. Try"
+    words += f": {label}. It saves {saved:.1%}{memory if abs(more) > 1e6 else ''}."
+    return Advice(words, label, changes)
 
 
 def _make_fit(p: Breakdown) -> Advice:

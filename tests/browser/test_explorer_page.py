@@ -121,7 +121,7 @@ def test_why_gpt3_does_not_fit_and_what_makes_it_fit(page: Any) -> None:
 
 def test_a_pinned_baseline_stays_and_differences_are_named(page: Any) -> None:
     chip(page, GPT3)
-    page.get_by_role("button", name="Pin as A").click()
+    page.get_by_role("button", name="Pin as baseline A").click()
     selective = part(page, "strategy.recompute", "selective")
     changes(page, lambda: selective.check(force=True), "recompute")
     tells(page.locator(".dl-said"), "recompute full → selective", "step takes", "less")

@@ -28,7 +28,7 @@ def test_an_advice_shortens_the_run_and_no_other_move_shortens_it_more(name):
         assert fits(then) and float(then.time_to_train) == min(times)
         saved = 1 - float(then.time_to_train) / float(now.time_to_train)
         shorter = max(now.terms, key=lambda name: now.terms[name] - then.terms[name])
-        assert f"saves {saved:.1%}, mostly of {shorter}" in advice.words
+        assert f"saves {saved:.1%}" in advice.words and shorter in advice.words
         assert advice.label in advice.words
     else:
         assert min(times) >= (1 - WORTH) * float(now.time_to_train)

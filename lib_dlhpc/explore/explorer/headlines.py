@@ -1,4 +1,4 @@
-"""The explorer's headline: time, a step, throughput, MFU and energy in words, and how they differ from those of A."""
+"""The explorer's headline: time, a step, throughput, MFU, memory and energy, and how they differ from those of A."""
 
 from dataclasses import dataclass
 from html import escape
@@ -7,6 +7,7 @@ import numpy as np
 
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.prediction.advice import fits, held
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -16,6 +17,7 @@ MEANING = {  # "{}": what is counted
     "One step": "One update of the weights: forward, backward, synchronization, and what is not hidden.",
     "Throughput": "{} of all devices a second.",
     "MFU": "Model FLOP utilization: {} over the peak of all devices. Recomputed FLOP do not count.",
+    "Memory": "What the fullest device holds, at the most, of the memory that it has.",
     "Energy": "Devices and nodes at their modeled power, times PUE, over the whole run.",
 }
 MORE_IS_BETTER = ("Throughput", "MFU")
@@ -72,12 +74,15 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     used, (_, flop) = mfu(p), model_flop(p)
     batch = f"batch of {int(p.experiment.global_batch):,} samples"
     peak = f"of {show(peak_of(p), 'FLOP/s')} a device"
+    need, have = held(p), show(float(p.experiment.machine.device.memory), "B")
+    room = f"of {have} a device" if fits(p) else f"does not fit {have}"
     hours = f"{format_plain(float(p.device_hours))} device-hours"
     return [
         Headline("Time to train", seconds, show(seconds, "s"), _time_remark(p, replay, seconds)),
         Headline("One step", step, show(step, "s"), f"of {int(p.steps):,} steps"),
         Headline("Throughput", many, format_plain(many), batch, f"{unit}/s", unit.capitalize()),
         Headline("MFU", used, f"{used:.1%}", peak, counted=flop),
+        Headline("Memory", need, show(need, "B"), room),
         Headline("Energy", energy, show(energy / 3600, "Wh"), hours),
     ]
 

@@ -20,7 +20,7 @@ MESSAGES = {  # purpose of exposed communication: name, color
     "offload": ("offload", palette.CHECKPOINT),
 }
 HATCHED = {"recompute", "bubble", "offload"}
-SMALL = 0.005  # of a step: smaller parts are not named
+SMALL = 0.003  # of a step: smaller parts are not named
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def step_state(p: Breakdown, a: Breakdown | None, bands: Mapping[str, Any]) -> S
         words = f"90 % band: {between(bands['one step'])}"
     else:
         low, high = (float(bound) for bound in p.step_time_bounds)
-        most = f"{show(high, 's')} with none"
-        words = f"between {show(low, 's')} with all communication hidden and {most}"
+        most = f"{show(high, 's')} with none hidden"
+        words = f"bounds: {show(low, 's')} with all communication hidden, {most}"
     rows = [step_parts(p), step_parts(a) if a else []]
     longest = max(high, *(sum(part.size for part in row) for row in rows))
     hint = [] if a else ["move a control: this bar stays here, as A"]
@@ -79,7 +79,7 @@ def step_state(p: Breakdown, a: Breakdown | None, bands: Mapping[str, Any]) -> S
     largest = sorted(rows[0], key=lambda part: -part.size)[:3]
     total = float(p.step_time)
     named = ", ".join(f"{part.name} {part.size / total:.0%}" for part in largest)
-    return data, f"One step takes {show(total, 's')}: {named}. It lies {words}."
+    return data, f"One step takes {show(total, 's')}: {named}. Line below the bar, {words}."
 
 
 def memory_state(p: Breakdown, a: Breakdown | None) -> State:

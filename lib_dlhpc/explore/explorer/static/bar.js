@@ -27,7 +27,7 @@ function render({ model, el }) {
   more.addEventListener("change", () => more.value && ask("preset", more.value));
   const undo = button("↶ Undo", "Undo the last change (Ctrl+Z)", () => ask("undo"));
   const redo = button("↷ Redo", "Redo what was undone", () => ask("redo"));
-  const pin = button("Pin as A", "Compare everything with what is shown now", () => ask("pin"));
+  const pin = button("Pin as baseline A", "Compare everything with what is shown now", () => ask("pin"));
   const copy = button("Copy link", "A link to this picture", async () => {
     const link = model.get("link");
     if (!link) {
@@ -70,7 +70,7 @@ function render({ model, el }) {
     more.classList.toggle("on", Boolean(more.value));
     undo.disabled = !back;
     redo.disabled = !ahead;
-    pin.textContent = pinned ? "Unpin A" : "Pin as A";
+    pin.textContent = pinned ? "Unpin A" : "Pin as baseline A";
     pin.setAttribute("aria-pressed", Boolean(pinned));
     said.textContent = "";
   }

@@ -92,7 +92,7 @@ function render({ model, el }) {
     beginner();
   });
   beginner();
-  el.append(make("label", { class: "mode" }, simple, "Only the first settings"));
+  el.append(make("label", { class: "mode" }, simple, "Basic settings only"));
 
   const groups = new Map();
   const rows = new Map();
@@ -160,7 +160,7 @@ function render({ model, el }) {
     for (const home of groups.values()) {
       const count = home.why.size;
       home.apart.hidden = !count;
-      home.apart.firstChild.textContent = `${count} more ${count === 1 ? "does" : "do"} not apply here`;
+      home.apart.firstChild.textContent = `${count} ${count === 1 ? "setting does" : "settings do"} not apply here`;
       home.fold.classList.toggle("beyond", !home.body.querySelector(".row:not(.beyond)"));
     }
     flush();
