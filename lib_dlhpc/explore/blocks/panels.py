@@ -4,24 +4,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from lib_dlhpc.prediction.explain import Explanation
-from lib_dlhpc.prediction.replays import Replay
-
-
-def headline_html(entries: Iterable[tuple[str, str, str]]) -> str:
-    """Return the main figures: name, value, remark."""
-    tiles = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd><small>{escape(remark)}</small></div>"
-        for name, value, remark in entries
-    )
-    return f'<dl class="dlhpc-headline">{tiles}</dl>'
-
-
-def walls_html(walls: Iterable[str]) -> str:
-    """Return the limits that are broken, or one quiet line."""
-    broken = [f"<p><b>✕ Wall.</b> {escape(wall)}</p>" for wall in walls]
-    if not broken:
-        return '<div class="dlhpc-walls" role="status"><p>✓ This run fits the machine.</p></div>'
-    return f'<div class="dlhpc-walls broken" role="alert">{"".join(broken)}</div>'
 
 
 def problem_html(problem: str) -> str:
@@ -70,10 +52,3 @@ def wide_html(inside: str, name: str) -> str:
     """Return what may be wider than a narrow page: it scrolls by itself, for a keyboard too."""
     group = f'role="group" aria-label="{escape(name)}"'
     return f'<div tabindex="0" {group} style="overflow-x: auto">{inside}</div>'
-
-
-def replay_html(replay: Replay | None) -> str:
-    """Return what a replay is and where it was published."""
-    if replay is None:
-        return "<p>Your own run. Choose a historical run to see the prediction beside its publication.</p>"
-    return f"<p>{escape(replay.description)}</p><p><small>{escape(replay.source)}</small></p>"
