@@ -1,10 +1,19 @@
 """A lesson covers what a guess is about, answers at once, and remembers."""
 
+from importlib import import_module
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
 import ipywidgets
+import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks import lesson as lesson_file
 from lib_dlhpc.explore.blocks.lesson import Lesson
+
+PAGES = Path(lesson_file.__file__).parents[1]
 
 
 def test_a_guess_is_final_and_stands_beside_the_result():
@@ -85,3 +94,35 @@ def test_surprises_come_with_the_largest_first_and_fill_as_guesses_come():
     lesson.predict("large <?", 100.0).question.answer("1")
     assert table.value.index("large &lt;?") < table.value.index("small?")
     assert "a factor of 100" in table.value and "close" in table.value
+
+
+LESSONS = sorted(
+    f"lib_dlhpc.explore.{file.parent.name}.questions" for file in PAGES.rglob("lesson.toml")
+)
+
+
+def words_of(part: Any) -> str:
+    if isinstance(part, dict):
+        return "\n".join(map(words_of, part.values()))
+    return "\n".join(map(words_of, part)) if isinstance(part, list) else str(part)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_has_every_number_that_it_names(name: str) -> None:
+    lesson = import_module(name).lesson
+    for key, text in lesson.texts.items():
+        known = lesson.draws[key](np.random.default_rng(1))[0] if "compute" in text else {}
+        named = {field for _, field, _, _ in Formatter().parse(words_of(text)) if field}
+        assert named <= set(known) | set(lesson.numbers), key
+    guesses = {key for key, text in lesson.texts.items() if "guess" in text}
+    assert set(lesson.results) == guesses and set(lesson.figures) <= guesses
+    assert set(lesson.draws) == {key for key, text in lesson.texts.items() if "compute" in text}
+
+
+def test_what_is_not_in_a_lesson_is_named_with_what_is() -> None:
+    lesson = Lesson(
+        {"first": {"guess": "How many of {all}?"}}, {"first": lambda: 3}, numbers={"all": 9}
+    )
+    with pytest.raises(SpecError, match=r"'second'.*first, surprises"):
+        lesson.ask("second")
+    assert lesson.ask("first").question.question == "How many of 9?"

@@ -118,10 +118,9 @@ class Bench(ipywidgets.Box, Generic[S]):
         try:
             view = self._view(self.setting)
         except SpecError as reason:
-            self._words.value = verdict_html(
-                "The charts still show the last setting that is possible."
-            )
             self._wall.value = wall_html(str(reason), "")
+            still = verdict_html("The charts still show the last setting that is possible.")
+            self._words.value = self._wall.value + still if self._fine is None else still
             return
         self.put(view)
 

@@ -108,7 +108,7 @@ lesson = Lesson.read(
         ),
         "small_host": lambda: ways.ways_walls(Saved("GPT, 1 T weights", memory=2e9))[0],
         "changed": changed,
-        **EXAMPLE._asdict(),
+        **{name: getattr(EXAMPLE, name) for name in ("startup", "seconds", "steps")},
         "every": Failing().every,
         "between": lambda: mtbf_of(Failing(), EXAMPLE),
     },
