@@ -151,7 +151,7 @@ def survive(
                 job.cancel()  # of what has ended, nothing is left to end
             if leg.killed is None or job.state == "done":
                 break
-            step = _told(folder / f"error-{leg.killed}.json", "step")  # by its parent
+            step = _recorded(folder / f"error-{leg.killed}.json", "step")  # by its parent
             leg.reached = max(step or 0, leg.first)
             there = f"the newest version is of step {_newest(folder)[0]}"
             tell(f"Rank {leg.killed} was killed in step {leg.reached}; {there}.")
@@ -180,7 +180,7 @@ class Strikes:
         if time.time() - zero < self.next or leg.killed is not None or self.count == MOST:
             return
         victim = int(self.draw.integers(self.ranks))
-        process = _told(folder / f"rank-{victim}.json", "process")
+        process = _recorded(folder / f"rank-{victim}.json", "process")
         if process is None:
             return
         with suppress(OSError):
@@ -199,7 +199,7 @@ def _newest(folder: Path) -> tuple[int, bytes]:
     return (newest.step, store.load(newest)["weights"].tobytes()) if newest else (0, b"")
 
 
-def _told(file: Path, name: str) -> int | None:
+def _recorded(file: Path, name: str) -> int | None:
     """Return a number of a JSON file, None if there is none."""
     with suppress(OSError, ValueError, KeyError):
         return int(loads(file.read_text("utf-8"))[name])
