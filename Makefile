@@ -38,8 +38,9 @@ $(READY): requirements.lock pyproject.toml
 	        echo "$(PYTHON) is older than 3.11, or cannot be run. Choose another: make PYTHON=..."; \
 	        exit 1; }; \
 	    echo "Making $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear $(VENV); }
+	@# The lock has all that is needed; pip 23 would look for newer packages with extras beside the pinned ones.
 	@echo "Installing the packages of requirements.lock (a minute or two, once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
 	    -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	    --no-build-isolation --editable .
