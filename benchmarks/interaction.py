@@ -145,7 +145,7 @@ def measure(notebook: Path, turns: int, height: int, ways: dict[str, int]) -> di
                 page.set_default_timeout(PATIENCE * 1000)
                 results[f"first page, {how}, empty browser (s)"] = _load(page, address)
                 kernel = max(_kernels(server), key=lambda process: process.memory_info().rss)
-                results["kernel (MB)"] = kernel.memory_info().rss / 1e6
+                results["kernel (MB)"] = kernel.memory_full_info().uss / 1e6
                 if preheat:
                     time.sleep(6)
                 results[f"page again, {how} (s)"] = _load(page, address)
@@ -197,10 +197,17 @@ def _answers(page: Any, turns: int) -> dict[str, float]:
 
 
 def _kernels(server: int) -> list[Any]:
+    """Return the kernels of a server, which are forked from one of its children (its own children on Windows)."""
     import psutil
 
-    children = psutil.Process(server).children()
-    return [child for child in children if "ipykernel_launcher" in " ".join(child.cmdline())]
+    children = {child: " ".join(child.cmdline()) for child in psutil.Process(server).children()}
+    forked = [
+        kernel
+        for child in children
+        if "forkserver" in children[child]
+        for kernel in child.children()
+    ]
+    return forked or [child for child in children if "ipykernel_launcher" in children[child]]
 
 
 def _five_charts(folder: Path) -> Path:

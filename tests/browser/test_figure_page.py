@@ -6,7 +6,7 @@ from typing import Any
 
 import psutil
 import pytest
-from lesson_page import kernels, tells
+from lesson_page import MOST_MEMORY, kernels, tells
 from patience import PATIENCE
 
 from lib_dlhpc.explore.server.serve import served
@@ -179,7 +179,7 @@ def test_a_closed_page_takes_its_kernel_with_it(
 def test_a_visitor_costs_little_memory(eventually: Any, alone: Any, open_page: Any) -> None:
     drawn(open_page(alone[0]))
     (kernel,) = eventually(lambda: len(found := kernels(alone[1])) == 1 and found)
-    assert kernel.memory_info().rss < 180e6
+    assert kernel.memory_full_info().uss < MOST_MEMORY
 
 
 def test_a_stopped_server_leaves_no_kernel(eventually: Any, notebook: Any, tmp_path: Path) -> None:

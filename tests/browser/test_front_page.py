@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 from axe import findings
-from lesson_page import has, tells
+from lesson_page import has, kernels, tells
 
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.server.serve import served
@@ -28,10 +27,7 @@ def page(front: tuple[str, int], open_lasting_page: Any) -> Any:
 
 def test_it_is_there_without_a_kernel(page: Any, front: tuple[str, int]) -> None:
     has(page.locator("#step rect").first)
-    kernels = [
-        p for p in psutil.Process(front[1]).children() if "ipykernel" in " ".join(p.cmdline())
-    ]
-    assert not kernels
+    assert not kernels(front[1])
     has(page.locator(".module"), len(course.PATH))
 
 

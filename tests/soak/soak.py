@@ -82,6 +82,12 @@ def memory(processes: list[psutil.Process]) -> float:
     return total
 
 
+def kernels_of(server: psutil.Process) -> list[psutil.Process]:
+    """Return the kernels of a server, which are forked from one of its children."""
+    above = [child for child in server.children() if "forkserver" in " ".join(child.cmdline())]
+    return [kernel for process in above for kernel in process.children()]
+
+
 def settled(condition: Any, patience: float = 60) -> Any:
     """Return a condition's value once it is false, or at the timeout."""
     until = time.monotonic() + patience
@@ -232,17 +238,15 @@ def crowd(options: argparse.Namespace) -> Iterator[Row]:
         seen: dict[str, Any] = {}
 
         async def watch(until: float) -> None:
-            while len(server.children()) < options.visitors + options.browsers:
+            while len(kernels_of(server)) < options.visitors + options.browsers:
                 if time.monotonic() > until - 1:
                     break
                 await asyncio.sleep(1)
             await asyncio.sleep(min(2 * MOVES, max(0.0, until - time.monotonic()) / 2))
-            seen["early"] = (
-                memory([server]),
-                memory(kernels := server.children()) / max(1, len(kernels)),
-            )
+            kernels = kernels_of(server)
+            seen["early"] = memory([server]), memory(kernels) / max(1, len(kernels))
             await asyncio.sleep(max(0.0, until - time.monotonic() - 1))
-            kernels = server.children()
+            kernels = kernels_of(server)
             seen["late"] = memory([server]), memory(kernels) / max(1, len(kernels))
             seen["kernels"] = len(kernels)
 
@@ -258,7 +262,7 @@ def crowd(options: argparse.Namespace) -> Iterator[Row]:
         failed = [repr(error) for error in asyncio.run(everyone()) if error]
         for text in [*failed, *browsed["complaints"]][:5]:
             print(f"  {text[:300]}")
-        left = settled(lambda: len(server.children()))
+        left = settled(lambda: len(kernels_of(server)))
         early, late = seen.get("early", (0, 0)), seen.get("late", (0, 0))
         moved, answered = sum(v.moved for v in visitors), sum(v.answered for v in visitors)
         many = options.visitors + options.browsers

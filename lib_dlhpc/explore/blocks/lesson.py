@@ -74,7 +74,7 @@ class Lesson:
     draws: Mapping[str, Draw] = field(default_factory=dict)
     tables: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     guesses: list[Guess] = field(default_factory=list)
-    _summary: Line = field(default_factory=Line)
+    _summary: Line | None = None  # none before it is asked for: a widget needs a kernel
 
     @classmethod
     def read(cls, file: str, **parts: Any) -> "Lesson":
@@ -215,6 +215,7 @@ class Lesson:
 
     def surprises(self) -> ipywidgets.HTML:
         """Return a table of all guesses against results, the largest surprise first; it fills as guesses come."""
+        self._summary = self._summary or Line()
         self._refresh()
         return self._summary
 
@@ -244,6 +245,8 @@ class Lesson:
         return Card(asked, lines, then)
 
     def _refresh(self) -> None:
+        if self._summary is None:
+            return
         if not self.guesses:
             self._summary.value = "<p>No guesses yet.</p>"
             return

@@ -1,6 +1,7 @@
 """An experiment of a lesson on the page: its controls on one side, what follows from them on the other."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import ipywidgets
@@ -8,8 +9,13 @@ import ipywidgets
 from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE, Labels
 
-_FULL = ipywidgets.Layout(width="auto")
 _STYLE = {"description_width": "7.5em"}
+
+
+@cache
+def _full() -> ipywidgets.Layout:
+    """Return the layout that all controls share; made when it is needed, since a widget needs a kernel."""
+    return ipywidgets.Layout(width="auto")
 
 
 def slider(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
@@ -19,7 +25,7 @@ def slider(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: 
         tooltip=tooltip,
         options=list(options),
         value=value,
-        layout=_FULL,
+        layout=_full(),
         style=_STYLE,
         continuous_update=True,
     )
@@ -32,7 +38,7 @@ def dropdown(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value
         tooltip=tooltip,
         options=list(options),
         value=value,
-        layout=_FULL,
+        layout=_full(),
         style=_STYLE,
     )
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -117,7 +118,12 @@ class Later:
     """An experiment that is made only when its question is answered: `gives` is what that asks."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
-        self.box, self._make = ipywidgets.VBox(), make
+        self._make = make
+
+    @cached_property
+    def box(self) -> ipywidgets.VBox:
+        """Where it will be."""
+        return ipywidgets.VBox()
 
     def gives(self, answer: Any) -> Callable[[], Any]:
         """Return what gives `answer`, or what it computes, and makes the experiment."""

@@ -23,6 +23,7 @@ from urllib.parse import quote
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
+from lib_dlhpc.explore.server import forked
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import owned
 
@@ -52,7 +53,7 @@ def serve(
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
     port: 0 takes a free one.  ip: who may come; the default is this machine only, "0.0.0.0" all.
-    preheat: kernels kept ready for each notebook, about 100 MB each; 0 starts them on demand.
+    preheat: kernels kept ready for each notebook, about 55 MB each; 0 starts them on demand.
     token: what visitors have to bring, in the address that is printed; "": nothing.
     allow_hosts: names by which others may ask for this server, such as that of a proxy, besides its own.
     Raises FileNotFoundError for a target that is neither a notebook nor a folder.
@@ -65,8 +66,6 @@ def serve(
     of_course = (path / course.EXPLORER).exists()
     built.drawings()  # before there are kernels, each of which would make them
     _prepare_environment()
-    from lib_dlhpc.explore.front.page import front_page
-    from lib_dlhpc.explore.server.application import Server
 
     def listening(at: int) -> None:
         home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}/"
@@ -75,11 +74,15 @@ def serve(
         if browser:
             webbrowser.open(address)
 
-    if of_course:
-        front_page()
-    port = port or _free_port(ip)
-    config = voila_configuration(path, port, ip, preheat, token, allow_hosts)
     with owned.temporary_folder("dlhpc-", _short_folder()) as sockets:
+        if forked.CONTEXT is not None:
+            forked.begin(["lib_dlhpc.explore.server.serve", *imported_modules(path)], sockets)
+        from lib_dlhpc.explore.front.page import front_page
+        from lib_dlhpc.explore.server.application import Server
+
+        if of_course:
+            front_page()
+        config = voila_configuration(path, port or _free_port(ip), ip, preheat, token, allow_hosts)
         config.Voila.connection_dir_root = str(sockets)
         server = Server(config=config)
         server.of_course, server.listening = of_course, listening
@@ -171,6 +174,8 @@ def voila_configuration(
     )
     if os.name == "posix":
         config.KernelManager.transport = "ipc"  # sockets that only this user can open
+    if forked.CONTEXT is not None:
+        config.KernelProvisionerFactory.default_provisioner_name = forked.NAME
     config.Voila.tornado_settings = {
         NAMES: own_names(ip, allow_hosts),
         ANY_ADDRESS: not is_local(ip),
@@ -178,6 +183,24 @@ def voila_configuration(
         "compress_response": not is_local(ip),  # pages are a third as heavy
     }
     return config
+
+
+IMPORT = re.compile(r"^from (lib_dlhpc[\w.]*) import ", re.MULTILINE)
+
+
+def imported_modules(path: Path) -> list[str]:
+    """Return the modules of this package that a notebook, or those of a folder, import."""
+    notebooks = sorted(path.rglob("*.ipynb")) if path.is_dir() else [path]
+    return sorted({name for file in notebooks for name in IMPORT.findall(_source(file, "code"))})
+
+
+def _source(file: Path, kind: str) -> str:
+    """Return the text of all cells of a kind, "code" or "markdown"; empty for a notebook that cannot be read."""
+    try:
+        cells = json.loads(file.read_text(encoding="utf-8")).get("cells", [])
+    except (OSError, ValueError):
+        return ""
+    return "\n".join("".join(c.get("source", "")) for c in cells if c.get("cell_type") == kind)
 
 
 def _short_folder() -> Path:
@@ -243,13 +266,7 @@ def _words(file: Path) -> dict[str, str]:
     """Number, title and first paragraph of a notebook, from its name and its first text cell."""
     number = re.match(r"\d+", file.stem)
     title, about = file.stem.lstrip("0123456789_- ").replace("_", " ").capitalize(), ""
-    try:
-        cells = json.loads(file.read_text(encoding="utf-8")).get("cells", [])
-    except (OSError, ValueError):
-        cells = []
-    text = "\n".join(
-        "".join(cell.get("source", "")) for cell in cells if cell.get("cell_type") == "markdown"
-    )
+    text = _source(file, "markdown")
     heading = re.search(r"^#\s+(.+)$", text, flags=re.MULTILINE)
     if heading:
         title = re.sub(r"^\d+[\s.:]+", "", heading.group(1)).strip()
