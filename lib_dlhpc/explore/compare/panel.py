@@ -1,6 +1,7 @@
 """What a page runs on this machine, with a figure and a table below the buttons."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
@@ -55,11 +56,8 @@ class Idle(NamedTuple):
     expected: Shown | None = None
 
 
-class Here(Generic[F]):
-    """The newest experiment, and what its newest run came to, in `found`.
-
-    Each kind has `_idle`, `_run` and `_shown`: the state, the table and lines of words of what was found.
-    """
+class Here(ABC, Generic[F]):
+    """The newest experiment, and what its newest run came to, in `found`."""
 
     def __init__(self, label: str, figure: str, thread: Thread) -> None:
         self.experiment: Experiment | None = None
@@ -101,14 +99,17 @@ class Here(Generic[F]):
                 assert self.experiment is not None
                 self._ready(self.experiment)
 
+    @abstractmethod
     def _idle(self, experiment: Experiment) -> Idle:
-        raise NotImplementedError
+        """Return what is said of an experiment before its run."""
 
+    @abstractmethod
     def _run(self, experiment: Experiment) -> F:
-        raise NotImplementedError
+        """Run an experiment."""
 
+    @abstractmethod
     def _shown(self, found: F) -> tuple[Shown, Any]:
-        raise NotImplementedError
+        """Return what is shown of what was found, and lines of words."""
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A section of the explorer: behind a button, shown only while it is open, and once the controls rest."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,10 +38,10 @@ class Soon:
             self._waiting = None
 
 
-class Section:
+class Section(ABC):
     """The newest prediction, and what is shown of it in `body` while the section is open.
 
-    Each kind of section has `_show`; nothing of it is computed before the section is opened.
+    Nothing is computed before the section is opened.
     """
 
     def __init__(self, name: str, rest: float = REST) -> None:
@@ -63,8 +64,9 @@ class Section:
         if self.newest is not None and self.opened.value:
             self._show(self.newest)
 
+    @abstractmethod
     def _show(self, prediction: Breakdown) -> None:
-        raise NotImplementedError
+        """Show a prediction in `body`."""
 
     def _close(self) -> None:
         self.soon.cancel()
