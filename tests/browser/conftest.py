@@ -155,7 +155,7 @@ def serve() -> Iterator[Callable[..., tuple[str, int]]]:
 @pytest.fixture(scope="module")
 def lesson(request: Any, repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
     """The server of the test file's NOTEBOOK: (address, process id)."""
-    with served(repository / "modules" / request.module.NOTEBOOK, preheat=1) as server:
+    with served(repository / "modules" / request.module.NOTEBOOK) as server:
         yield server
 
 

@@ -45,7 +45,7 @@ def explorer(
     (home / "dlhpc" / "machine.toml").write_text((SHIPPED / MACHINE).read_text("utf-8"), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(home))
-        with served(repository / "modules" / "00_what_if_explorer.ipynb", preheat=1) as server:
+        with served(repository / "modules" / "00_what_if_explorer.ipynb") as server:
             yield server
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -63,6 +64,17 @@ def test_each_visitor_has_a_process_and_a_draw_of_its_own(page):
         assert visit(address)[0] not in (one, other)
     for ended in (above, other):
         eventually(lambda ended=ended: not psutil.pid_exists(ended), "the end of its processes")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_ends_without_a_complaint(page, number):
+    command = [sys.executable, "-m", "lib_dlhpc.explore.server.serve", str(page), "--no-browser"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*command, "--preheat=0"], **pipes) as server:
+        address = re.search(r"http://\S+", server.stdout.readline())[0]
+        visit(address)
+        server.send_signal(number)
+        assert "Traceback" not in server.communicate(timeout=PATIENCE)[1]
 
 
 def test_what_kernels_share_has_no_widget_no_mpi_and_no_thread(repository: Path):

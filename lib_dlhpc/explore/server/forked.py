@@ -7,7 +7,6 @@ and shares them. Python's fork server does the forking; where it has none (Windo
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 from collections.abc import Iterable
 from json import dumps, loads
@@ -28,11 +27,9 @@ def begin(modules: Iterable[str], folder: Path) -> None:
     """Start the process that kernels are forked from: it imports the modules. folder: for its socket."""
     assert CONTEXT is not None
     CONTEXT.set_forkserver_preload([*SHARED, *modules])
-    usual, tempfile.tempdir = tempfile.tempdir, str(folder)
-    try:
-        forkserver.ensure_running()
-    finally:
-        tempfile.tempdir = usual
+    # Else Python makes a folder that nobody removes if this process is killed, with a path of any length.
+    multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
+    forkserver.ensure_running()
 
 
 def kernel(connection_file: str, folder: str, environment: dict[str, str]) -> None:

@@ -53,7 +53,8 @@ def serve(
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
     port: 0 takes a free one.  ip: who may come; the default is this machine only, "0.0.0.0" all.
-    preheat: kernels kept ready for each notebook, about 55 MB each; 0 starts them on demand.
+    preheat: kernels kept ready, about 55 MB each: for each notebook, of a course for its explorer alone, since eleven
+    that start at once would delay the first page by more than they save; 0 starts them on demand.
     token: what visitors have to bring, in the address that is printed; "": nothing.
     allow_hosts: names by which others may ask for this server, such as that of a proxy, besides its own.
     Raises FileNotFoundError for a target that is neither a notebook nor a folder.
@@ -169,6 +170,9 @@ def voila_configuration(
         extension_denylist=UNWANTED_EXTENSIONS,
         page_config_hook=_page_hook(path),
     )
+    if (path / course.EXPLORER).exists():
+        pools = {"default": {"pool_size": 0}, course.EXPLORER: {"pool_size": preheat}}
+        config.VoilaKernelManager.kernel_pools_config = pools
     config.MappingKernelManager.update(
         cull_interval=60, cull_idle_timeout=IDLE, cull_connected=False, cull_busy=False
     )
@@ -286,7 +290,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--ip", default="127.0.0.1", help="0.0.0.0 lets other machines in")
     add_visitor_options(parser)
-    parser.add_argument("--preheat", type=int, default=1, help="kernels kept ready, a notebook")
+    parser.add_argument("--preheat", type=int, default=1, help="kernels kept ready")
     parser.add_argument("--no-browser", action="store_true")
     given = parser.parse_args(arguments)
     serve(
