@@ -25,6 +25,7 @@ INSTEAD = {
     r"centre(s|d)?": "center",
 }
 PAGES = ("*.md", "modules/*.md", "labs/**/*.md", "instructor_notes/*.md")
+LESSONS = ("lib_dlhpc/explore/*/*.toml",)
 NOTEBOOKS = ("modules/*.ipynb", "labs/*/*.ipynb")
 # Code and links are no text.
 NOT_OURS = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
@@ -43,9 +44,9 @@ def blank(found):
 
 
 def texts(path):
-    """Yield (place, text) of a page, or of each markdown cell of a notebook."""
+    """Yield (place, text) of a page or a lesson file, or of each markdown cell of a notebook."""
     whole = path.read_text("utf-8")
-    if path.suffix == ".md":
+    if path.suffix in (".md", ".toml"):
         yield "", whole
         return
     for number, cell in enumerate(json.loads(whole)["cells"]):
@@ -64,7 +65,7 @@ def found_in(text):
             yield line, " ".join(match[0].split()), instead
 
 
-@pytest.mark.parametrize("kind", [*PAGES, *NOTEBOOKS])
+@pytest.mark.parametrize("kind", [*PAGES, *LESSONS, *NOTEBOOKS])
 def test_texts_use_the_fields_words(repository, kind):
     paths = sorted(path for path in repository.glob(kind) if ".venv" not in path.parts)
     assert paths
