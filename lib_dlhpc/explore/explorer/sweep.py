@@ -53,6 +53,8 @@ class Sweep(Section):
             self.here = SweepHere(most=RANKS_A_CORE * cores())
         experiment = prediction.experiment
         axis = self._fill(experiment)
+        # Hidden, not taken out: the browser would draw the controls anew, and forget where the focus was.
+        self.body.children = (self._bar, self.said, self.here.widget)
         try:
             values = values_from(self.controls["values"].value)
             rows = predict_rows(experiment, axis.field, values)
@@ -60,12 +62,12 @@ class Sweep(Section):
                 raise SpecError(rows[0].problem)
         except SpecError as error:
             self.said.value = problem_html(str(error))
-            self.body.children = (self._bar, self.said)
+            self.here.widget.layout.display = "none"
             return
         self.said.value = ""
+        self.here.widget.layout.display = None
         state = rows_state(rows, axis.title)
         self.here.follow(experiment, {axis.field: values}, (state, rows_html(rows)))
-        self.body.children = (self._bar, self.said, self.here.widget)
 
     def _fill(self, experiment: Experiment) -> Axis:
         """Make the controls offer what can be varied, and return what is."""

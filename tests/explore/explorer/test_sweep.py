@@ -82,6 +82,7 @@ def section() -> Sweep:
 
 def shown(section: Sweep) -> dict[str, list[Any]]:
     assert section.here is not None and section.here.widget in section.body.children
+    assert section.here.widget.layout.display is None
     points: dict[str, list[Any]] = section.here.panel.figure.data["points"]
     return points
 
@@ -259,7 +260,7 @@ def test_a_mistake_is_reported_in_place_of_a_chart(section: Sweep, text: str, wo
     section.controls["vary"].value = BATCH
     section.controls["values"].value = text
     assert words_ in section.said.value
-    assert section.here is not None and section.here.widget not in section.body.children
+    assert section.here is not None and section.here.widget.layout.display == "none"
     section.controls["values"].value = "8"
     assert section.said.value == "" and shown(section)
 
