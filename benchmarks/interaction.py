@@ -20,7 +20,7 @@ from typing import Any
 
 from _quick import add_quick
 
-from lib_dlhpc.explore.server.serve import served
+from lib_dlhpc.explore.server.serve import kernels_of, served
 
 FLAGS = [
     "--headless",
@@ -129,6 +129,7 @@ def main() -> None:
 
 def measure(notebook: Path, turns: int, height: int, ways: dict[str, int]) -> dict[str, float]:
     """Return what was measured, by name with its unit. ways: name, and how many kernels wait for visitors."""
+    import psutil
     from playwright.sync_api import sync_playwright
 
     results: dict[str, float] = {}
@@ -144,7 +145,10 @@ def measure(notebook: Path, turns: int, height: int, ways: dict[str, int]) -> di
                 page = browser.new_page(viewport={"width": 1280, "height": height})
                 page.set_default_timeout(PATIENCE * 1000)
                 results[f"first page, {how}, empty browser (s)"] = _load(page, address)
-                kernel = max(_kernels(server), key=lambda process: process.memory_info().rss)
+                kernel = max(
+                    kernels_of(psutil.Process(server)),
+                    key=lambda process: process.memory_info().rss,
+                )
                 results["kernel (MB)"] = kernel.memory_full_info().uss / 1e6
                 if preheat:
                     time.sleep(6)
@@ -194,20 +198,6 @@ def _answers(page: Any, turns: int) -> dict[str, float]:
         "key to pixels, 90 % (ms)": tenths[-1],
         "key to pixels, worst (ms)": max(times),
     }
-
-
-def _kernels(server: int) -> list[Any]:
-    """Return the kernels of a server, which are forked from one of its children (its own children on Windows)."""
-    import psutil
-
-    children = {child: " ".join(child.cmdline()) for child in psutil.Process(server).children()}
-    forked = [
-        kernel
-        for child in children
-        if "forkserver" in children[child]
-        for kernel in child.children()
-    ]
-    return forked or [child for child in children if "ipykernel_launcher" in children[child]]
 
 
 def _five_charts(folder: Path) -> Path:

@@ -8,6 +8,8 @@ import psutil
 from axe import findings
 from patience import eventually
 
+from lib_dlhpc.explore.server.serve import kernels_of
+
 MOST_MEMORY = (
     120e6  # bytes that a visitor's kernel shares with no other; thirty must fit a classroom server
 )
@@ -190,16 +192,8 @@ def wall(page: Any, index: int) -> str:
 
 
 def kernels(server: int) -> list[psutil.Process]:
-    """Return the kernels of a server (a process id): they are forked from one of its children, or are children."""
-    found = []
-    for child in psutil.Process(server).children():
-        with suppress(psutil.Error):  # it may end while we look
-            words = " ".join(child.cmdline())
-            if "forkserver" in words:
-                found += child.children()
-            elif "ipykernel" in words:
-                found.append(child)
-    return found
+    """Return the kernels of a server (a process id)."""
+    return kernels_of(psutil.Process(server))
 
 
 def largest_kernel(server: int) -> int:

@@ -29,7 +29,7 @@ from typing import Any
 import psutil
 import websockets
 
-from lib_dlhpc.explore.server.serve import served
+from lib_dlhpc.explore.server.serve import kernels_of, served
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "00_what_if_explorer.ipynb"
@@ -80,12 +80,6 @@ def memory(processes: list[psutil.Process]) -> float:
         with suppress(psutil.Error):
             total += process.memory_full_info().pss
     return total
-
-
-def kernels_of(server: psutil.Process) -> list[psutil.Process]:
-    """Return the kernels of a server, which are forked from one of its children."""
-    above = [child for child in server.children() if "forkserver" in " ".join(child.cmdline())]
-    return [kernel for process in above for kernel in process.children()]
 
 
 def settled(condition: Any, patience: float = 60) -> Any:

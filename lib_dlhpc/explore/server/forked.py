@@ -18,7 +18,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 NAME = "dlhpc-forked"  # as pyproject.toml registers it
-# What every kernel needs; of these, the modules of the server are imported to find `kernel`.
+# What every kernel needs, and this module, in which a fork finds `kernel`.
 SHARED = ("ipykernel.kernelapp", "ipykernel.ipkernel", "numpy", "ipywidgets", "anywidget", __name__)
 CONTEXT = multiprocessing.get_context("forkserver") if os.name == "posix" else None
 

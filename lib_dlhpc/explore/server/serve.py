@@ -15,7 +15,7 @@ import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -124,6 +124,21 @@ def served(target: str | Path, preheat: int = 0, *options: str) -> Iterator[tupl
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def kernels_of(server: Any) -> list[Any]:
+    """Return the kernels of a server, a psutil.Process: they are forked from one of its children, or are children."""
+    import psutil  # type: ignore[import-untyped, unused-ignore]
+
+    found = []
+    for child in server.children():
+        with suppress(psutil.Error):  # it may end meanwhile
+            words = " ".join(child.cmdline())
+            if "forkserver" in words:
+                found += child.children()
+            elif "ipykernel_launcher" in words:
+                found.append(child)
+    return found
 
 
 def _prepare_environment() -> None:
