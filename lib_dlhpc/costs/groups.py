@@ -131,14 +131,12 @@ def exchange_cost(operation: str, n: Any, net: Network, times: Any) -> Cost:
     return collective(GOALS[operation], n, net, times) if operation in GOALS else NOTHING
 
 
-def halo_cost(experiment: Experiment, borrowed: Any, lent: Any, layers: Any) -> Cost:
-    """Return the cost of the halos of `layers` layers: a rank receives `borrowed` and sends `lent` bytes.
+def halo_cost(net: Network, size: Any, layers: Any = 1) -> Cost:
+    """Return the cost of the halos of `layers` layers; size: B that a rank receives or sends, the more of the two.
 
     At the edge of a node one side uses the network and the other stays inside; with one rank of the group per
     node, both sides use the network.
     """
-    net = group_network(experiment, "spatial")
-    most = np.maximum(borrowed, lent)
     level = net.outer if net.outer.ranks > 1 else net.inner
     both = net.inner.ranks > 1 and net.outer.ranks > 1
-    return Cost(layers * level.alpha, most * level.beta / (2 if both else 1), 0.0)
+    return Cost(layers * level.alpha, size * level.beta / (2 if both else 1), 0.0)

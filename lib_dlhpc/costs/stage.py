@@ -160,6 +160,22 @@ def halo_elements(layer: Layer) -> tuple[int, int]:
     return row * borrowed, row * lent
 
 
+def halo_pairs(layer: Layer, direction: str) -> tuple[tuple[int, int, float], ...]:
+    """Return who sends how many elements to whom in a halo; backward they go home."""
+    options = layer.attributes
+    row = prod(layer.input_shape) / max(1, layer.input_shape[options["axis"]])
+    found = []
+    for taker, wanted in enumerate(options["needed"]):
+        has = options["owned"][taker]
+        for giver, owned in enumerate(options["owned"]):
+            if giver != taker:
+                # What a rank has itself it never asks others for.
+                rows = _overlap(wanted, owned) - _overlap(wanted, _common(owned, has))
+                ends = (giver, taker) if direction == "forward" else (taker, giver)
+                found += [(*ends, rows * row)] if rows > 0 else []
+    return tuple(found)
+
+
 def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return max(one[0], other[0]), min(one[1], other[1])
 
@@ -201,7 +217,8 @@ def _priced(experiment: Experiment, sent: Messages, size: Any) -> dict[str, Cost
         total[kind] = total.get(kind, groups.NOTHING) + cost
     layers, borrowed, lent = sent.halos
     if borrowed or lent:
-        cost = groups.halo_cost(experiment, borrowed * size, lent * size, layers)
+        net = groups.group_network(experiment, "spatial")
+        cost = groups.halo_cost(net, max(borrowed, lent) * size, layers)
         total["halo"] = total.get("halo", groups.NOTHING) + cost
     return total
 

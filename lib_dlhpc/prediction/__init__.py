@@ -5,8 +5,9 @@ breakdown.py    Breakdown: what it returns
 collectives.py  every allreduce in alpha, beta and gamma
 asynchronous.py push, update and pull; the servers' limit; staleness
 overlap.py      overlap of gradient buckets with backward
-hybrid.py       a step with model parallelism; with
-                pipelined.py, the time of a pipeline, and sharding.py, what replicas exchange
+price.py        the price of a program (lib_dlhpc/program/): its longest path, term by term
+hybrid.py       a split network: its step, which rank holds what, offload traffic
+pipelined.py    textbook formulas of pipelines, beside the longest path
 memory.py       memory ledger of one device; checkpoint sizes
 ledger.py       memory of each rank of a split network, over a step
 offload.py      out of core: bytes, required bandwidth, exposed time

@@ -129,14 +129,14 @@ def _exposed(p: Breakdown) -> Explanation:
         "exposed communication",
         show(float(p.exposed_communication), "s"),
         "tensor and halo exchanges in full; messages between stages by how much longer the pipeline takes with them;"
-        " gradients by what is left after the last backward pass of a rank and of those before it",
+        " gradients by what is left when the last rank has done its backward passes",
         (
             *parts,
             ("share of all messages that is hidden", f"{float(p.hidden):.0%}", "computed"),
             ("step, all hidden (bound)", show(low, "s"), "computed"),
             ("step, nothing hidden (bound)", show(high, "s"), "computed"),
         ),
-        "derived in lib_dlhpc/prediction/pipelined.py and hybrid.py",
+        "longest path through the program of the step, lib_dlhpc/program/path.py",
         "The mean of the ranks of a pipeline. Messages do not slow the computation that they overlap. One message"
         " between stages that is late holds up every stage behind it: their wait can be longer than all messages"
         " of a rank, and none of them counts as hidden then.",

@@ -9,15 +9,25 @@ own bound for that, to compare with.
 
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import NamedTuple
 
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.offload import OffloadLink, OffloadTraffic, offload_link
-from lib_dlhpc.prediction.sharding import NONE, Exchange
 from lib_dlhpc.spec.experiment import Experiment
 
 # A fault takes 20 to 50 us on a GPU (Zheng et al. 2016, "Towards high performance paged memory for GPUs").
 PAGE_FAULT = 30e-6  # s
 PAGE = 64 * 1024  # B; 2 MiB at the most
+
+
+class Exchange(NamedTuple):
+    """Cost of an exchange, and its exposed seconds."""
+
+    cost: Cost
+    exposed: float
+
+
+NONE = Exchange(Cost(0.0, 0.0, 0.0), 0.0)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""The time of a pipeline: from the first forward pass of a batch to its last backward pass.
+"""Textbook formulas of a pipeline: from the first forward pass of a batch to its last backward pass.
 
+A prediction is the longest path through the schedule (price.py); these formulas explain it, and say where they end.
 p ranks, m microbatches, v chunks a rank. Rank k computes f_k forward and b_k backward for a microbatch, sum
 of its chunks, c_k = f_k + b_k; a message to the next stage takes t_k. With equal stages and free
 messages the bubble is (p-1)/m of the work, or (p-1)/(v m) interleaved (Huang et al. 2019, "GPipe";
@@ -124,10 +125,10 @@ BUBBLES = {
     "interleaved": "m max c + (Σ c - max c)/v; with equal stages a bubble of (p-1)/(v m) of the work",
 }
 CLOSE = {  # to the longest path through the schedule, each link between two stages carrying a message at a time
-    "gpipe": "Exact.",
-    "1f1b": "Exact for equal stages and free messages, else within 15 %.",
-    "interleaved": "Exact for equal stages and free messages, within 15 % where messages hide behind passes, and up"
-    " to 70 % too long where they do not.",
+    "gpipe": "The formula is exact.",
+    "1f1b": "The formula is exact for equal stages and free messages, else within 15 %.",
+    "interleaved": "The formula is exact for equal stages and free messages, within 15 % where messages hide behind"
+    " passes, and up to 70 % too long where they do not.",
 }
 
 
@@ -138,7 +139,8 @@ def explain_bubble(p: "Breakdown") -> Explanation:
     return Explanation(
         "pipeline bubble",
         show(float(p.pipeline_bubble), "s"),
-        f"idle time of the mean rank: {BUBBLES[strategy.schedule]}",
+        "idle time of the mean rank on the longest path through the schedule with free messages; textbook formula"
+        f" of the time: {BUBBLES[strategy.schedule]}",
         (
             ("stages p", f"{strategy.pipeline}", "given"),
             ("microbatches m", f"{strategy.microbatches}", "given"),

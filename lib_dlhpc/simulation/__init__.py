@@ -11,11 +11,10 @@ flows.py         messages in flight as fluid flows, whose rates change as others
 fairness.py      max-min fair rates
 watchdog.py      deadlock reports and cancellation
 pipeline.py      a pipeline of microbatches: its instruction streams simulated on a machine
-hybrid.py        hybrid-parallel networks: steps in rounds
-hybrid_events.py the same with every rank a process
-program.py       what a rank of a split network does for one microbatch
-split.py         the programs of a stage, reduced for rounds
-split_rows.py    steps in rounds as rows of the Timeline
+program_rounds.py a program (lib_dlhpc/program/) in rounds: all ranks of a stage at once
+program_events.py the same with every rank a process
+program_rows.py  what the ranks of a stage do as rows of the Timeline
+ranked.py        collectives that ranks leave one by one
 local.py         local SGD: steps between two averages of the weights
 asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get

@@ -192,27 +192,16 @@ def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
 
 def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     strategy, reasons = experiment.strategy, []
-    if strategy.pipeline > 1:
+    if strategy.pipeline > 1 and experiment.machine.jitter:
         reasons.append(
-            "the simulation executes the schedule pass by pass; the prediction is exact for GPipe, within 15 %"
-            " for 1F1B, as much for interleaved stages whose messages hide behind passes, and up to 70 % too"
-            " long for those whose messages do not. It counts the update of the rank with the most weights, the"
-            " simulation the mean of all."
-        )
-        if experiment.machine.jitter:
-            reasons.append(
-                "in a simulated pipeline nobody waits for the slowest: who computes less has its turn later, and"
-                " its wait is bubble or, where a message arrives late, exposed communication."
-            )
-    if strategy.spatial > 1 or (fidelity == "events" and strategy.tensor > 1):
-        reasons.append(
-            "the ranks of a group have parts that differ by a row or a feature; the prediction takes the largest."
+            "in a simulated pipeline nobody waits for the slowest: who computes less has its turn later, and"
+            " its wait is bubble or, where a message arrives late, exposed communication."
         )
     if fidelity == "events":
-        if strategy.zero > 1:
+        if strategy.spatial * strategy.tensor > 1:
             reasons.append(
-                "weights and gradients move as layers need and complete them; the prediction spreads what is"
-                " recomputed and what is sent inside layers evenly over a pass."
+                "the ranks of a group have parts that differ by a row or a feature; the prediction takes the"
+                " largest of a group."
             )
         if strategy.pipeline > 1:
             reasons.append(

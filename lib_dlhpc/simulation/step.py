@@ -23,7 +23,8 @@ from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.simulation import hybrid, local, rounds
+from lib_dlhpc.parallel import program
+from lib_dlhpc.simulation import local, program_rounds, rounds
 from lib_dlhpc.simulation.clock import Clock, Exchange, Floats, Load, StepProgress, simulate_rounds
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.messages import Recorder
@@ -190,18 +191,22 @@ def _split(
 ) -> Timeline:
     """Simulate a network that is split over ranks; `sent`: total messages, as events."""
     scale = split_calibration.compute_scale(experiment, compute_scale, _quiet_step)
+    step = program(experiment, scale)
     if fidelity == "rounds":
-        return hybrid.simulate_split(experiment, scale, *conditions, progress)
-    from lib_dlhpc.simulation.hybrid_events import simulate_split_events
+        return program_rounds.simulate_rounds(step, *conditions, progress)
+    from lib_dlhpc.simulation.platform import platform
+    from lib_dlhpc.simulation.program_events import simulate_events
 
+    nodes, each = int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    on = platform(experiment.calibrated_machine, nodes, each)
     count = None if progress is None else (lambda time, done: progress(time, done, sent))
-    return simulate_split_events(experiment, scale, *conditions, background, messages, count)
+    return simulate_events(step, on, *conditions, background, messages, count)
 
 
 def _quiet_step(experiment: Experiment, scale: float) -> float:
     """Return the seconds of a step of a split network without jitter."""
     none = np.zeros((1, int(experiment.devices)))
-    quiet = hybrid.simulate_split(experiment, scale, none + 1, none, np.zeros(1))
+    quiet = program_rounds.simulate_rounds(program(experiment, scale), none + 1, none, np.zeros(1))
     return breakdown(quiet).step_time
 
 

@@ -153,7 +153,9 @@ def test_1f1b_fits_the_batch_that_gpipe_does_not_with_16_microbatches_and_no_bub
     assert pipeline_wall(setting) == ""
     assert predicted(setting).memory_total < 0.4 * predicted(Pipe(batch=32)).memory_total
     assert kept(setting) == [4, 3, 2, 1]
-    assert bubble_of(setting) == pytest.approx(bubble_of(setting._replace(schedule="GPipe")))
+    assert bubble_of(setting) == pytest.approx(
+        bubble_of(setting._replace(schedule="GPipe")), rel=5e-3
+    )
     assert kept(Pipe(microbatches=2, schedule="1F1B"))[0] == 2  # no help with fewer than p
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
+from lib_dlhpc.parallel import KINDS
 from lib_dlhpc.prediction import predict, sweep
-from lib_dlhpc.prediction.hybrid import KINDS, split_step
+from lib_dlhpc.prediction.hybrid import split_step
 from lib_dlhpc.prediction.ledger import moments, peak
 from lib_dlhpc.prediction.report import as_text
 from lib_dlhpc.spec.strategy import ALLREDUCES, SCHEDULES

@@ -287,6 +287,7 @@ def test_stages_of_equal_work_cost_what_the_engine_says(network: str) -> None:
     found, e = stages(setting), of_cut(setting)
     batch = NETWORKS[network][2]
     priced = [stage_cost(e, parts(e, rank)[0], batch, 1.0) for rank in range(setting.stages)]
+    # The page has the textbook formula of 1F1B, the engine the longest path: stages are not quite equal.
     # Tied weights: the last stage reads the table too, and its gradients are summed; the page leaves that out.
     tied = 0.025 if "GPT" in network else 1e-9
     np.testing.assert_allclose(found.ranks.forward, [cost.forward for cost in priced], rtol=tied)
@@ -299,7 +300,7 @@ def test_stages_of_equal_work_cost_what_the_engine_says(network: str) -> None:
     expected = float(
         step.forward + step.backward + step.pipeline_bubble + step.exposed_communication
     )
-    assert cut_seconds(setting)[0] == pytest.approx(expected, rel=max(tied, 2e-3))
+    assert cut_seconds(setting)[0] == pytest.approx(expected, rel=max(tied, 5e-3))
 
 
 @given(

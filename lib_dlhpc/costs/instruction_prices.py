@@ -1,0 +1,67 @@
+"""What the instructions of a program cost: layers by roofline or measured rate, collectives in closed form."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.program import Collective, Group, Priced
+from lib_dlhpc.program.instructions import SAMPLES
+from lib_dlhpc.program.program import Floats
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Model
+
+
+class CollectivePrices:
+    """The cost of collectives of a scalar experiment; equal ones are priced once."""
+
+    def __init__(self, experiment: Experiment, groups_of: Mapping[str, Group]) -> None:
+        strategy = experiment.strategy
+        self.groups = groups_of
+        self.weight = float(compute.BYTES[strategy.precision])
+        self.sample = float(strategy.batch / strategy.microbatches) * self.weight
+        self._known: dict[tuple[Any, ...], Priced] = {}
+        self._of: dict[int, tuple[Collective, Priced]] = {}  # by identity: most are asked for often
+
+    def bytes(self, what: Collective) -> float:
+        """Return the bytes of the buffer."""
+        return float(what.elements * (self.sample if what.of == SAMPLES else self.weight))
+
+    def priced(self, what: Collective) -> Priced:
+        """Return the cost if all ranks start together, its total in s, and the bytes of the buffer."""
+        found = self._of.get(id(what))
+        if found is not None:
+            return found[1]
+        key = (what.group, what.goal, what.elements, what.of, what.algorithm)
+        if key not in self._known:
+            size = self.bytes(what)
+            cost = self._cost(what, size)
+            self._known[key] = Priced(cost, float(cost.total), size)
+        self._of[id(what)] = what, self._known[key]
+        return self._known[key]
+
+    def _cost(self, what: Collective, size: float) -> Cost:
+        net = self.groups[what.group].network
+        if what.goal == "halo":
+            return groups.halo_cost(net, size)
+        if what.goal == "all_to_all":
+            return groups.all_to_all(size, net)
+        return groups.collective(what.goal, size, net, 1, what.algorithm)
+
+
+class PartPrices:
+    """The cost of the instructions of one part; compute takes `scale` times the roofline."""
+
+    def __init__(
+        self, experiment: Experiment, model: Model, scale: Any, collectives: CollectivePrices
+    ) -> None:
+        strategy = experiment.strategy
+        batch = strategy.batch / strategy.microbatches
+        times = compute.layer_times(model, experiment.machine.device, batch, strategy.precision)
+        self.forward: Floats = scale * times.forward
+        self.backward: Floats = scale * times.backward
+        self.seconds: Mapping[str, list[float]] = {
+            "forward": self.forward.tolist(),
+            "backward": self.backward.tolist(),
+        }
+        self.bytes, self.priced = collectives.bytes, collectives.priced

@@ -1,0 +1,16 @@
+"""From an experiment to the program of its step: one pass after another, each for one kind of parallelism.
+
+step.py           program(experiment, scale): all passes in order
+passes.py         the passes of a part under construction
+groups.py         which ranks exchange, and their networks
+layers.py         layer after layer, with the communication layers of `layout`: tensor, spatial, experts
+recomputation.py  forward passes repeated in backward
+zero.py           weights gathered ahead of their layers (ZeRO 3); weights gathered after the update (ZeRO 1, 2)
+data.py           gradient buckets, exchanged as backward fills them
+offload.py        what moves to the host and back
+pipeline.py       messages between stages; tables that two stages share
+"""
+
+from lib_dlhpc.parallel.step import KINDS, program
+
+__all__ = ["KINDS", "program"]

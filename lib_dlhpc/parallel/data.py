@@ -1,0 +1,106 @@
+"""Data parallelism: gradients are exchanged in buckets, each as soon as backward has filled it.
+
+Sources: Li et al. 2020, "PyTorch Distributed", section 3.2; with ZeRO a reduce-scatter takes the place of the
+allreduce (Rajbhandari et al. 2020, section 7): 2 stages free the gradients of each microbatch, so they are exchanged
+with each.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs import compute
+from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.stage import extra_reductions, share_of_experts
+from lib_dlhpc.layout import Part, sizes
+from lib_dlhpc.parallel.passes import Passes
+from lib_dlhpc.program import Collective, Compute, Instruction
+from lib_dlhpc.program.instructions import WEIGHTS
+from lib_dlhpc.spec.experiment import Experiment
+
+STREAM = "data"
+
+
+def exchange_gradients(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> None:
+    """Post the buckets where backward fills them; held: all parts of the rank.
+
+    Without overlap they follow all passes, but for those of ZeRO 2 and 3, which follow each.
+    """
+    each_pass = experiment.strategy.zero > 1
+    if not experiment.overlap and not each_pass:
+        return
+    filled = _filled(experiment, held, passes.part)
+    passes.last = _posted(passes.last, filled)
+    if each_pass:
+        passes.backward = _posted(passes.backward, filled)
+
+
+def remaining(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
+    """Return the buckets that are exchanged after all passes, those of the last chunk first."""
+    if experiment.overlap or experiment.strategy.zero > 1:
+        return []
+    found: list[Instruction] = []
+    for part in reversed(held):
+        filled = _filled(experiment, held, part)
+        found += [one for layer in sorted(filled, reverse=True) for one in filled[layer]]
+    return found
+
+
+def _first_bucket(experiment: Experiment, held: tuple[Part, ...], part: Part) -> int:
+    """Return the number of the first bucket of a part: backward goes through the chunks from the last."""
+    after = held[held.index(part) + 1 :]
+    return 1 + sum(int((_cut(experiment, each)[0] > 0).sum()) for each in after)
+
+
+def _posted(
+    instructions: list[Instruction], filled: dict[int, list[Collective]]
+) -> list[Instruction]:
+    found: list[Instruction] = []
+    for each in instructions:
+        found.append(each)
+        if isinstance(each, Compute) and each.phase == "backward":
+            found += filled.get(each.layer, [])
+    return found
+
+
+def _cut(experiment: Experiment, part: Part) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the elements of each bucket, and the layer whose backward completes it."""
+    strategy = experiment.strategy
+    element = compute.BYTES[strategy.precision]
+    sizes_of, layers = buckets(part.model, float(strategy.bucket), element)
+    return sizes_of / element, layers
+
+
+def _filled(
+    experiment: Experiment, held: tuple[Part, ...], part: Part
+) -> dict[int, list[Collective]]:
+    """Return the collectives of each bucket, by the layer whose backward completes it."""
+    strategy, size = experiment.strategy, sizes(experiment)
+    summed = extra_reductions(part.model)
+    if size.data == 1 and not summed:
+        return {}
+    each_pass = strategy.zero > 1
+    goal = "reduce_scatter" if strategy.zero else "allreduce"
+    experts = share_of_experts(part.model) if strategy.experts > 1 else 0.0
+    found: dict[int, list[Collective]] = {}
+    number = _first_bucket(experiment, held, part)
+    for elements, layer in zip(*(each.tolist() for each in _cut(experiment, part)), strict=True):
+        if not elements:
+            continue
+        label = "" if each_pass else f"bucket {number}"
+        number += 1
+        own = []
+        for group, share in (("data", 1 - experts), ("alike", experts)):
+            if share and size.data > 1:
+                own.append(
+                    Collective(
+                        *("data", group, goal, share * elements, WEIGHTS, STREAM),
+                        algorithm=strategy.allreduce,
+                        label=label,
+                        ranked=not each_pass,
+                    )
+                )
+        for group, share in summed:
+            one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
+            own.append(Collective(*one, label=label))
+        found.setdefault(layer if experiment.overlap or not each_pass else 0, []).extend(own)
+    return found

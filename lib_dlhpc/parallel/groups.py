@@ -1,0 +1,29 @@
+"""Which ranks of a stage exchange with each other, and over which network."""
+
+from lib_dlhpc.costs import groups
+from lib_dlhpc.layout import sizes
+from lib_dlhpc.program import Group
+from lib_dlhpc.schedules.network import flat
+from lib_dlhpc.spec.experiment import Experiment
+
+
+def groups_of(experiment: Experiment) -> dict[str, Group]:
+    """Return the groups of a scalar experiment by name."""
+    _, data, spatial, tensor = sizes(experiment)
+    shape, shared = (data, spatial, tensor), int(experiment.strategy.experts)
+    found = {
+        kind: Group(shape, axis, groups.group_network(experiment, kind))
+        for axis, kind in enumerate(("data", "spatial", "tensor"))
+    }
+    blocks = (data // shared, shared, spatial, tensor)
+    found["experts"] = Group(blocks, 1, groups.expert_network(experiment))
+    found["alike"] = Group(blocks, 0, groups.alike_network(experiment))  # the same experts
+    return found
+
+
+def in_step(experiment: Experiment) -> Group:
+    """Return the ranks that exchange within a pass: a replica, and the replicas that share its experts."""
+    _, data, spatial, tensor = sizes(experiment)
+    shared = int(experiment.strategy.experts)
+    together = shared * spatial * tensor
+    return Group((data // shared, together), 1, flat(together, 0.0, 0.0))

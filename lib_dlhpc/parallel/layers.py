@@ -1,0 +1,51 @@
+"""A part layer after layer: forward in order, backward from the end, each layer with its communication."""
+
+from math import prod
+
+from lib_dlhpc.costs.groups import GOALS
+from lib_dlhpc.costs.stage import halo_elements, halo_pairs, regathered, routed_elements
+from lib_dlhpc.layout import Part
+from lib_dlhpc.parallel.passes import Passes
+from lib_dlhpc.program import Collective, Compute
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Layer
+
+
+def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
+    """Return the passes of a part without any other kind of parallelism than its own layers have.
+
+    A product's all-gathered input is gathered once more in backward; with overlap that is hidden (Korthikanti et
+    al. 2022, section 4.2.2).
+    """
+    passes, shared = Passes(part), int(experiment.strategy.experts)
+    again = {layer.name for layer in regathered(part.model, experiment.strategy.recompute)}
+    for number, layer in enumerate(part.model.layers):
+        passes.forward += [Compute(number, "forward"), *communication(layer, "forward", shared)]
+    for number, layer in reversed(list(enumerate(part.model.layers))):
+        twice = communication(layer, "forward", shared) if layer.name in again else []
+        if experiment.overlap:
+            passes.hidden += twice
+        else:
+            passes.backward += twice
+        passes.backward += [Compute(number, "backward"), *communication(layer, "backward", shared)]
+    passes.last = list(passes.backward)
+    return passes
+
+
+def communication(layer: Layer, direction: str, experts: int) -> list[Collective]:
+    """Return the collectives of a layer in one direction; experts: over how many ranks experts are sharded."""
+    if layer.kind == "exchange":
+        group, way = layer.attributes["group"], layer.attributes[direction]
+        whole = max(prod(layer.input_shape), prod(layer.output_shape))
+        kind = "tensor" if group == "tensor" else "halo"
+        return [Collective(kind, group, GOALS[way], whole)] if way in GOALS else []
+    if layer.kind == "experts" and experts > 1:
+        # To the experts and back; here both come after the layer's work (Lepikhin et al. 2020).
+        routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
+        return [routed, routed]
+    if layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
+        pairs = halo_pairs(layer, direction)
+        if pairs:
+            most = max(halo_elements(layer))
+            return [Collective("halo", "spatial", "halo", most, pairs=pairs)]
+    return []

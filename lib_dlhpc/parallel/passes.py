@@ -1,0 +1,34 @@
+"""The passes of one part under construction."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lib_dlhpc.layout import Part
+from lib_dlhpc.program import Collective, Instruction, Template
+
+
+@dataclass
+class Passes:
+    """Instructions of a part for one microbatch; `last` is the backward pass that completes the gradients."""
+
+    part: Part
+    forward: list[Instruction] = field(default_factory=list)
+    backward: list[Instruction] = field(default_factory=list)
+    last: list[Instruction] = field(default_factory=list)
+    hidden: list[Collective] = field(default_factory=list)
+    """Collectives of a backward pass that always overlap its products."""
+
+    @cached_property
+    def forward_pass(self) -> Template:
+        """The forward pass, complete."""
+        return Template(tuple(self.forward))
+
+    @cached_property
+    def backward_pass(self) -> Template:
+        """The backward pass, complete."""
+        return Template(tuple(self.backward))
+
+    @cached_property
+    def last_pass(self) -> Template:
+        """The backward pass that completes the gradients, complete."""
+        return Template(tuple(self.last))

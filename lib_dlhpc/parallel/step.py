@@ -1,0 +1,165 @@
+"""program(experiment, scale): the program of a training step, all passes in order."""
+
+from dataclasses import replace
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any
+
+from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
+from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
+from lib_dlhpc.parallel import data, offload, pipeline, zero
+from lib_dlhpc.parallel.data import exchange_gradients
+from lib_dlhpc.parallel.groups import groups_of, in_step
+from lib_dlhpc.parallel.layers import layer_by_layer
+from lib_dlhpc.parallel.passes import Passes
+from lib_dlhpc.parallel.recomputation import recompute
+from lib_dlhpc.parallel.zero import shard
+from lib_dlhpc.program import Block, Chunk, Instruction, Meet, Prices, Program, Update, Wait
+from lib_dlhpc.spec.experiment import Experiment
+
+KINDS = {
+    "tensor": "tensor exchange",
+    "experts": "expert exchange",
+    "halo": "halo exchange",
+    "pipeline": "messages between stages",
+    "data": "weights and gradients",
+    "offload": "offloaded",
+}
+# Step passes, in order; each changes the passes of one part.
+PASSES = (recompute, exchange_gradients, shard)
+
+
+def program(experiment: Experiment, scale: Any = 1.0) -> Program:
+    """Return the program of a scalar experiment; compute takes `scale` times the roofline.
+
+    Raises SpecError where the network cannot be split so.
+    """
+    if (
+        experiment.strategy.pipeline == 1 and experiment.strategy.chunks > 1
+    ):  # one rank has them all
+        one = replace(experiment.strategy, chunks=1, schedule="1f1b")
+        experiment = replace(experiment, strategy=one)
+    size, found = sizes(experiment), groups_of(experiment)
+    prices = CollectivePrices(experiment, found)
+    # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
+    held = [
+        [
+            parts(experiment, rank_at(experiment, Place(at, 0, space, 0)))
+            for space in range(size.spatial)
+        ]
+        for at in range(size.pipeline)
+    ]
+    stages = [_stage(experiment, at, each, scale, prices) for at, each in enumerate(held)]
+    first = [each[0] for each in held]
+    return Program(
+        pipeline.pipeline_of(experiment),
+        tuple(stages),
+        _end(experiment, first, scale),
+        found,
+        (size.data, size.spatial, size.tensor),
+        in_step(experiment),
+        KINDS,
+        "pipeline",
+    )
+
+
+class _Key:
+    """The parts of a rank as the key of a cache, with what its instructions depend on."""
+
+    def __init__(self, experiment: Experiment, held: tuple[Part, ...]) -> None:
+        self.experiment, self.held, s = experiment, held, experiment.strategy
+        self.key = (
+            *map(id, held),
+            *(float(s.bucket), s.allreduce, int(s.zero), int(s.experts), s.recompute, s.precision),
+            *(bool(experiment.overlap), sizes(experiment).data > 1),
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.key == other.key
+
+
+@lru_cache(maxsize=512)
+def _passes(key: _Key) -> tuple[Passes, ...]:
+    """Return the passes of all parts of a rank, but for what depends on the machine."""
+    experiment, held, found = key.experiment, key.held, []
+    for part in held:
+        passes = layer_by_layer(experiment, part)
+        for step_pass in PASSES:
+            step_pass(experiment, held, passes)
+        found.append(passes)
+    return tuple(found)
+
+
+def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes, ...]:
+    """Return the passes of all parts of a rank."""
+    found = _passes(_Key(experiment, held))
+    return offload.offloaded(experiment, held, found)
+
+
+def _stage(
+    experiment: Experiment,
+    place: int,
+    held: list[tuple[Part, ...]],
+    scale: Any,
+    collectives: CollectivePrices,
+) -> tuple[Chunk, ...]:
+    """Return the chunks of a stage; held: the parts of its ranks, one entry for each variant."""
+    made = [_rank_passes(experiment, each) for each in held]
+    way = pipeline.path_between(experiment, place, (place + 1) % sizes(experiment).pipeline)
+    chunks = []
+    for chunk in range(len(held[0])):
+        variants = [passes[chunk] for passes in made]
+        prices: tuple[Prices, ...] = tuple(
+            PartPrices(experiment, each.part.model, scale, collectives) for each in variants
+        )
+        sent = tuple(collectives.sample * each.part.elements(each.part.sends) for each in variants)
+        cost = way.cost(max(sent)) if max(sent) else groups.NOTHING
+        chunks.append(
+            Chunk(
+                Block(tuple(each.forward_pass for each in variants), prices),
+                Block(tuple(each.backward_pass for each in variants), prices),
+                Block(tuple(each.last_pass for each in variants), prices),
+                tuple(variants[0].hidden),
+                cost,
+                sent,
+            )
+        )
+    return tuple(chunks)
+
+
+def _end(
+    experiment: Experiment, held: list[tuple[Part, ...]], scale: Any
+) -> tuple[tuple[Instruction | None, ...], ...]:
+    """Return what follows the last pass, a row at a time; held: by place in the pipeline."""
+    everyone = range(len(held))
+
+    def rows(each: list[list[Instruction]]) -> list[tuple[Instruction | None, ...]]:
+        return list(zip_longest(*each))
+
+    def all_do(what: Instruction) -> tuple[Instruction | None, ...]:
+        return (what,) * len(held)
+
+    found = rows([data.remaining(experiment, each) for each in held])
+    found.append(all_do(Wait("data", data.STREAM, "", "the exchange")))
+    for swap in pipeline.swaps(experiment, held):
+        found.append(tuple(swap if place in swap.places else None for place in everyone))
+    found += [
+        all_do(Meet()),
+        tuple(Update(update_time(experiment, each, scale)) for each in held),
+        all_do(Wait("offload", offload.STREAM, "", offload.LABEL)),
+        *rows([zero.gathered_after_update(experiment, each) for each in held]),
+        all_do(Wait("data", data.STREAM, "", "the weights")),
+        all_do(Meet()),
+    ]
+    return tuple(found)
+
+
+def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> float:
+    """Return the seconds of a rank's update; of its share of it where replicas share the state."""
+    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
+    seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
+    return float(scale * seconds / (sizes(experiment).data if experiment.strategy.zero else 1))

@@ -1,0 +1,45 @@
+"""A training step as data, and the longest path through it.
+
+instructions.py  what a rank does: the instructions of a block
+program.py       blocks, the calls that execute them, and the groups that exchange
+calls.py         the passes of a pipeline in an order in which each follows the pass whose message it needs
+fold.py          a block as a few sums: work, and the messages within it
+path.py          when every rank starts and ends each pass
+
+Passes of `parallel/` make programs; nothing here knows what a kind of parallelism is.
+"""
+
+from lib_dlhpc.program.calls import Call, calls
+from lib_dlhpc.program.instructions import (
+    Collective,
+    Compute,
+    Instruction,
+    Meet,
+    Move,
+    Swap,
+    Update,
+    Wait,
+)
+from lib_dlhpc.program.path import Path
+from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
+
+__all__ = [
+    "Block",
+    "Call",
+    "Chunk",
+    "Collective",
+    "Compute",
+    "Group",
+    "Instruction",
+    "Meet",
+    "Move",
+    "Path",
+    "Priced",
+    "Prices",
+    "Program",
+    "Swap",
+    "Template",
+    "Update",
+    "Wait",
+    "calls",
+]

@@ -1,0 +1,83 @@
+"""The instructions of a training step.
+
+An instruction belongs to a stream. Those of the compute stream ("") follow one another. An instruction of another
+stream is posted when the compute stream reaches it: it starts when the instructions before it on its own stream
+are done, while the compute stream goes on. `Wait` makes the compute stream wait for it.
+
+Sizes are in elements of one sample of a microbatch, or of weights: one block serves every batch and precision.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from lib_dlhpc.schedules.network import Cost
+from lib_dlhpc.spec.strategy import AUTO
+
+SAMPLES, WEIGHTS = "samples", "weights"
+
+
+class Compute(NamedTuple):
+    """Compute one layer; it takes as long as the layer's `phase`, "forward" or "backward"."""
+
+    layer: int
+    phase: str
+
+
+class Collective(NamedTuple):
+    """A collective of the ranks of a group."""
+
+    kind: str  # what its time is counted as
+    group: str
+    goal: str  # a key of schedules.COLLECTIVES
+    elements: float  # of the buffer; of an all-to-all: of one rank; of a halo: received or sent, the more of the two
+    of: str = SAMPLES
+    stream: str = ""
+    key: str = ""  # by which a Wait of the same block names it
+    algorithm: str = AUTO
+    label: str = ""  # of its row
+    ranked: bool = False  # ranks leave when their own last message is through, not all together
+    pairs: tuple[
+        tuple[int, int, float], ...
+    ] = ()  # of a halo: from, to (places in the group), elements
+
+
+class Move(NamedTuple):
+    """Move `seconds` worth of data between device and host or storage, both directions at once."""
+
+    kind: str
+    stream: str
+    seconds: float
+    bytes: float
+    key: str = ""
+
+
+class Wait(NamedTuple):
+    """Wait for the posted instruction of this key in the block; "": for all that is on the stream."""
+
+    kind: str
+    stream: str
+    key: str
+    label: str  # what is waited for
+
+
+class Swap(NamedTuple):
+    """Ranks of two stages sum a buffer: each sends it to the other."""
+
+    kind: str
+    name: str
+    bytes: float
+    places: tuple[int, ...]  # of the stages in the pipeline
+    cost: Cost
+    label: str
+
+
+class Update(NamedTuple):
+    """Update the weights."""
+
+    seconds: float
+
+
+class Meet(NamedTuple):
+    """Wait for all ranks of all stages."""
+
+
+Instruction: TypeAlias = Compute | Collective | Move | Wait | Swap | Update | Meet

@@ -1,0 +1,328 @@
+"""The longest path through a program: when every rank starts and ends each pass of a step.
+
+Two views of one arithmetic. With a float for each stage, one rank stands for all that do the same (a prediction).
+With an array of `Program.shape` for each stage, all ranks are there, each with a factor on its compute time (a
+simulation in rounds). A message between stages occupies its link from when it is sent for bytes beta, behind the
+messages before it, and arrives alpha later.
+
+Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from math import inf, prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from lib_dlhpc.program.calls import Call, calls, steps
+from lib_dlhpc.program.fold import Post, Run
+from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
+from lib_dlhpc.program.program import Floats, Group, Program
+
+REPORTED = 64  # calls between two reports
+
+
+class Record(Protocol):
+    """Called for every interval of a stage; `idle`: a wait that may be pipeline bubble."""
+
+    def __call__(
+        self,
+        place: int,
+        stream: str,
+        kind: str,
+        name: str,
+        start: Any,
+        stop: Any,
+        bytes: float = 0.0,
+        idle: bool = False,
+    ) -> None:
+        """Record an event of all ranks of a stage."""
+
+
+class Path:
+    """The clocks of all ranks through one step.
+
+    factor: of each stage's compute time, floats or arrays. begin: s. ranked: when each rank leaves a collective that
+    its ranks leave one by one, from when each joins; by default all leave together. free: messages between stages
+    take no time. record: see Record.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        factor: Sequence[Any],
+        begin: float = 0.0,
+        *,
+        ranked: Callable[[Collective, Floats], Floats] | None = None,
+        free: bool = False,
+        record: Record | None = None,
+    ) -> None:
+        self.program, self.factor, self.ranked, self.free = program, factor, ranked, free
+        self.record = record
+        self.one = isinstance(factor[0], float)  # one rank stands for all of a stage
+        self.all = not self.one and factor[0].size == prod(program.shape)
+        self.later: Any = max if self.one else np.maximum
+        self.clock = [begin + 0.0 * each for each in factor]
+        self.idle = [0.0 * each for each in factor]  # waits for messages of other stages
+        self.late: dict[str, Any] = defaultdict(float)  # waits within passes, all stages, by kind
+        self.after: dict[str, float] = defaultdict(float)  # s after the passes, by kind
+        self._free: list[dict[str, Any]] = [{} for _ in factor]  # when a stream is, by stage
+        self._link: dict[tuple[int, int], Any] = {}
+        self._met = False
+
+    @property
+    def end(self) -> float:
+        """When the last rank is through."""
+        return max(float(np.max(each)) for each in self.clock)
+
+    def run(self, report: Callable[[float, int], object] | None = None) -> None:
+        """Execute all calls; `report` is called now and then with the s of a rank and the count of calls."""
+        if self.one and self.record is None:
+            self._run_one()
+            return
+        arrives: dict[int, Any] = {}
+        for number, call in enumerate(calls(self.program.schedule)):
+            place = call.place
+            if call.source >= 0:
+                self._receive(call, arrives.pop(call.source))
+            self.clock[place] = end = self._block(call, self.clock[place], self.late)
+            if call.target >= 0:
+                arrives[number] = self._send(call, end)
+            if report is not None and number % REPORTED == 0:
+                report(float(np.max(end)), number + 1)
+
+    def _run_one(self) -> None:
+        """The same with one number for each stage: what a repeated pass posts it waits for, so it takes as long."""
+        pipeline, clock, idle = self.program.schedule, self.clock, self.idle
+        every, (rows, links) = calls(pipeline), steps(pipeline)
+        hops = [one.sends for stage in self.program.stages for one in stage]
+        busy = [0.0 if self.free else float(hop.bandwidth) for hop in hops]
+        takes = [0.0 if self.free else float(hop.total) for hop in hops]
+        seconds = self._passes()
+        free, arrives = [-inf] * links, list[float]()
+        for number, (place, made, source, link, boundary) in enumerate(rows):
+            now = clock[place]
+            if source >= 0 and arrives[source] > now:
+                idle[place] += arrives[source] - now
+                now = arrives[source]
+            now = now + seconds[made] if made >= 0 else self._block(every[number], now, self.late)
+            clock[place] = now
+            if link >= 0:
+                if free[link] > now:
+                    now = free[link]
+                free[link] = now + busy[boundary]
+                now += takes[boundary]
+            arrives.append(now)
+
+    def _passes(self) -> list[float]:
+        """Return the seconds of all passes that are not the last, and count what they wait for."""
+        many, chunks = self.program.schedule.microbatches, self.program.schedule.chunks
+        found = []
+        for place in range(self.program.schedule.ranks):
+            kept = self._free[place]
+            for chunk in range(chunks):
+                for backward in (False, True):
+                    if many == backward:  # only the last backward pass
+                        found.append(0.0)
+                        continue
+                    self._free[place], late = {}, defaultdict[str, float](float)
+                    ends = Call(place, chunk, 0, backward, False, -1, -1, (place, chunk))
+                    found.append(self._block(ends, 0.0, late))
+                    for kind, seconds in late.items():
+                        self.late[kind] += (many - backward) * seconds
+            self._free[place] = kept
+        return found
+
+    def finish(self) -> float:
+        """Execute what follows after the last call; return when the last rank is through."""
+        for row in self.program.end:
+            before, kind = self.end, ""
+            for place, what in enumerate(row):
+                if isinstance(what, Meet):
+                    self._meet()
+                    break
+                if isinstance(what, Swap):
+                    kind = what.kind
+                    self._swap(what)
+                    break
+                if what is not None:
+                    kind = kind or getattr(what, "kind", "")
+                    self._after(place, what)
+            self.after[kind] += self.end - before
+        return self.end
+
+    def _receive(self, call: Call, arrived: Any) -> None:
+        place = call.place
+        start = self.clock[place]
+        self.clock[place] = end = self.later(start, arrived)
+        self.idle[place] = self.idle[place] + (end - start)
+        if self.record is not None:
+            name = f"wait for {_message(call)}"
+            self.record(place, "compute", "wait", name, start, end, idle=True)
+
+    def _send(self, call: Call, start: Any) -> Any:
+        """Return when the message of a call arrives: it leaves when those before it are through."""
+        if self.free:
+            return start
+        ends, (before, chunk) = (call.place, call.target), call.before
+        crossed = self.program.stages[before][chunk]
+        leaves = self.later(start, self._link.get(ends, start))
+        self._link[ends] = leaves + crossed.sends.bandwidth
+        arrives = leaves + crossed.sends.total
+        if self.record is not None:
+            where = (call.place, "communication", "communication", _message(call))
+            self.record(*where, leaves, arrives, bytes=max(crossed.bytes))
+        return arrives
+
+    def _block(self, call: Call, start: Any, late: dict[str, Any]) -> Any:
+        """Return when a pass ends; late: its waits for other streams are added, by kind."""
+        place, now, worked = call.place, start, 0.0
+        posted: list[tuple[Post, Any, Any]] = []
+        ends: dict[str, Any] = {}
+        waits: dict[str, Any] = {}  # s, by what is waited for
+        sent, word = 0.0, ""
+        block = self.program.stages[place][call.chunk].block(call.backward, call.last)
+        for each in block.folded:
+            if isinstance(each, Run):
+                now, work = self._work(each, place, now)
+                worked = worked + work
+                if each.messages:
+                    sent, word = sent + each.bytes, word or self.program.kinds[each.kind]
+            elif isinstance(each, Wait):
+                until = ends[each.key] if each.key else self._drained(place, each, now)
+                met = self.later(now, until)
+                if self.record is not None:
+                    waits[each.label] = waits.get(each.label, 0.0) + (met - now)
+                else:
+                    late[each.kind] += _mean(met - now)
+                now = met
+            else:
+                begins, until = self._post(place, each, now)
+                ends[each.what.key] = until
+                posted.append((each, begins, until))
+        if self.record is not None:
+            self._draw(call, start, start + worked, now, waits, sent, word, posted)
+        return now
+
+    def _work(self, run: Run, place: int, start: Any) -> tuple[Any, Any]:
+        """Return when a run ends, and the seconds of work in it."""
+        slow = self.factor[place]
+        worked = slow * (run.head + run.middle + run.tail)
+        if not run.messages:
+            return start + worked, worked
+        met = self._latest(self.program.in_step, start + slow * run.head)
+        slowed = self._latest(self.program.in_step, slow * run.middle + 0.0 * start)
+        return met + slowed + run.messages + slow * run.tail, worked
+
+    def _post(self, place: int, post: Post, now: Any) -> tuple[Any, Any]:
+        """Return when a posted instruction starts and ends."""
+        what, free = post.what, self._free[place]
+        start = self.later(now, free[what.stream]) if what.stream in free else now
+        free[what.stream] = end = self._done(what, start, post.seconds)
+        return start, end
+
+    def _done(self, what: Collective | Move, start: Any, seconds: float) -> Any:
+        if isinstance(what, Move):
+            return start + seconds
+        if what.ranked and self.ranked is not None:
+            return self.ranked(what, start)
+        return self._latest(self.program.groups[what.group], start) + seconds
+
+    def _latest(self, group: Group, values: Any) -> Any:
+        if self.one:
+            return values
+        if self.all:
+            return group.latest(values)
+        return np.full_like(values, values.max())  # one rank of each variant
+
+    def _drained(self, place: int, what: Wait, now: Any) -> Any:
+        return self._free[place].get(what.stream, now)
+
+    def _after(self, place: int, what: Instruction) -> None:
+        """Execute an instruction of the end of a step on one stage."""
+        start = self.clock[place]
+        if isinstance(what, Update):
+            self.clock[place] = end = start + self.factor[place] * what.seconds
+            self._add(place, "update", "update", start, end)
+        elif isinstance(what, Wait):
+            self.clock[place] = end = self.later(start, self._drained(place, what, start))
+            self._add(place, "wait", f"wait for {what.label}", start, end, idle=not self._met)
+        elif isinstance(what, Collective | Move):
+            prices = self.program.stages[place][0].last.prices[0]
+            priced = what if isinstance(what, Move) else prices.priced(what)
+            size = priced.bytes
+            begin, end = self._post(place, Post(what, priced.seconds, size), start)
+            label = what.label if isinstance(what, Collective) else ""
+            if self.record is not None and label:
+                where = (place, "communication", "communication", label)
+                self.record(*where, begin, end, bytes=size)
+
+    def _swap(self, what: Swap) -> None:
+        met = self.clock[what.places[0]]
+        for place in what.places[1:]:
+            met = self.later(met, self.clock[place])
+        for place in what.places:
+            start = self.clock[place]
+            self.clock[place] = end = met + float(what.cost.total)
+            self._add(place, "wait", f"wait for {what.label}", start, end, idle=not self._met)
+
+    def _meet(self) -> None:
+        end = self.end
+        for place, start in enumerate(self.clock):
+            self.clock[place] = 0.0 * start + end
+            self._add(place, "wait", "wait for the others", start, end, idle=not self._met)
+        self._met = True
+
+    def _add(self, place: int, kind: str, name: str, start: Any, end: Any, **more: Any) -> None:
+        if self.record is not None:
+            self.record(place, "compute", kind, name, start, end, **more)
+
+    def _draw(
+        self,
+        call: Call,
+        start: Any,
+        worked: Any,
+        end: Any,
+        waits: dict[str, Any],
+        sent: float,
+        word: str,
+        posted: list[tuple[Post, Any, Any]],
+    ) -> None:
+        """Record a pass: work first, then its messages, then what it waited for."""
+        assert self.record is not None
+        place, kind = call.place, "backward" if call.backward else "forward"
+        name = f"{kind} {call.microbatch}"
+        if self.program.schedule.chunks > 1:
+            name += f", chunk {call.chunk}"
+        self.record(place, "compute", kind, name, start, worked)
+        behind = end - sum(waits.values()) if waits else end
+        if sent:
+            self._add(place, "wait", f"wait for the {word}", worked, behind)
+            where = (place, "communication", "communication", f"{word}: {name}")
+            self.record(*where, worked, behind, bytes=sent)
+        for label, seconds in waits.items():
+            self._add(place, "wait", f"wait for {label}", behind, behind + seconds)
+            behind = behind + seconds
+        streams: dict[str, list[tuple[Post, Any, Any]]] = {}
+        for post, begin, done in posted:
+            label = post.what.label if isinstance(post.what, Collective) else ""
+            if label:
+                where = (place, "communication", "communication", label)
+                self.record(*where, begin, done, bytes=post.bytes)
+            else:
+                streams.setdefault(self.program.kinds[post.what.kind], []).append(
+                    (post, begin, done)
+                )
+        for word, each in streams.items():
+            size = sum(post.bytes for post, _, _ in each)
+            where = (place, "communication", "communication", f"{word}: {name}")
+            self.record(*where, each[0][1], each[-1][2], bytes=size)
+
+
+def _message(call: Call) -> str:
+    return f"{'gradient' if call.backward else 'activation'} {call.microbatch}"
+
+
+def _mean(values: Any) -> Any:
+    return values if isinstance(values, float) else float(np.mean(values))

@@ -1,0 +1,154 @@
+"""The program of a step: blocks of instructions, the calls that execute them, the groups that exchange."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.program.fold import Folded, Shape, fold
+from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move
+from lib_dlhpc.schedules.network import Cost, Network
+from lib_dlhpc.schedules.pipeline import Pipeline
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """How the ranks of a stage form groups of one kind: as an array of `shape`, members differ along `axis`."""
+
+    shape: tuple[int, ...]
+    axis: int
+    network: Network
+
+    @property
+    def size(self) -> int:
+        """Ranks of a group."""
+        return self.shape[self.axis]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The ranks of each group within a stage, shape (groups, size)."""
+        ranks = np.arange(int(np.prod(self.shape))).reshape(self.shape)
+        return np.moveaxis(ranks, self.axis, -1).reshape(-1, self.size)
+
+    @cached_property
+    def group_of(self) -> NDArray[np.int64]:
+        """The group of each rank of a stage, an index into `rows`."""
+        found = np.empty(self.rows.size, np.int64)
+        found[self.rows] = np.arange(len(self.rows))[:, None]
+        return found
+
+    def latest(self, values: Floats) -> Floats:
+        """Return the largest value of each group in the place of all its members, in a shape that broadcasts."""
+        if values.ndim == len(self.shape):
+            return values.max(axis=self.axis, keepdims=True)
+        largest = values.reshape(self.shape).max(axis=self.axis, keepdims=True)
+        return np.broadcast_to(largest, self.shape).reshape(values.shape)
+
+
+class Priced(NamedTuple):
+    """What a collective costs."""
+
+    cost: Cost
+    seconds: float  # in total
+    bytes: float  # of the buffer
+
+
+class Prices(Protocol):
+    """What the instructions of a part cost on a machine."""
+
+    forward: Floats  # s of each layer, (layers,)
+    backward: Floats
+    seconds: Mapping[str, list[float]]  # the same by phase
+
+    def bytes(self, what: Collective) -> float:
+        """Return the bytes of the buffer of a collective."""
+
+    def priced(self, what: Collective) -> Priced:
+        """Return what a collective costs whose ranks start together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """A sequence of instructions, and what of it is the same on every machine."""
+
+    instructions: tuple[Instruction, ...]
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The instructions ready to be folded, see fold.py."""
+        return Shape(self.instructions)
+
+    @cached_property
+    def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
+        """How often each collective and move occurs; those that cost the same are one."""
+        alike = Counter(
+            one._replace(key="", label="", pairs=()) if isinstance(one, Collective) else one
+            for one in self.instructions
+            if isinstance(one, Collective | Move)
+        )
+        return tuple(alike.items())
+
+    @cached_property
+    def repeated(self) -> NDArray[np.int64]:
+        """The layers whose forward time the instructions spend."""
+        rows = (each for each in self.instructions if isinstance(each, Compute))
+        return np.array([each.layer for each in rows if each.phase == "forward"], np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A pass through a chunk, for one microbatch.
+
+    The ranks of a stage may differ in their parts: there is one template for each variant, and one table of prices.
+    All have the same instructions on other streams than the compute stream.
+    """
+
+    variants: tuple[Template, ...]
+    prices: tuple[Prices, ...]
+
+    @cached_property
+    def folded(self) -> tuple[Folded, ...]:
+        """The block as sums, see fold.py."""
+        return fold([each.shape for each in self.variants], self.prices)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """What the ranks of one stage do with one chunk of the network."""
+
+    forward: Block
+    backward: Block
+    last: Block  # the backward pass of the last microbatch, which completes the gradients
+    hidden: tuple[Collective, ...]  # of a backward pass, all behind its products: they take no time
+    sends: Cost  # the message to the next stage; it occupies the link but for its latency
+    bytes: tuple[float, ...]  # B of it, by variant
+
+    def block(self, backward: bool, last: bool) -> Block:
+        """Return the block of a pass."""
+        if not backward:
+            return self.forward
+        return self.last if last else self.backward
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A training step of all ranks.
+
+    The ranks of a stage are an array of `shape`, whose axis 1 is the variants; ranks are numbered stage by stage.
+    end: what follows after the last call, one row after another, an instruction or None for each stage.
+    """
+
+    schedule: Pipeline  # what each stage does, call by call
+    stages: tuple[tuple[Chunk, ...], ...]  # by place in the pipeline, and chunk
+    end: tuple[tuple[Instruction | None, ...], ...]
+    groups: Mapping[str, Group]
+    shape: tuple[int, int, int]
+    in_step: Group  # ranks that exchange within a pass, and so keep in step
+    kinds: Mapping[str, str]  # what an exchange of each kind is called
+    between: str  # the kind of messages between stages

@@ -1,0 +1,162 @@
+"""A step is one program: prediction and simulation in rounds are the same path, term by term, for every legal pair.
+
+Tolerance: 1e-9 of the step, as both sum the same numbers in another order.
+"""
+
+from itertools import combinations
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lib_dlhpc import SpecError
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.timeline import breakdown
+
+GPT = {
+    "family": "gpt",
+    "layers": 4,
+    "hidden": 64,
+    "heads": 4,
+    "sequence": 32,
+    "vocabulary": 512,
+    "dropout": 0.0,
+}
+MODELS = {
+    "gpt": GPT,
+    "experts": GPT | {"experts": 8, "chosen": 2},
+    "images": {
+        "family": "sequential",
+        "input": [3, 32, 32],
+        "layers": [
+            {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
+            {"kind": "relu"},
+            {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
+            {"kind": "relu"},
+            {"kind": "flatten"},
+            {"kind": "dense", "features": 10},
+        ],
+    },
+}
+KINDS = {
+    "data": {"data": 4},
+    "small buckets": {"data": 2, "bucket": 1e4},
+    "no overlap": {"overlap": False},
+    "tensor": {"tensor": 2},
+    "sequence": {"tensor": 2, "sequence_parallel": True},
+    "column": {"tensor": 2, "split": "column"},
+    "spatial": {"spatial": 4},
+    "experts": {"data": 4, "experts": 2},
+    "gpipe": {"pipeline": 2, "microbatches": 4, "schedule": "gpipe"},
+    "1f1b": {"pipeline": 2, "microbatches": 4},
+    "interleaved": {"pipeline": 2, "microbatches": 4, "chunks": 2, "schedule": "interleaved"},
+    "microbatches": {"microbatches": 4},
+    "zero 1": {"data": 4, "zero": 1},
+    "zero 2": {"data": 4, "zero": 2},
+    "zero 3": {"data": 4, "zero": 3},
+    "full": {"recompute": "full"},
+    "selective": {"recompute": "selective"},
+    "offloaded activations": {"offload": "activations"},
+    "offloaded state": {"offload": "all"},
+}
+
+
+def run_of(model, jitter=0.0, node=1, **strategy):
+    devices = prod(int(strategy.get(name, 1)) for name in ("data", "tensor", "pipeline", "spatial"))
+    return read_experiment(
+        {
+            "model": MODELS[model],
+            "dataset": {"name": "imagenet"},
+            "machine": {"name": "h100-pod", "nodes": 256, "jitter": jitter},
+            "strategy": {
+                "batch": 16,
+                "nodes": devices // node,
+                "devices_per_node": node,
+                **strategy,
+            },
+        }
+    )
+
+
+def assert_same_terms(run):
+    predicted, played = predict(run), breakdown(simulate(run))
+    assert played.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
+    for name, seconds in predicted.terms.items():
+        assert played.terms[name] == pytest.approx(seconds, abs=1e-9 * played.step_time), name
+
+
+def legal(pair):
+    """Return the experiments of a pair of kinds, one a model that allows it."""
+    one, other = (KINDS[name] for name in pair)
+    if any(one[name] != other[name] for name in one.keys() & other.keys() - {"data"}):
+        return []
+    found = []
+    for model in MODELS:
+        try:
+            run = run_of(model, **{**one, **other})
+            predict(run)
+        except SpecError:
+            continue
+        found.append(run)
+    return found
+
+
+PAIRS = list(combinations(KINDS, 2))
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=" + ".join)
+def test_prediction_is_simulation_in_rounds_term_by_term(pair):
+    for run in legal(pair):
+        assert_same_terms(run)
+
+
+def test_most_pairs_are_legal():
+    """The table above says something: a kind that is legal with nothing would be seen."""
+    allowed = [pair for pair in PAIRS if legal(pair)]
+    assert len(allowed) > 0.6 * len(PAIRS)
+    for name in KINDS:
+        assert sum(name in pair for pair in allowed) >= 5, name
+
+
+@st.composite
+def splits(draw):
+    return {
+        "tensor": draw(st.sampled_from([1, 2, 4])),
+        "pipeline": draw(st.sampled_from([1, 2, 4])),
+        "data": draw(st.sampled_from([1, 2, 8])),
+        "microbatches": draw(st.sampled_from([1, 4, 8, 16])),
+        "schedule": draw(st.sampled_from(["gpipe", "1f1b", "interleaved"])),
+        "chunks": draw(st.sampled_from([1, 2])),
+        "sequence_parallel": draw(st.booleans()),
+        "recompute": draw(st.sampled_from(["none", "selective", "full"])),
+        "overlap": draw(st.booleans()),
+        "zero": draw(st.integers(0, 3)),
+        "offload": draw(st.sampled_from(["none", "activations", "all"])),
+        "bucket": draw(st.sampled_from([1e4, 25e6])),
+        "node": draw(st.sampled_from([1, 2, 4])),
+    }
+
+
+@settings(max_examples=60)
+@given(splits())
+def test_any_legal_split_is_the_same_in_both(strategy):
+    try:
+        run = run_of("gpt", **strategy)
+        predict(run)
+    except SpecError:
+        assume(False)
+    assert_same_terms(run)
+
+
+@pytest.mark.parametrize("microbatches", [4, 16, 64])
+def test_time_grows_by_a_microbatch_a_period(microbatches):
+    """Beyond the fill each microbatch adds the same time: T(m + p) - T(m) is constant."""
+    counts = (2 * microbatches + extra for extra in (0, 4, 8))
+    runs = [run_of("gpt", microbatches=m, pipeline=4, batch=16 * m) for m in counts]
+    steps = [float(predict(run).step_time) for run in runs]
+    first, second = np.diff(steps)
+    assert second == pytest.approx(first, rel=1e-6)
