@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import compute, groups
-from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.costs.stage import stage_cost
-from lib_dlhpc.layout import parts
+from lib_dlhpc.parallel import program
+from lib_dlhpc.program import messages_of, work_of
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import slowed
@@ -160,23 +159,9 @@ def expected(experiment: Experiment, machine: Machine) -> tuple[float, Cost]:
     strategy = experiment.strategy
     devices = max(int(machine.devices_per_node), int(strategy.devices_per_node))
     own = replace(experiment, machine=replace(machine, devices_per_node=devices, progress=False))
-    (part,) = parts(own, 0)
-    stage = stage_cost(own, part, float(strategy.batch), 1.0)
-    model, net = part.model, groups.group_network(own, "data")
-    shards = net.inner.ranks * net.outer.ranks if strategy.zero else 1
-    update = compute.update_time(model, own.machine.device, strategy.optimizer) / shards
-    cost = groups.NOTHING
-    for passed in (stage.forward_messages, stage.backward_messages, stage.hidden_messages):
-        for price in passed.values():
-            cost = cost + price
-    cut = buckets(model, float(strategy.bucket), compute.BYTES[strategy.precision])
-    many, size = int((cut.sizes > 0).sum()), float(cut.sizes.sum())
-    name = strategy.allreduce
-    if strategy.zero:
-        cost = cost + groups.scatter(size, net, many, name) + groups.gather(size, net, many, name)
-    else:
-        cost = cost + groups.everyone(size, net, many, name)
-    seconds = float(stage.forward + stage.backward + update)
+    step = program(own)
+    work, cost = work_of(step), sum(messages_of(step)[0].values(), groups.NOTHING)
+    seconds = float((work.forward + work.backward + work.update).mean())
     return seconds, Cost(*(float(term) for term in cost))
 
 

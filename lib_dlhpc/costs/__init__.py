@@ -5,7 +5,8 @@ layer_rates.py        layer times by measured rates
 buckets.py            gradient buckets, and when backward has filled them
 segments.py           segments of activation recomputation
 work.py               one device's compute in a data-parallel step
-stage.py              one part of a partitioned network for a microbatch: compute and communication
+exchanges.py          what the layers of a part exchange
+instruction_prices.py what the instructions of a program cost
 network.py            the network model of a machine, congestion included
 groups.py             the network of a process group, and its collectives
 stragglers.py         the slowest of p ranks

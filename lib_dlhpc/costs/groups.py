@@ -98,21 +98,6 @@ def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO
     return cheapest(goal, n / np.maximum(times, 1), net, name).times(times)
 
 
-def gather(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
-    """Return the cost of `times` allgathers of n bytes in total."""
-    return collective("allgather", n, net, times, name)
-
-
-def scatter(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
-    """Return the cost of `times` reduce-scatters of n bytes in total."""
-    return collective("reduce_scatter", n, net, times, name)
-
-
-def everyone(n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
-    """Return the cost of `times` allreduces of n bytes in total."""
-    return collective("allreduce", n, net, times, name)
-
-
 def allreduces(experiment: Experiment) -> dict[float, Algorithm]:
     """Return the allreduce algorithms of a scalar experiment, by bucket size in bytes."""
     strategy, net = experiment.strategy, network_of(experiment)
@@ -126,17 +111,12 @@ def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
     return collective("all_to_all", n * net.inner.ranks * net.outer.ranks, net, times)
 
 
-def exchange_cost(operation: str, n: Any, net: Network, times: Any) -> Cost:
-    """Return the cost of `times` collectives `operation` of a communication layer, n bytes in total."""
-    return collective(GOALS[operation], n, net, times) if operation in GOALS else NOTHING
-
-
-def halo_cost(net: Network, size: Any, layers: Any = 1) -> Cost:
-    """Return the cost of the halos of `layers` layers; size: B that a rank receives or sends, the more of the two.
+def halo_cost(net: Network, size: Any) -> Cost:
+    """Return the cost of the halo of a layer; size: B that a rank receives or sends, the more of the two.
 
     At the edge of a node one side uses the network and the other stays inside; with one rank of the group per
     node, both sides use the network.
     """
     level = net.outer if net.outer.ranks > 1 else net.inner
     both = net.inner.ranks > 1 and net.outer.ranks > 1
-    return Cost(layers * level.alpha, size * level.beta / (2 if both else 1), 0.0)
+    return Cost(level.alpha, size * level.beta / (2 if both else 1), 0.0)

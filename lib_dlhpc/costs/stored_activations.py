@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.exchanges import halo_elements
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.stage import halo_elements
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.model import Layer, Model
 

@@ -11,6 +11,6 @@ offload.py        what moves to the host and back
 pipeline.py       messages between stages; tables that two stages share
 """
 
-from lib_dlhpc.parallel.step import KINDS, program
+from lib_dlhpc.parallel.step import KINDS, program, update_time
 
-__all__ = ["KINDS", "program"]
+__all__ = ["KINDS", "program", "update_time"]

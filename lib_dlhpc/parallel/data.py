@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.stage import extra_reductions, share_of_experts
+from lib_dlhpc.costs.exchanges import extra_reductions, share_of_experts
 from lib_dlhpc.layout import Part, sizes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction

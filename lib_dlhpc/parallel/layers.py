@@ -2,8 +2,8 @@
 
 from math import prod
 
+from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, regathered, routed_elements
 from lib_dlhpc.costs.groups import GOALS
-from lib_dlhpc.costs.stage import halo_elements, halo_pairs, regathered, routed_elements
 from lib_dlhpc.layout import Part
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute

@@ -5,12 +5,12 @@ from typing import Any, TypeAlias
 
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
-from lib_dlhpc.costs.stage import stage_cost
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
-from lib_dlhpc.parallel import program
+from lib_dlhpc.parallel import program, update_time
 from lib_dlhpc.prediction import offload
 from lib_dlhpc.prediction.price import Step, price
+from lib_dlhpc.program import pass_seconds
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -56,10 +56,13 @@ def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
     """Return the required bandwidth of the rank with most offload traffic; scalar experiments that offload."""
     batch = experiment.strategy.batch / int(experiment.strategy.microbatches)
     found = []
-    for held in rank_parts(experiment)[0]:
-        costs = [stage_cost(experiment, part, batch, scale) for part in held]
-        passes = sum(float(c.ahead) for c in costs), sum(float(c.back) for c in costs)
-        update = float(scale * _update(experiment, rank_model(held)))
+    step = program(experiment, scale)
+    for held, stage in zip(rank_parts(experiment)[0], step.stages, strict=True):
+        passes = (
+            sum(pass_seconds(chunk.forward) for chunk in stage),
+            sum(pass_seconds(chunk.backward) for chunk in stage),
+        )
+        update = update_time(experiment, held, scale)
         found.append(offload.need(experiment, _away(experiment, held, batch), passes, update))
     return max(found, key=lambda need: need.required)
 
@@ -69,10 +72,3 @@ def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> Offlo
     size = compute.BYTES[strategy.precision]
     kept = batch * sum(stored_bytes(part, size, strategy.recompute, True) for part in held)
     return offload_traffic(experiment, rank_model(held).parameters, kept)
-
-
-def _update(experiment: Experiment, model: Model) -> float:
-    """Return the seconds of a rank's update, by the roofline: of its part if replicas share the state."""
-    strategy = experiment.strategy
-    seconds = compute.update_time(model, experiment.machine.device, strategy.optimizer)
-    return float(seconds / (sizes(experiment).data if strategy.zero else 1))

@@ -10,12 +10,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.compute import BYTES, update_time
+from lib_dlhpc.costs.compute import BYTES, layer_times
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.stage import recomputed, stage_cost
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout import Part
+from lib_dlhpc.parallel import update_time
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.ledger import moments
 from lib_dlhpc.spec.experiment import Experiment
@@ -56,19 +55,19 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
     )
     # The ledger's working set also holds gradients of a pass, before accumulation.
     extra = back.terms["working set"] - batch * backward_extra(part, size, recompute)
-    cost = stage_cost(experiment, part, strategy.batch / many, scale)
-    backward = cost.layer_backward.copy()
-    repeated = recomputed(part.model, recompute)
+    each = strategy.batch / many
+    times = layer_times(part.model, experiment.machine.device, each, strategy.precision)
+    ahead, backward = scale * times.forward, scale * times.backward
     for segment in segments(part.model, recompute):
         inside = slice(segment.first, segment.stop)
-        backward[segment.stop - 1] += cost.layer_forward[inside][repeated[inside]].sum()
+        backward[segment.stop - 1] += ahead[inside].sum()
     names = [layer.name for layer in rank_model((part,)).layers]
-    seconds = np.concatenate([cost.layer_forward, backward[::-1]])
+    seconds = np.concatenate([ahead, backward[::-1]])
     in_backward = batch * backward_bytes(part, size, recompute)[::-1] + max(0.0, extra)
     held = np.concatenate([batch * forward_bytes(part, size, recompute), in_backward])
     durations = np.tile(seconds, many)
     layers, passes = (*names, *names[::-1]), (FORWARD,) * len(names) + (BACKWARD,) * len(names)
-    end, update = float(durations.sum()), _update(experiment, part, scale)
+    end, update = float(durations.sum()), update_time(experiment, (part,), scale)
     return MemoryTimeline(
         time=np.concatenate([[0.0], np.cumsum(durations)]),
         bytes=fixed + np.concatenate([np.tile(held, many), [0.0]]),
@@ -77,8 +76,3 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
         fixed=float(fixed),
         end=end + update,
     )
-
-
-def _update(experiment: Experiment, part: Part, scale: float) -> float:
-    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
-    return float(scale * update_time(rank_model((part,)), device, optimizer))

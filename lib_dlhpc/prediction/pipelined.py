@@ -79,12 +79,6 @@ def before_backward(
     return kept[np.minimum(passes + warm_up, len(passes) - 1)] - gone, back
 
 
-def free(ranks: Ranks) -> Ranks:
-    """Return the same ranks with free messages."""
-    none = np.zeros_like(ranks.latency)
-    return ranks._replace(latency=none, transfer=none, wrap=0.0)
-
-
 def _gpipe(ranks: Ranks, m: int) -> float:
     total = 0.0
     for each in (ranks.forward, ranks.backward):

@@ -5,6 +5,7 @@ program.py       blocks, the calls that execute them, and the groups that exchan
 calls.py         the passes of a pipeline in an order in which each follows the pass whose message it needs
 fold.py          a block as a few sums: work, and the messages within it
 path.py          when every rank starts and ends each pass
+totals.py        what a step computes and sends in all
 
 Passes of `parallel/` make programs; nothing here knows what a kind of parallelism is.
 """
@@ -22,6 +23,7 @@ from lib_dlhpc.program.instructions import (
 )
 from lib_dlhpc.program.path import Path
 from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
+from lib_dlhpc.program.totals import Work, messages_of, pass_seconds, work_of
 
 __all__ = [
     "Block",
@@ -41,5 +43,9 @@ __all__ = [
     "Template",
     "Update",
     "Wait",
+    "Work",
     "calls",
+    "messages_of",
+    "pass_seconds",
+    "work_of",
 ]

@@ -73,14 +73,13 @@ def test_a_message_stays_in_its_node_or_shares_the_nics_with_those_beside_it():
 def test_a_sum_is_a_reduce_scatter_and_a_gather():
     found = net("tensor", tensor=8)
     gather, scatter, both = (
-        way(1e8, found, 5) for way in (groups.gather, groups.scatter, groups.everyone)
+        groups.collective(goal, 1e8, found, 5)
+        for goal in ("allgather", "reduce_scatter", "allreduce")
     )
     assert both.total == pytest.approx(gather.total + scatter.total)
     assert gather.bandwidth == scatter.bandwidth == pytest.approx(7 / 8 * 1e8 * found.inner.beta)
     assert gather.latency == pytest.approx(5 * 3 * found.inner.alpha)  # partners 1, 2, 4 away
     assert gather.reduction == 0 < scatter.reduction
-    for way in ("none", "slice"):
-        assert groups.exchange_cost(way, 1e8, found, 1).total == 0
 
 
 def test_everyone_with_everyone_is_held_up_by_what_leaves_the_node():

@@ -3,6 +3,7 @@
 Tolerance: 1e-9 of the step, as both sum the same numbers in another order.
 """
 
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
@@ -12,8 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError
+from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.program import Meet, Path
 from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 
@@ -160,3 +164,19 @@ def test_time_grows_by_a_microbatch_a_period(microbatches):
     steps = [float(predict(run).step_time) for run in runs]
     first, second = np.diff(steps)
     assert second == pytest.approx(first, rel=1e-6)
+
+
+@pytest.mark.parametrize("ways", [{}, {"overlap": False}, {"bucket": 1e4}], ids=str)
+def test_plain_data_parallelism_is_the_split_of_one(ways):
+    """Rank by rank, with jitter too; a split step has all ranks meet, which the plain one does not."""
+    run = run_of("gpt", jitter=0.1, data=4, **ways)
+    assert not run.strategy.is_split
+    timeline = simulate(run, seed=5)
+    ends = [timeline.stop[timeline.rank == rank].max() for rank in range(4)]
+    whole = program(run)
+    free = tuple(row for row in whole.end if not isinstance(row[0], Meet))
+    factor = np.random.default_rng(5).normal(1.0, 0.1, (1, 4)).reshape(4, 1, 1)
+    path = Path(replace(whole, end=free), [factor], ranked=ranked_exchange(whole))
+    path.run()
+    path.finish()
+    np.testing.assert_allclose(path.clock[0].ravel(), ends, rtol=1e-12)

@@ -10,7 +10,7 @@ from experiment_page import Now, click, controls, each_position_shows_its_own, f
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs.stage import messages, stage_cost
+from lib_dlhpc.costs import layer_times
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.live_run import one_step, with_rate
 from lib_dlhpc.explore.model_parallel import cuts as stages_of
@@ -70,6 +70,7 @@ from lib_dlhpc.explore.model_parallel.questions import ask
 from lib_dlhpc.explore.model_parallel.shards import SPLITS, shards_state
 from lib_dlhpc.explore.model_parallel.terms import less_measured, terms_html
 from lib_dlhpc.layout import parts
+from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
@@ -175,9 +176,11 @@ def test_the_messages_drawn_are_those_of_the_layout_and_cost_what_is_sent(split:
         for words, size in zip(data["messages"]["words"], data["messages"]["size"], strict=True)
     )
     assert sent == pytest.approx(bytes_sent(setting))
-    there, back, _, again = messages(parts(products(setting), 0)[0].model, "none")
+    (stage,) = program(products(setting)).stages
+    passes = stage[0].forward.variants[0], stage[0].backward.variants[0]
+    inside = sum(many for one in passes for what, many in one.messages if not what.stream)
     sent = [words for words in data["messages"]["words"] if words[2:] != "slice"]
-    assert len(sent) == sum(many for way in (there, back, again) for _, _, many, _ in way.exchanges)
+    assert len(sent) == inside + len(stage[0].hidden)
 
 
 @pytest.mark.parametrize(
@@ -286,12 +289,17 @@ def test_stages_of_equal_work_cost_what_the_engine_says(network: str) -> None:
     setting = Cut(network, way="equal work")
     found, e = stages(setting), of_cut(setting)
     batch = NETWORKS[network][2]
-    priced = [stage_cost(e, parts(e, rank)[0], batch, 1.0) for rank in range(setting.stages)]
+    held = [parts(e, rank)[0].model for rank in range(setting.stages)]
+    priced = [layer_times(each, e.machine.device, batch, e.strategy.precision) for each in held]
     # The page has the textbook formula of 1F1B, the engine the longest path: stages are not quite equal.
     # Tied weights: the last stage reads the table too, and its gradients are summed; the page leaves that out.
     tied = 0.025 if "GPT" in network else 1e-9
-    np.testing.assert_allclose(found.ranks.forward, [cost.forward for cost in priced], rtol=tied)
-    np.testing.assert_allclose(found.ranks.backward, [cost.backward for cost in priced], rtol=tied)
+    np.testing.assert_allclose(
+        found.ranks.forward, [cost.forward.sum() for cost in priced], rtol=tied
+    )
+    np.testing.assert_allclose(
+        found.ranks.backward, [cost.backward.sum() for cost in priced], rtol=tied
+    )
     sent = [
         parts(e, r)[0].elements(parts(e, r)[0].sends) * batch * 2 for r in range(setting.stages - 1)
     ]

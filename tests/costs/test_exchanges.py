@@ -1,12 +1,14 @@
-"""Laws of a part's price: what borrows is lent, what is made again is counted, parts add up to the whole."""
+"""Laws of what a part exchanges and computes: what is borrowed is lent, parts add up to the whole."""
 
 import numpy as np
 import pytest
 
 from lib_dlhpc import layout, loads
 from lib_dlhpc.costs import compute
+from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, recomputed
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.stage import halo_elements, recomputed, stage_cost
+from lib_dlhpc.parallel import program
+from lib_dlhpc.program import work_of
 
 BASE = """
 [dataset]
@@ -47,25 +49,40 @@ def test_a_window_of_three_rows_borrows_one_from_each_neighbor():
     ]
 
 
+@pytest.mark.parametrize("name", ["vgg16", "inception-v3"])
+def test_pairs_of_a_halo_carry_what_ranks_borrow_and_lend(name):
+    _, held = parts(f'name = "{name}"', range(3), spatial=3)
+    for rank, (part,) in enumerate(held):
+        for layer in (each for each in part.model.layers if each.kind == "halo"):
+            pairs = halo_pairs(layer, "forward")
+            borrowed = sum(size for _, taker, size in pairs if taker == rank)
+            lent = sum(size for giver, _, size in pairs if giver == rank)
+            assert (borrowed, lent) == halo_elements(layer)
+            home = {(b, a, size) for a, b, size in pairs}
+            assert set(halo_pairs(layer, "backward")) == home
+
+
 @pytest.mark.parametrize("name", ["resnet50", "bert-base"])
 def test_stages_compute_together_what_the_network_computes(name):
-    run, held = parts(f'name = "{name}"', range(6), pipeline=6, microbatches=2)
-    costs = [stage_cost(run, part, 4.0, 1.0) for each in held for part in each]
+    run, _ = parts(f'name = "{name}"', range(6), pipeline=6, microbatches=2)
+    work = work_of(program(run))
     whole = compute.layer_times(run.model, run.machine.device, 4.0, "fp32")
-    assert sum(cost.forward for cost in costs) == pytest.approx(whole.forward.sum())
-    assert sum(cost.backward for cost in costs) == pytest.approx(whole.backward.sum())
-    assert all(cost.recomputation == 0 and not cost.forward_messages for cost in costs)
+    assert work.forward.sum() == pytest.approx(2 * whole.forward.sum())
+    assert work.backward.sum() == pytest.approx(2 * whole.backward.sum())
+    assert not work.recomputation.any()
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
-def test_what_is_made_again_is_what_lies_in_segments(recompute):
+def test_what_is_recomputed_is_what_lies_in_segments(recompute):
     run, [(part,)] = parts('name = "bert-base"', [0], recompute=recompute)
     again = recomputed(part.model, recompute)
     inside = sum(each.stop - each.first for each in segments(part.model, recompute))
     assert again.sum() == inside and (inside == 0) == (recompute == "none")
-    cost = stage_cost(run, part, 8, 2.0)
-    assert cost.recomputation == pytest.approx(cost.layer_forward[again].sum())
-    assert cost.back == pytest.approx(cost.backward + cost.recomputation)
+    work, times = (
+        work_of(program(run, 2.0)),
+        compute.layer_times(part.model, run.machine.device, run.strategy.batch, "fp32"),
+    )
+    assert work.recomputation.sum() == pytest.approx(2 * times.forward[again].sum())
 
 
 def test_twice_the_tensor_ranks_halve_the_products():

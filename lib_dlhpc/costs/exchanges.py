@@ -1,0 +1,97 @@
+"""What the layers of a part exchange: halos, samples of experts, repeated all-gathers, gradients of shared weights."""
+
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.spec.model import Layer, Model
+
+
+@lru_cache(maxsize=256)
+def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
+    """Return which layers the backward pass recomputes, shape (layers,)."""
+    found = np.zeros(len(model.layers), dtype=bool)
+    for segment in segments(model, recompute):
+        found[segment.first : segment.stop] = True
+    return found
+
+
+@lru_cache(maxsize=256)
+def regathered(model: Model, recompute: str) -> tuple[Layer, ...]:
+    """Return the layers that all-gather the input of a product, and repeat it for the gradient of the weights.
+
+    Only the shards are stored. The repeated all-gather overlaps the product for the gradient of the input
+    (Korthikanti et al. 2022, section 4.2.2).
+    """
+    repeated = recomputed(model, recompute)
+    return tuple(
+        layer
+        for layer, twice in zip(model.layers, repeated, strict=True)
+        if not twice
+        and layer.kind == "exchange"
+        and (layer.attributes["forward"], layer.attributes["backward"])
+        == ("all_gather", "reduce_scatter")
+    )
+
+
+def halo_elements(layer: Layer) -> tuple[int, int]:
+    """Return the elements of a sample that a rank receives and sends in a halo layer."""
+    options = layer.attributes
+    rank, owned, needed = options["rank"], options["owned"], options["needed"]
+    row = prod(layer.input_shape) // max(1, layer.input_shape[options["axis"]])
+    total = (min(start for start, _ in owned), max(stop for _, stop in owned))
+    borrowed = _overlap(needed[rank], total) - _overlap(needed[rank], owned[rank])
+    lent = sum(
+        max(0, _overlap(owned[rank], wanted) - _overlap(_common(owned[rank], mine), wanted))
+        for other, (wanted, mine) in enumerate(zip(needed, owned, strict=True))
+        if other != rank
+    )
+    return row * borrowed, row * lent
+
+
+def halo_pairs(layer: Layer, direction: str) -> tuple[tuple[int, int, float], ...]:
+    """Return who sends how many elements to whom in a halo; backward they go home."""
+    options = layer.attributes
+    row = prod(layer.input_shape) / max(1, layer.input_shape[options["axis"]])
+    found = []
+    for taker, wanted in enumerate(options["needed"]):
+        has = options["owned"][taker]
+        for giver, owned in enumerate(options["owned"]):
+            if giver != taker:
+                # What a rank has itself it never asks others for.
+                rows = _overlap(wanted, owned) - _overlap(wanted, _common(owned, has))
+                ends = (giver, taker) if direction == "forward" else (taker, giver)
+                found += [(*ends, rows * row)] if rows > 0 else []
+    return tuple(found)
+
+
+def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> int:
+    start, stop = _common(one, other)
+    return max(0, stop - start)
+
+
+def share_of_experts(model: Model) -> float:
+    """Return the share of a model's parameters that are those of experts."""
+    own = sum(layer.parameters for layer in model.layers if layer.kind == "experts")
+    return own / max(1, model.parameters)
+
+
+def routed_elements(layer: Layer) -> int:
+    """Return the elements of a sample that a rank sends to the experts of a layer; it receives as many."""
+    return int(layer.attributes["chosen"] * prod(layer.output_shape))
+
+
+def extra_reductions(model: Model) -> list[tuple[str, float]]:
+    """Return the groups beside data over which gradients are reduced, each with the share of them that is."""
+    found: dict[str, int] = {}
+    for layer in model.layers:
+        for group in layer.attributes.get("sum", ()):
+            found[group] = found.get(group, 0) + layer.parameters
+    return [(group, count / max(1, model.parameters)) for group, count in found.items()]
