@@ -47,36 +47,42 @@ def _simulate(options: argparse.Namespace) -> int:
     from lib_dlhpc.prediction import predict
     from lib_dlhpc.simulation import compare, staleness
     from lib_dlhpc.simulation.measure import measure
-    from lib_dlhpc.simulation.terminal import simulate_here
+    from lib_dlhpc.simulation.terminal import simulate_here, terms_here
 
     experiment, notes = read_on_machine(options)
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
     heading = compare.heading(experiment, options.fidelity, options.steps, predicted)
-    timeline = simulate_here(
-        experiment,
-        options.fidelity,
-        options.seed,
-        options.steps,
-        options.trace,
-        options.messages,
-        options.message_limit,
-        "" if options.json else heading,
-    )
-    found = measure(experiment, timeline)
+    heading = "" if options.json else heading
+    split = experiment.strategy.is_split and options.fidelity == "rounds"
+    timeline = None
+    if split and options.trace is None and options.messages is None:
+        found = terms_here(experiment, options.seed, options.steps, heading)
+    else:
+        timeline = simulate_here(
+            experiment,
+            options.fidelity,
+            options.seed,
+            options.steps,
+            options.trace,
+            options.messages,
+            options.message_limit,
+            heading,
+        )
+        found = measure(experiment, timeline)
     result = (experiment, options.fidelity, found)
     known = known_of(experiment, notes)
     held = known.carried(predicted, found.terms)
-    stale = experiment.strategy.update == "asynchronous"
+    stale = timeline if experiment.strategy.update == "asynchronous" else None
     if options.json:
         table = compare.as_dict(*result, predicted)
         if held:
             table |= {"bands": held, "predicted_bands": known.bands}
             table["calibration"] = known.calibration
         table |= {"notes": list(known.notes)} if known.notes else {}
-        table |= {"staleness": staleness.as_dict(timeline)} if stale else {}
+        table |= {"staleness": staleness.as_dict(stale)} if stale is not None else {}
         print_result(options, table)
     else:
         print("\n".join([compare.as_text(*result, predicted, held), *known.lines]))
-        if stale:
-            print(staleness.report(timeline))
+        if stale is not None:
+            print(staleness.report(stale))
     return 0

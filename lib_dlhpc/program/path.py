@@ -69,7 +69,9 @@ class Path:
         self.after: dict[str, float] = defaultdict(float)  # s after the passes, by kind
         self._free: list[dict[str, Any]] = [{} for _ in factor]  # when a stream is, by stage
         self._link: dict[tuple[int, int], Any] = {}
+        self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._met = False
+        self.flush = begin  # when all ranks have met, after their last pass
 
     @property
     def end(self) -> float:
@@ -207,13 +209,16 @@ class Path:
 
     def _work(self, run: Run, place: int, start: Any) -> tuple[Any, Any]:
         """Return when a run ends, and the seconds of work in it."""
-        slow = self.factor[place]
-        worked = slow * (run.head + run.middle + run.tail)
+        key = (place, id(run))
+        if key not in self._runs:
+            slow = self.factor[place]
+            slowed = self._latest(self.program.in_step, slow * run.middle) + run.messages
+            worked = slow * (run.head + run.middle + run.tail)
+            self._runs[key] = slow * run.head, slowed, slow * run.tail, worked
+        head, slowed, tail, worked = self._runs[key]
         if not run.messages:
             return start + worked, worked
-        met = self._latest(self.program.in_step, start + slow * run.head)
-        slowed = self._latest(self.program.in_step, slow * run.middle + 0.0 * start)
-        return met + slowed + run.messages + slow * run.tail, worked
+        return self._latest(self.program.in_step, start + head) + slowed + tail, worked
 
     def _post(self, place: int, post: Post, now: Any) -> tuple[Any, Any]:
         """Return when a posted instruction starts and ends."""
@@ -272,7 +277,8 @@ class Path:
         for place, start in enumerate(self.clock):
             self.clock[place] = 0.0 * start + end
             self._add(place, "wait", "wait for the others", start, end, idle=not self._met)
-        self._met = True
+        if not self._met:
+            self._met, self.flush = True, end
 
     def _add(self, place: int, kind: str, name: str, start: Any, end: Any, **more: Any) -> None:
         if self.record is not None:

@@ -12,6 +12,7 @@ fairness.py      max-min fair rates
 watchdog.py      deadlock reports and cancellation
 pipeline.py      a pipeline of microbatches: its instruction streams simulated on a machine
 program_rounds.py a program (lib_dlhpc/program/) in rounds: all ranks of a stage at once
+program_terms.py where the time of steps in rounds goes, without rows
 program_events.py the same with every rank a process
 program_rows.py  what the ranks of a stage do as rows of the Timeline
 ranked.py        collectives that ranks leave one by one
@@ -42,7 +43,7 @@ from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.simulation.pipeline import simulate_pipeline
 from lib_dlhpc.simulation.size import MOST_MESSAGES
-from lib_dlhpc.simulation.step import simulate
+from lib_dlhpc.simulation.step import simulate, simulate_terms
 from lib_dlhpc.simulation.storage import clients
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
 
@@ -66,5 +67,6 @@ __all__ = [
     "simulate_neighbors",
     "simulate_pipeline",
     "simulate_runs",
+    "simulate_terms",
     "why",
 ]

@@ -4,6 +4,7 @@ The longest path of the program (program/path.py), with a factor of each rank's 
 leave one by one follow their schedule round by round. program_events.py is the simulation with events.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.layout import Place
-from lib_dlhpc.program import Path, Program
+from lib_dlhpc.program import Path, Program, calls
 from lib_dlhpc.simulation.clock import StepProgress
 from lib_dlhpc.simulation.program_rows import Span, table
 from lib_dlhpc.simulation.ranked import ranked_exchange
@@ -32,26 +33,20 @@ def simulate_rounds(
 
     factor: (steps, ranks) of the compute time. fetch: (steps, ranks)
     s that the next batch takes. saving: (steps,) s in which all ranks are idle for a checkpoint. progress:
-    called now and then with simulated seconds, instructions done, and all there are. Raises Cancelled when
+    called now and then with simulated seconds, passes done, and all there are. Raises Cancelled when
     it returns False.
     """
     size = Place(step.schedule.ranks, *step.shape)
     ranked = ranked_exchange(step)
     begin, tables = 0.0, []
-    each = sum(map(len, step.schedule.streams))
-
-    def report(number: int, seconds: float, done: int) -> None:
-        done = min(2 * done, each) + number * each
-        if progress is not None and progress(seconds, done, len(factor) * each) is False:
-            raise Cancelled(seconds, done)
-
+    report = reporter(step, len(factor), progress)
     for number, (slow, late, saved) in enumerate(zip(factor, fetch, saving.tolist(), strict=True)):
         of_stage = list(slow.reshape(size))
         rows = _Rows()
         path = Path(step, of_stage, begin, ranked=ranked, record=rows.add)
         path.run(partial(report, number))
         end = path.finish()
-        report(number, end, each)
+        report(number, end, len(calls(step.schedule)))
         begin = _save_and_wait(rows, begin, end, saved, late.reshape(size))
         waits = table(rows.idle, size)
         tables += [
@@ -74,6 +69,20 @@ def bubble(step: Program, factor: list[Floats]) -> Floats:
     end = np.max([clock.max(axis=(1, 2)) for clock in path.clock], axis=0)[:, None, None]
     idle = [wait + end - clock for wait, clock in zip(path.idle, path.clock, strict=True)]
     return np.concatenate([each.ravel() for each in idle])
+
+
+def reporter(
+    step: Program, steps: int, progress: StepProgress | None
+) -> Callable[[int, float, int], None]:
+    """Return what reports passes done in a step, of all there are; it raises Cancelled if `progress` returns False."""
+    each = len(calls(step.schedule))
+
+    def report(number: int, seconds: float, done: int) -> None:
+        done += number * each
+        if progress is not None and progress(seconds, done, steps * each) is False:
+            raise Cancelled(seconds, done)
+
+    return report
 
 
 class _Rows:

@@ -15,7 +15,7 @@ MOST_MESSAGES = 5_000_000  # followed one by one; about four minutes
 COUNTED = 100  # times as many are counted to estimate their duration
 
 
-def check_size(experiment: Experiment, steps: int) -> None:
+def check_size(experiment: Experiment, steps: int, with_rows: bool = True) -> None:
     """Raise SpecError, with advice, for more steps, ranks or rows than are simulated in minutes."""
     ranks, strategy = int(experiment.devices), experiment.strategy
     instead = "`dlhpc predict` has the closed form of any size."
@@ -29,7 +29,7 @@ def check_size(experiment: Experiment, steps: int) -> None:
             f"{ranks:,} ranks: at most {MOST_RANKS:,} are simulated. Replicas behave alike, so fewer nodes"
             f" suffice; {instead}"
         )
-    rows = ranks * steps * rows_of_a_step(experiment)
+    rows = ranks * steps * rows_of_a_step(experiment) if with_rows else 0
     if rows > MOST_ROWS:
         fewer = "steps, ranks or microbatches" if strategy.is_split else "steps or ranks"
         raise SpecError(

@@ -14,10 +14,10 @@ from typing import Any, TextIO
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.estimate import RATE
 from lib_dlhpc.simulation.size import MOST_MESSAGES
-from lib_dlhpc.simulation.step import check, simulate
+from lib_dlhpc.simulation.step import check, simulate, simulate_terms
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.timeline import Timeline, export_chrome
+from lib_dlhpc.timeline import Measured, Timeline, export_chrome
 
 MESSAGES = 50_000  # in a trace: some 20 MB, which a browser still opens
 PATIENCE = 1.0  # s before a line is shown
@@ -49,7 +49,7 @@ def simulate_here(
     if messages is None:
         messages = MESSAGES if trace and fidelity == "events" else 0
     split = fidelity == "rounds" and experiment.strategy.is_split
-    line = ProgressLine(sys.stderr, unit="instructions" if split else "messages")
+    line = ProgressLine(sys.stderr, unit="passes" if split else "messages")
     try:
         limit = MOST_MESSAGES if message_limit is None else message_limit
         drawn = experiment.run.seed if seed is None else seed
@@ -75,6 +75,21 @@ def simulate_here(
                 file=sys.stderr,
             )
     return timeline
+
+
+def terms_here(experiment: Experiment, seed: int | None, steps: int, heading: str = "") -> Measured:
+    """Return what `simulate_terms` returns; heading and Ctrl-C are as in `simulate_here`."""
+    line = ProgressLine(sys.stderr, unit="passes")
+    try:
+        drawn = experiment.run.seed if seed is None else seed
+        check(experiment, "rounds", drawn, steps, rows=False)
+        if heading:
+            print(heading, flush=True)
+        return simulate_terms(experiment, seed, steps, progress=line)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Cancelled: {line}.") from None
+    finally:
+        line.clear()
 
 
 def _warn(sent: int) -> None:

@@ -16,7 +16,7 @@ from lib_dlhpc import SpecError
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.program import Meet, Path
-from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
@@ -180,3 +180,19 @@ def test_plain_data_parallelism_is_the_split_of_one(ways):
     path.run()
     path.finish()
     np.testing.assert_allclose(path.clock[0].ravel(), ends, rtol=1e-12)
+
+
+@settings(max_examples=40)
+@given(splits(), st.sampled_from([0.0, 0.1]), st.sampled_from([1, 2]))
+def test_terms_without_rows_are_those_of_the_rows(strategy, jitter, steps):
+    try:
+        run = run_of("gpt", jitter=jitter, **strategy)
+        predict(run)
+    except SpecError:
+        assume(False)
+    rows, terms = breakdown(simulate(run, seed=2, steps=steps)), simulate_terms(run, 2, steps)
+    assert terms.step_time == pytest.approx(rows.step_time, rel=1e-12) and terms.steps == steps
+    for name, seconds in rows.per_rank.items():
+        np.testing.assert_allclose(
+            terms.per_rank[name], seconds, rtol=1e-9, atol=1e-9 * rows.step_time, err_msg=name
+        )

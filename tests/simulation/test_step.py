@@ -64,11 +64,10 @@ PIPELINES = sorted(name for name, run in REPLAYS.items() if run.strategy.pipelin
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_historical_pipelines_without_jitter_take_at_most_what_is_predicted(name):
-    """The closed form rounds up where stages are uneven (see test_hybrid.py): here by less than 0.1 %."""
+def test_historical_pipelines_without_jitter_take_what_is_predicted(name):
     run = REPLAYS[name].set({"machine.jitter": 0.0})
     taken, predicted = breakdown(simulate(run)).step_time, float(predict(run).step_time)
-    assert 0.999 * predicted < taken <= predicted
+    assert taken == pytest.approx(predicted, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", sorted(set(REPLAYS) - set(PIPELINES)))
