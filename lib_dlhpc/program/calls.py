@@ -2,7 +2,7 @@
 
 from collections import deque
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline
 
@@ -35,18 +35,13 @@ def calls(pipeline: Pipeline) -> tuple[Call, ...]:
     return _calls(_Same(pipeline))
 
 
-class Steps(NamedTuple):
-    """The calls as numbers, for a quick walk: each a tuple (place, pass, source, link, boundary); -1: none.
-
-    A pass is chunk x 2 + backward of a place, a boundary a chunk of a place, each counted through all places.
-    """
-
-    rows: tuple[tuple[int, int, int, int, int], ...]
-    links: int  # how many pairs of places send messages
+# A call as numbers: place, pass, source, boundary; -1: none. A pass is chunk x 2 + backward of a place, a boundary a
+# chunk of a place, each counted through all places.
+Row: TypeAlias = tuple[int, int, int, int]
 
 
-def steps(pipeline: Pipeline) -> Steps:
-    """Return the calls of a pipeline as numbers; the last backward pass of a chunk has the pass -1."""
+def steps(pipeline: Pipeline) -> tuple[Row, ...]:
+    """Return the calls of a pipeline as numbers, for a quick walk; the last backward pass of a chunk has no pass."""
     return _steps(_Same(pipeline))
 
 
@@ -107,16 +102,13 @@ def _passes(stream: tuple[object, ...]) -> deque[tuple[int, int, bool]]:
 
 
 @lru_cache(maxsize=32)
-def _steps(key: _Same) -> Steps:
-    chunks, links, rows = key.streams.chunks, dict[tuple[int, int], int](), []
+def _steps(key: _Same) -> tuple[Row, ...]:
+    chunks, rows = key.streams.chunks, []
     for call in calls(key.streams):
         made = -1 if call.last else 2 * (call.place * chunks + call.chunk) + call.backward
-        link = boundary = -1
-        if call.target >= 0:
-            link = links.setdefault((call.place, call.target), len(links))
-            boundary = call.before[0] * chunks + call.before[1]
-        rows.append((call.place, made, call.source, link, boundary))
-    return Steps(tuple(rows), len(links))
+        boundary = call.before[0] * chunks + call.before[1] if call.target >= 0 else -1
+        rows.append((call.place, made, call.source, boundary))
+    return tuple(rows)
 
 
 def _last(stream: tuple[object, ...], chunks: int) -> list[int]:

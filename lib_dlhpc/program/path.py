@@ -2,8 +2,9 @@
 
 Two views of one arithmetic. With a float for each stage, one rank stands for all that do the same (a prediction).
 With an array of `Program.shape` for each stage, all ranks are there, each with a factor on its compute time (a
-simulation in rounds). A message between stages occupies its link from when it is sent for bytes beta, behind the
-messages before it, and arrives alpha later.
+simulation in rounds). A rank sends its messages to other stages one after another: each occupies its port for
+bytes beta, behind those before it, and arrives alpha later. That several ranks send to one at the same time is not
+modeled; simulations with events share the links as messages arrive.
 
 Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
 """
@@ -68,7 +69,7 @@ class Path:
         self.late: dict[str, Any] = defaultdict(float)  # waits within passes, all stages, by kind
         self.after: dict[str, float] = defaultdict(float)  # s after the passes, by kind
         self._free: list[dict[str, Any]] = [{} for _ in factor]  # when a stream is, by stage
-        self._link: dict[tuple[int, int], Any] = {}
+        self._port: dict[int, Any] = {}  # when a stage's ranks have sent all before
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._met = False
         self.flush = begin  # when all ranks have met, after their last pass
@@ -97,23 +98,23 @@ class Path:
     def _run_one(self) -> None:
         """The same with one number for each stage: what a repeated pass posts it waits for, so it takes as long."""
         pipeline, clock, idle = self.program.schedule, self.clock, self.idle
-        every, (rows, links) = calls(pipeline), steps(pipeline)
+        every, rows = calls(pipeline), steps(pipeline)
         hops = [one.sends for stage in self.program.stages for one in stage]
         busy = [0.0 if self.free else float(hop.bandwidth) for hop in hops]
         takes = [0.0 if self.free else float(hop.total) for hop in hops]
         seconds = self._passes()
-        free, arrives = [-inf] * links, list[float]()
-        for number, (place, made, source, link, boundary) in enumerate(rows):
+        port, arrives = [-inf] * pipeline.ranks, list[float]()
+        for number, (place, made, source, boundary) in enumerate(rows):
             now = clock[place]
             if source >= 0 and arrives[source] > now:
                 idle[place] += arrives[source] - now
                 now = arrives[source]
             now = now + seconds[made] if made >= 0 else self._block(every[number], now, self.late)
             clock[place] = now
-            if link >= 0:
-                if free[link] > now:
-                    now = free[link]
-                free[link] = now + busy[boundary]
+            if boundary >= 0:
+                if port[place] > now:
+                    now = port[place]
+                port[place] = now + busy[boundary]
                 now += takes[boundary]
             arrives.append(now)
 
@@ -167,10 +168,10 @@ class Path:
         """Return when the message of a call arrives: it leaves when those before it are through."""
         if self.free:
             return start
-        ends, (before, chunk) = (call.place, call.target), call.before
+        before, chunk = call.before
         crossed = self.program.stages[before][chunk]
-        leaves = self.later(start, self._link.get(ends, start))
-        self._link[ends] = leaves + crossed.sends.bandwidth
+        leaves = self.later(start, self._port.get(call.place, start))
+        self._port[call.place] = leaves + crossed.sends.bandwidth
         arrives = leaves + crossed.sends.total
         if self.record is not None:
             where = (call.place, "communication", "communication", _message(call))

@@ -205,8 +205,8 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
             )
         if strategy.pipeline > 1:
             reasons.append(
-                "what a rank sends to the stages before and behind it shares its port; in the prediction each"
-                " has a link of its own."
+                "what the stages before and behind a rank send it at the same time shares its port; in the"
+                " prediction only what a rank sends goes one after another."
             )
         reasons.append(
             "groups that exchange at the same time share the links of the machine as their messages arrive."
