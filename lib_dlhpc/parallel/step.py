@@ -35,11 +35,9 @@ def program(experiment: Experiment, scale: Any = 1.0) -> Program:
 
     Raises SpecError where the network cannot be split so.
     """
-    if (
-        experiment.strategy.pipeline == 1 and experiment.strategy.chunks > 1
-    ):  # one rank has them all
-        one = replace(experiment.strategy, chunks=1, schedule="1f1b")
-        experiment = replace(experiment, strategy=one)
+    strategy = experiment.strategy
+    if strategy.pipeline == 1 and strategy.chunks > 1:  # one rank has all chunks
+        experiment = replace(experiment, strategy=replace(strategy, chunks=1, schedule="1f1b"))
     size, found = sizes(experiment), groups_of(experiment)
     prices = CollectivePrices(experiment, found)
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
@@ -82,7 +80,7 @@ class _Key:
         return isinstance(other, _Key) and self.key == other.key
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _passes(key: _Key) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank, but for what depends on the machine."""
     experiment, held, found = key.experiment, key.held, []

@@ -5,6 +5,7 @@ program.py       blocks, the calls that execute them, and the groups that exchan
 calls.py         the passes of a pipeline in an order in which each follows the pass whose message it needs
 fold.py          a block as a few sums: work, and the messages within it
 path.py          when every rank starts and ends each pass
+intervals.py     the intervals of a path, to be drawn
 totals.py        what a step computes and sends in all
 
 Passes of `parallel/` make programs; nothing here knows what a kind of parallelism is.

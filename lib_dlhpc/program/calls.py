@@ -22,7 +22,7 @@ class Call(NamedTuple):
     ]  # place and chunk of the stage before the boundary that its message crosses
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def pipeline(schedule: str, ranks: int, microbatches: int, chunks: int) -> Pipeline:
     """Return the streams of instructions of a pipeline; one rank has one as well."""
     if schedule == "interleaved":
@@ -58,7 +58,7 @@ class _Same:
         return isinstance(other, _Same) and self.streams is other.streams
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _calls(key: _Same) -> tuple[Call, ...]:
     ranks, stages = key.streams.ranks, key.streams.ranks * key.streams.chunks
     todo = [_passes(stream) for stream in key.streams.streams]
@@ -101,7 +101,7 @@ def _passes(stream: tuple[object, ...]) -> deque[tuple[int, int, bool]]:
     )
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _steps(key: _Same) -> tuple[Row, ...]:
     chunks, rows = key.streams.chunks, []
     for call in calls(key.streams):

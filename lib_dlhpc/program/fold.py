@@ -59,10 +59,8 @@ class Shape:
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.pieces: list[Span | Collective | Move | Wait] = []
         self.layers: dict[str, list[int]] = {"forward": [], "backward": []}
-        self.slots: dict[str, list[int]] = {
-            "forward": [],
-            "backward": [],
-        }  # 3 a span: head, middle, tail
+        # Where the time of each layer counts, 3 slots a span: head, middle, tail.
+        self.slots: dict[str, list[int]] = {"forward": [], "backward": []}
         self.exchanges: list[Collective] = []
         self.spans_of: list[int] = []  # the span of each exchange
         self.spans = 0

@@ -12,33 +12,17 @@ Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization an
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from math import inf, prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.program.calls import Call, calls, steps
 from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
+from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
 from lib_dlhpc.program.program import Floats, Group, Program
 
 REPORTED = 64  # calls between two reports
-
-
-class Record(Protocol):
-    """Called for every interval of a stage; `idle`: a wait that may be pipeline bubble."""
-
-    def __call__(
-        self,
-        place: int,
-        stream: str,
-        kind: str,
-        name: str,
-        start: Any,
-        stop: Any,
-        bytes: float = 0.0,
-        idle: bool = False,
-    ) -> None:
-        """Record an event of all ranks of a stage."""
 
 
 class Path:
@@ -77,6 +61,8 @@ class Path:
     @property
     def end(self) -> float:
         """When the last rank is through."""
+        if self.one:
+            return float(max(self.clock))
         return max(float(np.max(each)) for each in self.clock)
 
     def run(self, report: Callable[[float, int], object] | None = None) -> None:
@@ -161,7 +147,7 @@ class Path:
         self.clock[place] = end = self.later(start, arrived)
         self.idle[place] = self.idle[place] + (end - start)
         if self.record is not None:
-            name = f"wait for {_message(call)}"
+            name = f"wait for {message_name(call)}"
             self.record(place, "compute", "wait", name, start, end, idle=True)
 
     def _send(self, call: Call, start: Any) -> Any:
@@ -174,14 +160,14 @@ class Path:
         self._port[call.place] = leaves + crossed.sends.bandwidth
         arrives = leaves + crossed.sends.total
         if self.record is not None:
-            where = (call.place, "communication", "communication", _message(call))
+            where = (call.place, "communication", "communication", message_name(call))
             self.record(*where, leaves, arrives, bytes=max(crossed.bytes))
         return arrives
 
     def _block(self, call: Call, start: Any, late: dict[str, Any]) -> Any:
         """Return when a pass ends; late: its waits for other streams are added, by kind."""
         place, now, worked = call.place, start, 0.0
-        posted: list[tuple[Post, Any, Any]] = []
+        posted: list[Posted] = []
         ends: dict[str, Any] = {}
         waits: dict[str, Any] = {}  # s, by what is waited for
         sent, word = 0.0, ""
@@ -205,7 +191,8 @@ class Path:
                 ends[each.what.key] = until
                 posted.append((each, begins, until))
         if self.record is not None:
-            self._draw(call, start, start + worked, now, waits, sent, word, posted)
+            times = (start, start + worked, now)
+            draw_pass(self.record, self.program, call, times, waits, (word, sent), posted)
         return now
 
     def _work(self, run: Run, place: int, start: Any) -> tuple[Any, Any]:
@@ -284,51 +271,6 @@ class Path:
     def _add(self, place: int, kind: str, name: str, start: Any, end: Any, **more: Any) -> None:
         if self.record is not None:
             self.record(place, "compute", kind, name, start, end, **more)
-
-    def _draw(
-        self,
-        call: Call,
-        start: Any,
-        worked: Any,
-        end: Any,
-        waits: dict[str, Any],
-        sent: float,
-        word: str,
-        posted: list[tuple[Post, Any, Any]],
-    ) -> None:
-        """Record a pass: work first, then its messages, then what it waited for."""
-        assert self.record is not None
-        place, kind = call.place, "backward" if call.backward else "forward"
-        name = f"{kind} {call.microbatch}"
-        if self.program.schedule.chunks > 1:
-            name += f", chunk {call.chunk}"
-        self.record(place, "compute", kind, name, start, worked)
-        behind = end - sum(waits.values()) if waits else end
-        if sent:
-            self._add(place, "wait", f"wait for the {word}", worked, behind)
-            where = (place, "communication", "communication", f"{word}: {name}")
-            self.record(*where, worked, behind, bytes=sent)
-        for label, seconds in waits.items():
-            self._add(place, "wait", f"wait for {label}", behind, behind + seconds)
-            behind = behind + seconds
-        streams: dict[str, list[tuple[Post, Any, Any]]] = {}
-        for post, begin, done in posted:
-            label = post.what.label if isinstance(post.what, Collective) else ""
-            if label:
-                where = (place, "communication", "communication", label)
-                self.record(*where, begin, done, bytes=post.bytes)
-            else:
-                streams.setdefault(self.program.kinds[post.what.kind], []).append(
-                    (post, begin, done)
-                )
-        for word, each in streams.items():
-            size = sum(post.bytes for post, _, _ in each)
-            where = (place, "communication", "communication", f"{word}: {name}")
-            self.record(*where, each[0][1], each[-1][2], bytes=size)
-
-
-def _message(call: Call) -> str:
-    return f"{'gradient' if call.backward else 'activation'} {call.microbatch}"
 
 
 def _mean(values: Any) -> Any:

@@ -28,6 +28,7 @@ from lib_dlhpc.program import (
     Wait,
     calls,
 )
+from lib_dlhpc.program.intervals import message_name
 from lib_dlhpc.schedules import Schedule, messages, within
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.simulation.events import Script, take_part
@@ -204,7 +205,7 @@ class _Rank:
                 if call.target >= 0:
                     peer = self._peer(call.target)
                     message = self.shared.message(step, number, self.rank, peer)
-                    self.sim.post(message, _message(call))
+                    self.sim.post(message, message_name(call))
             for row in self.shared.step.end:
                 what = row[self.place]
                 if what is not None:
@@ -222,7 +223,7 @@ class _Rank:
 
     def _receive(self, step: int, call: Call) -> Process:
         since, source = self.sim.env.now, self.shared.calls[call.source]
-        peer, word = self._peer(source.place), _message(source)
+        peer, word = self._peer(source.place), message_name(source)
         message = self.shared.message(step, call.source, peer, self.rank)
         yield self.sim.exchange(self.rank, [], [message], f"receiving the {word}")
         self._wait(f"wait for {word}", since)
@@ -351,7 +352,3 @@ def _is_work(what: Instruction) -> bool:
 
 def _word(what: Collective) -> str:
     return "weights" if what.goal == "allgather" else "gradients"
-
-
-def _message(call: Call) -> str:
-    return f"{'gradient' if call.backward else 'activation'} {call.microbatch}"

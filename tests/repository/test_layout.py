@@ -88,3 +88,10 @@ def test_no_file_needs_a_host(repository: Path, tracked: list[Path]) -> None:
 @pytest.mark.parametrize("host", ["cdn.example", "unpkg.com", "www.esm.sh", "registry.example"])
 def test_a_host_would_be_found(host: str) -> None:
     assert HOSTS.search("https:" + "//" + host)
+
+
+def test_ten_files_that_explain_a_step_are_an_evening(repository: Path) -> None:
+    text = (repository / "CONTRIBUTING.md").read_text()
+    listed = re.findall(r"^\d+\. `(lib_dlhpc/\S+\.py)`:", text, re.MULTILINE)
+    assert len(listed) == 10
+    assert sum(len((repository / name).read_text().splitlines()) for name in listed) < 2500

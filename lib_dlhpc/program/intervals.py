@@ -1,0 +1,75 @@
+"""The intervals of a path, stage by stage: what a pass computes, exchanges and waits for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from lib_dlhpc.program.calls import Call
+from lib_dlhpc.program.fold import Post
+from lib_dlhpc.program.instructions import Collective
+from lib_dlhpc.program.program import Program
+
+Posted: TypeAlias = tuple[Post, Any, Any]  # from when to when
+
+
+class Record(Protocol):
+    """Called for every interval of a stage; `idle`: a wait that may be pipeline bubble."""
+
+    def __call__(
+        self,
+        place: int,
+        stream: str,
+        kind: str,
+        name: str,
+        start: Any,
+        stop: Any,
+        bytes: float = 0.0,
+        idle: bool = False,
+    ) -> None:
+        """Record an event of all ranks of a stage."""
+
+
+def message_name(call: Call) -> str:
+    """Return what the message of a call is called."""
+    return f"{'gradient' if call.backward else 'activation'} {call.microbatch}"
+
+
+def draw_pass(
+    record: Record,
+    program: Program,
+    call: Call,
+    times: tuple[Any, Any, Any],
+    waits: Mapping[str, Any],
+    exchanged: tuple[str, float],
+    posted: Sequence[Posted],
+) -> None:
+    """Record a pass: its work, then its exchanges, then what it waited for; and what it posted.
+
+    times: s at which it starts, at which its work would be done alone, and at which it ends. waits: s by what is waited
+    for. exchanged: the name of what ranks exchange within the pass, and bytes.
+    """
+    start, worked, end = times
+    place, kind, (word, sent) = call.place, "backward" if call.backward else "forward", exchanged
+    name = f"{kind} {call.microbatch}"
+    if program.schedule.chunks > 1:
+        name += f", chunk {call.chunk}"
+    record(place, "compute", kind, name, start, worked)
+    behind = end - sum(waits.values()) if waits else end
+    if sent:
+        record(place, "compute", "wait", f"wait for the {word}", worked, behind)
+        _communicate(record, place, f"{word}: {name}", worked, behind, sent)
+    for label, seconds in waits.items():
+        record(place, "compute", "wait", f"wait for {label}", behind, behind + seconds)
+        behind = behind + seconds
+    together: dict[str, list[Posted]] = {}
+    for post, begin, done in posted:
+        if isinstance(post.what, Collective) and post.what.label:
+            _communicate(record, place, post.what.label, begin, done, post.bytes)
+        else:
+            together.setdefault(program.kinds[post.what.kind], []).append((post, begin, done))
+    for word, each in together.items():
+        size = sum(post.bytes for post, _, _ in each)
+        _communicate(record, place, f"{word}: {name}", each[0][1], each[-1][2], size)
+
+
+def _communicate(record: Record, place: int, name: str, start: Any, stop: Any, size: float) -> None:
+    record(place, "communication", "communication", name, start, stop, bytes=size)
