@@ -8,6 +8,7 @@ stream is a process of its own for each rank. program_rounds.py is the same in r
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +32,7 @@ from lib_dlhpc.program import (
 from lib_dlhpc.program.intervals import message_name
 from lib_dlhpc.schedules import Schedule, messages, within
 from lib_dlhpc.schedules.choice import plan
+from lib_dlhpc.schedules.rounds import stored
 from lib_dlhpc.simulation.events import Script, take_part
 from lib_dlhpc.simulation.messages import Recorder
 from lib_dlhpc.simulation.platform import Platform
@@ -40,6 +42,7 @@ from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.timeline import Timeline, from_rows, join, mark_bubble
 
 Floats = NDArray[np.float64]
+STORED = 64  # ranks of a group up to which the rounds of its schedules are stored
 Row: TypeAlias = tuple[int, str, str, str, float, float, int]
 
 
@@ -79,11 +82,14 @@ class _Shared:
 
     def __init__(self, step: Program, sim: Simulation) -> None:
         self.step, self.sim, self.calls = step, sim, calls(step.schedule)
+        self.many = prod(step.shape)
         self.rows: list[Row] = []
         self.waits: list[Row] = []  # of which some is bubble
         self._messages: dict[tuple[int, ...], Message] = {}
         self._scripts: dict[tuple[Any, ...], tuple[Script, set[int]]] = {}
         self._turns: dict[tuple[Any, ...], int] = {}
+        self._members: dict[tuple[int, str], tuple[int, ...]] = {}
+        self._plans: dict[tuple[Any, ...], Schedule] = {}
         self._met = 0
         self._all = Event(sim.env)
 
@@ -107,12 +113,17 @@ class _Shared:
         _, variants, alike = self.step.shape
         return rank // alike % variants
 
+    def members(self, rank: int, name: str) -> tuple[int, ...]:
+        """Return the ranks of the group of this name that a rank belongs to."""
+        if (rank, name) not in self._members:
+            (place, here), group = divmod(rank, self.many), self.step.groups[name]
+            ranks = place * self.many + group.rows[group.group_of[here]]
+            self._members[rank, name] = tuple(ranks.tolist())
+        return self._members[rank, name]
+
     def collective(self, rank: int, what: Collective, size: float) -> Process:
         """Take part in a collective of the rank's group."""
-        many = int(np.prod(self.step.shape))
-        place, here = divmod(rank, many)
-        group = self.step.groups[what.group]
-        members = tuple((place * many + group.rows[group.group_of[here]]).tolist())
+        members = self.members(rank, what.group)
         if what.goal == "halo":
             made = partial(self._halo, members, what)
         else:
@@ -122,8 +133,7 @@ class _Shared:
 
     def swap(self, rank: int, what: Swap, size: float) -> Process:
         """Take part in the sum of a buffer of two stages."""
-        many = int(np.prod(self.step.shape))
-        members = tuple(place * many + rank % many for place in what.places)
+        members = tuple(place * self.many + rank % self.many for place in what.places)
         yield from self._take_part(rank, members, what.name, partial(self._swap, members, size))
 
     def meet(self) -> Process:
@@ -150,16 +160,20 @@ class _Shared:
             del self._scripts[key, turn]
 
     def _planned(self, members: tuple[int, ...], what: Collective, size: float) -> Schedule:
-        """Return the schedule of a collective for some of all ranks."""
-        net, everyone = self.step.groups[what.group].network, self.sim.platform.ranks
-        found = plan(what.goal, size, net, len(members), round(size), what.algorithm)
-        return Schedule(
-            found.name,
-            everyone,
-            found.elements,
-            lambda: within(found.rounds(), members),
-            found.goal,
-        )
+        """Return the schedule of a collective for some of all ranks; equal ones are made once."""
+        key = (members, what.goal, size, what.algorithm)
+        if key not in self._plans:
+            net = self.step.groups[what.group].network
+            found = plan(what.goal, size, net, len(members), round(size), what.algorithm)
+            placed = Schedule(
+                found.name,
+                self.sim.platform.ranks,
+                found.elements,
+                lambda: within(found.rounds(), members),
+                found.goal,
+            )
+            self._plans[key] = stored(placed) if len(members) <= STORED else placed
+        return self._plans[key]
 
     def _halo(self, members: tuple[int, ...], what: Collective) -> Schedule:
         """Return one round in which all neighbors swap rows."""
@@ -180,7 +194,7 @@ class _Rank:
 
     def __init__(self, shared: _Shared, rank: int) -> None:
         self.shared, self.rank, self.sim = shared, rank, shared.sim
-        self.many = int(np.prod(shared.step.shape))
+        self.many = shared.many
         self.place = rank // self.many
         self.variant = shared.variant(rank)
         self.prices = shared.chunk(self.place, 0).last.prices[self.variant]

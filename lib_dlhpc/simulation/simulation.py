@@ -23,6 +23,7 @@ from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError, Progress, Wa
 
 Process: TypeAlias = Generator[Event, Any, None]
 STEPS_BETWEEN_PROGRESS = 4096
+KNOWN = 100_000  # messages whose routes are kept: rounds recur
 
 
 class Message(NamedTuple):
@@ -81,8 +82,8 @@ class Simulation:
         self.delivered = self.steps = 0
         self._alive = 0  # processes to wait for
         self._moving = 0  # messages and computations in flight
-        self._tags = 0
-        self._ways: tuple[Any, Any, list[tuple[int, ...]], list[float]] = ((), (), [], [])
+        self._tags = self._known = 0  # _known: messages whose routes are kept
+        self._routes: dict[tuple[bytes, bytes], tuple[list[tuple[int, ...]], list[float]]] = {}
         self._open: dict[_Exchange, None] = {}
         self._expected: dict[int, _Exchange] = {}  # by the tag of the expected message
         self._arrived: set[int] = set()  # tags that nobody has asked for yet
@@ -157,13 +158,17 @@ class Simulation:
         """Return new messages of `size` bytes, with their routes."""
         a, b = np.array(source, ndmin=1), np.array(target, ndmin=1)
         sizes = np.broadcast_to(np.asarray(size, np.float64), a.shape)
-        if not (np.array_equal(a, self._ways[0]) and np.array_equal(b, self._ways[1])):
+        key = (a.tobytes(), b.tobytes())
+        if key not in self._routes:
             links, latency = self.platform.routes(a, b)
             routes = [tuple(link for link in row if link >= 0) for row in links.tolist()]
-            self._ways = (a, b, routes, latency.tolist())  # the next round may take the same
+            if self._known > KNOWN:
+                self._routes, self._known = {}, 0
+            self._routes[key] = routes, latency.tolist()
+            self._known += len(a)
         tags = range(self._tags, self._tags + len(a))
         self._tags += len(a)
-        columns = (a.tolist(), b.tolist(), sizes.tolist(), *self._ways[2:])
+        columns = (a.tolist(), b.tolist(), sizes.tolist(), *self._routes[key])
         return list(map(Message, tags, *columns))
 
     def run(self, progress: Progress | None = None) -> float:
