@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError
@@ -71,6 +71,7 @@ KINDS = {
 
 def run_of(model, jitter=0.0, node=1, **strategy):
     devices = prod(int(strategy.get(name, 1)) for name in ("data", "tensor", "pipeline", "spatial"))
+    node = min(node, devices)
     return read_experiment(
         {
             "model": MODELS[model],
@@ -128,17 +129,20 @@ def test_most_pairs_are_legal():
 
 @st.composite
 def splits(draw):
+    """Settings that are legal together, but for what only the layout knows."""
+    tensor, pipeline = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2, 4]))
+    schedule = draw(st.sampled_from(["gpipe", "1f1b", "interleaved"]))
     return {
-        "tensor": draw(st.sampled_from([1, 2, 4])),
-        "pipeline": draw(st.sampled_from([1, 2, 4])),
+        "tensor": tensor,
+        "pipeline": pipeline,
         "data": draw(st.sampled_from([1, 2, 8])),
-        "microbatches": draw(st.sampled_from([1, 4, 8, 16])),
-        "schedule": draw(st.sampled_from(["gpipe", "1f1b", "interleaved"])),
-        "chunks": draw(st.sampled_from([1, 2])),
-        "sequence_parallel": draw(st.booleans()),
+        "microbatches": draw(st.sampled_from([4, 8, 16] if pipeline > 1 else [1, 4, 8])),
+        "schedule": schedule,
+        "chunks": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
+        "sequence_parallel": tensor > 1 and draw(st.booleans()),
         "recompute": draw(st.sampled_from(["none", "selective", "full"])),
         "overlap": draw(st.booleans()),
-        "zero": draw(st.integers(0, 3)),
+        "zero": draw(st.integers(0, 3 if pipeline == 1 else 1)),
         "offload": draw(st.sampled_from(["none", "activations", "all"])),
         "bucket": draw(st.sampled_from([1e4, 25e6])),
         "node": draw(st.sampled_from([1, 2, 4])),
@@ -148,12 +152,7 @@ def splits(draw):
 @settings(max_examples=60)
 @given(splits())
 def test_any_legal_split_is_the_same_in_both(strategy):
-    try:
-        run = run_of("gpt", **strategy)
-        predict(run)
-    except SpecError:
-        assume(False)
-    assert_same_terms(run)
+    assert_same_terms(run_of("gpt", **strategy))
 
 
 @pytest.mark.parametrize("microbatches", [4, 16, 64])
@@ -185,14 +184,23 @@ def test_plain_data_parallelism_is_the_split_of_one(ways):
 @settings(max_examples=40)
 @given(splits(), st.sampled_from([0.0, 0.1]), st.sampled_from([1, 2]))
 def test_terms_without_rows_are_those_of_the_rows(strategy, jitter, steps):
-    try:
-        run = run_of("gpt", jitter=jitter, **strategy)
-        predict(run)
-    except SpecError:
-        assume(False)
+    run = run_of("gpt", jitter=jitter, **strategy)
     rows, terms = breakdown(simulate(run, seed=2, steps=steps)), simulate_terms(run, 2, steps)
     assert terms.step_time == pytest.approx(rows.step_time, rel=1e-12) and terms.steps == steps
     for name, seconds in rows.per_rank.items():
         np.testing.assert_allclose(
             terms.per_rank[name], seconds, rtol=1e-9, atol=1e-9 * rows.step_time, err_msg=name
         )
+
+
+@settings(max_examples=25)
+@given(splits())
+def test_events_are_rounds_where_every_rank_has_a_node(strategy):
+    """Within 1 %: blocks of a collective may be an element longer. Offloaded state is a case of its own."""
+    replica = strategy["tensor"] * strategy["pipeline"]
+    small = {"node": 1, "data": min(strategy["data"], 16 // replica), "offload": "none"}
+    run = run_of("gpt", **strategy | small | {"microbatches": min(strategy["microbatches"], 8)})
+    rounds, events = (
+        breakdown(simulate(run, fidelity)).step_time for fidelity in ("rounds", "events")
+    )
+    assert events == pytest.approx(rounds, rel=0.01)
