@@ -9,6 +9,7 @@ is exact where all ranks have equal parts. Where parts differ, as at the edges o
 for the sum of the largest.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -58,11 +59,11 @@ class Shape:
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.pieces: list[Span | Collective | Move | Wait] = []
-        self.layers: dict[str, list[int]] = {"forward": [], "backward": []}
-        # Where the time of each layer counts, 3 slots a span: head, middle, tail.
-        self.slots: dict[str, list[int]] = {"forward": [], "backward": []}
+        # The layer of each computation, and where its time counts, 3 slots a span: head, middle, tail.
+        self.layers = {"forward": array("l"), "backward": array("l")}
+        self.slots = {"forward": array("l"), "backward": array("l")}
         self.exchanges: list[Collective] = []
-        self.spans_of: list[int] = []  # the span of each exchange
+        self.spans_of = array("l")  # the span of each exchange
         self.spans = 0
         self.full: list[int] = []  # spans with anything in them
         for each in _cut(instructions):
@@ -96,7 +97,7 @@ class Shape:
         total = np.zeros(3 * self.spans)
         for phase, layers in self.layers.items():
             if layers:
-                seconds = getattr(prices, phase)[layers]
+                seconds = getattr(prices, phase)[np.asarray(layers)]
                 total += np.bincount(self.slots[phase], seconds, 3 * self.spans)
         return total.reshape(-1, 3)
 

@@ -193,14 +193,29 @@ def test_terms_without_rows_are_those_of_the_rows(strategy, jitter, steps):
         )
 
 
+def small(strategy):
+    """At most 16 ranks and 8 microbatches. Offloaded state is a case of its own."""
+    replica = strategy["tensor"] * strategy["pipeline"]
+    fewer = {"data": min(strategy["data"], 16 // replica), "offload": "none"}
+    return strategy | fewer | {"microbatches": min(strategy["microbatches"], 8)}
+
+
+def rounds_and_events(run):
+    return [breakdown(simulate(run, fidelity)).step_time for fidelity in ("rounds", "events")]
+
+
 @settings(max_examples=25)
 @given(splits())
 def test_events_are_rounds_where_every_rank_has_a_node(strategy):
-    """Within 1 %: blocks of a collective may be an element longer. Offloaded state is a case of its own."""
-    replica = strategy["tensor"] * strategy["pipeline"]
-    small = {"node": 1, "data": min(strategy["data"], 16 // replica), "offload": "none"}
-    run = run_of("gpt", **strategy | small | {"microbatches": min(strategy["microbatches"], 8)})
-    rounds, events = (
-        breakdown(simulate(run, fidelity)).step_time for fidelity in ("rounds", "events")
-    )
+    """Within 1 %: blocks of a collective may be an element longer."""
+    rounds, events = rounds_and_events(run_of("gpt", **small(strategy) | {"node": 1}))
     assert events == pytest.approx(rounds, rel=0.01)
+
+
+@settings(max_examples=25)
+@given(splits())
+def test_events_are_close_to_rounds_where_ranks_share_slow_ports(strategy):
+    run = run_of("gpt", **small(strategy))
+    slow = {"machine.inter_node": {"latency": 1e-6, "bandwidth": 1e8}}
+    rounds, events = rounds_and_events(run.set(slow))
+    assert events == pytest.approx(rounds, rel=0.1)
