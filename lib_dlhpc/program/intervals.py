@@ -1,7 +1,7 @@
 """The intervals of a path, stage by stage: what a pass computes, exchanges and waits for."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from lib_dlhpc.program.calls import Call
 from lib_dlhpc.program.fold import Post
@@ -11,21 +11,9 @@ from lib_dlhpc.program.program import Program
 Posted: TypeAlias = tuple[Post, Any, Any]  # from when to when
 
 
-class Record(Protocol):
-    """Called for every interval of a stage; `idle`: a wait that may be pipeline bubble."""
-
-    def __call__(
-        self,
-        place: int,
-        stream: str,
-        kind: str,
-        name: str,
-        start: Any,
-        stop: Any,
-        bytes: float = 0.0,
-        idle: bool = False,
-    ) -> None:
-        """Record an event of all ranks of a stage."""
+# record(place, stream, kind, name, start, stop, bytes=0.0, idle=False): called for every interval of a stage; `idle`: a
+# wait that may be pipeline bubble.
+Record: TypeAlias = Callable[..., None]
 
 
 def message_name(call: Call) -> str:

@@ -92,20 +92,8 @@ class _Rows:
         self.rows: list[Span] = []
         self.idle: list[Span] = []
 
-    def add(
-        self,
-        place: int,
-        stream: str,
-        kind: str,
-        name: str,
-        start: Any,
-        stop: Any,
-        bytes: float = 0.0,
-        idle: bool = False,
-    ) -> None:
-        (self.idle if idle else self.rows).append(
-            Span(place, stream, kind, name, start, stop, bytes)
-        )
+    def add(self, *event: Any, bytes: float = 0.0, idle: bool = False) -> None:
+        (self.idle if idle else self.rows).append(Span(*event)._replace(bytes=bytes))
 
 
 def _save_and_wait(

@@ -18,6 +18,7 @@ from lib_dlhpc.explore.model_parallel.pipeline import (
     pipeline_wall,
     pipeline_words,
     predicted,
+    simulated_bubble,
     simulated_step,
     speed_up,
 )
@@ -153,6 +154,7 @@ def test_1f1b_fits_the_batch_that_gpipe_does_not_with_16_microbatches_and_no_bub
     assert pipeline_wall(setting) == ""
     assert predicted(setting).memory_total < 0.4 * predicted(Pipe(batch=32)).memory_total
     assert kept(setting) == [4, 3, 2, 1]
+    assert bubble_of(setting) == pytest.approx(simulated_bubble(setting), rel=1e-9)
     assert bubble_of(setting) == pytest.approx(
         bubble_of(setting._replace(schedule="GPipe")), rel=5e-3
     )

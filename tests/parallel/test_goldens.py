@@ -3,19 +3,13 @@
 Every term of every case is the same to 1e-9 of the step, but for the differences that EXCEPTIONS names.
 """
 
-import json
-from math import prod
-from pathlib import Path
-
 import pytest
+from frozen_steps import CASES, run_of
 
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 
-FROZEN = json.loads((Path(__file__).parents[1] / "data" / "split_steps_0.1.json").read_text())
-CASES = FROZEN["cases"]
 SWAP = "the swap of tied tables is priced as if all tensor ranks of a node sent"
 READY = "gathers and buckets follow their layers; recomputation was spread evenly over backward"
 FIRST = "all ranks of a tensor group take as long to update as the first"
@@ -36,20 +30,6 @@ EXCEPTIONS = {
         ({"spatial"}, 6e-3, SPACE),
     ],
 }
-
-
-def run_of(case, jitter=0.0):
-    ways = dict(case["strategy"])
-    devices = prod(int(ways.get(name, 1)) for name in ("data", "tensor", "pipeline", "spatial"))
-    node = ways.pop("devices_per_node", 1)
-    return read_experiment(
-        {
-            "model": FROZEN["models"][case["model"]],
-            "dataset": {"name": "imagenet"},
-            "machine": {"name": "h100-pod", "nodes": 64, "jitter": jitter},
-            "strategy": {"batch": 8, "nodes": devices // node, "devices_per_node": node, **ways},
-        }
-    )
 
 
 ENGINES = {

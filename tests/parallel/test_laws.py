@@ -5,12 +5,12 @@ Tolerance: 1e-9 of the step, as both sum the same numbers in another order.
 
 from dataclasses import replace
 from itertools import combinations
-from math import prod
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.parallel import program
@@ -18,34 +18,10 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.program import Meet, Path
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.simulation.ranked import ranked_exchange
-from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 
-GPT = {
-    "family": "gpt",
-    "layers": 4,
-    "hidden": 64,
-    "heads": 4,
-    "sequence": 32,
-    "vocabulary": 512,
-    "dropout": 0.0,
-}
-MODELS = {
-    "gpt": GPT,
-    "experts": GPT | {"experts": 8, "chosen": 2},
-    "images": {
-        "family": "sequential",
-        "input": [3, 32, 32],
-        "layers": [
-            {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-            {"kind": "relu"},
-            {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-            {"kind": "relu"},
-            {"kind": "flatten"},
-            {"kind": "dense", "features": 10},
-        ],
-    },
-}
+WORDS = GPT | {"vocabulary": 512}
+MODELS = {"gpt": WORDS, "experts": WORDS | {"experts": 8, "chosen": 2}, "images": IMAGES}
 KINDS = {
     "data": {"data": 4},
     "small buckets": {"data": 2, "bucket": 1e4},
@@ -70,21 +46,8 @@ KINDS = {
 
 
 def run_of(model, jitter=0.0, node=1, **strategy):
-    devices = prod(int(strategy.get(name, 1)) for name in ("data", "tensor", "pipeline", "spatial"))
-    node = min(node, devices)
-    return read_experiment(
-        {
-            "model": MODELS[model],
-            "dataset": {"name": "imagenet"},
-            "machine": {"name": "h100-pod", "nodes": 256, "jitter": jitter},
-            "strategy": {
-                "batch": 16,
-                "nodes": devices // node,
-                "devices_per_node": node,
-                **strategy,
-            },
-        }
-    )
+    ways = {"batch": 16} | strategy
+    return split(MODELS[model], jitter=jitter, devices_per_node=node, **ways)
 
 
 def assert_same_terms(run):

@@ -5,6 +5,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from frozen_steps import CASES, run_of
 
 import lib_dlhpc
 from lib_dlhpc.parallel import KINDS, program, step
@@ -15,7 +16,6 @@ from lib_dlhpc.program import Collective, Compute, Meet, Move, Swap, Update, Wai
 from lib_dlhpc.program import Path as LongestPath
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
-from tests.parallel.test_goldens import CASES, run_of
 
 HOUSE = Path(lib_dlhpc.__file__).parent
 # "halo" is the goal of a collective as well.

@@ -1,6 +1,7 @@
 """The messages of a simulation are known before it begins; what would take too long is refused."""
 
 import pytest
+from split_runs import GPT, IMAGES, MOE
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.simulation import simulate
@@ -8,20 +9,6 @@ from lib_dlhpc.simulation.estimate import messages
 from lib_dlhpc.simulation.size import check_messages
 from lib_dlhpc.spec.experiment import read_experiment
 
-GPT = {"family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64}
-MOE = GPT | {"experts": 8, "chosen": 2}
-IMAGES = {
-    "family": "sequential",
-    "input": [3, 32, 32],
-    "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-        {"kind": "relu"},
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-        {"kind": "relu"},
-        {"kind": "flatten"},
-        {"kind": "dense", "features": 10},
-    ],
-}
 CASES = [
     (GPT, {"nodes": 1}),
     (GPT, {"nodes": 5}),

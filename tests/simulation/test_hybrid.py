@@ -2,63 +2,17 @@
 
 import numpy as np
 import pytest
+from split_runs import EQUAL, GPT, IMAGES, MOE, split
 
 from lib_dlhpc import layout
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.compare import why
 from lib_dlhpc.simulation.watchdog import Cancelled
-from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown, waits
 from lib_dlhpc.timeline.table import COLUMNS
 
-# 8 equal dense layers: stages of any number that divides 8 are equal.
-EQUAL = {"family": "sequential", "input": [64], "layers": [{"kind": "dense", "features": 64}] * 8}
-GPT = {
-    "family": "gpt",
-    "layers": 4,
-    "hidden": 64,
-    "heads": 4,
-    "sequence": 32,
-    "vocabulary": 64,
-    "dropout": 0.0,
-}
-MOE = GPT | {"experts": 8, "chosen": 2}
-IMAGES = {
-    "family": "sequential",
-    "input": [3, 32, 32],
-    "layers": [
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-        {"kind": "relu"},
-        {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-        {"kind": "relu"},
-        {"kind": "flatten"},
-        {"kind": "dense", "features": 10},
-    ],
-}
 FREE = {"latency": 0.0, "bandwidth": 1e30}
-
-
-def split(model, links=None, jitter=0.0, devices_per_node=1, **strategy):
-    devices = strategy.get("data", 1)
-    for name in ("tensor", "pipeline", "spatial"):
-        devices *= strategy.get(name, 1)
-    machine = {"name": "h100-pod", "nodes": 64, "jitter": jitter}
-    if links is not None:
-        machine |= {"intra_node": links, "inter_node": links}
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": {"name": "imagenet"},
-            "machine": machine,
-            "strategy": {
-                "batch": 8,
-                "nodes": devices // devices_per_node,
-                "devices_per_node": devices_per_node,
-                **strategy,
-            },
-        }
-    )
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
