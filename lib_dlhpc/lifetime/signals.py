@@ -3,6 +3,7 @@
 After kill -9 the guard cleans up.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ def end_at_once() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
+    atexit.register(_ignore)
 
 
 @contextmanager
@@ -67,6 +69,13 @@ def _leave(number: int, *_: object) -> None:
     with suppress(OSError):
         os.write(2, b"dlhpc: Cancelled.\n")
     os._exit(128 + number)
+
+
+def _ignore() -> None:
+    """A command that has come to its end keeps its exit status: Python's shutdown would let a signal end it."""
+    for name in NAMES:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def _imports(frame: FrameType | None) -> bool:

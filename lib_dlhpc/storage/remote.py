@@ -27,6 +27,7 @@ _CHECKS = 4e9  # B/s at which a reader uses an answer before its next request
 _READS = 1e-3  # s after which a reader without a next request is assumed to compute
 _ALERT = 5e-3  # s of short sleeps after a question: the next is often near
 _SPIN = 1e-3  # s that a reader polls for its answer without sleep, yielding the core
+_STOPPED = 0.25  # s between two looks for an answer; after longer ones this rank itself was stopped
 _AFTER = 0.5  # s for the last answers to complete; later ones were abandoned by the asking rank
 _SLEEP, _LONGEST = 5e-5, 2e-3  # s, the first sleep and the longest
 _FORKED = (
@@ -103,7 +104,7 @@ class Peers:
         self.poll()
         deadline = time.monotonic() + self.patience
         for ticket in tickets:
-            self._wait(ticket, deadline)
+            deadline = self._wait(ticket, deadline)
         self._read = time.monotonic()
 
     def drop(self, ticket: Ticket) -> None:
@@ -198,9 +199,10 @@ class Peers:
                 alert = self._sending or now - last < _ALERT
                 sleep = _SLEEP if alert else min(1.5 * sleep, _LONGEST)
 
-    def _wait(self, ticket: Ticket, deadline: float) -> None:
+    def _wait(self, ticket: Ticket, deadline: float) -> float:
+        """Wait for an answer; return the deadline, later by the time in which this rank itself was stopped."""
         statuses = [self._mpi.Status() for _ in ticket.requests]
-        since = time.monotonic()
+        since = last = time.monotonic()
         while not self._mpi.Request.Testall(ticket.requests, statuses):
             if self.poll():
                 continue
@@ -209,11 +211,14 @@ class Peers:
                 _yield()
             else:  # the rank that was asked may need this core
                 time.sleep(_SLEEP)
+                before, last = last, time.monotonic()
+                deadline += last - before if last - before > _STOPPED else 0
                 self._check(ticket, deadline)
         for status, buffer in zip(statuses, ticket.into, strict=False):
             count = status.Get_count(self._mpi.BYTE)
             if count != len(buffer):
                 self._refuse(ticket, f"{count} B came, not {len(buffer)} B")
+        return deadline
 
     def _check(self, ticket: Ticket, deadline: float) -> None:
         """Raise the error in the answer, or the timeout."""

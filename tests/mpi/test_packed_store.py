@@ -67,6 +67,10 @@ def test_a_silent_rank_is_named(run):
     run(2, "silent")
 
 
+def test_time_in_which_a_rank_itself_was_stopped_is_not_patience(run):
+    run(2, "stopped")
+
+
 def flip(target, name="victim"):
     with open_store(target) as store:
         entry = store.index.entry(store.index.numbers[name])
