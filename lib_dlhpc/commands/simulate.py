@@ -53,9 +53,10 @@ def _simulate(options: argparse.Namespace) -> int:
     predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
     heading = compare.heading(experiment, options.fidelity, options.steps, predicted)
     heading = "" if options.json else heading
-    split = experiment.strategy.is_split and options.fidelity == "rounds"
+    asynchronous = experiment.strategy.update == "asynchronous"
+    rows = asynchronous or options.fidelity != "rounds"
     timeline = None
-    if split and options.trace is None and options.messages is None:
+    if not rows and options.trace is None and options.messages is None:
         found = terms_here(experiment, options.seed, options.steps, heading)
     else:
         timeline = simulate_here(
@@ -72,7 +73,7 @@ def _simulate(options: argparse.Namespace) -> int:
     result = (experiment, options.fidelity, found)
     known = known_of(experiment, notes)
     held = known.carried(predicted, found.terms)
-    stale = timeline if experiment.strategy.update == "asynchronous" else None
+    stale = timeline if asynchronous else None
     if options.json:
         table = compare.as_dict(*result, predicted)
         if held:

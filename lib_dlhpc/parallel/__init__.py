@@ -1,6 +1,6 @@
 """From an experiment to the program of its step: one pass after another, each for one kind of parallelism.
 
-step.py           program(experiment, scale): all passes in order
+step.py           program(experiment, scale): all passes in order; steps: of several steps in turn
 passes.py         the passes of a part under construction
 groups.py         which ranks exchange, and their networks
 layers.py         layer after layer, with the communication layers of `layout`: tensor, spatial, experts
@@ -8,9 +8,10 @@ recomputation.py  forward passes repeated in backward
 zero.py           weights gathered ahead of their layers (ZeRO 3); weights gathered after the update (ZeRO 1, 2)
 data.py           gradient buckets, exchanged as backward fills them
 offload.py        what moves to the host and back
+local.py          weights averaged every few steps, in place of gradients
 pipeline.py       messages between stages; tables that two stages share
 """
 
-from lib_dlhpc.parallel.step import KINDS, program, update_time
+from lib_dlhpc.parallel.step import KINDS, program, steps, update_time
 
-__all__ = ["KINDS", "program", "update_time"]
+__all__ = ["KINDS", "program", "steps", "update_time"]

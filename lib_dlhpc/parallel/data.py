@@ -26,7 +26,7 @@ def exchange_gradients(experiment: Experiment, held: tuple[Part, ...], passes: P
     Without overlap they follow all passes, but for those of ZeRO 2 and 3, which follow each.
     """
     each_pass = experiment.strategy.zero > 1
-    if not experiment.overlap and not each_pass:
+    if not experiment.overlaps and not each_pass:
         return
     filled = _filled(experiment, held, passes.part)
     passes.last = _posted(passes.last, filled)
@@ -36,7 +36,7 @@ def exchange_gradients(experiment: Experiment, held: tuple[Part, ...], passes: P
 
 def remaining(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
     """Return the buckets that are exchanged after all passes, those of the last chunk first."""
-    if experiment.overlap or experiment.strategy.zero > 1:
+    if experiment.overlaps or experiment.strategy.zero > 1:
         return []
     found: list[Instruction] = []
     for part in reversed(held):

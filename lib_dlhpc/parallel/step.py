@@ -1,4 +1,4 @@
-"""program(experiment, scale): the program of a training step, all passes in order."""
+"""program(experiment, scale): the program of a training step, all passes in order; steps: of several in turn."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -8,7 +8,7 @@ from typing import Any
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
 from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
-from lib_dlhpc.parallel import data, offload, pipeline, zero
+from lib_dlhpc.parallel import data, local, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
@@ -62,6 +62,12 @@ def program(experiment: Experiment, scale: Any = 1.0) -> Program:
     )
 
 
+def steps(experiment: Experiment, scale: Any = 1.0) -> tuple[Program, ...]:
+    """Return the programs of a run's steps, which take turns; with synchronous updates there is one."""
+    last = program(experiment, scale)
+    return local.cycle(experiment, last) if experiment.strategy.update == "local" else (last,)
+
+
 class _Key:
     """The parts of a rank as the key of a cache, with what its instructions depend on."""
 
@@ -70,7 +76,7 @@ class _Key:
         self.key = (
             *map(id, held),
             *(float(s.bucket), s.allreduce, int(s.zero), int(s.experts), s.recompute, s.precision),
-            *(bool(experiment.overlap), sizes(experiment).data > 1),
+            *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
         )
 
     def __hash__(self) -> int:
@@ -141,17 +147,22 @@ def _end(
     def all_do(what: Instruction) -> tuple[Instruction | None, ...]:
         return (what,) * len(held)
 
-    found = rows([data.remaining(experiment, each) for each in held])
+    updates = [Update(update_time(experiment, each, scale)) for each in held]
+    remaining = [data.remaining(experiment, each) for each in held]
+    if experiment.strategy.update == "local":
+        return tuple(rows([local.averaged(*each) for each in zip(updates, remaining, strict=True)]))
+    met = [all_do(Meet())] if experiment.strategy.is_split else []
+    found = rows(remaining)
     found.append(all_do(Wait("data", data.STREAM, "", "the exchange")))
     for swap in pipeline.swaps(experiment, held):
         found.append(tuple(swap if place in swap.places else None for place in everyone))
     found += [
-        all_do(Meet()),
-        tuple(Update(update_time(experiment, each, scale)) for each in held),
+        *met,
+        tuple(updates),
         all_do(Wait("offload", offload.STREAM, "", offload.LABEL)),
         *rows([zero.gathered_after_update(experiment, each) for each in held]),
         all_do(Wait("data", data.STREAM, "", "the weights")),
-        all_do(Meet()),
+        *met,
     ]
     return tuple(found)
 

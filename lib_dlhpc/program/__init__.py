@@ -22,9 +22,9 @@ from lib_dlhpc.program.instructions import (
     Update,
     Wait,
 )
-from lib_dlhpc.program.path import Path
+from lib_dlhpc.program.path import Path, RankedExchange
 from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
-from lib_dlhpc.program.totals import Work, messages_of, pass_seconds, work_of
+from lib_dlhpc.program.totals import Work, messages_of, pass_seconds, ranked_exchanges, work_of
 
 __all__ = [
     "Block",
@@ -40,6 +40,7 @@ __all__ = [
     "Priced",
     "Prices",
     "Program",
+    "RankedExchange",
     "Swap",
     "Template",
     "Update",
@@ -48,5 +49,6 @@ __all__ = [
     "calls",
     "messages_of",
     "pass_seconds",
+    "ranked_exchanges",
     "work_of",
 ]

@@ -1,14 +1,18 @@
 """The intervals of a path, stage by stage: what a pass computes, exchanges and waits for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from lib_dlhpc.program.calls import Call
 from lib_dlhpc.program.fold import Post
 from lib_dlhpc.program.instructions import Collective
 from lib_dlhpc.program.program import Program
 
-Posted: TypeAlias = tuple[Post, Any, Any]  # from when to when
+ROUNDING = 1e-12  # of a pass
+Posted: TypeAlias = tuple[Post, Any, Any, Any]  # when it was posted, started and ended
 
 
 # record(place, stream, kind, name, start, stop, bytes=0.0, idle=False): called for every interval of a stage; `idle`: a
@@ -19,6 +23,28 @@ Record: TypeAlias = Callable[..., None]
 def message_name(call: Call) -> str:
     """Return what the message of a call is called."""
     return f"{'gradient' if call.backward else 'activation'} {call.microbatch}"
+
+
+def pass_name(program: Program, call: Call) -> str:
+    """Return what a pass is called: with its microbatch and chunk, if there are several."""
+    name, pipeline = "backward" if call.backward else "forward", program.schedule
+    if pipeline.ranks * pipeline.microbatches > 1:
+        name += f" {call.microbatch}"
+    return name + (f", chunk {call.chunk}" if pipeline.chunks > 1 else "")
+
+
+def segments(
+    name: str, start: Any, filled: Sequence[Any], end: Any
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the segments of a pass, from one bucket that is filled to the next, and the rest: name, start, end."""
+    if not filled:
+        yield name, start, end
+        return
+    edges = [start, *filled]
+    for number, (begin, stop) in enumerate(pairwise(edges), 1):
+        yield f"{name} {number}", begin, stop
+    if np.any(end - edges[-1] > ROUNDING * (end - start)):
+        yield f"{name} to the input", edges[-1], end
 
 
 def draw_pass(
@@ -37,10 +63,11 @@ def draw_pass(
     """
     start, worked, end = times
     place, kind, (word, sent) = call.place, "backward" if call.backward else "forward", exchanged
-    name = f"{kind} {call.microbatch}"
-    if program.schedule.chunks > 1:
-        name += f", chunk {call.chunk}"
-    record(place, "compute", kind, name, start, worked)
+    name = pass_name(program, call)
+    alone = name == kind and not sent and not waits
+    filled = [at for post, at, _, _ in posted if alone and isinstance(post.what, Collective)]
+    for segment, begin, stop in segments(name, start, filled, worked):
+        record(place, "compute", kind, segment, begin, stop)
     behind = end - sum(waits.values()) if waits else end
     if sent:
         record(place, "compute", "wait", f"wait for the {word}", worked, behind)
@@ -48,8 +75,8 @@ def draw_pass(
     for label, seconds in waits.items():
         record(place, "compute", "wait", f"wait for {label}", behind, behind + seconds)
         behind = behind + seconds
-    together: dict[str, list[Posted]] = {}
-    for post, begin, done in posted:
+    together: dict[str, list[tuple[Post, Any, Any]]] = {}
+    for post, _, begin, done in posted:
         if isinstance(post.what, Collective) and post.what.label:
             _communicate(record, place, post.what.label, begin, done, post.bytes)
         else:

@@ -11,8 +11,9 @@ Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization an
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,24 +23,26 @@ from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, 
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
 from lib_dlhpc.program.program import Floats, Group, Program
 
-REPORTED = 64  # calls between two reports
+# ranked(place, collective, when each rank of the stage joins) -> when each is through
+RankedExchange: TypeAlias = Callable[[int, Collective, Floats], Floats]
+REPORTED = 64  # calls in a report
 
 
 class Path:
     """The clocks of all ranks through one step.
 
-    factor: of each stage's compute time, floats or arrays. begin: s. ranked: when each rank leaves a collective that
-    its ranks leave one by one, from when each joins; by default all leave together. free: messages between stages
-    take no time. record: see Record.
+    factor: of each stage's compute time, floats or arrays. begin: s, of each stage if ranks begin apart. ranked: when
+    each rank leaves a collective that its ranks leave one by one; by default all leave together. free: messages
+    between stages take no time. record: see Record.
     """
 
     def __init__(
         self,
         program: Program,
         factor: Sequence[Any],
-        begin: float = 0.0,
+        begin: Sequence[Any] | float = 0.0,
         *,
-        ranked: Callable[[Collective, Floats], Floats] | None = None,
+        ranked: RankedExchange | None = None,
         free: bool = False,
         record: Record | None = None,
     ) -> None:
@@ -48,7 +51,8 @@ class Path:
         self.one = isinstance(factor[0], float)  # one rank stands for all of a stage
         self.all = not self.one and factor[0].size == prod(program.shape)
         self.later: Any = max if self.one else np.maximum
-        self.clock = [begin + 0.0 * each for each in factor]
+        starts = repeat(begin) if isinstance(begin, float) else begin
+        self.clock = [start + 0.0 * each for start, each in zip(starts, factor, strict=False)]
         self.idle = [0.0 * each for each in factor]  # waits for messages of other stages
         self.late: dict[str, Any] = defaultdict(float)  # waits within passes, all stages, by kind
         self.after: dict[str, float] = defaultdict(float)  # s after the passes, by kind
@@ -56,7 +60,7 @@ class Path:
         self._port: dict[int, Any] = {}  # when a stage's ranks have sent all before
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._met = False
-        self.flush = begin  # when all ranks have met, after their last pass
+        self.flush = 0.0  # when all ranks have met, after their last pass
 
     @property
     def end(self) -> float:
@@ -66,7 +70,7 @@ class Path:
         return max(float(np.max(each)) for each in self.clock)
 
     def run(self, report: Callable[[float, int], object] | None = None) -> None:
-        """Execute all calls; `report` is called now and then with the s of a rank and the count of calls."""
+        """Execute all calls; `report` is called now and then with the s of a rank and the calls since the last time."""
         if self.one and self.record is None:
             self._run_one()
             return
@@ -78,8 +82,10 @@ class Path:
             self.clock[place] = end = self._block(call, self.clock[place], self.late)
             if call.target >= 0:
                 arrives[number] = self._send(call, end)
-            if report is not None and number % REPORTED == 0:
-                report(float(np.max(end)), number + 1)
+            if report is not None and number % REPORTED == REPORTED - 1:
+                report(float(np.max(end)), REPORTED)
+        if report is not None:
+            report(self.end, len(calls(self.program.schedule)) % REPORTED)
 
     def _run_one(self) -> None:
         """The same with one number for each stage: what a repeated pass posts it waits for, so it takes as long."""
@@ -189,7 +195,7 @@ class Path:
             else:
                 begins, until = self._post(place, each, now)
                 ends[each.what.key] = until
-                posted.append((each, begins, until))
+                posted.append((each, now, begins, until))
         if self.record is not None:
             times = (start, start + worked, now)
             draw_pass(self.record, self.program, call, times, waits, (word, sent), posted)
@@ -212,14 +218,14 @@ class Path:
         """Return when a posted instruction starts and ends."""
         what, free = post.what, self._free[place]
         start = self.later(now, free[what.stream]) if what.stream in free else now
-        free[what.stream] = end = self._done(what, start, post.seconds)
+        free[what.stream] = end = self._done(place, what, start, post.seconds)
         return start, end
 
-    def _done(self, what: Collective | Move, start: Any, seconds: float) -> Any:
+    def _done(self, place: int, what: Collective | Move, start: Any, seconds: float) -> Any:
         if isinstance(what, Move):
             return start + seconds
         if what.ranked and self.ranked is not None:
-            return self.ranked(what, start)
+            return self.ranked(place, what, start)
         return self._latest(self.program.groups[what.group], start) + seconds
 
     def _latest(self, group: Group, values: Any) -> Any:

@@ -82,3 +82,24 @@ def pass_seconds(block: Block) -> float:
     """Return the seconds of a pass with what its ranks exchange within it, if nothing has to be waited for."""
     runs = (each for each in block.folded if isinstance(each, Run))
     return sum(float(np.max(r.head + r.middle + r.tail)) + r.messages for r in runs)
+
+
+def ranked_exchanges(step: Program) -> int:
+    """Return how many collectives of a step ranks leave one by one."""
+    many, found = step.schedule.microbatches, 0
+    for place, stage in enumerate(step.stages):
+        for chunk in stage:
+            for block, times in (
+                (chunk.forward, many),
+                (chunk.backward, many - 1),
+                (chunk.last, 1),
+            ):
+                found += times * sum(
+                    count for what, count in block.variants[0].messages if _is_ranked(what)
+                )
+        found += sum(_is_ranked(row[place]) for row in step.end)
+    return found
+
+
+def _is_ranked(what: Instruction | None) -> bool:
+    return isinstance(what, Collective) and what.ranked

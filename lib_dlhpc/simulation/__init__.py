@@ -1,9 +1,8 @@
 """Discrete-event simulation of training: every rank, with jitter and contention, on one Timeline.
 
-step.py          simulate(experiment): the load, and the fidelity that simulates it
-clock.py         start and end of each phase of a step; step after step in rounds
-rounds.py        rounds: the exchange for all ranks at once, no contention beyond the NICs
-processes.py     events: the same steps with every rank a process
+step.py          simulate(experiment): its program under its conditions, at a fidelity
+conditions.py    what differs from step to step and from rank to rank
+rounds.py        a schedule in rounds: all ranks at once, no contention beyond the NICs
 events.py        a schedule simulated message by message
 simulation.py    ranks, messages and background traffic as processes on a platform
 platform.py      the links of a machine and the routes between ranks
@@ -16,7 +15,6 @@ program_terms.py where the time of steps in rounds goes, without rows
 program_events.py the same with every rank a process
 program_rows.py  what the ranks of a stage do as rows of the Timeline
 ranked.py        collectives that ranks leave one by one
-local.py         local SGD: steps between two averages of the weights
 asynchronous.py  parameter servers, for which no rank waits for another
 staleness.py     asynchronous steps as rows of the Timeline; how stale gradients get
 input.py         readers and prefetching: when the next batch of each rank is ready
@@ -27,7 +25,6 @@ caching.py       caches: hits of an epoch by eviction policy
 neighbors.py    a program whose ranks exchange messages with two neighbors, its calls as they are recorded
 coupled.py       a simulation that feeds training, with a buffer between them
 failures.py      a run with checkpoints and failures, many runs at once
-rows.py          a step as rows of the Timeline
 messages.py      messages as rows of the Timeline
 terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace
 compare.py       a simulated step beside the predicted one, and why they differ
@@ -35,8 +32,8 @@ compare.py       a simulated step beside the predicted one, and why they differ
 
 from lib_dlhpc.simulation.asynchronous import AsynchronousRun, asynchronous_sgd
 from lib_dlhpc.simulation.caching import hit_rates, orders
-from lib_dlhpc.simulation.clock import StepProgress
 from lib_dlhpc.simulation.compare import why
+from lib_dlhpc.simulation.conditions import StepProgress
 from lib_dlhpc.simulation.coupled import simulate_coupled
 from lib_dlhpc.simulation.failures import FailureRuns, Phase, simulate_runs
 from lib_dlhpc.simulation.measure import measure

@@ -15,6 +15,7 @@ and pull times are those of the first one; a step ends when all parts are pulled
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
@@ -22,9 +23,8 @@ from numpy.typing import NDArray
 from simpy.events import Event
 
 from lib_dlhpc.costs.compute import BYTES
-from lib_dlhpc.costs.work import Work
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.simulation.clock import Floats, Load, StepProgress
+from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
 from lib_dlhpc.simulation.platform import Platform, platform
 from lib_dlhpc.simulation.simulation import Process, Simulation, Traffic
 from lib_dlhpc.spec.experiment import Experiment
@@ -48,6 +48,19 @@ class AsynchronousRun:
     def rate(self) -> float:
         """Updates a second, from the start to the last."""
         return len(self.time) / float(self.time[-1])
+
+
+class Worker(NamedTuple):
+    """A worker's seconds of a step, and those of an update of all parameters by one server."""
+
+    forward: float
+    backward: float
+    update: float
+
+    def computed(self, begin: Any, factor: Any) -> tuple[Any, Any]:
+        """Return when forward and backward end; factor: of the compute time."""
+        forward_end = begin + factor * self.forward
+        return forward_end, forward_end + factor * self.backward
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,20 +101,19 @@ def asynchronous_sgd(
             raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
     on = platform(machine, workers + servers, 1)
     drawn = np.random.default_rng(seed).normal(1.0, jitter, (workers, steps))
-    load = Load(
-        work=Work(seconds, 0.0, np.zeros(1), np.array([parameter_bytes])),
-        update=parameter_bytes * on.gamma,
-        overlap=False,
-        factor=np.maximum(drawn, 0.0).T / speed,
-        fetch=np.zeros((steps, workers)),
-        saving=np.zeros(steps),
+    none = np.zeros((steps, workers))
+    conditions = Conditions(
+        np.maximum(drawn, 0.0).T / speed, none, np.zeros(steps), np.ones(workers)
     )
-    return serve(load, on, range(workers, on.ranks), parameter_bytes, staleness).run
+    worker = Worker(seconds, 0.0, parameter_bytes * on.gamma)
+    servers_at = range(workers, on.ranks)
+    return serve(conditions, worker, on, servers_at, parameter_bytes, staleness).run
 
 
 def serve_experiment(
     experiment: Experiment,
-    load: Load,
+    conditions: Conditions,
+    worker: Worker,
     fidelity: str,
     background: Sequence[Traffic] = (),
     progress: StepProgress | None = None,
@@ -115,13 +127,19 @@ def serve_experiment(
     if fidelity == "rounds":
         machine = replace(machine, topology="single-switch")
     on = platform(machine, int(strategy.nodes + strategy.servers), here)
-    ranks = range(load.ranks, on.ranks, here)
-    size = experiment.model.parameters * BYTES[strategy.precision]
-    return serve(load, on, ranks, size, int(strategy.staleness), background, progress)
+    ranks = range(conditions.ranks, on.ranks, here)
+    bound, more = int(strategy.staleness), (background, progress)
+    return serve(conditions, worker, on, ranks, gradient_bytes(experiment), bound, *more)
+
+
+def gradient_bytes(experiment: Experiment) -> float:
+    """Return the bytes of a gradient, and of the weights."""
+    return float(experiment.model.parameters * BYTES[experiment.strategy.precision])
 
 
 def serve(
-    load: Load,
+    conditions: Conditions,
+    worker: Worker,
     on: Platform,
     servers: Sequence[int],
     parameter_bytes: float,
@@ -131,15 +149,14 @@ def serve(
 ) -> ServedSteps:
     """Simulate all steps of all workers with the servers at those ranks of the platform.
 
-    load.update: s of an update of all parameters by one server. Raises Cancelled when `progress`
-    returns False.
+    Raises Cancelled when `progress` returns False.
     """
     sim = Simulation(on)
     sim.background(background)
-    state = _Servers(sim, load, servers, parameter_bytes / len(servers), staleness)
-    for worker in range(load.ranks):
-        sim.start(_worker(state, worker))
-    total = 2 * len(servers) * load.ranks * load.steps
+    state = _Servers(sim, conditions, worker, servers, parameter_bytes / len(servers), staleness)
+    for number in range(conditions.ranks):
+        sim.start(_worker(state, number))
+    total = 2 * len(servers) * conditions.factor.size
     if progress is None:
         sim.run()
     else:
@@ -154,11 +171,18 @@ class _Servers:
     """What the servers know, each of its part: its updates, who has made how many, whom it holds back."""
 
     def __init__(
-        self, sim: Simulation, load: Load, ranks: Sequence[int], part: float, bound: int
+        self,
+        sim: Simulation,
+        conditions: Conditions,
+        worker: Worker,
+        ranks: Sequence[int],
+        part: float,
+        bound: int,
     ) -> None:
-        self.sim, self.load, self.ranks, self.part, self.bound = sim, load, ranks, part, bound
-        self.clock = np.zeros((5, load.steps, load.ranks))  # as in ServedSteps
-        self.update = load.update / len(ranks)
+        self.sim, self.conditions, self.worker = sim, conditions, worker
+        self.ranks, self.part, self.bound = ranks, part, bound
+        self.clock = np.zeros((5, *conditions.factor.shape))  # as in ServedSteps
+        self.update = worker.update / len(ranks)
         self.port = [
             simpy.Resource(sim.env) for _ in range(sim.platform.nodes)
         ]  # of each node, out
@@ -167,7 +191,7 @@ class _Servers:
             {rank: simpy.Resource(sim.env) for rank in ranks} for _ in range(3)
         )
         self.version = dict.fromkeys(ranks, 0)
-        self.made = {rank: [0] * load.ranks for rank in ranks}
+        self.made = {rank: [0] * conditions.ranks for rank in ranks}
         self.held: dict[int, list[tuple[int, Event]]] = {rank: [] for rank in ranks}
         self.applied: list[tuple[float, int, int]] = []  # s, worker, staleness; by the first server
 
@@ -194,16 +218,16 @@ class _Servers:
 
 def _worker(state: _Servers, worker: int) -> Process:
     """What a worker does in all steps."""
-    sim, load = state.sim, state.load
+    sim, conditions = state.sim, state.conditions
     start, _, _, _, pulled = state.clock
     node = worker // sim.platform.devices_per_node
     first = node % len(state.ranks)
     turn = [*state.ranks[first:], *state.ranks[:first]]
     read = dict.fromkeys(state.ranks, 0)  # the version of each part that the worker has
     begin = 0.0
-    for step in range(load.steps):
+    for step in range(conditions.steps):
         start[step, worker] = begin
-        yield sim.until(float(load.computed(begin, load.factor[step, worker])[1]))
+        yield sim.until(float(state.worker.computed(begin, conditions.factor[step, worker])[1]))
         parts = []
         for server in turn:
             (push,) = sim.messages(worker, server, state.part)
@@ -215,7 +239,8 @@ def _worker(state: _Servers, worker: int) -> Process:
             parts.append(sim.env.process(_part(state, worker, step, server, read)))
         yield from parts
         pulled[step, worker] = end = sim.env.now
-        begin = float(load.next_start(step, begin, end, worker))
+        _, ready = conditions.coming(step, begin, worker)
+        begin = float(max(end + conditions.saving[step], ready))
 
 
 def _part(state: _Servers, worker: int, step: int, server: int, read: dict[int, int]) -> Process:

@@ -5,17 +5,18 @@ the same time contend, and in a halo exchange a rank waits for its neighbors onl
 stream is a process of its own for each rank. program_rounds.py is the same in rounds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from simpy.events import Event
 
 from lib_dlhpc.program import (
+    Block,
     Call,
     Chunk,
     Collective,
@@ -29,29 +30,27 @@ from lib_dlhpc.program import (
     Wait,
     calls,
 )
-from lib_dlhpc.program.intervals import message_name
+from lib_dlhpc.program.intervals import message_name, pass_name, segments
 from lib_dlhpc.schedules import Schedule, messages, within
-from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.schedules.rounds import stored
+from lib_dlhpc.simulation.conditions import Conditions
 from lib_dlhpc.simulation.events import Script, take_part
 from lib_dlhpc.simulation.messages import Recorder
 from lib_dlhpc.simulation.platform import Platform
 from lib_dlhpc.simulation.program_rounds import bubble
+from lib_dlhpc.simulation.ranked import Plans
 from lib_dlhpc.simulation.simulation import Message, Process, Simulation
 from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.timeline import Timeline, from_rows, join, mark_bubble
 
-Floats = NDArray[np.float64]
 STORED = 64  # ranks of a group up to which the rounds of its schedules are stored
 Row: TypeAlias = tuple[int, str, str, str, float, float, int]
 
 
 def simulate_events(
-    step: Program,
+    steps: Sequence[Program],
     on: Platform,
-    factor: Floats,
-    fetch: Floats,
-    saving: Floats,
+    conditions: Conditions,
     background: Sequence[Any] = (),
     recorded: int = 0,
     progress: Progress | None = None,
@@ -60,17 +59,17 @@ def simulate_events(
 
     The other arguments are those of program_rounds.simulate_rounds. Raises Cancelled, DeadlockError.
     """
-    recorder = Recorder(recorded)
-    sim = Simulation(on, record=recorder if recorded else None)
+    recorder, step = Recorder(recorded), steps[-1]
+    sim = Simulation(on, conditions.speed, record=recorder if recorded else None)
     sim.background(background)
     shared = _Shared(step, sim)
-    for rank in range(on.ranks):
-        sim.start(_Rank(shared, rank).run(factor[:, rank], fetch[:, rank], saving))
+    for rank in range(conditions.ranks):
+        sim.start(_Rank(shared, rank).run(steps, conditions))
     sim.run(progress)
     if progress is not None:
         progress(float(sim.env.now), sim.delivered)
-    size = (step.schedule.ranks, *step.shape)
-    idle = sum(bubble(step, list(slow.reshape(size))) for slow in factor)
+    factors = conditions.factor.reshape(-1, step.schedule.ranks, *step.shape)
+    idle = sum(bubble(step, list(factor)) for factor in factors)
     waited = from_rows(shared.waits, on.ranks, "simulated")
     waited = mark_bubble(waited, np.asarray(idle), waited.where())
     rows = from_rows(shared.rows, on.ranks, "simulated")
@@ -86,10 +85,13 @@ class _Shared:
         self.rows: list[Row] = []
         self.waits: list[Row] = []  # of which some is bubble
         self._messages: dict[tuple[int, ...], Message] = {}
-        self._scripts: dict[tuple[Any, ...], tuple[Script, set[int]]] = {}
+        self._scripts: dict[
+            tuple[Any, ...], list[Any]
+        ] = {}  # and how many ranks have not asked for it
         self._turns: dict[tuple[Any, ...], int] = {}
-        self._members: dict[tuple[int, str], tuple[int, ...]] = {}
-        self._plans: dict[tuple[Any, ...], Schedule] = {}
+        self._plans, self._placed = Plans(step), dict[tuple[Any, ...], Schedule]()
+        self._groups: dict[tuple[int, str], Members] = {}
+        self._merged: dict[tuple[int, int], list[Any]] = {}
         self._met = 0
         self._all = Event(sim.env)
 
@@ -113,28 +115,39 @@ class _Shared:
         _, variants, alike = self.step.shape
         return rank // alike % variants
 
-    def members(self, rank: int, name: str) -> tuple[int, ...]:
-        """Return the ranks of the group of this name that a rank belongs to."""
-        if (rank, name) not in self._members:
+    def merged(self, block: Block, variant: int) -> list[Any]:
+        """Return a block with the work between two other instructions as one number, in s."""
+        key = (id(block), variant)
+        if key not in self._merged:
+            found, seconds = list[Any](), block.prices[variant].seconds
+            for work, group in groupby(block.variants[variant].instructions, _is_work):
+                each: list[Any] = list(group)
+                total = sum(seconds[one.phase][one.layer] for one in each) if work else 0.0
+                found += ([total] if total else []) if work else each
+            self._merged[key] = found
+        return self._merged[key]
+
+    def group(self, rank: int, name: str) -> "Members":
+        """Return the group of this name that a rank belongs to."""
+        if (rank, name) not in self._groups:
             (place, here), group = divmod(rank, self.many), self.step.groups[name]
-            ranks = place * self.many + group.rows[group.group_of[here]]
-            self._members[rank, name] = tuple(ranks.tolist())
-        return self._members[rank, name]
+            number = int(group.group_of[here])
+            ranks = tuple((place * self.many + group.rows[number]).tolist())
+            found = Members((name, place, number), ranks)
+            self._groups |= dict.fromkeys(((each, name) for each in ranks), found)
+        return self._groups[rank, name]
 
-    def collective(self, rank: int, what: Collective, size: float) -> Process:
-        """Take part in a collective of the rank's group."""
-        members = self.members(rank, what.group)
-        if what.goal == "halo":
-            made = partial(self._halo, members, what)
-        else:
-            size *= len(members) if what.goal == "all_to_all" else 1
-            made = partial(self._planned, members, what, size)
-        yield from self._take_part(rank, members, what.stream, made)
+    def collective(self, rank: int, what: Collective) -> Script:
+        """Return the script of a collective of the rank's group."""
+        group = self.group(rank, what.group)
+        made = self._halo if what.goal == "halo" else self._planned
+        return self._script(rank, group, what.stream, partial(made, group, what))
 
-    def swap(self, rank: int, what: Swap, size: float) -> Process:
-        """Take part in the sum of a buffer of two stages."""
-        members = tuple(place * self.many + rank % self.many for place in what.places)
-        yield from self._take_part(rank, members, what.name, partial(self._swap, members, size))
+    def swap(self, rank: int, what: Swap) -> Script:
+        """Return the script of the sum of a buffer of two stages."""
+        here = rank % self.many
+        two = Members(("", here, 0), tuple(place * self.many + here for place in what.places))
+        return self._script(rank, two, what.name, partial(self._swap, two.ranks, what.bytes))
 
     def meet(self) -> Process:
         """Wait for all ranks."""
@@ -145,48 +158,55 @@ class _Shared:
         else:
             yield self._all
 
-    def _take_part(
-        self, rank: int, members: tuple[int, ...], name: str, made: Callable[[], Schedule]
-    ) -> Process:
-        """Take part in what `members` do next under this name: collectives of a stream come in order."""
-        key = (members, name)
+    def _script(
+        self, rank: int, group: "Members", name: str, made: Callable[[], tuple[Schedule, float]]
+    ) -> Script:
+        """Return what a group does next under this name, once to each: collectives of a stream come in order."""
+        key = (group.key, name)
         turn = self._turns[rank, key] = self._turns.get((rank, key), -1) + 1
         if (key, turn) not in self._scripts:
-            self._scripts[key, turn] = Script(self.sim, made(), 1.0), set(members)
-        script, missing = self._scripts[key, turn]
-        yield from take_part(self.sim, rank, script)
-        missing.remove(rank)
-        if not missing:
+            self._scripts[key, turn] = [Script(self.sim, *made()), len(group.ranks)]
+        entry = self._scripts[key, turn]
+        entry[1] -= 1
+        if not entry[1]:
             del self._scripts[key, turn]
+        return entry[0]
 
-    def _planned(self, members: tuple[int, ...], what: Collective, size: float) -> Schedule:
-        """Return the schedule of a collective for some of all ranks; equal ones are made once."""
-        key = (members, what.goal, size, what.algorithm)
-        if key not in self._plans:
-            net = self.step.groups[what.group].network
-            found = plan(what.goal, size, net, len(members), round(size), what.algorithm)
-            placed = Schedule(
-                found.name,
-                self.sim.platform.ranks,
-                found.elements,
-                lambda: within(found.rounds(), members),
-                found.goal,
-            )
-            self._plans[key] = stored(placed) if len(members) <= STORED else placed
-        return self._plans[key]
+    def _planned(self, group: "Members", what: Collective) -> tuple[Schedule, float]:
+        """Return the schedule of a collective for some of all ranks, and the bytes of an element."""
+        schedule, element = self._plans.of(what)
+        key, everyone = (group.key, id(schedule)), self.sim.platform.ranks
+        if key not in self._placed:
+            if group.ranks != tuple(range(everyone)):
+                rounds = partial(
+                    lambda of, ranks: within(of.rounds(), ranks), schedule, group.ranks
+                )
+                placed = replace(schedule, ranks=everyone, generate=rounds)
+                self._placed[key] = stored(placed) if len(group.ranks) <= STORED else placed
+            else:
+                self._placed[key] = stored(schedule)
+        return self._placed[key], element
 
-    def _halo(self, members: tuple[int, ...], what: Collective) -> Schedule:
+    def _halo(self, group: "Members", what: Collective) -> tuple[Schedule, float]:
         """Return one round in which all neighbors swap rows."""
         element = self.chunk(0, 0).last.prices[0].bytes(what._replace(elements=1.0))
         source, target, size = zip(*what.pairs, strict=True)
-        at = np.array(members)
+        at = np.array(group.ranks)
         count = np.rint(np.array(size) * element).astype(np.int64)
         swap = messages(at[list(source)], at[list(target)], 0, count, False)
-        return Schedule("halo", self.sim.platform.ranks, int(count.sum()), lambda: [swap])
+        total = int(count.sum())
+        return Schedule("halo", self.sim.platform.ranks, total, lambda: [swap]), 1.0
 
-    def _swap(self, members: tuple[int, ...], size: float) -> Schedule:
-        swap = messages(np.array(members), np.array(members[::-1]), 0, round(size), True)
-        return Schedule("swap", self.sim.platform.ranks, round(size), lambda: [swap])
+    def _swap(self, ranks: tuple[int, ...], size: float) -> tuple[Schedule, float]:
+        swap = messages(np.array(ranks), np.array(ranks[::-1]), 0, round(size), True)
+        return Schedule("swap", self.sim.platform.ranks, round(size), lambda: [swap]), 1.0
+
+
+class Members(NamedTuple):
+    """The ranks that take part in a collective."""
+
+    key: tuple[str, int, int]  # by which the group is known: shorter than its ranks
+    ranks: tuple[int, ...]
 
 
 class _Rank:
@@ -200,18 +220,17 @@ class _Rank:
         self.prices = shared.chunk(self.place, 0).last.prices[self.variant]
         self.free: dict[str, Event] = {}  # what is last on each stream
         self.flushed = False
-        self._merged: dict[int, list[Any]] = {}
 
-    def run(self, factor: Floats, fetch: Floats, saving: Floats) -> Process:
-        """Execute a step for each factor of the compute time."""
+    def run(self, steps: Sequence[Program], conditions: Conditions) -> Process:
+        """Execute all steps, whose programs take turns."""
         mine = [
             (number, call)
             for number, call in enumerate(self.shared.calls)
             if call.place == self.place
         ]
-        steps = zip(factor.tolist(), fetch.tolist(), saving.tolist(), strict=True)
-        for step, (slow, late, saved) in enumerate(steps):
+        for step, slow in enumerate(conditions.factor[:, self.rank].tolist()):
             begin, self.flushed = self.sim.env.now, False
+            conditions.started(step, begin, self.rank)
             for number, call in mine:
                 if call.source >= 0:
                     yield from self._receive(step, call)
@@ -220,17 +239,28 @@ class _Rank:
                     peer = self._peer(call.target)
                     message = self.shared.message(step, number, self.rank, peer)
                     self.sim.post(message, message_name(call))
-            for row in self.shared.step.end:
+            for row in steps[step % len(steps)].end:
                 what = row[self.place]
                 if what is not None:
                     yield from self._after(what, slow)
-            since = self.sim.env.now
-            yield self.sim.until(since + saved)
-            self._row("checkpoint", "wait for the checkpoint", since)
-            self._row("checkpoint", "write a checkpoint", since, "checkpoint")
-            since = self.sim.env.now
-            yield self.sim.until(begin + late)
-            self._row("input", "wait for input", since)
+            yield from self._save_and_wait(step, begin, conditions)
+
+    def _save_and_wait(self, step: int, begin: float, conditions: Conditions) -> Process:
+        """Write the checkpoint and wait for the next batch."""
+        end, saving = self.sim.env.now, float(conditions.saving[step])
+        if saving:
+            yield self.sim.until(end + saving)
+            self._row("checkpoint", "wait for the checkpoint", end)
+            self._row("checkpoint", "write a checkpoint", end, "checkpoint")
+        since, ready = map(float, conditions.coming(step, begin, self.rank))
+        saved = self.sim.env.now
+        if ready > saved:
+            yield self.sim.until(ready)
+            self._row("input", "wait for input", saved)
+        if ready > since:
+            self.shared.rows.append(
+                (self.rank, "input", "input", "fetch the next batch", since, ready, 0)
+            )
 
     def _peer(self, place: int) -> int:
         return self.rank + (place - self.place) * self.many
@@ -245,17 +275,15 @@ class _Rank:
     def _pass(self, call: Call, slow: float) -> Process:
         """Compute a microbatch through a chunk, forward or backward, with the collectives inside."""
         chunk, since = self.shared.chunk(self.place, call.chunk), self.sim.env.now
-        kind = "backward" if call.backward else "forward"
-        name = f"{kind} {call.microbatch}"
-        if self.shared.step.schedule.chunks > 1:
-            name += f", chunk {call.chunk}"
+        kind, name = "backward" if call.backward else "forward", pass_name(self.shared.step, call)
         block = chunk.block(call.backward, call.last)
         posted: dict[str, Event] = {}
         waits: dict[str, float] = {}
+        filled: list[float] = []
         worked = 0.0
-        for what in self._instructions(block):
+        for what in self.shared.merged(block, self.variant):
             if isinstance(what, float):
-                yield self.sim.compute(self.rank, what * slow)
+                yield self.sim.until(self.sim.env.now + what * slow)
                 worked += what * slow
             elif isinstance(what, Wait):
                 begun, event = (
@@ -267,45 +295,35 @@ class _Rank:
                 waits[what.label] = waits.get(what.label, 0.0) + self.sim.env.now - begun
             elif isinstance(what, Collective) and not what.stream:
                 begun, size = self.sim.env.now, self.prices.bytes(what)
-                yield from self.shared.collective(self.rank, what, size)
+                yield from take_part(self.sim, self.rank, self.shared.collective(self.rank, what))
                 word = self.shared.step.kinds[what.kind]
                 self._row("communication", f"{word}: {name}", begun, "communication", size)
                 waits[f"the {word}"] = waits.get(f"the {word}", 0.0) + self.sim.env.now - begun
             else:
                 posted[what.key] = self._post(what)
-        self._span(kind, name, since, since + worked)
+                if isinstance(what, Collective):
+                    filled.append(self.sim.env.now)
         at = since + worked
+        alone = name == kind and not waits
+        for segment, start, stop in segments(name, since, filled if alone else [], at):
+            self._span(kind, segment, start, stop)
         for label, seconds in waits.items():
             if seconds:
                 self._span("wait", f"wait for {label}", at, at + seconds)
                 at += seconds
 
-    def _instructions(self, block: Any) -> list[Any]:
-        """Return a block with the work between two other instructions as one number, in s."""
-        if id(block) not in self._merged:
-            found: list[Any] = []
-            prices = block.prices[self.variant]
-            for work, each in groupby(block.variants[self.variant].instructions, _is_work):
-                if work:
-                    seconds = sum(prices.seconds[one.phase][one.layer] for one in each)
-                    found += [seconds] if seconds else []
-                else:
-                    found += each
-            self._merged[id(block)] = found
-        return self._merged[id(block)]
-
     def _after(self, what: Instruction, slow: float) -> Process:
         """Execute an instruction of the end of the step."""
         since = self.sim.env.now
         if isinstance(what, Update):
-            yield self.sim.compute(self.rank, what.seconds * slow)
-            self._row("update", "update", since)
+            yield self.sim.until(since + what.seconds * slow)
+            self._span("update", "update", since, self.sim.env.now)
         elif isinstance(what, Meet):
             yield from self.shared.meet()
             self._idle("the others", since)
             self.flushed = True
         elif isinstance(what, Swap):
-            yield from self.shared.swap(self.rank, what, what.bytes)
+            yield from take_part(self.sim, self.rank, self.shared.swap(self.rank, what))
             self._idle(what.label, since)
         elif isinstance(what, Wait):
             event = self.free.get(what.stream)
@@ -317,9 +335,9 @@ class _Rank:
 
     def _post(self, what: Collective | Move) -> Event:
         """Start an instruction once all before it on its stream are done; return what happens then."""
-        done, before = Event(self.sim.env), self.free.get(what.stream)
+        before = self.free.get(what.stream)
 
-        def process() -> Iterator[Event]:
+        def process() -> Process:
             if before is not None and not before.processed:
                 yield before
             since = self.sim.env.now
@@ -328,12 +346,10 @@ class _Rank:
                 yield self.sim.until(since + what.seconds)
             else:
                 size, word = self.prices.bytes(what), what.label or _word(what)
-                yield from self.shared.collective(self.rank, what, size)
+                yield from take_part(self.sim, self.rank, self.shared.collective(self.rank, what))
             self._row("communication", word, since, "communication", size)
-            done.succeed()
 
-        self.sim.start(process())  # type: ignore[arg-type]
-        self.free[what.stream] = done
+        self.free[what.stream] = done = self.sim.start(process())
         return done
 
     def _row(

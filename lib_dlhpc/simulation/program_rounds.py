@@ -4,16 +4,16 @@ The longest path of the program (program/path.py), with a factor of each rank's 
 leave one by one follow their schedule round by round. program_events.py is the simulation with events.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.layout import Place
-from lib_dlhpc.program import Path, Program, calls
-from lib_dlhpc.simulation.clock import StepProgress
+from lib_dlhpc.program import Collective, Path, Program, RankedExchange, calls, ranked_exchanges
+from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.program_rows import Span, table
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.simulation.watchdog import Cancelled
@@ -23,37 +23,30 @@ Floats = NDArray[np.float64]
 
 
 def simulate_rounds(
-    step: Program,
-    factor: Floats,
-    fetch: Floats,
-    saving: Floats,
-    progress: StepProgress | None = None,
+    steps: Sequence[Program], conditions: Conditions, progress: StepProgress | None = None
 ) -> Timeline:
-    """Return the events of every rank in `len(factor)` steps, simulated in rounds.
+    """Return the events of every rank in steps under these conditions, simulated in rounds.
 
-    factor: (steps, ranks) of the compute time. fetch: (steps, ranks)
-    s that the next batch takes. saving: (steps,) s in which all ranks are idle for a checkpoint. progress:
-    called now and then with simulated seconds, passes done, and all there are. Raises Cancelled when
-    it returns False.
+    steps: the programs of the steps, which take turns. progress: called now and then with simulated seconds, passes
+    and exchanges done, and all there are. Raises Cancelled when it returns False.
     """
-    size = Place(step.schedule.ranks, *step.shape)
-    ranked = ranked_exchange(step)
-    begin, tables = 0.0, []
-    report = reporter(step, len(factor), progress)
-    for number, (slow, late, saved) in enumerate(zip(factor, fetch, saving.tolist(), strict=True)):
-        of_stage = list(slow.reshape(size))
-        rows = _Rows()
-        path = Path(step, of_stage, begin, ranked=ranked, record=rows.add)
-        path.run(partial(report, number))
-        end = path.finish()
-        report(number, end, len(calls(step.schedule)))
-        begin = _save_and_wait(rows, begin, end, saved, late.reshape(size))
-        waits = table(rows.idle, size)
-        tables += [
-            table(rows.rows, size),
-            mark_bubble(waits, bubble(step, of_stage), waits.where()),
-        ]
-    return join(tables).sorted()
+    size = Place(steps[0].schedule.ranks, *steps[0].shape)
+    several = steps[0].schedule.ranks > 1  # stages: some waits may be bubble
+    ranked = ranked_exchange(steps[-1], conditions.speed)
+    report = Report(steps, conditions.steps, progress)
+    begin, spans, tables = list(np.zeros(size)), list[Span](), list[Timeline]()
+    for number, step in zip(range(conditions.steps), cycle(steps), strict=False):
+        conditions.started(number, np.ravel(begin))
+        factor = list(conditions.factor[number].reshape(size))
+        rows = _Rows(spans, [] if several else spans)
+        path = Path(step, factor, begin, ranked=report.with_exchanges(ranked), record=rows.add)
+        path.run(report)
+        path.finish()
+        begin = _save_and_wait(rows, path, number, begin, conditions)
+        if several:
+            waits = table(rows.idle, size)
+            tables.append(mark_bubble(waits, bubble(step, factor), waits.where()))
+    return join([*tables, table(spans, size)]).sorted()
 
 
 def bubble(step: Program, factor: list[Floats]) -> Floats:
@@ -71,40 +64,53 @@ def bubble(step: Program, factor: list[Floats]) -> Floats:
     return np.concatenate([each.ravel() for each in idle])
 
 
-def reporter(
-    step: Program, steps: int, progress: StepProgress | None
-) -> Callable[[int, float, int], None]:
-    """Return what reports passes done in a step, of all there are; it raises Cancelled if `progress` returns False."""
-    each = len(calls(step.schedule))
+class Report:
+    """Reports passes, and exchanges that ranks leave one by one; raises Cancelled if `progress` returns False."""
 
-    def report(number: int, seconds: float, done: int) -> None:
-        done += number * each
-        if progress is not None and progress(seconds, done, steps * each) is False:
-            raise Cancelled(seconds, done)
+    def __init__(self, steps: Sequence[Program], count: int, progress: StepProgress | None) -> None:
+        turns = zip(range(count), cycle(steps), strict=False)
+        self.progress, self.seconds, self.done = progress, 0.0, 0
+        self.all = sum(len(calls(step.schedule)) + ranked_exchanges(step) for _, step in turns)
 
-    return report
+    def __call__(self, seconds: float, parts: int = 1) -> None:
+        """Report that this many passes or exchanges more are done, at this time."""
+        self.seconds, self.done = max(self.seconds, seconds), self.done + parts
+        if self.progress is not None and self.progress(self.seconds, self.done, self.all) is False:
+            raise Cancelled(self.seconds, self.done)
+
+    def with_exchanges(self, ranked: RankedExchange) -> RankedExchange:
+        """Return the same function with each exchange reported."""
+
+        def exchange(place: int, what: Collective, joined: Floats) -> Floats:
+            through = ranked(place, what, joined)
+            self(float(through.max()))
+            return through
+
+        return exchange
 
 
 class _Rows:
-    """The intervals of a step; waits of which some is bubble apart."""
+    """Takes the intervals of a step; those of waits of which some may be bubble apart."""
 
-    def __init__(self) -> None:
-        self.rows: list[Span] = []
-        self.idle: list[Span] = []
+    def __init__(self, rows: list[Span], idle: list[Span]) -> None:
+        self.rows, self.idle = rows, idle
 
     def add(self, *event: Any, bytes: float = 0.0, idle: bool = False) -> None:
         (self.idle if idle else self.rows).append(Span(*event)._replace(bytes=bytes))
 
 
 def _save_and_wait(
-    rows: _Rows, begin: float, end: float, saving: float, fetch: NDArray[Any]
-) -> float:
-    """Write the checkpoint and wait for the next batch; return when the next step begins."""
-    saved, ready = end + saving, begin + fetch
-    following = max(saved, float(ready.max()))
-    for place in range(len(fetch)):
+    rows: _Rows, path: Path, number: int, begin: list[Floats], conditions: Conditions
+) -> list[Floats]:
+    """Write the checkpoint and wait for the next batch; return when each rank begins the next step."""
+    each, saving = np.shape(begin), conditions.saving[number]
+    since, ready = (np.reshape(t, each) for t in conditions.coming(number, np.ravel(begin)))
+    following = []
+    for place, end in enumerate(path.clock):
+        saved = end + saving
         rows.add(place, "compute", "checkpoint", "wait for the checkpoint", end, saved)
         rows.add(place, "checkpoint", "checkpoint", "write a checkpoint", end, saved)
-        rows.add(place, "input", "input", "fetch the next batch", begin, ready[place])
-        rows.add(place, "compute", "input", "wait for input", saved, following)
+        rows.add(place, "input", "input", "fetch the next batch", since[place], ready[place])
+        rows.add(place, "compute", "input", "wait for input", saved, ready[place])
+        following.append(np.maximum(saved, ready[place]))
     return following

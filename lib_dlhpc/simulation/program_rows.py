@@ -1,4 +1,4 @@
-"""Steps of a split network as rows of the Timeline: what ranks at one place of the pipeline do, together."""
+"""Steps of a program as rows of the Timeline: what ranks at one place of the pipeline do, together."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ import numpy as np
 
 from lib_dlhpc.layout import Place
 from lib_dlhpc.timeline import Timeline, columns, from_rows, join
+from lib_dlhpc.timeline.measure import WORK
 
 
 class Span(NamedTuple):
@@ -22,7 +23,7 @@ class Span(NamedTuple):
 
 
 def table(spans: Iterable[Span], size: Place) -> Timeline:
-    """Return a row for each rank of a span for which it lasts at all; size: ranks in each direction."""
+    """Return a row for each rank of a span that is work, or lasts at all; size: ranks in each direction."""
     alike: dict[tuple[str, str], list[Span]] = {}
     numbers: dict[str, int] = {}
     for span in spans:
@@ -34,7 +35,8 @@ def table(spans: Iterable[Span], size: Place) -> Timeline:
         start, stop = np.empty((2, len(each), *size[1:]))
         for number, span in enumerate(each):
             start[number], stop[number] = span.start, span.stop
-        lasts = (stop > start).reshape(len(each), many)
+        stop = np.maximum(start, stop) if kind in WORK else stop  # less by rounding only
+        lasts = ((stop > start) | (kind in WORK)).reshape(len(each), many)
         row, at = np.nonzero(lasts)
         parts.append(
             columns(

@@ -1,64 +1,70 @@
 """Where the time of a program's steps goes, in rounds, without a row for each interval: for the largest runs.
 
-The same numbers as `timeline.breakdown` of the rows of program_rounds.py. Memory does not grow with the microbatches.
+The same numbers as `measure` of the rows of program_rounds.py. Memory does not grow with the microbatches.
 """
 
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.program import Path, Program, calls, work_of
-from lib_dlhpc.simulation.clock import StepProgress
-from lib_dlhpc.simulation.program_rounds import bubble, reporter
+from lib_dlhpc.program import Path, Program, work_of
+from lib_dlhpc.simulation.conditions import Conditions, StepProgress
+from lib_dlhpc.simulation.program_rounds import Report, bubble
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.timeline import Measured
+from lib_dlhpc.timeline.measure import WORK
 
 Floats = NDArray[np.float64]
-WORK = ("forward", "backward", "update")
 
 
 def measure_rounds(
-    step: Program,
-    factor: Floats,
-    fetch: Floats,
-    saving: Floats,
-    progress: StepProgress | None = None,
+    steps: Sequence[Program], conditions: Conditions, progress: StepProgress | None = None
 ) -> Measured:
-    """Return the terms of every rank in `len(factor)` steps; arguments as in program_rounds.simulate_rounds."""
-    size, ranked = (step.schedule.ranks, *step.shape), ranked_exchange(step)
-    report = reporter(step, len(factor), progress)
-    mean = work_of(step)
+    """Return the terms of every rank; arguments as in program_rounds.simulate_rounds.
+
+    Ranks wait for the one that computes longest until the last of `steps`.
+    """
+    size = (steps[0].schedule.ranks, *steps[0].shape)
+    report = Report(steps, conditions.steps, progress)
+    ranked = report.with_exchanges(ranked_exchange(steps[-1], conditions.speed))
+    mean = work_of(steps[-1])
     seconds = np.stack([mean.forward, mean.backward + mean.recomputation, mean.update])
-    begin, stall = 0.0, 0.0
-    idle, waiting, bubbles = (np.zeros(size) for _ in range(3))
-    for number, (slow, late, saved) in enumerate(zip(factor, fetch, saving.tolist(), strict=True)):
-        of_stage = slow.reshape(size)
-        path = Path(step, list(of_stage), begin, ranked=ranked)
-        path.run(partial(report, number))
+    whole = seconds.sum(axis=0)[:, None, :, None]
+    begin, stall = list(np.zeros(size)), 0.0
+    waiting, bubbles, since = np.zeros(size), np.zeros(size), np.zeros(size)
+    for number, factor in enumerate(conditions.factor.reshape(-1, *size)):
+        step, last = steps[number % len(steps)], (number + 1) % len(steps) == 0
+        conditions.started(number, np.ravel(begin))
+        path = Path(step, list(factor), begin, ranked=ranked)
+        path.run(report)
         waits = np.stack(path.idle) - np.stack(path.clock)
-        end = path.finish()
-        waits += path.flush
-        bubbles += np.minimum(bubble(step, list(of_stage)).reshape(size), waits)
-        busy = of_stage * seconds.sum(axis=0)[:, None, :, None]
-        waiting += busy.max() - busy
-        idle += end - begin - busy
-        following = max(end + saved, begin + float(late.max()))
-        stall += following - end - saved
-        begin = following
-    report(len(factor) - 1, begin, len(calls(step.schedule)))
-    idle = np.maximum(idle, 0.0)
+        path.finish()
+        if step.schedule.ranks > 1:  # until all have met
+            most = bubble(step, list(factor)).reshape(size)
+            bubbles += np.minimum(most, waits + path.flush)
+        since += factor * whole
+        if last:
+            waiting += since.max() - since
+            since = np.zeros(size)
+        saved = np.stack(path.clock) + conditions.saving[number]
+        _, ready = conditions.coming(number, np.ravel(begin))
+        following = np.maximum(saved, np.reshape(ready, size))
+        stall += float((following - saved).min())
+        begin = list(following)
+    total, saving = float(np.max(begin)), float(conditions.saving.sum())
+    sums = conditions.factor.sum(axis=0).reshape(size)
+    idle = np.maximum(total - stall - saving - sums * whole, 0.0)
     bubbles = np.minimum(bubbles, idle)
     waiting = np.zeros(size) if bubbles.any() else np.minimum(waiting, idle)
-    total = factor.sum(axis=0).reshape(size) * seconds[:, :, None, :, None]
     per_rank = {
-        **dict(zip(WORK, total, strict=True)),
+        **dict(zip(WORK, sums * seconds[:, :, None, :, None], strict=True)),
         "waiting for the slowest": waiting,
         "exposed communication": idle - waiting - bubbles,
         "pipeline bubble": bubbles,
         "input stall": np.full(size, stall),
-        "checkpoint": np.full(size, saving.sum()),
+        "checkpoint": np.full(size, saving),
     }
-    count = len(factor)
+    count = conditions.steps
     each = {name: np.ravel(seconds) / count for name, seconds in per_rank.items()}
-    return Measured(begin / count, count, each)
+    return Measured(total / count, count, each)

@@ -1,36 +1,69 @@
 """Collectives that ranks leave one by one, in rounds: when each rank finishes, from when each one joins."""
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from lib_dlhpc.program import Collective, Program
+from lib_dlhpc.program import Collective, Program, RankedExchange
+from lib_dlhpc.schedules import Schedule
 from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.simulation import rounds
 
 Floats = NDArray[np.float64]
 
 
-def ranked_exchange(step: Program) -> Callable[[Collective, Floats], Floats]:
-    """Return when each rank of a stage is through with a collective, from when each joins; any shape."""
-    kept: dict[tuple[str, str], rounds.Program] = {}
-    bytes_of = step.stages[0][0].last.prices[0].bytes
+class Plans:
+    """The schedules of a program's collectives: one serves all sizes, its elements being as large as needed."""
 
-    def exchange(what: Collective, joined: Floats) -> Floats:
-        group, size = step.groups[what.group], bytes_of(what)
+    def __init__(self, step: Program) -> None:
+        self.groups, self.bytes_of = step.groups, step.stages[0][0].last.prices[0].bytes
+        self._known: dict[tuple[str, str], Schedule] = {}
+        self._sized: dict[tuple[Any, ...], tuple[Schedule, float]] = {}
+
+    def of(self, what: Collective) -> tuple[Schedule, float]:
+        """Return the schedule of a collective of one group, and the bytes of an element."""
+        key = (what.group, what.goal, what.elements, what.of, what.algorithm)
+        if key not in self._sized:
+            self._sized[key] = self._planned(what)
+        return self._sized[key]
+
+    def _planned(self, what: Collective) -> tuple[Schedule, float]:
+        group, size = self.groups[what.group], self.bytes_of(what)
+        size *= group.size if what.goal == "all_to_all" else 1
+        name = chosen(what.goal, size, group.network, what.algorithm).name
+        if (what.group, name) not in self._known:
+            found = plan(what.goal, size, group.network, group.size, name=what.algorithm)
+            self._known[what.group, name] = found
+        schedule = self._known[what.group, name]
+        return schedule, size / schedule.elements
+
+
+def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
+    """Return when each rank of a stage is through with a collective, from when each joins; any shape.
+
+    speed: of each rank, for what it combines; 1 is normal.
+    """
+    plans, programs = Plans(step), dict[int, rounds.Program]()
+    stages, each = step.schedule.ranks, int(np.prod(step.shape))
+    even = bool(np.all(np.equal(speed, 1.0)))
+    combines = np.broadcast_to(np.asarray(speed, np.float64), stages * each).reshape(stages, each)
+
+    def exchange(place: int, what: Collective, joined: Floats) -> Floats:
+        group = step.groups[what.group]
         if group.size == 1:
             return joined
-        found = chosen(what.goal, size, group.network, what.algorithm)
-        key = (what.group, found.name)
-        if key not in kept:  # one serves all sizes, its elements being as large as needed
-            planned = plan(what.goal, size, group.network, group.size, name=what.algorithm)
-            kept[key] = rounds.program(planned)
-        schedule = kept[key]
-        by_group = joined.ravel()[group.rows]
-        element = size / schedule.elements
+        schedule, element = plans.of(what)
+        if id(schedule) not in programs:
+            programs[id(schedule)] = rounds.program(schedule)
+        known = programs[id(schedule)], group.network, element
+        if group.size == joined.size:  # one group: no need to sort ranks by group
+            combine = 1.0 if even else combines[place]
+            return rounds.finish_times(*known, joined.ravel(), speed=combine).reshape(joined.shape)
+        combine = 1.0 if even else combines[place][group.rows]
         through = np.empty(joined.size)
-        through[group.rows] = rounds.finish_times(schedule, group.network, element, by_group)
+        by_group = joined.ravel()[group.rows]
+        through[group.rows] = rounds.finish_times(*known, by_group, speed=combine)
         return through.reshape(joined.shape)
 
     return exchange

@@ -91,10 +91,12 @@ class Simulation:
         # Posted messages whose latency has passed, by source and target; the first of each flows.
         self._lines: dict[tuple[int, int], deque[tuple[Message, Callable[[], object]]]] = {}
 
-    def start(self, process: Process) -> None:
-        """Let a process run; `run` waits for its end."""
+    def start(self, process: Process) -> Event:
+        """Let a process run; `run` waits for its end, as whoever yields what is returned."""
         self._alive += 1
-        self.env.process(process).callbacks.append(self._ended)
+        started = self.env.process(process)
+        started.callbacks.append(self._ended)
+        return started
 
     def background(self, traffic: Sequence[Traffic]) -> None:
         """Add others' traffic; nobody waits for it. Raises SpecError where there is no such rank."""

@@ -11,27 +11,28 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.simulation.asynchronous import AsynchronousRun, ServedSteps
-from lib_dlhpc.simulation.clock import Floats, Load
-from lib_dlhpc.simulation.rows import late
+from lib_dlhpc.simulation.asynchronous import AsynchronousRun, ServedSteps, Worker
+from lib_dlhpc.simulation.conditions import Conditions, Floats
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, columns, join
 
 BARS = 8  # of the histogram in words
 
 
-def rows(load: Load, served: ServedSteps, parameter_bytes: float) -> Timeline:
+def rows(
+    conditions: Conditions, worker: Worker, served: ServedSteps, parameter_bytes: float
+) -> Timeline:
     """Return what every worker does; the servers are no ranks of the table."""
-    every = np.arange(load.ranks)
-    row = partial(columns, ranks=load.ranks, source="simulated")
+    every, saving = np.arange(conditions.ranks), conditions.saving
+    row = partial(columns, ranks=conditions.ranks, source="simulated")
     compute = partial(row, rank=every, stream="compute", name=0)
-    forward_end, backward_end = load.computed(served.start, load.factor)
-    saved = served.pulled + load.saving[:, None]
-    ready = served.start + load.fetch
+    forward_end, backward_end = worker.computed(served.start, conditions.factor)
+    saved = served.pulled + saving[:, None]
+    ready = served.start + conditions.fetch
     exchange = partial(
         row, stream="communication", kind="communication", name=every, bytes=parameter_bytes
     )
-    words = [f"worker {worker}" for worker in every]
+    words = [f"worker {number}" for number in every]
     parts = [
         compute(kind="forward", names=["forward"], start=served.start, stop=forward_end),
         compute(kind="backward", names=["backward"], start=forward_end, stop=backward_end),
@@ -48,20 +49,27 @@ def rows(load: Load, served: ServedSteps, parameter_bytes: float) -> Timeline:
             start=served.released,
             stop=served.pulled,
         ),
-        late(row, "wait", "wait for the servers", backward_end, served.applying),
-        late(row, "wait", "wait for the slowest", served.applied, served.released),
-        late(row, "wait", "wait for the weights", served.released, served.pulled),
-        late(row, "checkpoint", "wait for the checkpoint", served.pulled, saved),
+        _late(row, "wait", "wait for the servers", backward_end, served.applying),
+        _late(row, "wait", "wait for the slowest", served.applied, served.released),
+        _late(row, "wait", "wait for the weights", served.released, served.pulled),
+        _late(row, "checkpoint", "wait for the checkpoint", served.pulled, saved),
     ]
-    if load.saving.any():
+    if saving.any():
         write = partial(row, rank=every, stream="checkpoint", kind="checkpoint", name=0)
-        at = np.flatnonzero(load.saving)
+        at = np.flatnonzero(saving)
         parts.append(write(names=["write a checkpoint"], start=served.pulled[at], stop=saved[at]))
-    if load.fetch.any():
+    if conditions.fetch.any():
         fetched = partial(row, rank=every, stream="input", kind="input", name=0)
         parts.append(fetched(names=["fetch the next batch"], start=served.start, stop=ready))
-        parts.append(late(row, "input", "wait for input", saved, ready))
+        parts.append(_late(row, "input", "wait for input", saved, ready))
     return join(parts).sorted()
+
+
+def _late(row: "partial[Timeline]", kind: str, name: str, since: Floats, until: Floats) -> Timeline:
+    """Return the time that those ranks, the last axis, are idle, where `until` comes after `since`."""
+    at = np.nonzero(until > since)
+    still = partial(row, rank=at[-1], stream="compute", kind=kind, name=0, names=[name])
+    return still(start=since[at], stop=until[at])
 
 
 def updates(timeline: Timeline) -> AsynchronousRun:

@@ -1,42 +1,39 @@
-"""simulate(experiment): training steps of data parallelism, rank by rank.
+"""simulate(experiment): training steps, rank by rank.
 
-A rank computes forward, then backward, which produces its gradient buckets one after another; they
-are exchanged in that order by the schedule of the experiment's allreduce, one at a time, while backward
-goes on (or after it, without overlap); then it updates, and waits for its next batch if that is late. A
-batch is fetched while the step before it goes on, or further ahead (input.py). Updates that do not keep
-step so: see local.py and asynchronous.py.
+What a rank does is its program (lib_dlhpc/parallel): forward, backward, which fills gradient buckets one after
+another, their exchange in that order, the update. Then the rank waits for its next batch if that is late. A batch is
+fetched while the step before it goes on, or further ahead (input.py). Asynchronous updates: see asynchronous.py.
 
 Jitter: the compute time of a rank in a step is its mean times a factor from a normal distribution with
 mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket are taken as equal: a
 block of a real bucket can be one number longer. A step writes no checkpoint unless `checkpoint` asks for it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lib_dlhpc import parallel
 from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
-from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.parallel import program
-from lib_dlhpc.simulation import local, program_rounds, rounds
-from lib_dlhpc.simulation.clock import Clock, Exchange, Floats, Load, StepProgress, simulate_rounds
+from lib_dlhpc.program import Collective
+from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.measure import measure
-from lib_dlhpc.simulation.messages import Recorder
-from lib_dlhpc.simulation.plans import allreduce_plans
+from lib_dlhpc.simulation.program_rounds import simulate_rounds
 from lib_dlhpc.simulation.program_terms import measure_rounds
-from lib_dlhpc.simulation.rows import rows
+from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.simulation.size import MOST_MESSAGES, check_messages, check_size
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.timeline import Measured, Timeline, join
+from lib_dlhpc.timeline import Measured, Timeline
 
 if TYPE_CHECKING:
+    from lib_dlhpc.simulation.asynchronous import Worker
     from lib_dlhpc.simulation.simulation import Traffic
 
 FIDELITIES = ("rounds", "events")
@@ -74,26 +71,34 @@ def simulate(
     Fetch and Saving, in place of the storage tier's constant time and of no checkpoint. All ranks
     are idle for a checkpoint. Where [storage] has workers or prefetch, ranks with the whole network
     that keep step get their batches from readers that queue for the storage, see input.py.
-    progress: called with simulated seconds, messages delivered and messages in all (passes and messages of
-    a split network in rounds), after each bucket or each few thousand events, and at the end.
+    progress: called with simulated seconds, messages delivered and messages in all (in rounds: passes and exchanges
+    of buckets), after each bucket or each few thousand events, and at the end.
     message_limit: how many messages are followed one by one at most, with "events" or asynchronous updates.
     Raises SpecError for arrays, for what is not modeled, and for more than is simulated in minutes
     (size.py); Cancelled when `progress` returns False.
     """
     seed = experiment.run.seed if seed is None else seed
     sent = check(experiment, fidelity, seed, steps, messages, message_limit, background)
-    factors, strategy = _speed(experiment, speed), experiment.strategy
-    if strategy.is_split:
-        conditions = _conditions(experiment, seed, steps, factors, input, checkpoint)
-        return _split(experiment, fidelity, conditions, background, messages, progress, sent)
-    every = int(strategy.local_steps)  # 1 unless updates are local
-    load = load_of(experiment, seed, -(-steps // every) * every, factors, input, checkpoint)
-    if strategy.update == "asynchronous":
+    conditions = conditions_of(
+        experiment, seed, steps, _speed(experiment, speed), input, checkpoint
+    )
+    if experiment.strategy.update == "asynchronous":
         from lib_dlhpc.simulation import asynchronous, staleness
 
-        served = asynchronous.serve_experiment(experiment, load, fidelity, background, progress)
-        return staleness.rows(load, served, float(load.work.sizes.sum()))
-    return _replicas(experiment, fidelity, load, factors, background, messages, progress)
+        worker = worker_of(experiment)
+        of_run = (experiment, conditions, worker, fidelity, background, progress)
+        served = asynchronous.serve_experiment(*of_run)
+        return staleness.rows(conditions, worker, served, asynchronous.gradient_bytes(experiment))
+    programs = parallel.steps(experiment, compute_scale(experiment))
+    if fidelity == "rounds":
+        return simulate_rounds(programs, conditions, progress)
+    from lib_dlhpc.simulation.platform import platform
+    from lib_dlhpc.simulation.program_events import simulate_events
+
+    nodes, each = int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    on = platform(experiment.calibrated_machine, nodes, each)
+    count = None if progress is None else (lambda time, done: progress(time, done, sent))
+    return simulate_events(programs, on, conditions, background, messages, count)
 
 
 def simulate_terms(
@@ -105,90 +110,39 @@ def simulate_terms(
 ) -> Measured:
     """Simulate as `simulate` does in rounds, and return the terms of every rank without rows.
 
-    Of a split network memory does not grow with microbatches or steps: 3,072 ranks with 512 microbatches take 100 MB.
+    Memory does not grow with microbatches or steps: 3,072 ranks with 512 microbatches take 100 MB. Asynchronous
+    steps have rows all the same.
     """
-    if not experiment.strategy.is_split:
+    if experiment.strategy.update == "asynchronous":
         return measure(experiment, simulate(experiment, "rounds", seed, steps, progress=progress))
     seed = experiment.run.seed if seed is None else seed
     check(experiment, "rounds", seed, steps, rows=False)
-    scale = split_calibration.compute_scale(experiment, compute_scale, _quiet_step)
-    speed = np.ones(int(experiment.devices))
-    conditions = _conditions(experiment, seed, steps, speed, None, None)
-    return measure_rounds(program(experiment, scale), *conditions, progress)
+    conditions = conditions_of(experiment, seed, steps, np.ones(int(experiment.devices)))
+    programs = parallel.steps(experiment, compute_scale(experiment))
+    return measure_rounds(programs, conditions, progress)
 
 
-def _replicas(
-    experiment: Experiment,
-    fidelity: str,
-    load: Load,
-    speed: Floats,
-    background: "Sequence[Traffic]",
-    messages: int,
-    progress: StepProgress | None,
-) -> Timeline:
-    """Simulate replicas of the whole network."""
-    load, draw = _drawn(experiment, load)
-    plan_of, recorder = allreduce_plans(experiment), Recorder(messages)
-    clocks: Iterable[Clock]
-    if fidelity == "events" and len(load.sent):
-        from lib_dlhpc.simulation.platform import platform
-        from lib_dlhpc.simulation.processes import simulate_events
+def worker_of(experiment: Experiment) -> "Worker":
+    """Return what a worker of asynchronous updates computes in a step."""
+    from lib_dlhpc.simulation.asynchronous import Worker
 
-        sizes = int(experiment.strategy.nodes), int(experiment.devices_per_node)
-        on, record = platform(experiment.calibrated_machine, *sizes), recorder if messages else None
-        clocks = simulate_events(load, plan_of, on, speed, background, record, progress)
-    else:
-        number = [plan_of(float(size)).messages for size in load.work.sizes[load.sent]]
-        clocks = simulate_rounds(load, _exchange(experiment, speed), number, progress)
-    parts = [part for clock in clocks for part in draw(load, clock)]
-    return join([*parts, recorder.timeline(load.ranks)]).sorted()
+    scale, device = compute_scale(experiment), experiment.machine.device
+    work = device_work(experiment, scale)
+    update = compute.update_time(experiment.model, device, experiment.strategy.optimizer)
+    return Worker(float(work.forward), float(work.backward), float(scale * update))
 
 
-def _drawn(
-    experiment: Experiment, load: Load
-) -> tuple[Load, Callable[[Load, Clock], list[Timeline]]]:
-    """Return the load, its local steps joined, and the function that draws a step's rows."""
-    if experiment.strategy.update == "local":
-        return local.together(load, int(experiment.strategy.local_steps))
-    return load, rows
-
-
-def load_of(
+def conditions_of(
     experiment: Experiment,
     seed: int,
     steps: int,
     speed: Floats,
-    input: Fetch | None,
-    checkpoint: Saving | None,
-) -> Load:
-    """Return the load to simulate, with the jitter of every rank in every step."""
-    scale = compute_scale(experiment)
-    update = compute.update_time(
-        experiment.model, experiment.machine.device, experiment.strategy.optimizer
-    )
-    factor, fetch, saving = _conditions(experiment, seed, steps, speed, input, checkpoint)
-    step_by_step = experiment.strategy.update == "synchronous" and input is None
-    return Load(
-        device_work(experiment, scale),
-        float(scale * update),
-        bool(experiment.overlap),
-        factor,
-        fetch,
-        saving,
-        supply(experiment, steps, seed) if step_by_step and experiment.storage.tier else None,
-    )
-
-
-def _conditions(
-    experiment: Experiment,
-    seed: int,
-    steps: int,
-    speed: Floats,
-    input: Fetch | None,
-    checkpoint: Saving | None,
-) -> tuple[Floats, Floats, Floats]:
-    """Return factors of compute time and s to fetch a batch, (steps, ranks), and s to save, (steps,)."""
-    jitter, ranks = float(experiment.machine.jitter), len(speed)
+    input: Fetch | None = None,
+    checkpoint: Saving | None = None,
+) -> Conditions:
+    """Return the conditions of all steps, with the jitter of every rank in every step."""
+    strategy, jitter, ranks = experiment.strategy, float(experiment.machine.jitter), len(speed)
+    steps = -(-steps // int(strategy.local_steps)) * int(strategy.local_steps)
     drawn = np.random.default_rng(seed).normal(1.0, jitter, (steps, ranks))
     fetch = np.full((steps, ranks), float(input_time(experiment)))
     if input is not None:
@@ -200,36 +154,9 @@ def _conditions(
         wrong = ~((seconds >= 0) & (seconds < np.inf))
         if wrong.any():
             raise SpecError(f"{name} returned {seconds[wrong][0]:g}: expected s, 0 or more.")
-    return np.maximum(drawn, 0.0) / speed, fetch, saving
-
-
-def _split(
-    experiment: Experiment,
-    fidelity: str,
-    conditions: tuple[Floats, Floats, Floats],
-    background: "Sequence[Traffic]",
-    messages: int,
-    progress: StepProgress | None,
-    sent: int,
-) -> Timeline:
-    """Simulate a network that is split over ranks; `sent`: total messages, as events."""
-    scale = split_calibration.compute_scale(experiment, compute_scale, _quiet_step)
-    step = program(experiment, scale)
-    if fidelity == "rounds":
-        return program_rounds.simulate_rounds(step, *conditions, progress)
-    from lib_dlhpc.simulation.platform import platform
-    from lib_dlhpc.simulation.program_events import simulate_events
-
-    nodes, each = int(experiment.strategy.nodes), int(experiment.devices_per_node)
-    on = platform(experiment.calibrated_machine, nodes, each)
-    count = None if progress is None else (lambda time, done: progress(time, done, sent))
-    return simulate_events(step, on, *conditions, background, messages, count)
-
-
-def _quiet_step(experiment: Experiment, scale: float) -> float:
-    """Return the seconds of a step of a split network without jitter."""
-    none = np.zeros((1, int(experiment.devices)))
-    return measure_rounds(program(experiment, scale), none + 1, none, np.zeros(1)).step_time
+    whole = strategy.update == "synchronous" and not strategy.is_split and input is None
+    readers = supply(experiment, steps, seed) if whole and experiment.storage.tier else None
+    return Conditions(np.maximum(drawn, 0.0) / speed, fetch, saving, speed, readers)
 
 
 def _speed(experiment: Experiment, speed: ArrayLike) -> Floats:
@@ -244,31 +171,28 @@ def _speed(experiment: Experiment, speed: ArrayLike) -> Floats:
     return np.broadcast_to(given, (ranks,))
 
 
-def _exchange(experiment: Experiment, speed: ArrayLike = 1.0) -> Exchange:
-    """Return the exchange of one bucket: a schedule serves all sizes for which it is chosen."""
-    network, plan_of = network_of(experiment), allreduce_plans(experiment)
-    kept: dict[str, rounds.Program] = {}
-
-    def exchange(size: float, arrival: Floats) -> Floats:
-        schedule = plan_of(size)
-        if schedule.name not in kept:
-            kept[schedule.name] = rounds.program(schedule)
-        program = kept[schedule.name]
-        return rounds.finish_times(program, network, size / program.elements, arrival, speed=speed)
-
-    return exchange
-
-
 def compute_scale(experiment: Experiment) -> Any:
-    """Return measured over roofline compute time of plain data parallelism; 1.0 without a measured rate."""
-    return calibration.compute_scale(experiment, _bucket_costs)
+    """Return measured over roofline compute time; 1.0 without a measured rate."""
+    if not experiment.strategy.is_split:
+        return calibration.compute_scale(experiment, _bucket_costs)
+    return split_calibration.compute_scale(experiment, compute_scale, _quiet_step)
+
+
+def _quiet_step(experiment: Experiment, scale: float) -> float:
+    """Return the seconds of a step without jitter or input."""
+    none = np.zeros((1, int(experiment.devices)))
+    quiet = Conditions(none + 1, none, np.zeros(1), none[0] + 1)
+    return measure_rounds(parallel.steps(experiment, scale), quiet).step_time
 
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     """Return the seconds on the network of each bucket when all ranks start together."""
-    exchange = _exchange(experiment)
-    start = np.zeros(int(experiment.devices))
-    return np.array([exchange(float(size), start).max() if size else 0.0 for size in work.sizes])
+    step = parallel.program(experiment)
+    exchange, start = ranked_exchange(step), np.zeros(step.shape)
+    in_order = (*step.stages[0][0].last.variants[0].instructions, *(row[0] for row in step.end))
+    buckets = (what for what in in_order if isinstance(what, Collective))
+    costs = (float(exchange(0, what, start).max()) for what in buckets)
+    return np.array([next(costs) if size else 0.0 for size in work.sizes])
 
 
 def check(

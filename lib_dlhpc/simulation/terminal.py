@@ -23,6 +23,7 @@ MESSAGES = 50_000  # in a trace: some 20 MB, which a browser still opens
 PATIENCE = 1.0  # s before a line is shown
 PAUSE = 0.1  # s between two
 LONG = 10.0  # s that are announced
+IN_ROUNDS = "passes and exchanges"  # what is counted
 
 
 def simulate_here(
@@ -48,8 +49,8 @@ def simulate_here(
         raise SpecError(f"--trace {trace}: {os.strerror(errno.ENOENT)}.")
     if messages is None:
         messages = MESSAGES if trace and fidelity == "events" else 0
-    split = fidelity == "rounds" and experiment.strategy.is_split
-    line = ProgressLine(sys.stderr, unit="passes" if split else "messages")
+    in_rounds = fidelity == "rounds" and experiment.strategy.update != "asynchronous"
+    line = ProgressLine(sys.stderr, unit=IN_ROUNDS if in_rounds else "messages")
     try:
         limit = MOST_MESSAGES if message_limit is None else message_limit
         drawn = experiment.run.seed if seed is None else seed
@@ -79,7 +80,7 @@ def simulate_here(
 
 def terms_here(experiment: Experiment, seed: int | None, steps: int, heading: str = "") -> Measured:
     """Return what `simulate_terms` returns; heading and Ctrl-C are as in `simulate_here`."""
-    line = ProgressLine(sys.stderr, unit="passes")
+    line = ProgressLine(sys.stderr, unit=IN_ROUNDS)
     try:
         drawn = experiment.run.seed if seed is None else seed
         check(experiment, "rounds", drawn, steps, rows=False)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_step import ends
 from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
@@ -128,20 +129,33 @@ def test_time_grows_by_a_microbatch_a_period(microbatches):
     assert second == pytest.approx(first, rel=1e-6)
 
 
-@pytest.mark.parametrize("ways", [{}, {"overlap": False}, {"bucket": 1e4}], ids=str)
-def test_plain_data_parallelism_is_the_split_of_one(ways):
-    """Rank by rank, with jitter too; a split step has all ranks meet, which the plain one does not."""
+PLAIN = [{}, {"overlap": False}, {"bucket": 1e4}, {"allreduce": "rabenseifner"}, {"node": 2}]
+
+
+@pytest.mark.parametrize("ways", PLAIN, ids=str)
+def test_plain_data_parallelism_is_the_program_with_no_passes(ways):
+    """Rank by rank, with jitter, step after step: no rank waits for others but in an exchange."""
     run = run_of("gpt", jitter=0.1, data=4, **ways)
     assert not run.strategy.is_split
-    timeline = simulate(run, seed=5)
-    ends = [timeline.stop[timeline.rank == rank].max() for rank in range(4)]
-    whole = program(run)
-    free = tuple(row for row in whole.end if not isinstance(row[0], Meet))
-    factor = np.random.default_rng(5).normal(1.0, 0.1, (1, 4)).reshape(4, 1, 1)
-    path = Path(replace(whole, end=free), [factor], ranked=ranked_exchange(whole))
-    path.run()
-    path.finish()
-    np.testing.assert_allclose(path.clock[0].ravel(), ends, rtol=1e-12)
+    timeline = simulate(run, seed=5, steps=3)
+    updates = timeline.select(timeline.where("compute", "update"))
+    factor = np.random.default_rng(5).normal(1.0, 0.1, (3, 4))
+    np.testing.assert_allclose(updates.stop.reshape(4, 3).T, ends(run, factor), rtol=1e-12)
+
+
+@pytest.mark.parametrize("ways", PLAIN, ids=str)
+def test_a_meeting_which_only_a_split_step_has_ends_no_plain_step_sooner(ways):
+    run = run_of("gpt", jitter=0.1, data=4, **ways)
+    whole, factor = program(run), np.random.default_rng(5).normal(1.0, 0.1, (4, 1, 1))
+    meeting = replace(whole, end=(whole.end[0], (Meet(),), *whole.end[1:]))
+
+    def end(of):
+        path = Path(of, [factor], ranked=ranked_exchange(of))
+        path.run()
+        return path.finish()
+
+    assert not any(isinstance(row[0], Meet) for row in whole.end)
+    assert end(meeting) >= end(whole)
 
 
 @settings(max_examples=40)

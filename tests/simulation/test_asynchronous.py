@@ -13,7 +13,7 @@ from lib_dlhpc.simulation.compare import NOTABLE, why
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.simulation.staleness import as_dict, report, updates
-from lib_dlhpc.simulation.step import load_of
+from lib_dlhpc.simulation.step import conditions_of, worker_of
 from lib_dlhpc.simulation.watchdog import Cancelled
 from lib_dlhpc.spec.machine import Device, Link, Machine
 from lib_dlhpc.timeline import span
@@ -211,8 +211,9 @@ def test_the_timeline_obeys_cause_and_effect_and_tells_of_every_update(
     found = measure(run, timeline)
     np.testing.assert_allclose(sum(found.per_rank.values()), found.step_time, rtol=1e-9)
     assert all((seconds >= 0).all() for seconds in found.per_rank.values())
-    load = load_of(run, seed, steps, np.ones(timeline.ranks), None, None)
-    direct = serve_experiment(run, load, "rounds").run  # as counted where it happens
+    conditions = conditions_of(run, seed, steps, np.ones(timeline.ranks))
+    # as counted where it happens
+    direct = serve_experiment(run, conditions, worker_of(run), "rounds").run
     told = updates(timeline)
     for name in ("time", "worker", "staleness"):
         np.testing.assert_array_equal(getattr(told, name), getattr(direct, name))

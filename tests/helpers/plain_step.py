@@ -1,0 +1,29 @@
+"""Plain data parallelism written out by itself, one bucket after another: what its program has to equal."""
+
+import numpy as np
+
+from lib_dlhpc.costs import compute
+from lib_dlhpc.costs.network import network_of
+from lib_dlhpc.costs.work import device_work
+from lib_dlhpc.schedules.choice import plan
+from lib_dlhpc.simulation import rounds
+
+
+def ends(run, factor):
+    """Return when each rank ends each step, s, (steps, ranks); factor: of the compute time, (steps, ranks)."""
+    strategy, ranks = run.strategy, int(run.devices)
+    work, network = device_work(run, 1.0), network_of(run)
+    update = compute.update_time(run.model, run.machine.device, strategy.optimizer)
+    start, found = np.zeros(ranks), []
+    for slow in factor:
+        forward = start + slow * work.forward
+        backward = free = forward + slow * work.backward
+        free = start
+        for size, ready in zip(work.sizes, work.ready, strict=True):
+            joins = np.maximum(free, forward + slow * ready if run.overlap else backward)
+            schedule = plan("allreduce", size, network, ranks, name=strategy.allreduce)
+            element = size / schedule.elements
+            free = rounds.finish_times(schedule, network, element, joins)
+        start = np.maximum(backward, free) + slow * update
+        found.append(start)
+    return np.array(found)
