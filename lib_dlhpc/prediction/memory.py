@@ -1,17 +1,15 @@
 """Memory ledger of one device: every term at the peak of training, against the capacity."""
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
-from lib_dlhpc.costs.stored_activations import frees_output, moved_elements, pending_gradients
+from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
+from lib_dlhpc.layout import Part
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -21,13 +19,13 @@ if TYPE_CHECKING:
 def ledger(experiment: Experiment) -> dict[str, Any]:
     """Return the bytes of each term on one device; their sum is the peak of a step.
 
-    Activations are the layer outputs stored for backward, with ReLU and sums in place. Backward frees them
-    from the last layer to the first, and holds the gradients of one layer's input and output at a time:
-    the working set is what they add to the activations at the peak. If servers update, they hold the optimizer
-    state. Not modeled: fragmentation, recomputation, and workspace of libraries (columns of a convolution)
-    beyond the device's reserved memory.
+    Activations are the layer outputs stored for backward, with ReLU and sums in place; the working set is what
+    backward adds to them at its peak (costs/stored_activations.py). If servers update, they hold the optimizer
+    state. Not modeled: fragmentation, and workspace of libraries (columns of a convolution) beyond the device's
+    reserved memory.
     """
     model, strategy = experiment.model, experiment.strategy
+    whole = Part(model, 0)
     updates = strategy.update != "asynchronous"
     size = BYTES[strategy.precision]
     shape = experiment.dataset.sample_shape or model.input_shape
@@ -42,47 +40,14 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         * STATE[strategy.optimizer]
         * max(size, MASTER_BYTES)
         * updates,
-        "activations": strategy.batch * float(kept(model).sum() * size + model.mask_bytes),
-        "working set": strategy.batch * float(working_set(model)) * size,
+        "activations": strategy.batch * stored_bytes(whole, size),
+        "working set": strategy.batch * backward_extra(whole, size),
         "input batch": strategy.batch * float(np.prod(shape)) * size,
         "communication buffer": np.where(
             updates & (experiment.devices > 1), np.minimum(strategy.bucket, gradients), 0.0
         )[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }
-
-
-@lru_cache(maxsize=256)
-def kept(model: Model) -> NDArray[np.float64]:
-    """Return the elements of a sample that each layer stores for backward.
-
-    They are the layer's `stored`, except outputs that only sums read, of layers that do not need them
-    either: the backward of a sum reads no input, and a sum overwrites one (`out += identity` in PyTorch's ResNet).
-    """
-    readers: dict[str, set[str]] = {}
-    for layer in model.layers:
-        for name in layer.inputs:
-            readers.setdefault(name, set()).add(layer.kind)
-    summed = [frees_output(layer) and readers.get(layer.name) == {"add"} for layer in model.layers]
-    return np.where(summed, 0.0, model.layer_stored)
-
-
-@lru_cache(maxsize=256)
-def working_set(model: Model) -> float:
-    """Return the elements a sample by which backward's peak exceeds all stored activations.
-
-    The output of a layer that does not need it is free by then: its readers' backward passes are done.
-    The gradient of an element-wise layer's input overwrites that of its output (PyTorch allocates a second
-    array, visible if one such layer is most of the network), and samples have no gradient. A gradient to
-    which several layers add is held until the last of them.
-    """
-    held, moved = np.cumsum(kept(model)), moved_elements(model)
-    for index, layer in enumerate(model.layers):
-        if layer.traits.elementwise or layer.inputs == ("input",):
-            moved[index] -= model.layer_input_elements[index]
-        if frees_output(layer):
-            moved[index] -= kept(model)[index]
-    return max(0.0, float((held + moved + pending_gradients(model)).max() - held[-1]))
 
 
 def server_bytes(experiment: Experiment) -> Any:

@@ -21,7 +21,7 @@ from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.program import Collective
+from lib_dlhpc.program import Collective, Program
 from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.measure import measure
@@ -29,6 +29,7 @@ from lib_dlhpc.simulation.program_rounds import simulate_rounds
 from lib_dlhpc.simulation.program_terms import measure_rounds
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.simulation.size import MOST_MESSAGES, check_messages, check_size
+from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Measured, Timeline
 
@@ -79,26 +80,34 @@ def simulate(
     """
     seed = experiment.run.seed if seed is None else seed
     sent = check(experiment, fidelity, seed, steps, messages, message_limit, background)
-    conditions = conditions_of(
-        experiment, seed, steps, _speed(experiment, speed), input, checkpoint
-    )
+    speeds = _speed(experiment, speed)
+    conditions = conditions_of(experiment, seed, steps, speeds, input, checkpoint)
     if experiment.strategy.update == "asynchronous":
-        from lib_dlhpc.simulation import asynchronous, staleness
+        from lib_dlhpc.simulation.staleness import simulate_served
 
-        worker = worker_of(experiment)
-        of_run = (experiment, conditions, worker, fidelity, background, progress)
-        served = asynchronous.serve_experiment(*of_run)
-        return staleness.rows(conditions, worker, served, asynchronous.gradient_bytes(experiment))
+        worker, others = worker_of(experiment), (background, progress)
+        return simulate_served(experiment, conditions, worker, fidelity, *others)
     programs = parallel.steps(experiment, compute_scale(experiment))
     if fidelity == "rounds":
         return simulate_rounds(programs, conditions, progress)
+    count = None if progress is None else (lambda time, done: progress(time, done, sent))
+    return _in_events(experiment, programs, conditions, background, messages, count)
+
+
+def _in_events(
+    experiment: Experiment,
+    programs: Sequence[Program],
+    conditions: Conditions,
+    background: "Sequence[Traffic]",
+    messages: int,
+    progress: Progress | None,
+) -> Timeline:
     from lib_dlhpc.simulation.platform import platform
     from lib_dlhpc.simulation.program_events import simulate_events
 
     nodes, each = int(experiment.strategy.nodes), int(experiment.devices_per_node)
     on = platform(experiment.calibrated_machine, nodes, each)
-    count = None if progress is None else (lambda time, done: progress(time, done, sent))
-    return simulate_events(programs, on, conditions, background, messages, count)
+    return simulate_events(programs, on, conditions, background, messages, progress)
 
 
 def simulate_terms(

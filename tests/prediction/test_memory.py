@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from lib_dlhpc import loads
 from lib_dlhpc.costs.checkpoints import checkpoint_bytes
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory import (
-    attention_activation_saved,
-    kept,
-    ledger,
-    model_state_bytes,
-    working_set,
-)
+from lib_dlhpc.prediction.memory import attention_activation_saved, ledger, model_state_bytes
 from lib_dlhpc.prediction.walls import largest_batch
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import OPTIMIZERS, TRAINING_PRECISIONS
@@ -40,11 +34,11 @@ def test_the_ledger_against_hand_numbers():
     assert found["weights"] == found["gradients"] == found["optimizer state"] == 4 * P
     assert found["master weights"] == 0
     assert found["input batch"] == 32 * 3 * 224 * 224 * 4
-    assert found["activations"] == 32 * 4 * sum(brute_kept(RUN.model))
+    assert found["activations"] == 32 * sum(brute_kept(RUN.model))
     assert found["communication buffer"] == 25e6
     assert found["driver and workspace"] == RUN.machine.device.reserved_memory
     assert 0 < found["working set"] < 32 * 3 * 256 * 56 * 56 * 4
-    assert found["working set"] == 32 * brute_working_set(RUN.model) * 4
+    assert found["working set"] == 32 * brute_working_set(RUN.model)
     assert predict(RUN).memory_total == sum(found.values())
 
 
@@ -120,7 +114,8 @@ def test_resnet50_keeps_what_pytorch_keeps():
 
     It is 85.52 MB a sample, of which 1.61 MB are places of the maxima that a pool notes down as 64 bits.
     """
-    assert 4 * kept(RUN.model).sum() == pytest.approx(85.52e6 - 1.61e6, rel=0.005)
+    stored = ledger(RUN)["activations"] / 32 - RUN.model.mask_bytes
+    assert stored == pytest.approx(85.52e6 - 1.61e6, rel=0.005)
 
 
 def test_resnet50_in_fp32_on_16_gb_fits_with_128():
@@ -131,13 +126,15 @@ def test_resnet50_in_fp32_on_16_gb_fits_with_128():
 
 
 def brute_kept(model):
-    """Walk through the layers: what each keeps, a sum being written over one of its inputs."""
+    """Walk through the layers: the bytes each keeps, a sum being written over one of its inputs."""
     readers = {layer.name: set() for layer in model.layers} | {"input": set()}
     for layer in model.layers:
         for name in layer.inputs:
             readers[name].add(layer.kind)
     return [
-        0 if readers[layer.name] == {"add"} and layer.kind not in HOLD else layer.stored
+        0
+        if readers[layer.name] == {"add"} and layer.kind not in HOLD
+        else 4 * layer.stored + layer.mask_bytes
         for layer in model.layers
     ]
 
@@ -148,7 +145,7 @@ IN_PLACE = ("relu", "tanh", "sigmoid", "gelu", "dropout")
 
 def brute_working_set(model):
     """Walk backward, layer by layer: what is kept so far, the gradients in and out, and those that wait."""
-    size = {layer.name: int(np.prod(layer.output_shape)) for layer in model.layers}
+    size = {layer.name: 4 * int(np.prod(layer.output_shape)) for layer in model.layers}
     kept = brute_kept(model)
     peak, begun = (
         0,
@@ -157,7 +154,7 @@ def brute_working_set(model):
     for number in reversed(range(len(model.layers))):
         layer = model.layers[number]
         begun.discard(layer.name)
-        gradients = max(size[layer.name], layer.stored)
+        gradients = max(size[layer.name], 4 * layer.stored)
         gradients += sum(size[name] for name in begun - {*layer.inputs})
         if layer.kind not in IN_PLACE:
             gradients += sum(size[name] for name in layer.inputs if name != "input")
@@ -172,8 +169,8 @@ def brute_working_set(model):
     "entry", ["resnet50", "lenet5", "vgg16", "bert-base", "gpt2-1.5b", "mlp-mnist", "frnn"]
 )
 def test_the_working_set_is_the_worst_moment_of_a_walk(entry):
-    model = RUN.set({"model.name": entry}).model
-    assert working_set(model) == brute_working_set(model)
+    run = RUN.set({"model.name": entry})
+    assert ledger(run)["working set"] == 32 * brute_working_set(run.model)
 
 
 @pytest.mark.parametrize(
