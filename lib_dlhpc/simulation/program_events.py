@@ -85,9 +85,8 @@ class _Shared:
         self.rows: list[Row] = []
         self.waits: list[Row] = []  # of which some is bubble
         self._messages: dict[tuple[int, ...], Message] = {}
-        self._scripts: dict[
-            tuple[Any, ...], list[Any]
-        ] = {}  # and how many ranks have not asked for it
+        # A script, and how many ranks have not asked for it yet.
+        self._scripts: dict[tuple[Any, ...], list[Any]] = {}
         self._turns: dict[tuple[Any, ...], int] = {}
         self._plans, self._placed = Plans(step), dict[tuple[Any, ...], Schedule]()
         self._groups: dict[tuple[int, str], Members] = {}
@@ -146,8 +145,9 @@ class _Shared:
     def swap(self, rank: int, what: Swap) -> Script:
         """Return the script of the sum of a buffer of two stages."""
         here = rank % self.many
-        two = Members(("", here, 0), tuple(place * self.many + here for place in what.places))
-        return self._script(rank, two, what.name, partial(self._swap, two.ranks, what.bytes))
+        ranks = tuple(place * self.many + here for place in what.places)
+        two = Members((str(what.places), here, 0), ranks)
+        return self._script(rank, two, what.name, partial(self._swap, ranks, what.bytes))
 
     def meet(self) -> Process:
         """Wait for all ranks."""
