@@ -23,9 +23,9 @@ def shard(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
     if strategy.zero < 2 or sizes(experiment).data == 1:
         return
     if strategy.zero == 3:
-        passes.forward = _gathered(experiment, passes.part, passes.forward, "forward")
-        passes.backward = _gathered(experiment, passes.part, passes.backward, "backward")
-        passes.last = _gathered(experiment, passes.part, passes.last, "backward")
+        passes.forward = _gathered(experiment, passes.part, passes.forward)
+        passes.backward = _gathered(experiment, passes.part, passes.backward)
+        passes.last = _gathered(experiment, passes.part, passes.last)
     for each in (passes.backward, passes.last):
         each.append(Wait("data", STREAM, "", LABEL))
 
@@ -49,32 +49,34 @@ def _gather(experiment: Experiment, elements: float, key: str = "") -> Collectiv
 
 
 def _gathered(
-    experiment: Experiment, part: Part, instructions: list[Instruction], phase: str
+    experiment: Experiment, part: Part, instructions: list[Instruction]
 ) -> list[Instruction]:
-    """Post an all-gather as soon as a layer frees its weights; wait for it before the layer that needs it."""
+    """Post an all-gather as soon as a layer frees its weights; wait for it before the layer that needs it.
+
+    A layer frees its weights unless the same layer is next: recomputation gathers those of a segment once more.
+    """
+    layers = part.model.layers
     needs = [
-        each.layer
-        for each in instructions
-        if isinstance(each, Compute)
-        and each.phase == phase
-        and part.model.layers[each.layer].parameters
+        (at, each.layer)
+        for at, each in enumerate(instructions)
+        if isinstance(each, Compute) and layers[each.layer].parameters
     ]
+    freed = [None, *(layer for _, layer in needs)]
+    needs = [need for need, before in zip(needs, freed, strict=False) if need[1] != before]
     window = AT_ONCE if experiment.overlap else 1
-    coming, needed = iter(needs), set(needs)
+    coming, needed = iter(needs), {at for at, _ in needs}
     found: list[Instruction] = []
 
     def gather() -> None:
-        layer = next(coming, None)
-        if layer is not None:
-            found.append(
-                _gather(experiment, part.model.layers[layer].parameters, f"weights {layer}")
-            )
+        at, layer = next(coming, (0, -1))
+        if layer >= 0:
+            found.append(_gather(experiment, layers[layer].parameters, f"weights {at}"))
 
     for _ in range(window):
         gather()
-    for each in instructions:
-        if isinstance(each, Compute) and each.phase == phase and each.layer in needed:
-            found += [Wait("data", STREAM, f"weights {each.layer}", LABEL), each]
+    for at, each in enumerate(instructions):
+        if at in needed:
+            found += [Wait("data", STREAM, f"weights {at}", LABEL), each]
             gather()
         else:
             found.append(each)

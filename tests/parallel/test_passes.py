@@ -225,6 +225,27 @@ def test_every_wait_follows_what_it_waits_for(case):
                             posted.add(each.key)
 
 
+REMADE = only("deep", tensor=2, data=4, zero=3, recompute="full", microbatches=2)
+
+
+@pytest.mark.parametrize("case", [ZERO, REMADE], ids=["stored", "recomputed"])
+def test_no_layer_computes_without_its_gathered_weights(case):
+    """In recomputation as well; one layer's weights more are on their way at most."""
+    run = run_of(case)
+    (part,) = lib_dlhpc.layout.parts(run, 0)
+    (chunk,) = program(run).stages[0]
+    for block in (chunk.forward, chunk.backward, chunk.last):
+        posted, here = {}, -1.0
+        for each in block.variants[0].instructions:
+            if isinstance(each, Collective) and each.goal == "allgather" and each.key:
+                posted[each.key] = each.elements
+                assert len(posted) <= 2
+            elif isinstance(each, Wait) and each.key:
+                here = posted.pop(each.key)
+            elif isinstance(each, Compute) and part.model.layers[each.layer].parameters:
+                assert here == part.model.layers[each.layer].parameters
+
+
 def test_every_gradient_is_exchanged_once():
     for case in (PLAIN, LATE, ONE, PIPE):
         run = run_of(case)
