@@ -92,7 +92,7 @@ class Simulation:
         self._lines: dict[tuple[int, int], deque[tuple[Message, Callable[[], object]]]] = {}
 
     def start(self, process: Process) -> Event:
-        """Let a process run; `run` waits for its end, as whoever yields what is returned."""
+        """Let a process run; `run` waits for its end, and so does a process that yields the event returned."""
         self._alive += 1
         started = self.env.process(process)
         started.callbacks.append(self._ended)
