@@ -52,7 +52,7 @@ def run_coupled(
             folder = stack.enter_context(temporary_folder("dlhpc-couple-"))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "workflow.toml").write_text(dumps(workflow), encoding="utf-8")
-        words = ("-m", "mpi4py", "-m", WORKER, str(folder.resolve()), str(ranks))
+        words = ("-m", WORKER, str(folder.resolve()), str(ranks))
         try:
             done = run_to_end(ranks, *words, patience=patience)
         except subprocess.TimeoutExpired:

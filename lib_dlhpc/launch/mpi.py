@@ -92,11 +92,12 @@ class Overdue:
 def run_to_end(ranks: int, *arguments: str, patience: float) -> subprocess.CompletedProcess[str]:
     """Run a Python program on ranks and return its completed process, with output as text.
 
-    Raises SpecError for illegal ranks and if MPI is missing or does not start, subprocess.TimeoutExpired after
-    `patience` s. No rank survives, even if this process is killed (lifetime/owned.py).
+    An error of one rank ends all, unless options of Python come before the program (`ends_all`). Raises SpecError for
+    illegal ranks and if MPI is missing or does not start, subprocess.TimeoutExpired after `patience` s. No rank
+    survives, even if this process is killed (lifetime/owned.py).
     """
     check_here(ranks)
-    words = command(ranks, *arguments)
+    words = command(ranks, *ends_all(arguments), *arguments)
     try:
         return owned.run(
             words,

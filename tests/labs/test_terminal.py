@@ -7,7 +7,7 @@ import sys
 import pytest
 from patience import PATIENCE
 
-from lib_dlhpc.launch.mpi import environment, run_to_end
+from lib_dlhpc.launch.mpi import command, environment
 
 LABS = (
     "01_data_parallel_step",
@@ -26,10 +26,11 @@ WRONG = {
 }
 
 
-def terminal(checks, *words):
-    """A lab's checks as a learner starts them."""
+def terminal(checks, *words, ranks=0):
+    """A lab's checks as a learner starts them: `python checks.py`, or `mpiexec -n RANKS python checks.py`."""
+    words = (str(checks), *words)
     return subprocess.run(
-        [sys.executable, str(checks), *words],
+        command(ranks, *words) if ranks else [sys.executable, *words],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -57,7 +58,7 @@ def test_a_file_that_is_no_lab_is_reported_in_a_sentence(repository, tmp_path, t
 
 def test_an_error_on_all_ranks_is_printed_once(repository, on_ranks, tmp_path):
     checks = repository / "labs" / "05_split_convolution" / "checks.py"
-    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=PATIENCE)
+    run = terminal(checks, str(tmp_path / "step.py"), "x", ranks=2)
     assert run.returncode == 2
     assert run.stderr.count("cannot be read") == 1 and "Abort" not in run.stderr
 
@@ -68,7 +69,7 @@ def test_the_starter_of_lab_4_fails_with_a_sentence_on_real_ranks(
     cells = ("def forward(", "def gpipe(", "def step(")
     (tmp_path / "step.py").write_text("\n\n".join(starter("04_pipeline", w) for w in cells))
     checks = repository / "labs" / "04_pipeline" / "checks.py"
-    run = run_to_end(4, str(checks), str(tmp_path / "step.py"), "x", patience=PATIENCE)
+    run = terminal(checks, str(tmp_path / "step.py"), "x", ranks=4)
     assert run.returncode and "the activation of microbatch" in run.stderr
     assert "Traceback" not in run.stderr
 
@@ -77,6 +78,6 @@ def test_a_mistake_of_a_rank_is_reported_with_its_line(repository, on_ranks, tmp
     text = "def step(network, loss, x, y, comm, rate):\n    return [][comm.rank]\n"
     (tmp_path / "step.py").write_text(text)
     checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
-    run = run_to_end(2, str(checks), str(tmp_path / "step.py"), "x", patience=PATIENCE)
+    run = terminal(checks, str(tmp_path / "step.py"), "x", ranks=2)
     assert run.returncode == 1 and "step.py, line 2, in step: IndexError" in run.stderr
     assert "Traceback" not in run.stderr

@@ -56,6 +56,24 @@ def test_ranks_are_ended_at_the_timeout(tmp_path):
     assert len(pids) >= 2 and gone(pids)
 
 
+RAISES = """
+import time
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 1:
+    raise KeyError("a mistake of rank 1")
+MPI.COMM_WORLD.barrier() if {waits!r} == "in a barrier" else time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("waits", ["in a barrier", "for something else"])
+@pytest.mark.parametrize("how", ["command", "file"])
+def test_a_rank_that_raises_ends_the_others_with_its_traceback(tmp_path, waits, how):
+    (tmp_path / "raises.py").write_text(text := RAISES.format(waits=waits))
+    words = ("-c", text) if how == "command" else (str(tmp_path / "raises.py"),)
+    run = mpi.run_to_end(2, *words, patience=PATIENCE)
+    assert run.returncode != 0 and "KeyError: 'a mistake of rank 1'" in run.stderr
+
+
 WAYS = [signal.SIGTERM]
 if sys.platform == "linux":
     WAYS.append(signal.SIGKILL)

@@ -21,7 +21,8 @@ def stoppable(stop: threading.Event) -> Callable[..., CompletedProcess[str]]:
 
     def run(ranks: int, *arguments: str, patience: float) -> CompletedProcess[str]:
         mpi.check_here(ranks)
-        words, until = mpi.command(ranks, *arguments), time.monotonic() + patience
+        words = mpi.command(ranks, *mpi.ends_all(arguments), *arguments)
+        until = time.monotonic() + patience
         # A file: a pipe that is not read would block a rank that writes much.
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as out:
             try:
