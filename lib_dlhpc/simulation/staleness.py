@@ -6,39 +6,17 @@ the queue included; "pull" begins when the server lets the weights go. Both name
 other one has a part in them.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.simulation.asynchronous import (
-    AsynchronousRun,
-    ServedSteps,
-    Worker,
-    gradient_bytes,
-    serve_experiment,
-)
-from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
-from lib_dlhpc.simulation.simulation import Traffic
-from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.simulation.asynchronous import AsynchronousRun, ServedSteps, Worker
+from lib_dlhpc.simulation.conditions import Conditions, Floats
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, columns, join
 
 BARS = 8  # of the histogram in words
-
-
-def simulate_served(
-    experiment: Experiment,
-    conditions: Conditions,
-    worker: Worker,
-    fidelity: str,
-    background: Sequence[Traffic] = (),
-    progress: StepProgress | None = None,
-) -> Timeline:
-    """Simulate asynchronous steps of an experiment and return their rows; see asynchronous.serve_experiment."""
-    served = serve_experiment(experiment, conditions, worker, fidelity, background, progress)
-    return rows(conditions, worker, served, gradient_bytes(experiment))
 
 
 def rows(

@@ -83,15 +83,21 @@ def simulate(
     speeds = _speed(experiment, speed)
     conditions = conditions_of(experiment, seed, steps, speeds, input, checkpoint)
     if experiment.strategy.update == "asynchronous":
-        from lib_dlhpc.simulation.staleness import simulate_served
-
-        worker, others = worker_of(experiment), (background, progress)
-        return simulate_served(experiment, conditions, worker, fidelity, *others)
+        return _asynchronous(experiment, conditions, fidelity, background, progress)
     programs = parallel.steps(experiment, compute_scale(experiment))
     if fidelity == "rounds":
         return simulate_rounds(programs, conditions, progress)
     count = None if progress is None else (lambda time, done: progress(time, done, sent))
     return _in_events(experiment, programs, conditions, background, messages, count)
+
+
+def _asynchronous(experiment: Experiment, conditions: Conditions, *how: Any) -> Timeline:
+    """Simulate asynchronous steps; how: the other arguments of asynchronous.serve_experiment."""
+    from lib_dlhpc.simulation import asynchronous, staleness
+
+    worker = worker_of(experiment)
+    served = asynchronous.serve_experiment(experiment, conditions, worker, *how)
+    return staleness.rows(conditions, worker, served, asynchronous.gradient_bytes(experiment))
 
 
 def _in_events(

@@ -3,7 +3,6 @@
 Tolerance: 1e-9 of the step, as both sum the same numbers in another order.
 """
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -16,9 +15,8 @@ from split_runs import GPT, IMAGES, split
 from lib_dlhpc import SpecError
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program import Meet, Path
+from lib_dlhpc.program import Meet
 from lib_dlhpc.simulation import simulate, simulate_terms
-from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.timeline import breakdown
 
 WORDS = GPT | {"vocabulary": 512}
@@ -137,25 +135,11 @@ def test_plain_data_parallelism_is_the_program_with_no_passes(ways):
     """Rank by rank, with jitter, step after step: no rank waits for others but in an exchange."""
     run = run_of("gpt", jitter=0.1, data=4, **ways)
     assert not run.strategy.is_split
+    assert not any(isinstance(row[0], Meet) for row in program(run).end)
     timeline = simulate(run, seed=5, steps=3)
     updates = timeline.select(timeline.where("compute", "update"))
     factor = np.random.default_rng(5).normal(1.0, 0.1, (3, 4))
     np.testing.assert_allclose(updates.stop.reshape(4, 3).T, ends(run, factor), rtol=1e-12)
-
-
-@pytest.mark.parametrize("ways", PLAIN, ids=str)
-def test_a_meeting_which_only_a_split_step_has_ends_no_plain_step_sooner(ways):
-    run = run_of("gpt", jitter=0.1, data=4, **ways)
-    whole, factor = program(run), np.random.default_rng(5).normal(1.0, 0.1, (4, 1, 1))
-    meeting = replace(whole, end=(whole.end[0], (Meet(),), *whole.end[1:]))
-
-    def end(of):
-        path = Path(of, [factor], ranked=ranked_exchange(of))
-        path.run()
-        return path.finish()
-
-    assert not any(isinstance(row[0], Meet) for row in whole.end)
-    assert end(meeting) >= end(whole)
 
 
 @settings(max_examples=40)
