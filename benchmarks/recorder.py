@@ -12,6 +12,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
@@ -180,38 +181,39 @@ class Silent:
     def nothing(self, *arguments: Any) -> None:
         pass
 
-    add = begin_bucket = end_bucket = message = leave_out = nothing
+    add = begin_bucket = end_bucket = message = leave_out = fills = nothing
+
+    def working(self, kind: str, name: str) -> Any:
+        return nullcontext()
+
+    def communicates(self, name: str, size: int, peer: int = -1) -> Any:
+        return nullcontext()
 
 
 def steps(batch: int, many: int) -> None:
     """Print what recording adds to a step of the trainer."""
-    from lib_dlhpc.training import trainer
+    from lib_dlhpc.training.data import load, precision_of
     from lib_dlhpc.training.record import Recorder as TrainersRecorder
     from lib_dlhpc.training.single_rank import SingleRank
+    from lib_dlhpc.training.synchronous import synchronous
 
     text = EXPERIMENT.read_text(encoding="utf-8").replace("batch = 64", f"batch = {batch}")
     experiment = loads(text)
-    precision = trainer.precision_of(experiment)
-    data, network = (
-        trainer.load(experiment, precision),
-        trainer.Network(experiment.model, precision),
-    )
-    optimizer = trainer.Optimizer("momentum", experiment.training)
+    data = load(experiment, precision_of(experiment))
     recorders = {"none": Silent(), "off": TrainersRecorder(), "on": TrainersRecorder()}
     recorders["off"].on = False
-    ranks = {}
-    for name, recorder in recorders.items():
-        exchange = trainer.exchange_of(experiment, network.gradients, SingleRank(), recorder)
-        ranks[name] = trainer.Ranks(
-            experiment, SingleRank(), data, network, optimizer, exchange.__enter__(), recorder
-        )
-    indices = np.arange(batch)
-    found: dict[str, list[int]] = {name: [] for name in ranks}
-    for number in range(many):
-        for name, rank in sorted(ranks.items(), key=lambda item: (len(item[0]) + number) % 3):
-            start = time.perf_counter_ns()
-            rank._step(number, 0.0, indices)
-            found[name].append(time.perf_counter_ns() - start)
+    with ExitStack() as stack:
+        ranks = {
+            name: stack.enter_context(synchronous(experiment, SingleRank(), data, recorder))
+            for name, recorder in recorders.items()
+        }
+        indices = np.arange(batch)
+        found: dict[str, list[int]] = {name: [] for name in ranks}
+        for number in range(many):
+            for name, rank in sorted(ranks.items(), key=lambda item: (len(item[0]) + number) % 3):
+                start = time.perf_counter_ns()
+                rank._step(number, 0.0, indices)
+                found[name].append(time.perf_counter_ns() - start)
     none = median(found["none"])
     rows = len(recorders["on"].rows) / many
     print(

@@ -37,10 +37,7 @@ from _trainer_limits import (  # noqa: E402
 from lib_dlhpc.launch.mpi import command, environment  # noqa: E402
 from lib_dlhpc.spec.experiment import loads, read_model  # noqa: E402
 from lib_dlhpc.spec.model import Model  # noqa: E402
-from lib_dlhpc.spec.training import Training  # noqa: E402
-from lib_dlhpc.training.loss import softmax_cross_entropy  # noqa: E402
-from lib_dlhpc.training.network import Network  # noqa: E402
-from lib_dlhpc.training.optimizers import Optimizer  # noqa: E402
+from lib_dlhpc.training.data import Data  # noqa: E402
 from lib_dlhpc.training.record import Recorder  # noqa: E402
 
 PEER = Path(__file__).with_name("_torch_peer.py")
@@ -137,25 +134,22 @@ def rank(turns: int, steps: int) -> None:
     """One of two ranks: the whole data-parallel step, in wall time; the median of `turns` of `steps` each."""
     from mpi4py import MPI
 
-    from lib_dlhpc.training.exchange import exchange_of
+    from lib_dlhpc.training.synchronous import synchronous
 
     comm, batch = MPI.COMM_WORLD, 128
     experiment = loads(
         '[model]\nname = "mlp-mnist"\n[dataset]\nname = "mnist-5k"\n[machine]\nname = "laptop"\n'
         f'[strategy]\ndevices_per_node = {comm.size}\nbatch = {batch}\nallreduce = "ring"\n'
     )
-    network = Network(experiment.model, np.float32)
-    optimizer = Optimizer("momentum", Training())
-    rng = np.random.default_rng(comm.rank)
-    x = rng.normal(size=(batch, 784)).astype(np.float32)
-    y = rng.integers(0, 10, batch)
-    with exchange_of(experiment, network.gradients, comm, Recorder()) as exchange:
+    rng, samples = np.random.default_rng(0), batch * comm.size
+    x = rng.normal(size=(samples, 784)).astype(np.float32)
+    y = rng.integers(0, 10, samples)
+    recorder, everyone = Recorder(), np.arange(samples)
+    recorder.on = False
+    with synchronous(experiment, comm, Data(x, y, x, y), recorder) as own:
 
         def step() -> None:
-            _, dy = softmax_cross_entropy(network.forward(x), y, batch * comm.size)
-            network.backward(dy, exchange.release)
-            exchange.finish()
-            optimizer.update(network, 0.01)
+            own._step(0, 0.0, everyone)
 
         for _ in range(20):
             step()

@@ -21,8 +21,8 @@ from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_o
 from lib_dlhpc.labs.program import Unusable, arguments, end_together
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.training.data import load as load_data
-from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.large_batch import CHANCE, accuracy_of, fresh, steps
+from lib_dlhpc.training.rank import Diverged
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import train

@@ -25,7 +25,7 @@ def exchange_gradients(experiment: Experiment, held: tuple[Part, ...], passes: P
 
     Without overlap they follow all passes, but for those of ZeRO 2 and 3, which follow each.
     """
-    each_pass = experiment.strategy.zero > 1
+    each_pass = _each_pass(experiment)
     if not experiment.overlaps and not each_pass:
         return
     filled = _filled(experiment, held, passes.part)
@@ -36,13 +36,18 @@ def exchange_gradients(experiment: Experiment, held: tuple[Part, ...], passes: P
 
 def remaining(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
     """Return the buckets that are exchanged after all passes, those of the last chunk first."""
-    if experiment.overlaps or experiment.strategy.zero > 1:
+    if experiment.overlaps or _each_pass(experiment):
         return []
     found: list[Instruction] = []
     for part in reversed(held):
         filled = _filled(experiment, held, part)
         found += [one for layer in sorted(filled, reverse=True) for one in filled[layer]]
     return found
+
+
+def _each_pass(experiment: Experiment) -> bool:
+    """Return whether gradients are sharded, so that they are exchanged with each pass."""
+    return bool(experiment.strategy.zero > 1 and sizes(experiment).data > 1)
 
 
 def _first_bucket(experiment: Experiment, held: tuple[Part, ...], part: Part) -> int:
@@ -78,17 +83,20 @@ def _filled(
     summed = extra_reductions(part.model)
     if size.data == 1 and not summed:
         return {}
-    each_pass = strategy.zero > 1
+    each_pass = _each_pass(experiment)
     goal = "reduce_scatter" if strategy.zero else "allreduce"
     experts = share_of_experts(part.model) if strategy.experts > 1 else 0.0
     found: dict[int, list[Collective]] = {}
-    number = _first_bucket(experiment, held, part)
+    number, stop = _first_bucket(experiment, held, part), len(part.model.layers)
     for elements, layer in zip(*(each.tolist() for each in _cut(experiment, part)), strict=True):
         if not elements:
             continue
         label = "" if each_pass else f"bucket {number}"
-        number += 1
+        layers, stop, number = (held.index(part), layer, stop), layer, number + 1
         own = []
+        for group, share in summed:
+            one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
+            own.append(Collective(*one, label=label, layers=layers))
         for group, share in (("data", 1 - experts), ("alike", experts)):
             if share and size.data > 1:
                 own.append(
@@ -97,10 +105,8 @@ def _filled(
                         algorithm=strategy.allreduce,
                         label=label,
                         ranked=not each_pass,
+                        layers=layers,
                     )
                 )
-        for group, share in summed:
-            one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
-            own.append(Collective(*one, label=label))
         found.setdefault(layer if experiment.overlap or not each_pass else 0, []).extend(own)
     return found

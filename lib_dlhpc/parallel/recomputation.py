@@ -9,24 +9,26 @@ from lib_dlhpc.parallel.layers import communication
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Compute, Instruction
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.model import Model
 
 
 def recompute(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
     """Repeat the forward pass of each segment that is not stored, just before its backward pass."""
-    model, shared = passes.part.model, int(experiment.strategy.experts)
+    how = (passes.part.model, experiment.strategy.recompute, int(experiment.strategy.experts))
+    passes.backward = repeated(passes.backward, *how)
+    passes.last = repeated(passes.last, *how)
+
+
+def repeated(
+    instructions: list[Instruction], model: Model, recompute: str, experts: int = 1
+) -> list[Instruction]:
+    """Return a backward pass with the forward pass of each segment before it."""
     before: dict[int, list[Instruction]] = {}  # by the first layer of the backward pass
-    for segment in segments(model, experiment.strategy.recompute):
+    for segment in segments(model, recompute):
         again = before.setdefault(segment.stop - 1, [])
         for number in range(segment.first, segment.stop):
             again.append(Compute(number, "forward"))
-            again += communication(model.layers[number], "forward", shared)
-    passes.backward = _inserted(passes.backward, before)
-    passes.last = _inserted(passes.last, before)
-
-
-def _inserted(
-    instructions: list[Instruction], before: dict[int, list[Instruction]]
-) -> list[Instruction]:
+            again += communication(model.layers[number], "forward", experts)
     found: list[Instruction] = []
     for each in instructions:
         if isinstance(each, Compute):

@@ -38,6 +38,7 @@ class Collective(NamedTuple):
     pairs: tuple[
         tuple[int, int, float], ...
     ] = ()  # of a halo: from, to (places in the group), elements
+    layers: tuple[int, ...] = ()  # of weights: chunk, first layer, one past the last
 
 
 class Move(NamedTuple):

@@ -88,7 +88,9 @@ class Template:
     def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
         """How often each collective and move occurs; those that cost the same are one."""
         alike = Counter(
-            one._replace(key="", label="", pairs=()) if isinstance(one, Collective) else one
+            one._replace(key="", label="", pairs=(), layers=())
+            if isinstance(one, Collective)
+            else one
             for one in self.instructions
             if isinstance(one, Collective | Move)
         )

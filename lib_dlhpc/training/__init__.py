@@ -1,16 +1,15 @@
 """Training for real: numpy layers, optimizers and MPI, with the same model descriptions that predictions use.
 
-trainer.py      train(experiment, comm): picks the way of training; any number of ranks equals one rank
-data_parallel.py
-                Ranks: the loop of a rank that has the whole network
-hybrid.py       the same for model-parallel runs;  microbatches.py: microbatches in flight through the stages
+trainer.py      train(experiment, comm): any number of ranks equals one rank
+rank.py         Rank: the loop of a run on one rank, step by step
+synchronous.py  the program of a step, carried out;  microbatches.py: microbatches in flight through the stages
 stage.py        one pipeline stage of this rank;  groups.py: communicators;  pipe.py: messages between stages;
                 tied.py: weights tied across stages;  zero.py: ZeRO;  sharding.py: shards of a flat array;
                 full_tensors.py: full tensors assembled from shards
 worker.py       one rank of `dlhpc run`;  shared_memory.py: MPICH's shared memory is freed with the run
 check.py        what can be trained, checked before any rank starts
 network.py      a trainable model or one stage of it;  trainable.py: which models;  graph.py: layer dependencies;
-                passes.py: saved state of one microbatch;  initialization.py: initial weights
+                passes.py: the instructions of a pass, and what it saves;  initialization.py: initial weights
 weights.py      storage of weights and gradients: in memory, one flat array each
 offload.py      out-of-core training:  activation_offload.py: activations on disk;  on_disk.py: weights, gradients
                 and optimizer state on disk;  disk.py: the file
@@ -18,7 +17,7 @@ messages/       passes of the layers in which ranks communicate; all others are 
 loss.py         cross-entropy, mean squared error
 optimizers.py   SGD, momentum, LARS, Adam, LAMB;  rates.py: warm-up, scaling, decay
 data.py         samples that need no download, and their order;  datasets/: real images
-exchange.py     gradient allreduce, bucket by bucket, overlapped with backward
+exchange.py     gradient allreduce, bucket by bucket, overlapped with backward;  in_order.py: one collective after another
 compress.py     deep gradient compression: only the largest gradients are sent
 server.py       asynchronous updates with parameter servers;  staleness.py: their staleness
 collectives.py  sums and means over all ranks;  single_rank.py: a communicator of size 1;  threads.py: one thread

@@ -92,7 +92,7 @@ class Compressed(Exchange):
         self, training: Training, momentum: float, network: Network, comm: Any, recorder: Recorder
     ) -> None:
         everything = [(0, network.gradients.size)]
-        super().__init__(network.gradients, everything, [], network.gradients, False, recorder)
+        super().__init__(network.gradients, everything, [], network.gradients, recorder)
         if network.weights.size > np.iinfo(INDEX).max:
             raise SpecError(
                 f"training.sparsity: {network.weights.size:,} weights; their indices take 4 bytes,"
@@ -100,13 +100,21 @@ class Compressed(Exchange):
             )
         self.training, self.momentum, self.network, self.comm = training, momentum, network, comm
         self.velocity, self.unsent = np.zeros_like(self.gradients), np.zeros_like(self.gradients)
+        self.epoch, self.due = 0.0, False
         self.pair = np.dtype([("place", INDEX), ("value", self.gradients.dtype)])
 
-    def release(self, start: int) -> None:
+    def begin(self, epoch: float) -> None:
+        """Begin a step; its epoch decides how much is sent."""
+        self.epoch, self.due = epoch, True
+
+    def post(self, number: int) -> None:
         """Do nothing yet: the largest elements are known once the whole tensor is."""
 
     def finish(self) -> None:
-        """Exchange, and wait for the sums."""
+        """Exchange, and wait for the sums, once a step."""
+        if not self.due:
+            return
+        self.due = False
         counts = self.counts()
         whole = [part for part, count in counts if count == part.stop - part.start]
         some = [(part, count) for part, count in counts if count < part.stop - part.start]
@@ -124,7 +132,6 @@ class Compressed(Exchange):
             self.gradients[part] = dense[first:last]
             first = last
         self.recorder.end_bucket(0)
-        self.sent += size
 
     def counts(self) -> list[tuple[slice, int]]:
         """Return the slice of each tensor and how many of its elements are sent in this epoch."""

@@ -1,100 +1,71 @@
 """Gradient allreduce, bucket by bucket, overlapped with backward.
 
 A bucket is launched when backward has filled it (Li et al. 2020, "PyTorch Distributed", section 3.2). Buckets are
-reduced in the order in which they are filled, one at a time, by a schedule of schedules/ or by the MPI library's
-allreduce. Ranks progress messages in flight each time a bucket is filled.
+reduced in the order in which they are posted, one at a time, by a schedule of schedules/ or by the MPI library's
+allreduce. Ranks progress messages in flight after each layer.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.costs import groups
-from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.in_order import InOrder, Request
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.weights import Parameter
 
 
-class Reduction(Protocol):
-    """A persistent allreduce of one bucket."""
-
-    def start(self) -> None:
-        """Start without blocking."""
-
-    def test(self) -> bool:
-        """Make progress; return whether it is complete."""
-
-    def wait(self) -> None:
-        """Wait for completion."""
-
-
 class Exchange:
-    """Gradient synchronization of one step: release during backward, then finish."""
+    """Sums of the buckets of one array over the ranks: post them as they are filled, then finish."""
 
     def __init__(
         self,
         gradients: Array,
         bounds: list[tuple[int, int]],
-        reductions: list[Reduction],
+        reductions: Sequence[Request],
         wire: Array,
-        overlap: bool,
         recorder: Recorder,
     ) -> None:
         self.gradients, self.bounds, self.reductions = gradients, bounds, reductions
-        self.wire, self.overlap, self.recorder = wire, overlap, recorder
-        self.sent = 0  # B that this rank has sent so far
-        self.epoch = 0.0  # of the step; set before backward
+        self.wire, self.recorder = wire, recorder
         self.first_bucket = 0  # its number in the timeline, if a rank has several exchanges
-        # Filled buckets; the first is in flight.
-        self._filled: deque[int] = deque()
-        self._next = 0
+        self._stream = InOrder()
 
-    def release(self, start: int) -> None:
-        """gradients[start:] is complete: launch its buckets and progress those in flight."""
-        while self._next < len(self.bounds) and self.bounds[self._next][0] >= start:
-            self._filled.append(self._next)
-            self._next += 1
-            if self.overlap and len(self._filled) == 1:
-                self._begin()
-        if self.overlap:
-            while self._filled and self.reductions[self._filled[0]].test():
-                self._end()
+    def begin(self, epoch: float) -> None:
+        """Begin a step; epoch: as a fraction."""
+
+    def post(self, number: int) -> None:
+        """Bucket `number` is filled: start it when those before it are done."""
+        ends = (partial(self._begin, number), partial(self._end, number))
+        self._stream.post(self.reductions[number], *ends)
+
+    def progress(self) -> None:
+        """Progress what is in flight."""
+        self._stream.test()
 
     def finish(self) -> None:
         """Wait for all buckets; then the next step may begin."""
-        if self._filled and not self.overlap:
-            self._begin()
-        while self._filled:
-            self.reductions[self._filled[0]].wait()
-            self._end()
-        self._next = 0
+        self._stream.wait()
 
-    def _begin(self) -> None:
-        number = self._filled[0]
+    def _begin(self, number: int) -> None:
         first, last = self.bounds[number]
         size = (last - first) * self.wire.itemsize
-        self.sent += size
         self.recorder.begin_bucket(self.first_bucket + number, size)
         if self.wire is not self.gradients:
             self.wire[first:last] = self.gradients[first:last]
-        self.reductions[number].start()
 
-    def _end(self) -> None:
-        number = self._filled.popleft()
+    def _end(self, number: int) -> None:
         first, last = self.bounds[number]
         if self.wire is not self.gradients:
             self.gradients[first:last] = self.wire[first:last]
         self.recorder.end_bucket(self.first_bucket + number)
-        if self._filled:
-            self._begin()
 
 
 @contextmanager
@@ -103,60 +74,33 @@ def exchange_of(
     gradients: Array,
     comm: Any,
     recorder: Recorder,
-    bounds: list[tuple[int, int]] | None = None,
+    bounds: list[tuple[int, int]],
 ) -> Iterator[Exchange]:
-    """Yield the Exchange of an experiment; its messages are set up once and freed at the end.
+    """Yield the allreduces of an experiment's buckets; their messages are set up once and freed at the end.
 
-    With 16-bit precision gradients are sent and summed in 2 bytes each. bounds: of the buckets, if the gradients
-    are not those of the whole model.
+    With 16-bit precision gradients are sent and summed in 2 bytes each.
     """
-    half = experiment.strategy.precision in ("fp16", "bf16")
+    strategy = experiment.strategy
+    half = strategy.precision in ("fp16", "bf16") and strategy.update == "synchronous"
     wire = np.empty(gradients.size, np.float16) if half else gradients
-    served = experiment.strategy.update == "asynchronous"  # gradients go to servers instead
-    if bounds is None:
-        bounds = [] if served else bucket_bounds(experiment, wire.itemsize)
     with ExitStack() as stack:
         reductions = [
             stack.enter_context(_reduction(experiment, comm, wire[first:last]))
-            for first, last in (bounds if comm.size > 1 else [])
+            for first, last in bounds
         ]
-        if comm.size == 1:
-            reductions = [_SingleRank() for _ in bounds]
-        overlap = bool(experiment.strategy.overlap)
-        yield Exchange(gradients, bounds, reductions, wire, overlap, recorder)
+        yield Exchange(gradients, bounds, reductions, wire, recorder)
 
 
-def bucket_bounds(experiment: Experiment, element: int) -> list[tuple[int, int]]:
-    """Return (first, one past last) of each bucket in the flat gradients, in the order they are filled."""
-    cut = buckets(experiment.model, float(experiment.strategy.bucket), element)
-    sizes = np.round(cut.sizes / element).astype(int)
-    ends = sizes.sum() - np.concatenate([[0], np.cumsum(sizes)])
-    return [(int(a), int(b)) for b, a in pairwise(ends) if b > a]
+def start_of(parameters: list[Parameter], layer: int) -> int:
+    """Return where the parameters of a layer begin in the flat array, or those of the next that has any."""
+    end = parameters[-1].stop if parameters else 0
+    return next((p.start for p in parameters if p.layer >= layer), end)
 
 
-def bounds_of(parameters: list[Parameter], elements: float) -> list[tuple[int, int]]:
-    """Return the bounds of buckets of at least `elements` elements, last layer first."""
-    found, stop = [], parameters[-1].stop if parameters else 0
-    for place in reversed(range(len(parameters))):
-        start = parameters[place].start
-        whole_layer = place == 0 or parameters[place - 1].layer != parameters[place].layer
-        if whole_layer and stop > start and (stop - start >= elements or place == 0):
-            found.append((start, stop))
-            stop = start
-    return found
-
-
-class _SingleRank:
-    """The allreduce of a single rank: nothing to do."""
-
-    def start(self) -> None:
-        pass
-
-    def test(self) -> bool:
-        return True
-
-    def wait(self) -> None:
-        pass
+def bounds_of(parameters: list[Parameter]) -> list[tuple[int, int]]:
+    """Return the bounds of the parameters of each layer that has any, the last first."""
+    layers = sorted({p.layer for p in parameters if p.stop > p.start}, reverse=True)
+    return [(start_of(parameters, each), start_of(parameters, each + 1)) for each in layers]
 
 
 class _Library:
@@ -176,7 +120,7 @@ class _Library:
 
 
 @contextmanager
-def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Reduction]:
+def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Request]:
     name = experiment.strategy.allreduce
     if experiment.training.collective == "mpi":
         from mpi4py import MPI

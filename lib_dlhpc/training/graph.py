@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from lib_dlhpc.costs.segments import Segment
+from lib_dlhpc.program import Compute
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.weights import Table
 
 FORWARD, RECOMPUTE, BACK = "forward", "recompute", "back"
@@ -72,13 +74,12 @@ def gathers(model: Model) -> dict[str, int]:
     }
 
 
-def next_weights(table: Table, segments: Sequence[Segment]) -> dict[Visit, int]:
-    """Return for each visit of a layer with weights the layer whose weights are needed next."""
-    ends = {segment.stop - 1: segment for segment in segments}
-    visits = [(FORWARD, index) for index in range(len(table.of))]
-    for index in reversed(range(len(table.of))):
-        if index in ends:
-            visits += [(RECOMPUTE, each) for each in range(ends[index].first, ends[index].stop)]
-        visits.append((BACK, index))
-    weighted = [visit for visit in visits if table.of[visit[1]]]
-    return {visit: then for visit, (_, then) in pairwise(weighted)}
+def next_weights(table: Table, order: Order) -> dict[Visit, int]:
+    """Return for each visit of a layer with weights the layer whose weights the pass needs next."""
+    back = {"forward": RECOMPUTE, "backward": BACK}
+    found: dict[Visit, int] = {}
+    for kinds, instructions in (({"forward": FORWARD}, order.forward), (back, order.backward)):
+        computed = (each for each in instructions if isinstance(each, Compute))
+        visits = [(kinds[each.phase], each.layer) for each in computed if table.of[each.layer]]
+        found |= {visit: then for visit, (_, then) in pairwise(visits)}
+    return found

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.layers.base.saved import Array, Shapes
-from lib_dlhpc.layers.base.slices import part_of, start
-from lib_dlhpc.layers.embedding import Embedding
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.layers.base.slices import start
+from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training.weights import Store
 
 
@@ -16,16 +15,11 @@ def initial_weights(store: Store, model: Model, layers: list[Any], whole: Model,
     """Initialize the weights of a part of `whole`; each layer has its own random stream."""
     numbers = {layer.name: number for number, layer in enumerate(whole.layers)}
     for index, noun in enumerate(model.layers):
-        sees = store.table.of[index]
-        if not sees:
+        if not store.table.of[index]:
             continue
         weights = store.fill(index)
         rng = np.random.default_rng([seed, numbers.get(noun.name, index)])
         start(layers[index], noun, weights, rng)
-        tied = noun.attributes.get("tied")
-        if tied and sees["weight"].layer == index:
-            rng = np.random.default_rng([seed, numbers[tied]])
-            weights["weight"][...] = _words(noun, whole.layers[numbers[tied]], rng)
         store.filled(index)
 
 
@@ -41,11 +35,3 @@ def statistics(layers: list[Any], dtype: Any) -> Array:
             layer.running[name] = flat[place : place + prod(shape)].reshape(shape)
             place += prod(shape)
     return flat
-
-
-def _words(noun: Layer, owner: Layer, rng: np.random.Generator) -> Array:
-    """Return the initial weight of a tied layer: that of its embedding in another stage."""
-    words = np.zeros((owner.attributes["vocabulary"], owner.attributes["features"]))
-    Embedding(owner).start({"weight": words}, rng)
-    axis, ranges = noun.attributes.get("elements", (-1, ()))
-    return part_of(words, (0, ranges) if axis == len(noun.output_shape) - 1 else None)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.training.data_parallel import Diverged
 from lib_dlhpc.training.large_batch import (
     MNIST,
     Rule,
@@ -23,6 +22,7 @@ from lib_dlhpc.training.large_batch import (
     samples_of,
     steps,
 )
+from lib_dlhpc.training.rank import Diverged
 
 TARGET = 0.9
 BATCHES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4000)

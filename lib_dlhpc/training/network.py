@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.segments import Segment, segments
+from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.layers import Context, Saved
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
+from lib_dlhpc.program import Compute, Instruction
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training import graph
 from lib_dlhpc.training.activation_offload import ActivationOffload, NoOffload
 from lib_dlhpc.training.graph import BACK, FORWARD, RECOMPUTE
 from lib_dlhpc.training.initialization import initial_weights, statistics
 from lib_dlhpc.training.messages import built
-from lib_dlhpc.training.passes import Pass
+from lib_dlhpc.training.passes import Order, Pass, layer_by_layer
 from lib_dlhpc.training.trainable import check_layers
 from lib_dlhpc.training.weights import InMemory, Store, table_of
 
@@ -46,6 +47,7 @@ class Network:
     store: factory of the weight storage; with InMemory, `weights` and `gradients` are one flat array each.
     offload: factory of the activation storage.
     arena: memory that several stages of one rank share; each has its own by default.
+    order: the instructions of a pass; layer after layer by default. `post` is called with those of other streams.
     Raises SpecError for layers that can be priced but not trained.
     """
 
@@ -63,6 +65,7 @@ class Network:
         store: Callable[..., Store] = InMemory,
         offload: Callable[[Arena], NoOffload | ActivationOffload] = NoOffload,
         arena: Arena | None = None,
+        order: Order | None = None,
     ) -> None:
         check_layers(model, sends)
         self.model, self.dtype, self.whole = model, np.dtype(dtype), whole or model
@@ -82,13 +85,15 @@ class Network:
         self.statistics = statistics(self.layers, self.dtype)
         found = segments(model, recompute)
         self._begins = {segment.first: segment for segment in found}
-        self._ends = {segment.stop - 1: segment for segment in found}
+        self.order = order or layer_by_layer(model, recompute)
+        self.post: Callable[[Instruction], None] = lambda what: None
+        self._ends = {segment.stop - 1 for segment in found}
         self._recomputed = {at for segment in found for at in range(segment.first, segment.stop)}
         self._flags = graph.flags(model, self.sends, found)
         # A layer that receives reads the entry of its own name.
         self._inputs = [layer.inputs or (layer.name,) for layer in model.layers]
         self._read_last = graph.last_reads(model, self.sends)
-        self._then = graph.next_weights(self.table, found)
+        self._then = graph.next_weights(self.table, self.order)
         # All-gathered again in backward instead of saved; with offload they are saved on disk.
         self._gathers = graph.gathers(model) if isinstance(self.offload, NoOffload) else {}
         self._first = [
@@ -198,7 +203,14 @@ class Network:
         self.store.back(last)
         pending = self._incoming(dys)
         start = self.table.size
-        for index in reversed(range(len(self.layers))):
+        for what in self.order.last if last else self.order.backward:
+            if not isinstance(what, Compute):
+                self.post(what)
+                continue
+            index = what.layer
+            if what.phase == "forward":
+                self._recompute(index, own)
+                continue
             self._back(index, own, pending)
             if last and self._first[index] < start:
                 start = self._first[index]
@@ -232,7 +244,11 @@ class Network:
         if x is not None:
             outputs["input"] = np.moveaxis(x, 0, -1) if len(self.model.input_shape) >= 3 else x
         saved = self.context.training and look is None
-        for index, layer in enumerate(self.model.layers):
+        for what in self.order.forward:
+            if not isinstance(what, Compute):
+                self.post(what)
+                continue
+            index, layer = what.layer, self.model.layers[what.layer]
             if index in self._begins and saved:
                 own.held[index] = {name: outputs[name] for name in self._begins[index].reads}
                 self.offload.put(own.offloaded, (RECOMPUTE, index), own.held[index], x)
@@ -250,16 +266,19 @@ class Network:
                 look(index, outputs[layer.name])
         return outputs
 
-    def _recompute(self, segment: Segment, own: Pass) -> None:
-        """Recompute a segment's forward pass and save what its backward pass needs."""
-        self.offload.get(own.offloaded, (RECOMPUTE, segment.first), own.held[segment.first])
-        outputs, self.context.recomputing = own.held.pop(segment.first), True
-        for index in range(segment.first, segment.stop):
-            name = self.model.layers[index].name
-            outputs[name] = self._one(RECOMPUTE, index, own.saved[index], outputs)
-            for name in self._read_last[index]:
-                outputs.pop(name, None)
+    def _recompute(self, index: int, own: Pass) -> None:
+        """Repeat the forward pass of a layer of a segment, and save what its backward pass needs."""
+        if index in self._begins:
+            self.offload.get(own.offloaded, (RECOMPUTE, index), own.held[index])
+            own.again = own.held.pop(index)
+        self.context.recomputing = True
+        name = self.model.layers[index].name
+        own.again[name] = self._one(RECOMPUTE, index, own.saved[index], own.again)
         self.context.recomputing = False
+        for name in self._read_last[index]:
+            own.again.pop(name, None)
+        if index in self._ends:
+            own.again = {}
 
     def _one(self, visit: str, index: int, saved: Saved, given: Mapping[str, Array]) -> Array:
         """Return the output of one layer."""
@@ -286,8 +305,6 @@ class Network:
     def _back(self, index: int, own: Pass, pending: dict[str, Array]) -> None:
         """Run one layer backward: take its gradient from `pending`, add the gradients of its inputs."""
         saved = own.saved[index]
-        if index in self._ends:
-            self._recompute(self._ends[index], own)
         self.offload.get(own.offloaded, (BACK, index), saved.values)
         dy = pending.pop(self.model.layers[index].name)
         if self._inputs[index][0] in self._gathers and "x" not in saved.values:
@@ -311,7 +328,4 @@ class Network:
                 pending[name] = part
 
     def _take(self, visit: str, index: int) -> Tensors:
-        then = self._then.get((visit, index))
-        if not self.context.training and then is not None and then <= index:
-            then = None  # no backward follows
-        return self.store.take(index, then)
+        return self.store.take(index, self._then.get((visit, index)))

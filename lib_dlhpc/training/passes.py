@@ -1,9 +1,46 @@
-"""A pass: what forward saves of one microbatch for backward."""
+"""Passes of one microbatch: the order of their instructions, and what forward saves for backward."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lib_dlhpc.layers.base.saved import Array, Saved
+from lib_dlhpc.parallel.recomputation import repeated
+from lib_dlhpc.program import Collective, Compute, Instruction, Wait
+from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training.activation_offload import Offloaded
+
+
+class Order(NamedTuple):
+    """The instructions of a part of the network; `last` is the backward pass that completes the gradients."""
+
+    forward: Sequence[Instruction]
+    backward: Sequence[Instruction]
+    last: Sequence[Instruction]
+
+
+def carried_out(model: Model, instructions: Iterable[Instruction]) -> list[Instruction]:
+    """Return the instructions of a pass that are carried out one by one.
+
+    Layers exchange what lies within a pass themselves, and wait for their own weights.
+    """
+    still = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
+    return [
+        each
+        for each in instructions
+        if (isinstance(each, Compute) and not still[each.layer])
+        or (isinstance(each, Collective) and each.stream)
+        or (isinstance(each, Wait) and not each.key)
+    ]
+
+
+def layer_by_layer(model: Model, recompute: str) -> Order:
+    """Return the passes of a network that nobody else has a part of."""
+    count = len(model.layers)
+    back: list[Instruction] = [Compute(each, "backward") for each in reversed(range(count))]
+    back = carried_out(model, repeated(back, model, recompute))
+    forward = [Compute(each, "forward") for each in range(count)]
+    return Order(carried_out(model, forward), back, back)
 
 
 @dataclass
@@ -17,6 +54,7 @@ class Pass:
     held: dict[int, dict[str, Array]] = field(
         default_factory=dict
     )  # inputs of each recomputed segment
+    again: dict[str, Array] = field(default_factory=dict)  # outputs of the one being recomputed
     offloaded: Offloaded = field(default_factory=Offloaded)  # what is offloaded
 
     def clear(self) -> None:

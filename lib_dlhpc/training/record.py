@@ -25,7 +25,7 @@ class Recorder:
         self.sent = 0  # B that this rank has sent, recorded or not
         self._begun: dict[int, tuple[float, int]] = {}
         self._work: tuple[str, str] | None = None  # kind and name of the current activity
-        self._since = 0.0
+        self._since, self._filled = 0.0, 0
         self._left_out = 0.0
         self.core_wait = CoreWait()
 
@@ -62,15 +62,26 @@ class Recorder:
         if self.on:
             self.rows.append(("communication", "communication", name, start, stop, size, peer))
 
-    @contextmanager
-    def working(self, kind: str, name: str) -> Iterator[None]:
-        """Record the work within the block, without its waits for other ranks."""
-        self._work, self._since = (kind, name), self.now()
-        try:
-            yield
-        finally:
-            self._work = None
-            self.add(kind, name, self._since, self.now())
+    def working(self, kind: str, name: str) -> "Recorder":
+        """Record the work within the block that this opens, without its waits for other ranks."""
+        self._work, self._since, self._filled = (kind, name), self.now(), 0
+        return self
+
+    def __enter__(self) -> None:  # a generator would take three times as long
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        (kind, name), self._work = self._work or ("", ""), None
+        name += " to the input" if self._filled else ""
+        self.add(kind, name, self._since, self.now())
+
+    def fills(self) -> None:
+        """The current activity has filled a bucket: what it has done for that is a row of its own."""
+        if self._work is not None:
+            (kind, name), now = self._work, self.now()
+            self._filled += 1
+            self.add(kind, f"{name} {self._filled}", self._since, now)
+            self._since = now
 
     @contextmanager
     def communicates(self, name: str, size: int, peer: int = -1) -> Iterator[None]:

@@ -13,32 +13,48 @@ distributed deep networks" (2012); Ho et al., "More effective distributed ML via
 parallel parameter server" (2013).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.saved import Array
-from lib_dlhpc.training import loss as losses
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.collectives import allreduce_of
-from lib_dlhpc.training.data import global_batches, samples_of, share
-from lib_dlhpc.training.data_parallel import REPORT_INTERVAL, Diverged, Ranks, Report, Run
+from lib_dlhpc.training.data import Data, global_batches, precision_of, samples_of, share
+from lib_dlhpc.training.groups import groups_of
 from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.record import MOST_STEPS, gather
+from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.rank import REPORT_INTERVAL, Diverged, Rank, Report, Run
+from lib_dlhpc.training.record import MOST_STEPS, Recorder, gather
 from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows
+from lib_dlhpc.training.synchronous import on_ranks, stages_of
 
 PUSH, PULL = 1, 2  # tags
 Batches: TypeAlias = list[tuple[float, Array]]  # epoch as a fraction, indices
 
 
+@contextmanager
+def asynchronous(
+    experiment: Experiment, comm: Any, data: Data, recorder: Recorder, folder: Path | None = None
+) -> "Iterator[Asynchronous]":
+    """Yield this rank of a run. Raises SpecError if no rank is left as a worker."""
+    with ExitStack() as stack:
+        groups = stack.enter_context(groups_of(on_ranks(experiment, comm.size), comm))
+        stages = stages_of(experiment, groups, recorder, stack, folder)
+        pipe = Pipe(groups.pipeline, (comm.rank,), precision_of(experiment), recorder)
+        yield Asynchronous(experiment, groups, data, stages, pipe, recorder)
+
+
 @dataclass
-class Asynchronous(Ranks):
+class Asynchronous(Rank):
     """One rank of an asynchronous run: a worker or a server."""
 
     asked: list[Asked] = field(default_factory=list)
@@ -145,8 +161,7 @@ class Asynchronous(Ranks):
         begin = now()
         x = samples_of(self.experiment, self.data, step, indices, slice(None))
         fetched = now()
-        function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
-        loss, dy = function(network.forward(x), self.data.y[indices], len(indices))
+        loss, dy = self._loss(network.forward(x), self.data.y[indices], len(indices))
         if not np.isfinite(loss):
             raise Diverged(self._where(step, x))
         middle = now()

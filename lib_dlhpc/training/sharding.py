@@ -1,6 +1,8 @@
 """Sharding of a flat array, unit by unit, with ring reduce-scatter and all-gather."""
 
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -79,22 +81,28 @@ class Sharding:
         blocks = (self.blocks(flat[a - start : b - start], a) for a, b in units)
         return reduce_scatter(self.comm, blocks, self._scratch)
 
-    def gather(self, shard: Array, start: int, stop: int) -> tuple[InFlight, Array]:
-        """Start an all-gather of a range within one unit; return the request and the target array."""
+    def gathering(self, shard: Array, start: int, stop: int) -> tuple[Callable[[], Rounds], Array]:
+        """Return the all-gather of a range within one unit, to be started, and the target array."""
         flat = np.empty(stop - start, shard.dtype)
         blocks = self.blocks(flat, start)
         blocks[self.comm.rank][...] = shard[self.mine(start, stop)]
-        return InFlight(allgather(self.comm, blocks)), flat
+        return partial(allgather, self.comm, blocks), flat
+
+    def gather(self, shard: Array, start: int, stop: int) -> Array:
+        """Return a range within one unit, all-gathered."""
+        rounds, flat = self.gathering(shard, start, stop)
+        InFlight(rounds()).wait()
+        return flat
 
     def store(self, shard: Array, start: int, flat: Array) -> None:
         """Store this rank's part of an array that begins at `start`, within one unit, in its shard."""
         own = self.blocks(flat, start)[self.comm.rank]
         shard[self.mine(start, start + flat.size)] = own
 
-    def all_gather(self, flat: Array) -> None:
-        """All-gather the full array, in place."""
-        for start, stop in self.units:
-            InFlight(allgather(self.comm, self.blocks(flat[start:stop], start))).wait()
+    def all_gather(self, flat: Array, first: int, last: int) -> Rounds:
+        """All-gather the units in a range of the full array, in place."""
+        for start, stop in self.within(first, last):
+            yield from allgather(self.comm, self.blocks(flat[start:stop], start))
 
     def _before(self, at: int) -> int:
         """Return the offset in this rank's shard of an element of the flat array."""

@@ -1,18 +1,20 @@
-"""Stage: a part of the network on one rank: its weights, their gradient synchronization and their update.
+"""Stage: a part of the network on one rank: its weights, the collectives of its weights and gradients, its update.
 
-The network accumulates the gradients of a rank's microbatches. Then they are reduced over
+The network accumulates the gradients of a rank's microbatches. Then a bucket at a time, as the program of the step
+says, they are reduced over
 
     the tensor or spatial group   where each rank has processed part of the positions
-    the stages                    that share weights, those of a tied embedding
     the replicas                  the data group
+    the stages                    that share weights, those of a tied embedding (tied.py)
 
 each exactly once. With ZeRO each replica owns a shard of the replicated state.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +22,33 @@ import numpy as np
 
 from lib_dlhpc import layout
 from lib_dlhpc.layers.base.arena import Arena
-from lib_dlhpc.layers.base.saved import Array, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Shapes
 from lib_dlhpc.layers.base.slices import part_of
-from lib_dlhpc.schedules.ring_collectives import InFlight
+from lib_dlhpc.program import Collective, Instruction, Wait
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.collectives import PIECE, allreduce_in_place, allreduce_of
-from lib_dlhpc.training.exchange import Exchange, bounds_of, exchange_of
+from lib_dlhpc.training.compress import compressed, plain
+from lib_dlhpc.training.exchange import Exchange, exchange_of, start_of
 from lib_dlhpc.training.full_tensors import Piece, parts_by_name
 from lib_dlhpc.training.groups import Groups, duplicated
+from lib_dlhpc.training.in_order import InOrder, Later
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.offload import offloaded
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
+from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Sharding
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.weights import Parameter
 from lib_dlhpc.training.zero import Shards
 
-GROUPS = ("tensor", "spatial")
+
+@dataclass(frozen=True)
+class Does:
+    """What the program has a stage do: its passes, and the layers (first, one past the last) of each bucket."""
+
+    order: Order | None = None  # layer after layer
+    buckets: Sequence[tuple[int, int]] = ()
 
 
 @dataclass
@@ -62,32 +73,24 @@ class Stage:
         recorder: Recorder,
         stack: ExitStack,
         folder: Path,
-        arena: Arena | None = None,
+        arena: Arena,
+        does: Does,
     ) -> None:
         """folder: on the disk, for what is offloaded. arena: memory that this rank's stages share."""
         strategy = experiment.strategy
-        self.part, self.groups, self.recorder = part, groups, recorder
-        # The network itself gives a tied layer without its embedding the table.
-        layers = tuple(layer for layer in part.model.layers if layer.kind != "table")
-        self.model = replace(part.model, layers=layers)
-        self.parts = parts_by_name(part.model.layers)
+        self.part, self.groups, self.recorder, self.does = part, groups, recorder, does
+        self.model, self.parts = part.model, parts_by_name(part.model.layers)
         self.level = int(strategy.zero) if groups.data.size > 1 else 0
-        self.elements = float(strategy.bucket) / np.dtype(precision).itemsize  # of a bucket
+        # Of its own, as several stages of a rank may have collectives in flight.
+        self.replicas = stack.enter_context(duplicated(groups.data))
         self.on_disk = strategy.offload == "all"
         self.apart = self.on_disk or self.level >= 2  # gradients have no full array
         self.optimizer = Optimizer(strategy.optimizer, experiment.training)
+        if experiment.training.sparsity:
+            self.optimizer = plain(experiment.training)
         self.optimizer.whole = self._whole_squares
         options = stack.enter_context(offloaded(strategy.offload, folder, self.optimizer))
-        if self.level >= 2:
-            options["store"] = self._shards(stack.enter_context(duplicated(groups.data)))
-        options |= {"recompute": strategy.recompute, "arena": arena, "whole": experiment.model}
-        seed = experiment.run.seed
-        self.network = Network(self.model, precision, seed, part.sends, **options)
-        context = self.network.context
-        context.communicates = recorder.communicates
-        context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
-        if experiment.training.normalization == "global" and groups.data.size > 1:
-            context.sum_over_ranks = self._sum_over_data
+        self.network = self._network(experiment, precision, arena, options)
         if self.on_disk:
             self.store.complete = self._complete
         self.sharding = self._sharding()
@@ -95,18 +98,35 @@ class Stage:
         if not self.on_disk:
             memories, kind = MEMORIES[self.optimizer.name], self.network.dtype
             self.optimizer.state = {name: np.zeros(self.sharding.size, kind) for name in memories}
-        self.exchange = self._exchange(experiment, stack)
-        self.reads = any("input" in layer.inputs for layer in layers)
+        self.exchange = stack.enter_context(self._exchange(experiment))
+        self.gathers = InOrder()
+        self.reads = any("input" in layer.inputs for layer in self.model.layers)
         self.last = not part.sends
 
-    def _shards(self, comm: Any) -> Any:
+    def _network(
+        self, experiment: Experiment, precision: Any, arena: Arena, options: dict[str, Any]
+    ) -> Network:
+        """Return the network; options: of what is offloaded."""
+        if self.level >= 2:
+            options["store"] = self._shards()
+        options |= {"arena": arena, "whole": experiment.model, "order": self.does.order}
+        options |= {"recompute": experiment.strategy.recompute, "sends": self.part.sends}
+        network = Network(self.model, precision, experiment.run.seed, **options)
+        network.post = self.post
+        context, groups = network.context, self.groups
+        context.communicates = self.recorder.communicates
+        context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
+        if experiment.training.normalization == "global" and groups.data.size > 1:
+            context.sum_over_ranks = self._sum_over_data
+        return network
+
+    def _shards(self) -> Any:
         """Return the factory of the weights' storage with ZeRO 2 and 3."""
         return partial(
             Shards,
             level=self.level,
-            comm=comm,
-            buckets=partial(self._buckets, self.elements),
-            summed=self._sum_layer,
+            comm=self.replicas,
+            buckets=self._buckets,
             recorder=self.recorder,
         )
 
@@ -117,11 +137,8 @@ class Stage:
 
     def number_buckets(self, first: int) -> int:
         """Number this stage's buckets from `first` on, for the timeline; return the number of the next."""
-        if self.level >= 2:
-            self.store.first_bucket = first
-            return first + len(self.store.buckets)
-        self.exchange.first_bucket = first
-        return first + len(self.exchange.bounds)
+        (self.store if self.level >= 2 else self.exchange).first_bucket = first
+        return first + len(self.does.buckets)
 
     def shapes(self, names: tuple[str, ...], samples: int) -> Shapes:
         """Return the shapes of a microbatch's outputs, in the layers' layout."""
@@ -138,55 +155,61 @@ class Stage:
         if self.on_disk:
             self.store.rate = rate
 
-    def filled(self, start: int) -> None:
-        """The gradients from `start` on are complete on this rank."""
-        if not self.apart and self.level == 0:
-            self.exchange.release(start)
+    def progress(self, start: int) -> None:
+        """A layer is done: progress what is in flight."""
+        self.exchange.progress()
 
-    def reduce_replicas(self) -> None:
-        """Reduce over the replicas and wait; reductions over other groups come before or after."""
-        if self.on_disk:
-            return
-        if self.level == 0:
+    def post(self, what: Instruction) -> None:
+        """Carry out an instruction for weights or gradients; what is on disk is reduced a layer at a time."""
+        if isinstance(what, Wait):
+            self.wait(what.label)
+        elif isinstance(what, Collective) and not self.on_disk:
+            _, first, stop = what.layers
+            if what.goal == "allgather" and self.level == 3:
+                self.store.fetch(first)
+            elif what.goal == "allgather":
+                flat, part = self._whole_weights(), self._range(first, stop)
+                self.gathers.post(Later(partial(self.sharding.all_gather, flat, *part)))
+            elif what.group == "data":
+                place = self.store if self.level >= 2 else self.exchange
+                place.post(self.does.buckets.index((first, stop)))
+            else:
+                self.sum_over(what.group, *self._range(first, stop))
+
+    def wait(self, label: str) -> None:
+        """Wait for all that was posted, recorded as a wait for `label`."""
+        if self.gathers.busy:
+            with self.recorder.communicates("weights", self._whole_weights().nbytes):
+                self.gathers.wait()
+        elif self.level >= 2:
+            self.store.finish()
+        else:
             begin = self.recorder.now()
             self.exchange.finish()
-            self.recorder.add("wait", "wait for the exchange", begin, self.recorder.now())
-        elif self.level == 1:
-            flat = self.network.gradients
-            with self.recorder.communicates("gradients", flat.nbytes):
-                InFlight(self.sharding.reduce_scatter(flat, 0)).wait()
-        else:
-            self.store.finish()
+            self.recorder.add("wait", f"wait for {label}", begin, self.recorder.now())
 
-    def reduce_groups(self) -> None:
-        """Reduce over the groups in which each rank has processed part of the positions."""
-        if self.apart:  # reduced layer by layer
-            return
-        flat = self.network.gradients
-        for group in GROUPS:
-            wanted = [
-                flat[p.start : p.stop]
-                for p in self.network.parameters
-                if group in self._over(p.layer)
-            ]
-            self._sum_over(group, wanted)
+    def sum_over(self, group: str, start: int, stop: int) -> None:
+        """Sum the gradients in a range over a group in which each rank has processed part of the positions."""
+        inside = [p for p in self.network.parameters if start <= p.start < stop]
+        wanted = [p for p in inside if group in self._over(p.layer)]
+        if self.level >= 2:
+            gradients = self.store.views(start, stop)
+            self._sum_over(group, [gradients[p.name] for p in wanted])
+        else:
+            self._sum_over(group, [self.network.gradients[p.start : p.stop] for p in wanted])
 
     def update(self, rate: float) -> None:
         """Update the weights that this rank owns; those on disk are already updated."""
         if self.on_disk:
             return
         self.optimizer.updates += 1
-        for own in self.own:
-            state = {name: memory[own.place] for name, memory in self.optimizer.state.items()}
-            RULES[self.optimizer.name](replace(self.optimizer, state=state), own, rate)
-
-    def gather_weights(self) -> None:
-        """All-gather the updated weights over the replicas."""
-        if self.level in (1, 2):
-            flat = self._whole_weights()
-            with self.recorder.communicates("weights", flat.nbytes):
-                self.sharding.all_gather(flat)
-        elif self.level == 3:
+        rule, every = RULES[self.optimizer.name], self.optimizer.state
+        if len(self.own) == 1:
+            rule(self.optimizer, self.own[0], rate)
+        for own in self.own if len(self.own) > 1 else ():
+            state = {name: memory[own.place] for name, memory in every.items()}
+            rule(replace(self.optimizer, state=state), own, rate)
+        if self.level == 3:
             self.store.forget()
 
     def views(self, name: str) -> Array:
@@ -232,9 +255,7 @@ class Stage:
             return values
         if array == "weights" and self.level < 3:
             return self._whole_weights()[p.start : p.stop]
-        request, flat = self.sharding.gather(self._shard(array), p.start, p.stop)
-        request.wait()
-        return flat
+        return self.sharding.gather(self._shard(array), p.start, p.stop)
 
     def _shard(self, array: str) -> Array:
         """Return this rank's shard of the weights, or of an optimizer state."""
@@ -244,27 +265,38 @@ class Stage:
         """Return all weights, which every rank has below level 3."""
         return self.store.whole if self.level == 2 else self.network.weights
 
-    def _buckets(self, elements: float, parameters: list[Parameter]) -> list[tuple[int, int]]:
-        """Return the bounds of buckets of at least `elements` elements, last layer first.
+    def _buckets(self, parameters: list[Parameter]) -> list[tuple[int, int]]:
+        """Return the bounds of the program's buckets, last layer first.
 
         They begin with the same layers on all ranks of the tensor group, whose parts may be uneven: norms of a
         bucket's tensors are summed over the group.
         """
-        bounds, tensor = bounds_of(parameters, elements), self.groups.tensor
-        if tensor.size == 1:
-            return bounds
-        layer_at = {p.start: p.layer for p in reversed(parameters)}
-        layers = tensor.bcast([layer_at[start] for start, _ in bounds])
-        starts = [next(p.start for p in parameters if p.layer >= layer) for layer in layers]
-        stops = [*(p.stop for p in parameters[-1:]), *starts]
-        return list(zip(starts, stops, strict=False))
+        return [
+            (start_of(parameters, first), start_of(parameters, stop))
+            for first, stop in self.does.buckets
+        ]
+
+    def _range(self, first: int, stop: int) -> tuple[int, int]:
+        """Return where the parameters of layers first, ..., stop - 1 are in the flat array."""
+        parameters = self.network.parameters
+        return start_of(parameters, first), start_of(parameters, stop)
+
+    def _units(self) -> list[tuple[int, int]]:
+        """Return what ZeRO 1 shards: buckets, and alone the tables that other stages shard as well.
+
+        So both own the same rows when they swap the sums.
+        """
+        tables = [p for name in self.part.shared for p in self._named(f"{name}.weight")]
+        edges = {edge for bounds in self._buckets(self.network.parameters) for edge in bounds}
+        edges |= {edge for p in tables for edge in (p.start, p.stop)}
+        return list(pairwise(sorted(edges)))
 
     def _sharding(self) -> Sharding:
         """Return the sharding of the update over replicas; at level 0 each updates all weights."""
         if self.level == 0:
             return Sharding([(0, self.network.table.size)], SingleRank())
         if self.level == 1:
-            return Sharding(self._buckets(self.elements, self.network.parameters), self.groups.data)
+            return Sharding(self._units(), self.replicas)
         sharding: Sharding = self.store.sharding
         return sharding
 
@@ -283,17 +315,23 @@ class Stage:
             gradients = self.store.gradients[place] if apart else self.network.gradients[own]
             yield Own(weights[own], gradients, self.sharding.clipped(inside, place.start), place)
 
-    def _exchange(self, experiment: Experiment, stack: ExitStack) -> Exchange:
-        """Return the allreduce over the replicas, without ZeRO."""
-        none = self.apart or self.level
-        gradients = np.empty(0) if none else self.network.gradients
-        bounds = [] if none else bounds_of(self.network.parameters, self.elements)
-        comm = stack.enter_context(duplicated(self.groups.data))
-        return stack.enter_context(exchange_of(experiment, gradients, comm, self.recorder, bounds))
-
-    def _sum_layer(self, index: int, gradients: Tensors) -> None:
-        for group in self._over(index):
-            self._sum_over(group, list(gradients.values()))
+    def _exchange(self, experiment: Experiment) -> AbstractContextManager[Exchange]:
+        """Return the exchange over the replicas of gradients, or of local weights, that have a full array."""
+        comm, recorder = self.replicas, self.recorder
+        if self.apart or (comm.size == 1 and not experiment.training.sparsity):
+            return exchange_of(experiment, np.empty(0), comm, recorder, [])
+        if experiment.training.sparsity:
+            return compressed(experiment, self.network, self.optimizer, comm, recorder)
+        bounds, flat = self._buckets(self.network.parameters), self.network.gradients
+        if self.level == 1:
+            parts = [
+                Later(partial(self.sharding.reduce_scatter, flat[start:stop], start))
+                for start, stop in bounds
+            ]
+            return nullcontext(Exchange(flat, bounds, parts, flat, recorder))
+        if experiment.strategy.update == "local":
+            flat = self.network.weights
+        return exchange_of(experiment, flat, comm, recorder, bounds)
 
     def _complete(self, index: int, gradient: Array) -> None:
         """Allreduce a layer's gradients before its weights are updated on disk."""

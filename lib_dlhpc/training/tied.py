@@ -18,7 +18,7 @@ from lib_dlhpc.training.stage import Stage
 class Tied:
     """The allreduces of tied gradients after backward: this rank's gradients and communicators."""
 
-    shared: list[tuple[str, Any, list[Array]]]  # name of the weights, communicator, gradients
+    shared: dict[str, tuple[Any, list[Array]]]  # by name: communicator and gradients
     recorder: Recorder
 
     @classmethod
@@ -27,7 +27,8 @@ class Tied:
         cls, experiment: Experiment, groups: Groups, stages: list[Stage], recorder: Recorder
     ) -> Iterator["Tied"]:
         """Yield the tied weights of a run; all ranks of a pipeline call this."""
-        found, comms = [], []
+        found: dict[str, tuple[Any, list[Array]]] = {}
+        comms = []
         try:
             for name, ranks in _holders(experiment, groups).items():
                 comm = _some(groups, ranks)
@@ -37,23 +38,23 @@ class Tied:
                     stage.views(f"{name}.weight") for stage in stages if name in stage.part.shared
                 ]
                 if own:
-                    found.append((name, comm, own))
+                    found[name] = comm, own
             yield cls(found, recorder)
         finally:
             for comm in comms:
                 comm.Free()
 
-    def sum(self) -> None:
+    def sum(self, name: str) -> None:
         """Allreduce the gradients, in place, over all stages that share the weights."""
-        for name, comm, own in self.shared:
-            total = own[0].copy()
-            for other in own[1:]:
-                total += other
-            if comm is not None:
-                with self.recorder.communicates(f"sum of {name}", total.nbytes):
-                    total = allreduce_of(comm)(total)
-            for each in own:
-                each[...] = total
+        comm, own = self.shared[name]
+        total = own[0].copy()
+        for other in own[1:]:
+            total += other
+        if comm is not None:
+            with self.recorder.communicates(f"table {name}", total.nbytes):
+                total = allreduce_of(comm)(total)
+        for each in own:
+            each[...] = total
 
 
 def _holders(experiment: Experiment, groups: Groups) -> dict[str, list[int]]:

@@ -21,7 +21,7 @@ def check_layers(model: Model, sends: Collection[str] = ()) -> None:
     sends: the outputs that a stage of a pipeline sends.
     """
     read = {name for layer in model.layers for name in layer.inputs} | {*sends}
-    layers = {layer.name: layer for layer in model.layers if layer.kind != "receive"}
+    layers = {layer.name: layer for layer in model.layers if not layer.traits.message}
     for layer in model.layers:
         if not trained(layer):
             legal_kinds = [
@@ -40,7 +40,7 @@ def check_layers(model: Model, sends: Collection[str] = ()) -> None:
                 f" {' or '.join(SHAPES[count] for count in legal)}; its input is"
                 f" {layer.input_shape}."
             )
-        if layer.traits.lookup and layer.inputs != ("input",):
+        if layer.traits.lookup and not layer.traits.stand_in and layer.inputs != ("input",):
             raise SpecError(
                 f"{layer.name}: reads {layer.inputs[0]}; to be trained it must read the samples' own"
                 " integers, 'input'."
@@ -53,7 +53,8 @@ def check_layers(model: Model, sends: Collection[str] = ()) -> None:
                 f" {owner.output_shape}; to be trained it must be an embedding of {features}"
                 " features."
             )
-        if layer.name not in read and layer is not model.layers[-1]:
+        unread = layer.name not in read and not layer.traits.stand_in
+        if unread and layer is not model.layers[-1]:
             raise SpecError(
                 f"{layer.name}: no layer reads its output, so it cannot be trained; only the last"
                 f" layer, {model.layers[-1].name}, may be unread."

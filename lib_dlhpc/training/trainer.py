@@ -1,11 +1,13 @@
 """train: a run on the ranks of a communicator, equal to the same run on one rank.
 
-Every rank processes its part of each global batch; losses are means over the global batch, so gradients are
-summed, never averaged over ranks, and parts may be uneven. With local updates (local SGD) every rank updates its
-own weights, and every `local_steps` steps all ranks average them; evaluation and the final result use the mean.
+Every rank processes its part of each global batch, as the program of the step says (synchronous.py), or as a worker or
+a parameter server (server.py). With local updates (local SGD) every rank updates its own weights, and every
+`local_steps` steps all ranks average them; evaluation and the final result use the mean.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,14 @@ from lib_dlhpc.layers.base.arena import trim_heap
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.check import check
-from lib_dlhpc.training.collectives import allreduce_of
-from lib_dlhpc.training.compress import compressed, plain
 from lib_dlhpc.training.data import Data, load, precision_of
-from lib_dlhpc.training.data_parallel import Diverged, Ranks, Report, Run
-from lib_dlhpc.training.exchange import exchange_of
-from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.peak import Peak
+from lib_dlhpc.training.rank import Diverged, Rank, Report, Run
 from lib_dlhpc.training.record import Recorder, offset
-from lib_dlhpc.training.snapshot import Place, restore
-from lib_dlhpc.training.versions import versions_of
+from lib_dlhpc.training.server import asynchronous
+from lib_dlhpc.training.snapshot import Place
+from lib_dlhpc.training.synchronous import synchronous
+from lib_dlhpc.training.versions import ROOM, versions_of
 
 FAR = (
     10  # times the loss of a guess: initial weights begin near it, only diverged weights exceed it
@@ -52,11 +51,15 @@ def train(
     peak = Peak()
     data = load(experiment, precision_of(experiment))
     trim_heap()
-    if is_partitioned(experiment):
-        from lib_dlhpc.training.hybrid import train_hybrid as way
-    else:
-        way = _train_replicas
-    run = way(experiment, comm, data, folder, report, begins)
+    recorder = Recorder()
+    shift = offset(comm) if comm.size > 1 else 0.0
+    room = ROOM if is_partitioned(experiment) else inf
+    way = asynchronous if experiment.strategy.update == "asynchronous" else synchronous
+    with ExitStack() as stack:
+        own: Rank = stack.enter_context(way(experiment, comm, data, recorder, folder))
+        own.versions = stack.enter_context(versions_of(folder, comm, experiment, room))
+        place = own.restore(folder) if folder is not None else Place()
+        run = own.run(place, folder, report, begins, shift)
     run.memory = comm.gather(peak.memory(data.size)) or []
     guess = loss_of_a_guess(data, int(experiment.model.output_shape[-1]))
     if run.test_loss > FAR * guess > 0:
@@ -73,35 +76,3 @@ def loss_of_a_guess(data: Data, outputs: int) -> float:
     if data.classes:
         return float(np.log(outputs))
     return 1.0 + float(np.mean(np.square(data.y, dtype=np.float64)))
-
-
-def _train_replicas(
-    experiment: Experiment,
-    comm: Any,
-    data: Data,
-    folder: Path | None,
-    report: Report,
-    begins: Callable[[int], None],
-) -> Run:
-    """Train data-parallel: each rank has the full network."""
-    network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
-    if experiment.training.normalization == "global" and comm.size > 1:
-        network.context.sum_over_ranks = allreduce_of(comm)
-    optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
-    if experiment.training.sparsity:
-        optimizer = plain(experiment.training)
-    recorder = Recorder()
-    shift = offset(comm) if comm.size > 1 else 0.0
-    if experiment.training.sparsity:
-        exchanges = compressed(experiment, network, optimizer, comm, recorder)
-    else:
-        exchanges = exchange_of(experiment, network.gradients, comm, recorder)
-    kind = Ranks
-    if experiment.strategy.update == "asynchronous":
-        from lib_dlhpc.training.server import Asynchronous as kind
-    with exchanges as exchange, versions_of(folder, comm, experiment) as versions:
-        own = kind(experiment, comm, data, network, optimizer, exchange, recorder)
-        own.versions, place = versions, Place()
-        if folder is not None:
-            place = restore(folder, comm, network, optimizer, versions)
-        return own.run(place, folder, report, begins, shift)

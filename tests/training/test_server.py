@@ -1,5 +1,6 @@
 """Asynchronous updates without ranks: refused options, staleness counts, rows of the timeline."""
 
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layout import Place
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.training.check import check
-from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.record import MOST_STEPS, Recorder
 from lib_dlhpc.training.server import Asynchronous
+from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows
+from lib_dlhpc.training.synchronous import stages_of
 
 DIGITS = loads(
     """
@@ -28,12 +31,14 @@ DIGITS = loads(
 
 def rank_of(rank, ranks, servers=1, optimizer="momentum"):
     """One rank of a run without messages."""
-    experiment = DIGITS.set({"strategy.servers": servers, "strategy.optimizer": optimizer})
-    network = Network(experiment.model, np.float64)
-    rule = Optimizer(optimizer, experiment.training)
-    comm = SimpleNamespace(rank=rank, size=ranks)
-    nothing = SimpleNamespace()
-    return Asynchronous(experiment, comm, nothing, network, rule, nothing, Recorder())
+    changes = {"strategy.servers": servers, "strategy.optimizer": optimizer}
+    experiment = DIGITS.set({**changes, "strategy.precision": "fp64"})
+    comm, alone, nothing = SimpleNamespace(rank=rank, size=ranks), SingleRank(), SimpleNamespace()
+    groups = Groups(comm, Place(0, rank, 0, 0), alone, alone, alone, alone)
+    common = (experiment, groups, Recorder())
+    with ExitStack() as stack:
+        stages = stages_of(*common, stack, None)
+    return Asynchronous(experiment, groups, nothing, stages, nothing, common[2])
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ ORDERS = {
 
 
 def stages_of(model, cuts):
-    """Return (local model, sends) of each stage; what is live at a boundary is sent."""
+    """Return (local model, sends) of each stage; what is live at a boundary is sent, tied ones get the table."""
     layers, found, received = model.layers, [], ()
     for first, stop in pairwise([0, *cuts, len(layers)]):
         before = {layer.name for layer in layers[:stop]}
@@ -37,7 +37,10 @@ def stages_of(model, cuts):
             Layer(name, "receive", (), by_name[name].output_shape, by_name[name].output_shape)
             for name in received
         ]
-        found.append((replace(model, layers=(*places, *layers[first:stop])), sends))
+        tied = {layer.attributes.get("tied") for layer in layers[first:stop]} - {None, ""}
+        elsewhere = (layer for layer in layers[:first] if layer.name in tied)
+        tables = [replace(layer, kind="table", inputs=()) for layer in elsewhere]
+        found.append((replace(model, layers=(*tables, *places, *layers[first:stop])), sends))
         received = sends
     return found
 

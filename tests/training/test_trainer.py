@@ -6,9 +6,9 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline import breakdown, span
-from lib_dlhpc.training import data_parallel, trainer
+from lib_dlhpc.training import rank, trainer
 from lib_dlhpc.training.data import Data, load
-from lib_dlhpc.training.data_parallel import Diverged
+from lib_dlhpc.training.rank import Diverged
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
@@ -79,7 +79,6 @@ def test_a_run_may_end_within_an_epoch():
         {"dataset.test_share": 0.3},
         {"strategy.batch": 20},
         {"strategy.precision": "fp64"},
-        {"strategy.precision": "fp16"},
         {"run.seed": 1},
         {"run.epochs": 3},
         {"dataset.samples": 300},
@@ -125,7 +124,7 @@ def test_non_finite_weights_after_the_last_step_are_noticed_by_the_evaluation():
 
 def test_tests_and_their_time_are_not_part_of_the_timeline(monkeypatch):
     """Otherwise a slow evaluation would look like a slow exchange."""
-    test = data_parallel.Ranks._test
+    test = rank.Rank._test
 
     def slow(self, step):
         import time
@@ -135,7 +134,7 @@ def test_tests_and_their_time_are_not_part_of_the_timeline(monkeypatch):
         self.recorder.leave_out(self.recorder.now() - begin)
         return test(self, step)
 
-    monkeypatch.setattr(data_parallel.Ranks, "_test", slow)
+    monkeypatch.setattr(rank.Rank, "_test", slow)
     done, *_ = run({"run.epochs": 3})
     measured = breakdown(done.timeline)
     assert measured.steps == 21
@@ -166,13 +165,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
 
 
 def test_snapshots_are_written_at_the_requested_interval(tmp_path, monkeypatch):
-    places, save = [], data_parallel.save
+    places, save = [], rank.save
 
     def noted(*arguments):
         places.append(arguments[-1].step)
         save(*arguments)
 
-    monkeypatch.setattr(data_parallel, "save", noted)
+    monkeypatch.setattr(rank, "save", noted)
     run({"run.epochs": 2}, tmp_path)
     assert places == [7, 14]
     places.clear()

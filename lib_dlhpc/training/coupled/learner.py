@@ -1,5 +1,7 @@
 """Learner: the trainer, one batch at a time; it learns to advance a field by `sampling` steps."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +15,8 @@ from lib_dlhpc.spec.workflow import Workflow, share
 from lib_dlhpc.training.coupled.heat import decay, modes
 from lib_dlhpc.training.coupled.samples import unseen
 from lib_dlhpc.training.data import Data, precision_of
-from lib_dlhpc.training.data_parallel import Ranks
-from lib_dlhpc.training.exchange import Exchange
-from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.synchronous import Synchronous, synchronous
 from lib_dlhpc.training.trainable import check_layers
 
 TESTED = 64  # samples
@@ -46,7 +45,7 @@ def check(workflow: Workflow) -> None:
     check_layers(experiment.model)
 
 
-class Learner(Ranks):
+class Learner(Synchronous):
     """One training rank. Batches are passed in; everything else is inherited from the trainer."""
 
     def learn(self, number: int, batches: int, x: Floats, y: Floats) -> float:
@@ -89,23 +88,18 @@ class Learner(Ranks):
         )
 
 
-def learner(
-    workflow: Workflow,
-    comm: Any,
-    exchange: Exchange,
-    network: Network,
-    recorder: Recorder,
-    batch: int = 0,
-) -> Learner:
-    """Return the learner on a rank of `comm`, whose network has its initial weights. batch: 0 for the workflow's."""
+@contextmanager
+def learner(workflow: Workflow, comm: Any, recorder: Recorder, batch: int = 0) -> Iterator[Learner]:
+    """Yield the learner on a rank of `comm`, whose network has its initial weights. batch: 0 for the workflow's."""
     experiment = workflow.experiment
     dtype, many = precision_of(experiment), batch or workflow.batch
     grid = workflow.simulation.grid
     test_x, test_y = unseen(workflow.simulation, TESTED)[:, :, None].astype(dtype)
     x, y = np.zeros((2, many, 1, grid, grid), dtype)
-    optimizer = Optimizer(experiment.strategy.optimizer, experiment.training)
     data = Data(x, y, test_x, test_y)
-    return Learner(_whole(experiment), comm, data, network, optimizer, exchange, recorder)
+    with synchronous(_whole(experiment), comm, data, recorder, kind=Learner) as own:
+        assert isinstance(own, Learner)
+        yield own
 
 
 def _whole(experiment: Experiment) -> Experiment:

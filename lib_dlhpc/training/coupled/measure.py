@@ -17,9 +17,6 @@ from lib_dlhpc.training.coupled.buffer import wait_until
 from lib_dlhpc.training.coupled.calls import Calls
 from lib_dlhpc.training.coupled.heat import Heat, first_field
 from lib_dlhpc.training.coupled.learner import learner
-from lib_dlhpc.training.data import precision_of
-from lib_dlhpc.training.exchange import exchange_of
-from lib_dlhpc.training.network import Network
 
 SECONDS = 0.25  # for each size of each kernel
 PIECES = 12  # slices of this time: their median and spread are reported
@@ -74,12 +71,9 @@ def _training_step(workflow: Workflow, samples: int, stack: ExitStack) -> Callab
     """Return a function that takes one training step of one rank on `samples` samples."""
     from mpi4py import MPI
 
-    experiment, calls = workflow.experiment, Calls(0, 1)
+    calls = Calls(0, 1)
     calls.on = False
-    network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
-    made = exchange_of(experiment, network.gradients, MPI.COMM_SELF, calls)
-    exchange = stack.enter_context(made)
-    own = learner(workflow, MPI.COMM_SELF, exchange, network, calls, samples)
+    own = stack.enter_context(learner(workflow, MPI.COMM_SELF, calls, samples))
     x = np.repeat(first_field(workflow.simulation, 0)[None, None], samples, axis=0)
 
     def step() -> int:

@@ -16,10 +16,7 @@ from lib_dlhpc.training.coupled.heat import Heat
 from lib_dlhpc.training.coupled.learner import Learner, check, learner
 from lib_dlhpc.training.coupled.measure import barrier, measure
 from lib_dlhpc.training.coupled.samples import Samples
-from lib_dlhpc.training.data import precision_of
-from lib_dlhpc.training.data_parallel import Diverged
-from lib_dlhpc.training.exchange import exchange_of
-from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.rank import Diverged
 from lib_dlhpc.training.record import offset
 from lib_dlhpc.training.trainer import FAR
 
@@ -138,7 +135,5 @@ def _learner(workflow: Workflow, comm: Any, calls: Calls) -> Iterator[Learner | 
     if comm is None:
         yield None
         return
-    experiment = workflow.experiment
-    network = Network(experiment.model, precision_of(experiment), experiment.run.seed)
-    with exchange_of(experiment, network.gradients, comm, calls) as exchange:
-        yield learner(workflow, comm, exchange, network, calls)
+    with learner(workflow, comm, calls) as own:
+        yield own

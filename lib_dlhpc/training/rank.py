@@ -1,32 +1,40 @@
-"""Ranks: the loop of a training run on one rank, step by step; every rank has the full network."""
+"""Rank: the loop of a training run on one rank, step by step; what a step is, subclasses know."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc import layout
 from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.collectives import decided_by_rank_zero, mean
-from lib_dlhpc.training.data import Data, global_batches, samples_of, share
-from lib_dlhpc.training.exchange import Exchange
-from lib_dlhpc.training.network import SINGLE, Network
+from lib_dlhpc.training.data import Data, global_batches, own_rows, share
+from lib_dlhpc.training.groups import Groups
+from lib_dlhpc.training.microbatches import Step, through
+from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.peak import Memory
+from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.rates import batch_at, rate_at
 from lib_dlhpc.training.record import MOST_STEPS, Recorder, gather
-from lib_dlhpc.training.snapshot import Place, gathered, save
+from lib_dlhpc.training.snapshot import Place, gathered, restore, save
+from lib_dlhpc.training.snapshot_parts import restore_stages, save_stages, whole_arrays
+from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.staleness import Updates
 from lib_dlhpc.training.versions import Versions
 
 REPORT_INTERVAL = 0.5  # s between two reports of the loss, at least
+TEST_BATCH = 256  # samples
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -58,17 +66,43 @@ class Run:
 
 
 @dataclass
-class Ranks:
+class Rank:
     """One rank of a run."""
 
     experiment: Experiment
-    comm: Any
+    groups: Groups
     data: Data
-    network: Network
-    optimizer: Optimizer
-    exchange: Exchange
+    stages: list[Stage]  # one, or one for each chunk
+    pipe: Pipe
     recorder: Recorder
     versions: Versions | None = field(default=None, init=False)
+
+    @property
+    def comm(self) -> Any:
+        """The communicator of all ranks."""
+        return self.groups.world
+
+    @property
+    def network(self) -> Network:
+        """The network; if it is partitioned, this rank's first part."""
+        return self.stages[0].network
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer of `network`."""
+        return self.stages[0].optimizer
+
+    @cached_property
+    def rows(self) -> slice | None:
+        """The rows of each sample that this rank reads; None for all."""
+        spatial = int(self.experiment.strategy.spatial)
+        if spatial == 1:
+            return None
+        return slice(*layout.rows_read(self.experiment.model, spatial)[self.groups.place.spatial])
+
+    def _step(self, step: int, at: float, indices: Array) -> float:
+        """Train on one global batch; return this rank's part of its mean loss."""
+        raise NotImplementedError
 
     def run(
         self,
@@ -115,15 +149,10 @@ class Ranks:
         seconds = monotonic() - begun
         self._unite()
         timeline = self._refined(gather(self.recorder, self.comm, shift))
-        sent = self._sent / max(place.step - first, 1)
+        sent = self.recorder.sent / max(place.step - first, 1)
         run = Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
         run.core_wait = self.comm.gather(self.recorder.core_wait.steps) or []
         return run
-
-    @property
-    def _sent(self) -> float:
-        """B that this rank has sent so far."""
-        return self.exchange.sent
 
     @property
     def _local_updates(self) -> bool:
@@ -157,70 +186,11 @@ class Ranks:
         return place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
 
     def _batch_size(self, epoch: int) -> int:
-        batch = int(self.experiment.global_batch)
-        return batch_at(self.experiment.training, epoch, batch, len(self.data.x))
+        return batch_at(self.experiment.training, epoch, self._first_batch, len(self.data.x))
 
-    def _step(self, step: int, at: float, indices: Array) -> float:
-        """Train on one global batch; return this rank's part of its mean loss."""
-        recorder, now, local = self.recorder, self.recorder.now, self._local_updates
-        mine = share(len(indices), self.comm.rank, self.comm.size)
-        own = indices[mine]
-        self.network.context.step, self.network.context.first_sample = step, mine.start
-        self.exchange.epoch = at
-        begin = now()
-        x = samples_of(self.experiment, self.data, step, indices, mine)
-        fetched = now()
-        recorder.add("input", "fetch the batch", begin, fetched)
-        before = None if len(own) else self.network.statistics.copy()
-        outputs = self.network.forward(x)
-        if before is not None and self.experiment.training.normalization == "local":
-            self.network.statistics[...] = before  # a rank without samples has no statistics
-        function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
-        loss, dy = function(outputs, self.data.y[own], len(indices))
-        if local:  # local samples stand for the global batch
-            loss *= self.comm.size
-            dy *= dy.dtype.type(self.comm.size)
-        if not np.isfinite(loss):
-            raise Diverged(self._where(step, x))
-        half = self.exchange.wire is not self.network.gradients
-        scale = self.experiment.training.loss_scale if half else 1.0
-        if half:
-            dy *= dy.dtype.type(scale)
-        recorder.add("forward", "forward", fetched, now())
-        dys = {self.network.gives[0]: dy}
-        del outputs, dy  # backward releases them as early as possible
-        self._run_backward(dys)
-        if half:
-            self.network.gradients /= self.network.dtype.type(scale)
-        begin = now()
-        self.optimizer.update(self.network, self._rate(at, len(indices)))
-        recorder.add("update", "update", begin, now())
-        if local and (step + 1) % self.experiment.strategy.local_steps == 0:
-            begin = now()
-            mean(self.comm, self.network.weights)
-            self.exchange.sent += self.network.weights.nbytes
-            recorder.add("wait", "mean of the weights", begin, now())
-        return loss
-
-    def _run_backward(self, dys: dict[str, Array]) -> None:
-        """Run backward, and exchange the gradients of each bucket that it completes."""
-        recorder, now, local = self.recorder, self.recorder.now, self._local_updates
-        edges, first = [now()], [start for start, _ in self.exchange.bounds]
-
-        def filled(start: int) -> None:
-            while len(edges) <= len(first) and first[len(edges) - 1] >= start:
-                edges.append(now())
-            if not local:
-                self.exchange.release(start)
-
-        self.network.back(SINGLE, dys, filled)
-        end = now()
-        for bucket, (start, stop) in enumerate(pairwise(edges), 1):
-            recorder.add("backward", f"backward {bucket}", start, stop)
-        recorder.add("backward", "backward to the input", edges[-1], end)
-        if not local:
-            self.exchange.finish()
-            recorder.add("wait", "wait for the exchange", end, now())
+    @cached_property
+    def _first_batch(self) -> int:
+        return int(self.experiment.global_batch)
 
     def _rate(self, at: float, batch: int) -> float:
         return rate_at(self.experiment.training, at, float(self.experiment.run.epochs), batch)
@@ -228,39 +198,64 @@ class Ranks:
     def _mean_loss(self, own: float) -> float:
         return float(self.comm.allreduce(own)) / (self.comm.size if self._local_updates else 1)
 
-    def _test(self, step: int) -> tuple[float | None, float]:
-        """Return accuracy and loss on the test samples; every rank evaluates its part."""
-        begin = self.recorder.now()
-        own = self._unite()
-        mine = share(len(self.data.test_x), self.comm.rank, self.comm.size)
-        right, loss = 0, 0.0
+    def _loss(self, outputs: Array, targets: Array, samples: int) -> tuple[float, Array]:
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
-        for start in range(mine.start, mine.stop, 256):
-            part = slice(start, min(start + 256, mine.stop))
-            outputs = self.network.forward(self.data.test_x[part], training=False)
+        return function(outputs, targets, samples)
+
+    def _test(self, step: int) -> tuple[float | None, float]:
+        """Return accuracy and loss on the test samples: a forward-only pipeline."""
+        begin = self.recorder.now()
+        before = self.recorder.on, self.recorder.sent
+        self.recorder.on = False
+        own, right, loss = self._unite(), 0, 0.0
+        for part in self._test_batches():
+            outputs = self._evaluate(part)
+            if outputs is None or not self.groups.first:
+                continue
+            targets = self.data.test_y[part]
             if self.data.classes:
-                right += int(np.sum(outputs.argmax(axis=-1) == self.data.test_y[part]))
-            loss += function(outputs, self.data.test_y[part], len(self.data.test_x))[0]
+                right += int(np.sum(outputs.argmax(axis=-1) == targets))
+            loss += self._loss(outputs, targets, len(self.data.test_x))[0]
+        self.pipe.finish()
         right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
         if not np.isfinite(loss):
             raise Diverged(f"the loss on the test samples is not finite: after step {step}")
         for array, values in own:
             array[...] = values
+        self.recorder.on, self.recorder.sent = before
         self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
         return (right / self.data.test_y.size if self.data.classes else None), loss
 
+    def _test_batches(self) -> Iterator[slice]:
+        mine = share(len(self.data.test_x), self.groups.place.data, self.groups.data.size)
+        for start in range(mine.start, mine.stop, TEST_BATCH):
+            yield slice(start, min(start + TEST_BATCH, mine.stop))
+
+    def _evaluate(self, part: slice) -> Array | None:
+        """Take test samples through all stages; return the outputs on ranks of the last one."""
+        read, y = own_rows(self.data.test_x, self.rows), self.data.test_y
+        depth = self.groups.pipeline.size
+        now = Step(self.stages, depth, [part], lambda _: read[part], lambda _: y[part], 0)
+        outputs = None
+        for stage, _, _, given in through(now, self.pipe, 0, training=False):
+            if stage.last:
+                outputs = next(iter(given.values()))
+        return outputs
+
     def _unite(self) -> list[tuple[Array, Array]]:
-        """Average over the ranks what is local to each; return the local values.
+        """Average over the replicas what is local to each; return the local values.
 
         Then all ranks evaluate, and at the end hold, one network: running statistics are local with local
         normalization, and so are weights between two averages of local updates.
         """
-        network = self.network
-        own = [network.weights] if self._local_updates else []
-        own += [network.statistics] if self.experiment.training.normalization == "local" else []
+        if self.groups.data.size == 1:
+            return []
+        own = [self.network.weights] if self._local_updates else []
+        if self.experiment.training.normalization == "local":
+            own += [stage.network.statistics for stage in self.stages]
         local = [(array, array.copy()) for array in own if array.size]
         for array, _ in local:
-            mean(self.comm, array)
+            mean(self.groups.data, array)
         return local
 
     def _save(self, folder: Path, place: Place, metrics: dict[str, Any]) -> None:
@@ -284,10 +279,29 @@ class Ranks:
 
     def _state(self, place: Place) -> Mapping[str, Array] | Iterable[Stream]:
         """Return the arrays of a version, on rank 0; all ranks must consume them."""
+        if is_partitioned(self.experiment):
+            self._rest()
+            return whole_arrays(self.experiment, self.groups, self.stages, place)
         return gathered(self.comm, self.experiment, self.network, self.optimizer, place)
 
     def _write(self, folder: Path, place: Place) -> None:
-        save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
+        if is_partitioned(self.experiment):
+            self._rest()
+            save_stages(folder, self.experiment, self.groups, self.stages, place)
+        else:
+            save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
+
+    def restore(self, folder: Path) -> Place:
+        """Restore the snapshot of a run folder, if there is one; return where it goes on."""
+        if is_partitioned(self.experiment):
+            how = (self.experiment, self.groups, self.stages, self.versions)
+            return restore_stages(folder, *how)
+        return restore(folder, self.comm, self.network, self.optimizer, self.versions)
+
+    def _rest(self) -> None:
+        if self.experiment.strategy.offload != "none":  # full tensors are assembled in that memory
+            for stage in self.stages:
+                stage.network.context.arena.release()
 
     def _report(self, report: Report, row: dict[str, Any]) -> None:
         if self.comm.rank == 0:

@@ -1,0 +1,291 @@
+"""Synchronous and local updates: a rank carries out the program of its step, instruction by instruction.
+
+The program is the one that prediction prices and simulation simulates (parallel.steps). Layers communicate within
+tensor and spatial groups themselves, and what is offloaded moves with its layer; all else that happens in a step is
+here because an instruction says so. Losses are means over the global batch, so gradients are summed over microbatches
+and replicas, never averaged, and shares may be uneven; with local updates a rank's samples stand for all of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc import layout, parallel
+from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.parallel import data as data_parallelism
+from lib_dlhpc.program import Collective, Instruction, Meet, Program, Swap, Update, Wait
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send
+from lib_dlhpc.schedules.pipeline import Instruction as StreamInstruction
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.timeline import Timeline
+from lib_dlhpc.training.bubble import with_bubble
+from lib_dlhpc.training.data import Data, precision_of, samples_of, share
+from lib_dlhpc.training.groups import Groups, groups_of
+from lib_dlhpc.training.microbatches import Step, cut, find_non_finite
+from lib_dlhpc.training.passes import Order, carried_out
+from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.rank import Diverged, Rank
+from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.stage import Does, Stage
+from lib_dlhpc.training.tied import Tied
+
+
+@contextmanager
+def synchronous(
+    experiment: Experiment,
+    comm: Any,
+    data: Data,
+    recorder: Recorder,
+    folder: Path | None = None,
+    kind: "type[Synchronous] | None" = None,
+) -> "Iterator[Synchronous]":
+    """Yield this rank of a run. Raises SpecError unless there is a rank for each device of a partitioned network."""
+    own = kind or Synchronous
+    with ExitStack() as stack:
+        on = on_ranks(experiment, comm.size)
+        groups = stack.enter_context(groups_of(on, comm))
+        # Ranks progress messages between layers, so exchanges overlap; the machine decides how much that hides.
+        cycle = parallel.steps(replace(on, machine=replace(on.machine, progress=True)))
+        stages = stages_of(experiment, groups, recorder, stack, folder, cycle[-1])
+        ranks = layout.group(on, comm.rank, "pipeline")
+        pipe = Pipe(groups.pipeline, ranks, precision_of(experiment), recorder)
+        tied = stack.enter_context(Tied.of(on, groups, stages, recorder))
+        yield own(experiment, groups, data, stages, pipe, recorder, tied, cycle)
+
+
+def on_ranks(experiment: Experiment, ranks: int) -> Experiment:
+    """Return the experiment on so many ranks: replicas may be more or fewer than it has devices."""
+    strategy = experiment.strategy
+    if not layout.is_partitioned(experiment):
+        strategy = replace(strategy, nodes=1, devices_per_node=ranks)
+    elif strategy.pipeline == 1:  # one rank has all chunks
+        schedule = "1f1b" if strategy.schedule == "interleaved" else strategy.schedule
+        strategy = replace(strategy, chunks=1, schedule=schedule)
+    return replace(experiment, strategy=strategy)
+
+
+def stages_of(
+    experiment: Experiment,
+    groups: Groups,
+    recorder: Recorder,
+    stack: ExitStack,
+    folder: Path | None,
+    program: Program | None = None,
+) -> list[Stage]:
+    """Return this rank's stages; `stack` closes what they hold. Without a program nothing is exchanged."""
+    where, arena, number = folder or Path(gettempdir()), Arena(), 0
+    precision, stages = precision_of(experiment), []
+    on = on_ranks(experiment, groups.world.size)
+    for chunk, part in enumerate(layout.parts(on, groups.world.rank)):
+        job = does(program, groups, chunk, part) if program else Does()
+        common = (experiment, part, groups, precision, recorder, stack)
+        stages.append(Stage(*common, where, arena, job))
+        number = stages[-1].number_buckets(number)
+    return stages
+
+
+def does(program: Program, groups: Groups, chunk: int, part: layout.Part) -> Does:
+    """Return what the program has a stage of this rank do."""
+    place, space = groups.place.pipeline, groups.place.spatial
+    own = program.stages[place][chunk]
+    passes = (own.forward, own.backward, own.last)
+    order = Order(*(carried_out(part.model, each.variants[space].instructions) for each in passes))
+    posted = (*order.last, *(row[place] for row in program.end))
+    reduced = (
+        one.layers
+        for one in posted
+        if isinstance(one, Collective) and one.goal != "allgather" and one.layers[0] == chunk
+    )
+    return Does(order, list(dict.fromkeys((first, stop) for _, first, stop in reduced)))
+
+
+@dataclass
+class Synchronous(Rank):
+    """One rank of a run whose ranks take every step together."""
+
+    tied: Tied
+    cycle: Sequence[Program]  # of the steps, which take turns
+    now: Step = field(init=False)  # in progress
+    rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Look up this rank's stream of the pipeline, and the scale of its losses."""
+        self.schedule = self.cycle[-1].schedule
+        self.stream = list(_with_receives(self.schedule.streams[self.groups.place.pipeline]))
+        training, exchange = self.experiment.training, self.stages[0].exchange
+        half = exchange.wire is not exchange.gradients  # small gradients would be zero in 16 bits
+        self.scale = float(training.loss_scale) if half else 1.0
+        self.weight = self.comm.size if self._local_updates else 1  # of this rank's samples
+        self.ends = [self._end(program) for program in self.cycle]
+        split = (
+            self.schedule.ranks,
+            self.schedule.microbatches,
+            self.groups.tensor.size,
+            self.groups.spatial.size,
+        )
+        if max(split) == 1 and self.stages[0].level < 2:
+            self.network.post = self._filled
+
+    def _refined(self, timeline: Timeline | None) -> Timeline | None:
+        return timeline and with_bubble(self.experiment, self.schedule, timeline)
+
+    def _step(self, step: int, at: float, indices: Array) -> float:
+        """Train on one global batch; return this rank's part of its mean loss."""
+        self.rate = self._rate(at, len(indices))
+        self.now = now = self._begin(step, indices)
+        self.stages[0].exchange.begin(at)
+        for instruction, following in self.stream:
+            microbatch = instruction.microbatch
+            if isinstance(instruction, Receive):
+                message = instruction.what, microbatch, instruction.stage
+                self.pipe.expect(instruction, now.shapes(instruction))
+                now.arrived[message] = self.pipe.receive(instruction)
+                continue
+            if following:  # posted before, so that it overlaps computation
+                self.pipe.expect(following, now.shapes(following))
+            if isinstance(instruction, Forward):
+                self._forward(microbatch, instruction.chunk)
+            elif isinstance(instruction, Backward):
+                self._backward(microbatch, instruction.chunk)
+            elif isinstance(instruction, Send):
+                message = instruction.what, microbatch, instruction.stage
+                self.pipe.send(instruction, now.arrived.pop(message))
+        self.pipe.finish()
+        for carry_out in self.ends[step % len(self.ends)]:
+            carry_out()
+        return now.loss
+
+    def _end(self, program: Program) -> list[Callable[[], None]]:
+        """Return what this rank does after its last pass, in order."""
+        found: list[Callable[[], None]] = []
+        posted = bool(self.experiment.training.sparsity) or any(s.does.buckets for s in self.stages)
+        for what in (row[self.groups.place.pipeline] for row in program.end):
+            if isinstance(what, Collective):
+                posted = True
+                found.append(partial(self.stages[what.layers[0]].post, what))
+            elif isinstance(what, Wait) and posted and what.stream == data_parallelism.STREAM:
+                posted = False
+                found += [partial(stage.post, what) for stage in self.stages]
+                if self._local_updates:
+                    found.append(self._average)
+            elif isinstance(what, Swap):
+                found.append(partial(self._sum_tied, what.name.removeprefix("table ")))
+            elif isinstance(what, Meet) and self._meet not in found:
+                found.append(self._meet)
+            elif isinstance(what, Update):
+                found.append(self._update)
+        return found
+
+    def _average(self) -> None:
+        """Make the sum of all ranks' weights their mean."""
+        self.network.weights /= self.network.dtype.type(self.weight)
+
+    def _filled(self, what: Instruction) -> None:
+        """Post a bucket, and record what has filled it."""
+        self.recorder.fills()
+        self.stages[0].post(what)
+
+    def _sum_tied(self, name: str) -> None:
+        """Sum the gradients of tied weights over their stages, once: the program does it pair by pair."""
+        if name in self.tied.shared and name not in self.now.summed:
+            self.now.summed.add(name)
+            self.tied.sum(name)
+
+    def _update(self) -> None:
+        for name in self.tied.shared:  # those that only chunks of this rank share
+            self._sum_tied(name)
+        with self.recorder.working("update", "update"):
+            for stage in self.stages:
+                if self.scale != 1:
+                    stage.network.gradients /= stage.network.dtype.type(self.scale)
+                stage.update(self.rate)
+
+    def _meet(self) -> None:
+        """Wait for all ranks, to learn whether any has met a non-finite loss; after the update the loop does."""
+        now, begin = self.now, self.recorder.now()
+        bad = self.comm.allreduce(now.bad + 1)
+        self.recorder.add("wait", "wait for the others", begin, self.recorder.now())
+        if bad:
+            rank, layer = find_non_finite(now, self.pipe, self.groups)
+            step = self.network.context.step
+            raise Diverged(f"the loss is not finite: rank {rank}, step {step}, first in {layer}")
+
+    def _begin(self, step: int, indices: Array) -> Step:
+        """Cut this replica's share of a global batch into microbatches."""
+        mine = share(len(indices), self.groups.place.data, self.groups.data.size)
+        slices = cut(mine, self.schedule.microbatches)
+
+        def inputs(microbatch: int) -> Array:
+            begin = self.recorder.now()
+            part = slices[microbatch]
+            x = samples_of(self.experiment, self.data, step, indices, part, self.rows)
+            self.recorder.add("input", "fetch the batch", begin, self.recorder.now())
+            return x
+
+        def targets(microbatch: int) -> Array:
+            return self.data.y[indices[slices[microbatch]]]
+
+        for stage in self.stages:
+            stage.begin(step, [part.stop - part.start for part in slices], self.rate)
+        return Step(self.stages, self.schedule.ranks, slices, inputs, targets, len(indices))
+
+    def _forward(self, microbatch: int, chunk: int) -> None:
+        now, stage, number = self.now, self.stages[chunk], self.stages[chunk].part.stage
+        x = now.inputs(microbatch) if stage.reads else None
+        received = now.arrived.pop(("activation", microbatch, number - 1), {})
+        stage.network.context.first_sample = now.slices[microbatch].start
+        before = None if now.size(microbatch) else stage.network.statistics.copy()
+        with self.recorder.working("forward", self._name("forward", microbatch, chunk)):
+            given = stage.network.run(microbatch, x, received)
+            if stage.last:
+                (outputs,) = given.values()
+                loss, dy = self._loss(outputs, now.targets(microbatch), now.samples)
+                if not np.isfinite(loss) and now.bad < 0:
+                    now.bad = microbatch
+                    self._diverged(x)
+                now.loss += loss * self.weight if self.groups.first else 0.0
+                if self.weight * self.scale != 1:
+                    dy *= dy.dtype.type(self.weight * self.scale)
+                now.arrived["gradient", microbatch, number + 1] = dict.fromkeys(given, dy)
+            else:
+                now.arrived["activation", microbatch, number] = given
+        if before is not None and self.experiment.training.normalization == "local":
+            stage.network.statistics[...] = before  # a rank without samples has no statistics
+
+    def _diverged(self, x: Array | None) -> None:
+        """Raise Diverged unless ranks meet before the update, which tells all of them."""
+        if self._meet not in self.ends[-1]:
+            assert x is not None
+            raise Diverged(self._where(self.network.context.step, x))
+
+    def _backward(self, microbatch: int, chunk: int) -> None:
+        now, stage, number = self.now, self.stages[chunk], self.stages[chunk].part.stage
+        dys = now.arrived.pop(("gradient", microbatch, number + 1))
+        with self.recorder.working("backward", self._name("backward", microbatch, chunk)):
+            given = stage.network.back(microbatch, dys, stage.progress)
+        if number:
+            now.arrived["gradient", microbatch, number] = given
+
+    def _name(self, kind: str, microbatch: int, chunk: int) -> str:
+        several = self.schedule.ranks * self.schedule.microbatches > 1
+        name = f"{kind} {microbatch}" if several else kind
+        return name + (f", chunk {chunk}" if len(self.stages) > 1 else "")
+
+
+def _with_receives(
+    stream: Sequence[StreamInstruction],
+) -> Iterator[tuple[StreamInstruction, Receive | None]]:
+    """Yield the instructions of a stream, each with the receive that follows next."""
+    found: list[tuple[StreamInstruction, Receive | None]] = []
+    following: Receive | None = None
+    for each in reversed(stream):
+        found.append((each, following))
+        following = each if isinstance(each, Receive) else following
+    yield from reversed(found)
