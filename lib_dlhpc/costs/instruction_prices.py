@@ -65,3 +65,4 @@ class PartPrices:
             "backward": self.backward.tolist(),
         }
         self.bytes, self.priced = collectives.bytes, collectives.priced
+        self.weights = model.layer_parameters

@@ -7,6 +7,7 @@ fold.py          a block as a few sums: work, and the messages within it
 path.py          when every rank starts and ends each pass
 intervals.py     the intervals of a path, to be drawn
 totals.py        what a step computes and sends in all
+proof.py         that a program trains: every gradient summed once, nothing read before it is there
 
 Passes of `parallel/` make programs; nothing here knows what a kind of parallelism is.
 """
@@ -24,6 +25,7 @@ from lib_dlhpc.program.instructions import (
 )
 from lib_dlhpc.program.path import Path, RankedExchange
 from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
+from lib_dlhpc.program.proof import prove
 from lib_dlhpc.program.totals import Work, messages_of, pass_seconds, ranked_exchanges, work_of
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "calls",
     "messages_of",
     "pass_seconds",
+    "prove",
     "ranked_exchanges",
     "work_of",
 ]

@@ -65,6 +65,7 @@ class Prices(Protocol):
     forward: Floats  # s of each layer, (layers,)
     backward: Floats
     seconds: Mapping[str, list[float]]  # the same by phase
+    weights: Floats  # elements of the weights of each layer
 
     def bytes(self, what: Collective) -> float:
         """Return the bytes of the buffer of a collective."""

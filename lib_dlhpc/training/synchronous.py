@@ -20,7 +20,7 @@ from lib_dlhpc import layout, parallel
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel import data as data_parallelism
-from lib_dlhpc.program import Collective, Instruction, Meet, Program, Swap, Update, Wait
+from lib_dlhpc.program import Collective, Instruction, Meet, Program, Swap, Update, Wait, prove
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send
 from lib_dlhpc.schedules.pipeline import Instruction as StreamInstruction
 from lib_dlhpc.spec.experiment import Experiment
@@ -53,6 +53,7 @@ def synchronous(
         groups = stack.enter_context(groups_of(on, comm))
         # Ranks progress messages between layers, so exchanges overlap; the machine decides how much that hides.
         cycle = parallel.steps(replace(on, machine=replace(on.machine, progress=True)))
+        prove(cycle)
         stages = stages_of(experiment, groups, recorder, stack, folder, cycle[-1])
         ranks = layout.group(on, comm.rank, "pipeline")
         pipe = Pipe(groups.pipeline, ranks, precision_of(experiment), recorder)

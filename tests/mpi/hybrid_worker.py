@@ -3,22 +3,25 @@
 import sys
 import tempfile
 import traceback
+from dataclasses import replace
 from itertools import cycle, pairwise, product
 from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc import layout
+from lib_dlhpc import layout, parallel
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.receive import Receive
+from lib_dlhpc.program import Collective, Compute, Swap, Update, calls
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.messages.halo import Halo
+from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.pipe import Pipe
-from lib_dlhpc.training.rank import Diverged
+from lib_dlhpc.training.rank import Diverged, Rank
 from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.tied import Tied
 from lib_dlhpc.training.trainer import train
@@ -313,6 +316,85 @@ def layouts():
         yield "images", {"tensor": p, "split": "column"}
 
 
+def program_is_carried_out():
+    """In a step a rank does what the program says, in its order: work, collectives, swaps, update."""
+    ways = [*layouts(), ("rows", {}), ("rows", {"overlap": False}), ("rows", {"update": "local"})]
+    ways += [
+        ("words", {"zero": level, "microbatches": 3, "recompute": "full"}) for level in range(4)
+    ]
+    ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": "gpipe"})]
+    if p == 2:
+        chunks = {"schedule": "interleaved", "chunks": 2, "microbatches": 2}
+        ways += [
+            ("words", {"pipeline": p, **chunks}),
+            ("words", {"pipeline": p, **chunks, "zero": 1}),
+        ]
+    for model, split in ways:
+        run = experiment_of(model, devices_per_node=p, epochs=0.5, normalization="local", **split)
+        expected, found = planned(run), recorded(run)
+        assert found == expected, (model, split, found, expected)
+        assert any(what == "update" for what in found), split
+
+
+def planned(experiment):
+    """What the program of the first step has this rank do, instruction by instruction; a table computes nothing."""
+    experiment = replace(experiment, machine=replace(experiment.machine, progress=True))
+    program, place = parallel.steps(experiment)[0], layout.place(experiment, rank)
+    found = []
+    for call in calls(program.schedule):
+        if call.place == place.pipeline:
+            block = program.stages[call.place][call.chunk].block(call.backward, call.last)
+            layers = layout.parts(experiment, rank)[call.chunk].model.layers
+            for what in block.variants[place.spatial].instructions:
+                still = isinstance(what, Compute) and layers[what.layer].kind == "table"
+                found.append("" if still else named(what))
+    found += [named(row[place.pipeline]) for row in program.end]
+    return [what for what in found if what]
+
+
+def named(what):
+    """An instruction in words; "" for what a layer does itself, waits, and meetings."""
+    if isinstance(what, Compute):
+        return f"{what.phase} {what.layer}"
+    if isinstance(what, Collective) and what.stream:
+        return f"{what.goal} {what.group} {what.layers}"
+    if isinstance(what, Swap):
+        return what.name
+    return "update" if isinstance(what, Update) else ""
+
+
+def recorded(experiment):
+    """What this rank does in the first step."""
+    found = []
+
+    def noted(function, word):
+        def replaced(self, *given):
+            found.append(word(self, *given))
+            return function(self, *given)
+
+        return replaced
+
+    def forward(network, visit, index, *_):
+        return f"forward {index}"
+
+    def backward(network, index, *_):
+        return f"backward {index}"
+
+    def updated(stage, rate):
+        return "update" if stage.part.stage < int(experiment.strategy.pipeline) else ""
+
+    with mutated(
+        (Network, "_one", noted(Network._one, forward)),
+        (Network, "_back", noted(Network._back, backward)),
+        (Stage, "post", noted(Stage.post, lambda stage, what: named(what))),
+        (Stage, "update", noted(Stage.update, updated)),
+        (Tied, "sum", noted(Tied.sum, lambda tied, name: f"table {name}")),
+        (Rank, "_test", lambda self, step: (None, 1.0)),
+    ):
+        train(experiment, comm)
+    return [what for what in found if what]
+
+
 def resumes_under_another_layout():
     """Saved under one layout, restored under the next, and by the data-parallel trainer."""
     common = {"optimizer": "adam"}
@@ -475,6 +557,7 @@ if __name__ == "__main__":
         sys.exit()
     chosen = sys.argv[1:]
     checks = [every_layout, divergence_is_reported, resumes_under_another_layout, recorded_events]
+    checks += [program_is_carried_out] if p <= 4 else []
     checks += [single_precision] if p in (2, 4) else []
     checks += [empty_microbatches] if p in (2, 3) else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []

@@ -13,9 +13,9 @@ from plain_step import ends
 from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.parallel import program
+from lib_dlhpc.parallel import program, steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program import Meet
+from lib_dlhpc.program import Meet, prove
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.timeline import breakdown
 
@@ -113,8 +113,10 @@ def splits(draw):
 
 @settings(max_examples=60)
 @given(splits())
-def test_any_legal_split_is_the_same_in_both(strategy):
-    assert_same_terms(run_of("gpt", **strategy))
+def test_any_legal_split_trains_and_is_the_same_in_both(strategy):
+    run = run_of("gpt", **strategy)
+    assert_same_terms(run)
+    prove(steps(run))
 
 
 @pytest.mark.parametrize("microbatches", [4, 16, 64])

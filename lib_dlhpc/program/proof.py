@@ -1,0 +1,224 @@
+"""Proof that a program trains: what its instructions say of work, weights and gradients, without carrying it out.
+
+    order       every microbatch passes every stage forward, then backward, and no stage waits for ever
+    work        a pass computes each layer once, in order; what it repeats comes before its backward pass
+    weights     a layer computes with the weights that were gathered for it, and few are gathered ahead
+    gradients   are complete when they are posted, and summed over all replicas exactly once
+    end         weights are updated once, with sums that are there, and nothing posted is left behind
+
+A dependency too many takes time and changes no number: that is for the laws of time, not for a proof.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
+
+from lib_dlhpc.program.calls import calls
+from lib_dlhpc.program.instructions import (
+    Collective,
+    Compute,
+    Instruction,
+    Meet,
+    Move,
+    Swap,
+    Update,
+    Wait,
+)
+from lib_dlhpc.program.program import Block, Chunk, Floats, Program
+from lib_dlhpc.schedules.checks import ProofError
+from lib_dlhpc.schedules.pipeline import Backward, Forward
+
+AHEAD = 2  # layers with gathered weights: the current one, and the next
+GATHER, SCATTER = "allgather", "reduce_scatter"
+
+
+def prove(cycle: Sequence[Program]) -> None:
+    """Prove the steps of a run, which take turns; after the last one replicas are equal.
+
+    Raises ProofError with the stage, and the layer or the stream.
+    """
+    for step in cycle:
+        _prove_order(step)
+        for place, stage in enumerate(step.stages):
+            flying = Flying()
+            for number, chunk in enumerate(stage):
+                where = f"stage {number * len(step.stages) + place}"
+                _prove_pass(f"{where}, forward", chunk.forward, "forward", Flying())
+                alone = Flying()
+                _prove_pass(f"{where}, backward", chunk.backward, "backward", alone)
+                if alone.sums:
+                    raise ProofError(f"{where}, backward: frees gradients that are being summed.")
+                _prove_pass(f"{where}, last backward", chunk.last, "backward", flying)
+            _prove_end(f"stage {place}", [row[place] for row in step.end], flying)
+        _prove_meetings(step)
+    for place, stage in enumerate(cycle[-1].stages):
+        for number, chunk in enumerate(stage):
+            _prove_sums(cycle[-1], place, number, chunk)
+
+
+class Flying:
+    """What was posted and not waited for: keys by stream, and the streams with sums of gradients."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, set[str]] = {}
+        self.sums: set[str] = set()
+
+    def follow(self, where: str, each: Instruction | None) -> None:
+        """Follow an instruction. Raises ProofError for a wait for nothing."""
+        if isinstance(each, Collective | Move) and each.stream:
+            self.keys.setdefault(each.stream, set()).add(each.key)
+            if sums(each):
+                self.sums.add(each.stream)
+        elif isinstance(each, Wait) and each.key:
+            if each.key not in self.keys.get(each.stream, ()):
+                raise ProofError(f"{where}: waits for {each.key!r}, which was not posted.")
+            self.keys[each.stream].remove(each.key)
+        elif isinstance(each, Wait):
+            self.keys.pop(each.stream, None)
+            self.sums.discard(each.stream)
+
+    @property
+    def streams(self) -> list[str]:
+        """The streams with anything in flight."""
+        return sorted(stream for stream, keys in self.keys.items() if keys)
+
+
+def sums(each: Instruction | None) -> TypeGuard[Collective]:
+    """Return whether an instruction sums gradients, or weights, of some layers."""
+    return isinstance(each, Collective) and bool(each.layers) and each.goal != GATHER
+
+
+def gathers(each: Instruction | None) -> TypeGuard[Collective]:
+    """Return whether an instruction gathers the weights of some layers."""
+    return isinstance(each, Collective) and bool(each.layers) and each.goal == GATHER
+
+
+def _prove_order(step: Program) -> None:
+    """Prove that every pass can be carried out, once, forward before backward."""
+    done = {
+        (call.place, call.chunk, call.microbatch, call.backward) for call in calls(step.schedule)
+    }
+    for place, stream in enumerate(step.schedule.streams):
+        where = f"rank {place} of the pipeline"
+        ahead: set[tuple[int, int]] = set()
+        for each in stream:
+            if not isinstance(each, Forward | Backward):
+                continue
+            back, key = isinstance(each, Backward), (each.chunk, each.microbatch)
+            name = f"{'backward' if back else 'forward'} {each.microbatch} of chunk {each.chunk}"
+            if (key in ahead) != back:
+                raise ProofError(f"{where}: {name} has no pass before it, or two.", place)
+            ahead ^= {key}
+            if (place, *key, back) not in done:
+                raise ProofError(f"{where} waits for ever, for {name}.", place)
+        if ahead:
+            raise ProofError(f"{where}: {len(ahead)} passes have no pass back.", place)
+
+
+def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
+    """Prove a pass, and leave in `flying` what it does not wait for."""
+    posted = [[each for each in one.instructions if _apart(each)] for one in block.variants]
+    if any(each != posted[0] for each in posted):
+        raise ProofError(f"{where}: ranks of a stage post different instructions.")
+    for each in posted[0]:
+        flying.follow(where, each)
+    for variant, prices in zip(block.variants, block.prices, strict=True):
+        _prove_work(where, variant.instructions, phase, len(prices.forward))
+        if any(gathers(each) for each in variant.instructions):
+            _prove_weights(where, variant.instructions, prices.weights)
+
+
+def _apart(each: Instruction) -> bool:
+    return bool(getattr(each, "stream", ""))
+
+
+def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, layers: int) -> None:
+    """Prove that a pass computes every layer in order, and posts gradients that are complete."""
+    order = list(range(layers)) if phase == "forward" else list(range(layers))[::-1]
+    done: list[int] = []
+    for each in instructions:
+        if isinstance(each, Compute) and each.phase == phase:
+            done.append(each.layer)
+        elif isinstance(each, Compute) and each.layer in done:
+            raise ProofError(f"{where}: layer {each.layer} is repeated after its backward pass.")
+        elif sums(each):
+            early = set(range(*each.layers[1:])) - set(done)
+            if early:
+                raise ProofError(f"{where}: posts gradients of layers {sorted(early)} too early.")
+    if done != order:
+        raise ProofError(
+            f"{where}: computes layers {done}; every layer once, in order, is {order}."
+        )
+
+
+def _prove_weights(where: str, instructions: Iterable[Instruction], weights: Floats) -> None:
+    """Prove that layers have the weights that are gathered for them, and that few are gathered ahead."""
+    coming: dict[str, int] = {}  # layers by key
+    here = -1
+    for each in instructions:
+        if gathers(each):
+            coming[each.key] = each.layers[1]
+            if len(coming) > AHEAD:
+                raise ProofError(f"{where}: gathers the weights of {len(coming)} layers ahead.")
+        elif isinstance(each, Wait) and each.key in coming:
+            here = coming.pop(each.key)
+        elif isinstance(each, Compute) and weights[each.layer] and here != each.layer:
+            raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
+
+
+def _prove_end(where: str, after: Sequence[Instruction | None], flying: Flying) -> None:
+    """Prove that a stage updates once, with sums that are there, and leaves nothing in flight."""
+    if sum(isinstance(each, Update) for each in after) != 1:
+        raise ProofError(f"{where}: a step updates the weights once.")
+    for each in after:
+        if isinstance(each, Update) and flying.sums:
+            raise ProofError(f"{where}: updates weights with gradients that are being summed.")
+        flying.follow(where, each)
+    if flying.streams:
+        raise ProofError(f"{where}: the step ends before {', '.join(flying.streams)} does.")
+
+
+def _prove_meetings(step: Program) -> None:
+    """Prove that stages meet, and swap sums, with stages that do so too."""
+    for row in step.end:
+        if len({isinstance(each, Meet) for each in row}) > 1:
+            raise ProofError("some stages meet and others do not: they wait for ever.")
+        for place, each in enumerate(row):
+            if isinstance(each, Swap) and any(row[other] != each for other in each.places):
+                raise ProofError(
+                    f"stage {place}: {each.name} is swapped with a stage that does not."
+                )
+
+
+def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
+    """Prove that gradients are summed over all replicas once, and weights gathered that are updated in parts."""
+    where = f"stage {number * len(step.stages) + place}"
+    weights = chunk.last.prices[0].weights
+    after = [row[place] for row in step.end]
+    own = [each for each in after if isinstance(each, Collective) and each.layers[:1] == (number,)]
+    passes = (chunk.backward, chunk.last)
+    every, last = ([each for each in one.variants[0].instructions if sums(each)] for one in passes)
+    total = [*last, *filter(sums, own)]
+    for each in (every, total):
+        _prove_once(f"{where}: sums", each, weights)
+    if step.shape[0] > 1 and not any(step.groups[each.group].axis == 0 for each in total):
+        raise ProofError(f"{where}: replicas never sum their gradients.")
+    ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
+    if not ahead and any(each.goal == SCATTER for each in total):
+        found = [each for each in own if gathers(each)]
+        _prove_once(f"{where}: gathers", found, weights, required=True)
+
+
+def _prove_once(
+    what: str, found: Sequence[Collective], weights: Floats, required: bool = False
+) -> None:
+    """Prove that collectives, if there are any, have every layer with weights once, in each of their groups."""
+    groups = {each.group for each in found}
+    for group in groups or ({""} if required else set()):
+        members = (each for each in found if each.group == group)
+        count = Counter(layer for each in members for layer in range(*each.layers[1:]))
+        wrong = {
+            layer: count[layer] for layer, own in enumerate(weights) if own and count[layer] != 1
+        }
+        for layer, times in wrong.items():
+            raise ProofError(f"{what} layer {layer} {times} times over {group or 'no group'}.")
