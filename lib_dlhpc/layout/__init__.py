@@ -11,6 +11,7 @@ spatial.py   spatial parallelism: rows and their halos
 experts.py   expert parallelism: experts sharded over replicas
 stages.py    where a pipeline cuts the network
 parts.py     parts(experiment, rank): all of the above
+alike.py     which ranks of a pipeline have equal parts, but for names
 limits.py    what can be priced but not trained
 
 Communication layers, beside those of the model:
@@ -27,6 +28,7 @@ the `elements` of the output, as (axis, ranges), the `whole` layer, and the grou
 its gradients are reduced (`sum`).
 """
 
+from lib_dlhpc.layout.alike import alike
 from lib_dlhpc.layout.experts import alike_group, expert_group
 from lib_dlhpc.layout.groups import Place, group, place, rank_at, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
@@ -37,6 +39,7 @@ from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
 __all__ = [
     "Part",
     "Place",
+    "alike",
     "alike_group",
     "cut_points",
     "expert_group",

@@ -1,10 +1,10 @@
 """The parts of a network on one rank: one for each of its stages, with all messages as layers."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 from lib_dlhpc.layout.experts import check_experts, own_experts
 from lib_dlhpc.layout.groups import place, sizes
@@ -45,11 +45,11 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     at, size = place(experiment, rank), sizes(experiment)
     stages = size.pipeline * int(experiment.strategy.chunks)
     check_experts(experiment)
-    every = _stages(_Described(experiment), at.spatial, at.tensor)
+    every = _stages(Described(experiment), at.spatial, at.tensor)
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
 
 
-class _Described:
+class Described:
     """An experiment as the key of a cache: equal where it splits the network alike."""
 
     def __init__(self, experiment: Experiment) -> None:
@@ -67,11 +67,11 @@ class _Described:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Described) and self.key == other.key
+        return isinstance(other, Described) and self.key == other.key
 
 
 @lru_cache(maxsize=16)
-def _stages(described: _Described, spatial: int, tensor: int) -> tuple[Part, ...]:
+def _stages(described: Described, spatial: int, tensor: int) -> tuple[Part, ...]:
     """Return all stages as the ranks at one place of the tensor and the spatial group have them."""
     experiment, model = described.experiment, described.experiment.model
     strategy = experiment.strategy
@@ -87,41 +87,38 @@ def _stages(described: _Described, spatial: int, tensor: int) -> tuple[Part, ...
         layers, homes = tuple(graph.layers), tuple(graph.homes)
         input_shape = graph.local_shape(graph.held["input"])
     found, start = [], 0
-    for stage, end in enumerate(stage_ends(experiment)):
-        stop = sum(home < end for home in homes)
-        found.append(_part(model, layers, start, stop, stage, input_shape))
+    stops = [bisect_left(homes, end) for end in stage_ends(experiment)]
+    crossing = _crossing(layers, stops)
+    for stage, stop in enumerate(stops):
+        own = replace(
+            model,
+            name=f"{model.name} stage {stage}" if len(stops) > 1 else model.name,
+            layers=(*map(_received, crossing[start]), *layers[start:stop]),
+            input_shape=input_shape,
+        )
+        comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
+        found.append(Part(own, stage, comes, goes))
         start = stop
     shared = int(strategy.experts)
     found = [replace(part, model=own_experts(part.model, shared)) for part in found]
     return _with_tables(found, layers)
 
 
-def _part(
-    model: Model,
-    layers: tuple[Layer, ...],
-    start: int,
-    stop: int,
-    stage: int,
-    input_shape: tuple[int, ...],
-) -> Part:
-    made = {layer.name: layer for layer in layers[:stop]}
-    before = {layer.name for layer in layers[:start]}
-    read_later = {name for layer in layers[stop:] for name in layer.inputs}
-    read = read_later | {name for layer in layers[start:stop] for name in layer.inputs}
-    comes = tuple(name for name in made if name in before and name in read)
-    goes = tuple(name for name in made if name in read_later)
-    received = tuple(_received(made[name], "receive") for name in comes)
-    name = f"{model.name} stage {stage}" if start or stop < len(layers) else model.name
-    own = replace(
-        model, name=name, layers=(*received, *layers[start:stop]), input_shape=input_shape
-    )
-    return Part(own, stage, comes, goes)
+def _crossing(layers: tuple[Layer, ...], places: list[int]) -> dict[int, tuple[Layer, ...]]:
+    """Return for 0 and each of some places the layers before it whose outputs are read from there on."""
+    last = {name: number for number, layer in enumerate(layers) for name in layer.inputs}
+    found: dict[int, tuple[Layer, ...]] = {0: ()}
+    start, alive = 0, tuple[Layer, ...]()
+    for stop in places:
+        some = (*alive, *layers[start:stop])
+        start, alive = stop, tuple(each for each in some if last.get(each.name, -1) >= stop)
+        found[stop] = alive
+    return found
 
 
-def _received(layer: Layer, kind: str, **attributes: Any) -> Layer:
+def _received(layer: Layer) -> Layer:
     shape = layer.output_shape
-    elements = prod(shape) if kind == "receive" else 0
-    return Layer(layer.name, kind, (), shape, shape, stored=elements, attributes=attributes)
+    return Layer(layer.name, "receive", (), shape, shape, stored=prod(shape))
 
 
 def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ...]:

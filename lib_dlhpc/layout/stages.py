@@ -97,14 +97,14 @@ def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tup
     best = np.full((stages + 1, edges), inf)
     previous = np.zeros((stages + 1, edges), dtype=np.int64)
     best[0, 0] = 0.0
+    between = work[None, :] - work[:, None]
+    between[np.tril_indices(edges)] = inf  # a stage ends after it begins
     for stage in range(1, stages + 1):
-        for end in range(stage, edges):
-            starts = np.arange(stage - 1, end)
-            longest = np.maximum(best[stage - 1, starts], work[end] - work[starts])
-            longest = np.where(fits[stage - 1, starts, end], longest, inf)
-            # The last of equals: earlier stages take the remainder.
-            at = len(starts) - 1 - int(np.argmin(longest[::-1]))
-            best[stage, end], previous[stage, end] = longest[at], starts[at]
+        longest = np.maximum(best[stage - 1, :, None], between)
+        longest[~fits[stage - 1]] = inf
+        # The last of equals: earlier stages take the remainder.
+        previous[stage] = edges - 1 - np.argmin(longest[::-1], axis=0)
+        best[stage] = longest[previous[stage], np.arange(edges)]
     if best[stages, -1] == inf:
         return None
     ends, end = [], edges - 1

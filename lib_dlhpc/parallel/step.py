@@ -7,7 +7,7 @@ from typing import Any
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
-from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
+from lib_dlhpc.layout import Part, Place, alike, parts, rank_at, sizes
 from lib_dlhpc.parallel import data, local, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
@@ -41,15 +41,17 @@ def program(experiment: Experiment, scale: Any = 1.0) -> Program:
     size, found = sizes(experiment), groups_of(experiment)
     prices = CollectivePrices(experiment, found)
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
-    held = [
-        [
+    like = alike(experiment)
+    held = {
+        at: [
             parts(experiment, rank_at(experiment, Place(at, 0, space, 0)))
             for space in range(size.spatial)
         ]
-        for at in range(size.pipeline)
-    ]
-    stages = [_stage(experiment, at, each, scale, prices) for at, each in enumerate(held)]
-    first = [each[0] for each in held]
+        for at in {*like}
+    }
+    made = {at: _stage(experiment, each, scale, prices) for at, each in held.items()}
+    stages = (_linked(experiment, at, made[first]) for at, first in enumerate(like))
+    first = [held[at][0] for at in like]
     return Program(
         pipeline.pipeline_of(experiment),
         tuple(stages),
@@ -105,15 +107,10 @@ def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes
 
 
 def _stage(
-    experiment: Experiment,
-    place: int,
-    held: list[tuple[Part, ...]],
-    scale: Any,
-    collectives: CollectivePrices,
+    experiment: Experiment, held: list[tuple[Part, ...]], scale: Any, collectives: CollectivePrices
 ) -> tuple[Chunk, ...]:
-    """Return the chunks of a stage; held: the parts of its ranks, one entry for each variant."""
+    """Return the chunks of a stage, without links; held: the parts of its ranks, one entry for each variant."""
     made = [_rank_passes(experiment, each) for each in held]
-    way = pipeline.path_between(experiment, place, (place + 1) % sizes(experiment).pipeline)
     chunks = []
     for chunk in range(len(held[0])):
         variants = [passes[chunk] for passes in made]
@@ -121,18 +118,26 @@ def _stage(
             PartPrices(experiment, each.part.model, scale, collectives) for each in variants
         )
         sent = tuple(collectives.sample * each.part.elements(each.part.sends) for each in variants)
-        cost = way.cost(max(sent)) if max(sent) else groups.NOTHING
         chunks.append(
             Chunk(
                 Block(tuple(each.forward_pass for each in variants), prices),
                 Block(tuple(each.backward_pass for each in variants), prices),
                 Block(tuple(each.last_pass for each in variants), prices),
                 tuple(variants[0].hidden),
-                cost,
+                groups.NOTHING,
                 sent,
             )
         )
     return tuple(chunks)
+
+
+def _linked(experiment: Experiment, place: int, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+    """Return the chunks of a stage with what their messages to the next stage cost."""
+    if not any(max(chunk.bytes) for chunk in chunks):
+        return chunks
+    way = pipeline.path_between(experiment, place, (place + 1) % sizes(experiment).pipeline)
+    costs = (way.cost(max(one.bytes)) if max(one.bytes) else groups.NOTHING for one in chunks)
+    return tuple(replace(one, sends=cost) for one, cost in zip(chunks, costs, strict=True))
 
 
 def _end(

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
-from lib_dlhpc.layout import Part, Place, parts, rank_at, sizes
+from lib_dlhpc.layout import Part, Place, alike, parts, rank_at, sizes
 from lib_dlhpc.parallel import program, update_time
 from lib_dlhpc.prediction import offload
 from lib_dlhpc.prediction.price import Step, price
@@ -29,6 +29,7 @@ def split_step(experiment: Experiment, scale: Any) -> Step:
 def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
     """Return the parts of each rank of a pipeline, for the spatial positions that can be the slowest.
 
+    The parts of ranks that are alike are those of the first of them.
     Parts of a tensor group differ by at most one element, and the first is the larger.
     """
     size = sizes(experiment)
@@ -36,7 +37,7 @@ def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
     return tuple(
         tuple(
             parts(experiment, rank_at(experiment, Place(stage, 0, place, 0)))
-            for stage in range(size.pipeline)
+            for stage in alike(experiment)
         )
         for place in places
     )

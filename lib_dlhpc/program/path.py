@@ -112,21 +112,27 @@ class Path:
 
     def _passes(self) -> list[float]:
         """Return the seconds of all passes that are not the last, and count what they wait for."""
-        many, chunks = self.program.schedule.microbatches, self.program.schedule.chunks
-        found = []
-        for place in range(self.program.schedule.ranks):
-            kept = self._free[place]
-            for chunk in range(chunks):
+        many, found = self.program.schedule.microbatches, []
+        known: dict[
+            tuple[int, float], tuple[float, defaultdict[str, float]]
+        ] = {}  # of alike stages
+        for place, stage in enumerate(self.program.stages):
+            for chunk, does in enumerate(stage):
                 for backward in (False, True):
                     if many == backward:  # only the last backward pass
                         found.append(0.0)
                         continue
-                    self._free[place], late = {}, defaultdict[str, float](float)
-                    ends = Call(place, chunk, 0, backward, False, -1, -1, (place, chunk))
-                    found.append(self._block(ends, 0.0, late))
-                    for kind, seconds in late.items():
-                        self.late[kind] += (many - backward) * seconds
-            self._free[place] = kept
+                    key = id(does.block(backward, False)), self.factor[place]
+                    if key not in known:
+                        late = defaultdict[str, float](float)
+                        kept, self._free[place] = self._free[place], {}
+                        one = Call(place, chunk, 0, backward, False, -1, -1, (place, chunk))
+                        known[key] = self._block(one, 0.0, late), late
+                        self._free[place] = kept
+                    seconds, late = known[key]
+                    found.append(seconds)
+                    for kind, waited in late.items():
+                        self.late[kind] += (many - backward) * waited
         return found
 
     def finish(self) -> float:

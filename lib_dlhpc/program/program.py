@@ -88,14 +88,18 @@ class Template:
     @cached_property
     def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
         """How often each collective and move occurs; those that cost the same are one."""
-        alike = Counter(
-            one._replace(key="", label="", pairs=(), layers=())
-            if isinstance(one, Collective)
-            else one
-            for one in self.instructions
-            if isinstance(one, Collective | Move)
-        )
-        return tuple(alike.items())
+        first: dict[tuple[object, ...], Collective | Move] = {}
+        count: Counter[tuple[object, ...]] = Counter()
+        for one in self.instructions:
+            if isinstance(one, Collective):
+                key: tuple[object, ...] = (*one[:6], one.algorithm, one.ranked)
+            elif isinstance(one, Move):
+                key = one
+            else:
+                continue
+            first.setdefault(key, one)
+            count[key] += 1
+        return tuple((first[key], times) for key, times in count.items())
 
     @cached_property
     def repeated(self) -> NDArray[np.int64]:

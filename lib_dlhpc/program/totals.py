@@ -1,6 +1,6 @@
 """What a step computes and sends in all, wherever it comes to lie."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -52,14 +52,19 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
         elif isinstance(what, Swap):
             messages[what.kind] += what.cost.times(times * mean)
 
+    every = [chunk for stage in step.stages for chunk in stage]
+    stages = Counter(id(chunk.last) for chunk in every)  # alike ones have the same blocks
+    for chunk in {id(chunk.last): chunk for chunk in every}.values():
+        alike = stages[id(chunk.last)]
+        passes = ((chunk.forward, many), (chunk.backward, many - 1), (chunk.last, 1))
+        for block, times in passes:
+            for what, count in _most(block) if times else ():
+                add(what, block.prices[0], alike * times * count)
+        for what in chunk.hidden:
+            cost = chunk.backward.prices[0].priced(what).cost
+            messages[what.kind] += cost.times(alike * many * mean)
     for place, stage in enumerate(step.stages):
         for chunk in stage:
-            passes = ((chunk.forward, many), (chunk.backward, many - 1), (chunk.last, 1))
-            for block, times in passes:
-                for what, count in _most(block) if times else ():
-                    add(what, block.prices[0], times * count)
-            for what in chunk.hidden:
-                messages[what.kind] += chunk.backward.prices[0].priced(what).cost.times(many * mean)
             messages[step.between] += chunk.sends.times(2 * many * mean)
         for row in step.end:
             add(row[place], stage[0].last.prices[0], 1)

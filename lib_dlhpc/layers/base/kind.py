@@ -1,5 +1,6 @@
 """A layer as data, what its kind declares, and the kinds by name: one file of layers/ each."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,6 +47,26 @@ class Layer:
     def traits(self) -> "type[Kind]":
         """What its kind declares."""
         return KINDS[self.kind]
+
+    @cached_property
+    def likeness(self) -> int:
+        """A number that layers have in common which differ in the numbers of their names and in what they read."""
+        counts = (self.parameters, self.forward_flop, self.stored, self.mask_bytes)
+        name, shapes = re.sub(r"\d+", "", self.name), (self.input_shape, self.output_shape)
+        key = (name, self.kind, *shapes, *counts, _frozen(self.attributes))
+        return _LIKENESSES.setdefault(key, len(_LIKENESSES))
+
+
+_LIKENESSES: dict[tuple[Any, ...], int] = {}
+
+
+def _frozen(value: Any) -> Any:
+    """Return an attribute as something hashable; layers by their likeness."""
+    if isinstance(value, Layer):
+        return value.likeness
+    if isinstance(value, Mapping):
+        return tuple((key, _frozen(each)) for key, each in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 class Site(NamedTuple):

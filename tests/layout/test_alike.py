@@ -1,0 +1,72 @@
+"""Places of a pipeline that are alike: one stands for all, and nothing that is priced differs."""
+
+from dataclasses import replace
+
+import pytest
+from frozen_steps import CASES, run_of
+
+from lib_dlhpc.layout import alike, parts
+from lib_dlhpc.parallel import step
+from lib_dlhpc.prediction import hybrid, predict
+from lib_dlhpc.spec.experiment import loads
+
+PIPELINES = [case for case in CASES if "pipeline" in case["strategy"]]
+GPT = loads("""
+[model]
+name = "gpt3-175b"
+[dataset]
+name = "webtext"
+[machine]
+name = "selene"
+[strategy]
+nodes = 128
+devices_per_node = 8
+tensor = 8
+pipeline = 16
+microbatches = 32
+batch = 32
+""")
+
+
+def test_most_stages_of_a_transformer_are_alike():
+    like = alike(GPT)
+    assert len(set(like)) <= 6 and like.count(like[0]) == like.count(like[-1]) == 1
+    first, other = (parts(GPT, 64 * place)[0].model for place in (like[7], 7))
+    assert first.layers[0].name != other.layers[0].name and like[7] != 7
+    assert first.parameters == other.parameters
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pipeline": 5, "nodes": 125},
+        {"microbatches": 8},
+        {"schedule": "interleaved", "chunks": 2},
+        {"schedule": "interleaved", "chunks": 5, "pipeline": 4},
+    ],
+    ids=str,
+)
+def test_places_that_are_alike_have_equal_layers(changes):
+    """Also where stages have different lengths, and the last holds the table of the first."""
+    run = GPT.set({f"strategy.{name}": value for name, value in changes.items()})
+    for place, first in enumerate(alike(run)):
+        here, there = parts(run, 64 * place), parts(run, 64 * first)
+        for one, other in zip(here, there, strict=True):
+            pairs = zip(one.model.layers, other.model.layers, strict=True)
+            for a, b in pairs:
+                same = {"name": a.name, "inputs": a.inputs, "attributes": a.attributes}
+                assert replace(b, **same) == a and a.attributes.keys() == b.attributes.keys()
+            assert len(one.receives) == len(other.receives) and len(one.sends) == len(other.sends)
+
+
+@pytest.mark.parametrize("case", PIPELINES, ids=lambda case: f"{case['model']} {case['strategy']}")
+def test_one_that_stands_for_all_changes_nothing(case, monkeypatch):
+    run = run_of(case)
+    shared = predict(run)
+    for room in (step, hybrid):
+        monkeypatch.setattr(room, "alike", lambda e: tuple(range(int(e.strategy.pipeline))))
+    step._passes.cache_clear()
+    apart = predict(run)
+    assert shared.terms == pytest.approx(apart.terms, rel=1e-12)
+    assert shared.memory == pytest.approx(apart.memory, rel=1e-15)
+    assert [one.total for one in shared.moments] == [one.total for one in apart.moments]
