@@ -117,10 +117,11 @@ def _prove_order(step: Program) -> None:
 
 def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
     """Prove a pass, and leave in `flying` what it does not wait for."""
-    posted = [[each for each in one.instructions if _apart(each)] for one in block.variants]
-    if any(each != posted[0] for each in posted):
-        raise ProofError(f"{where}: ranks of a stage post different instructions.")
-    for each in posted[0]:
+    first, *others = (list(map(_posted, one.instructions)) for one in block.variants)
+    for other in others:
+        if list(filter(None, other)) != list(filter(None, first)):
+            raise ProofError(f"{where}: ranks of a stage post different instructions.")
+    for each in block.variants[0].instructions:
         flying.follow(where, each)
     for variant, prices in zip(block.variants, block.prices, strict=True):
         _prove_work(where, variant.instructions, phase, len(prices.forward))
@@ -128,8 +129,13 @@ def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
             _prove_weights(where, variant.instructions, prices.weights)
 
 
-def _apart(each: Instruction) -> bool:
-    return bool(getattr(each, "stream", ""))
+def _posted(each: Instruction) -> tuple[object, ...]:
+    """Return what ranks have to do alike, each in its own part: collectives and moves of other streams, and waits."""
+    if isinstance(each, Collective) and each.stream:
+        return (each.stream, each.kind, each.group, each.goal, each.elements)
+    if isinstance(each, Move):
+        return (each.stream, each.kind)
+    return (each.stream, bool(each.key)) if isinstance(each, Wait) else ()
 
 
 def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, layers: int) -> None:
@@ -201,7 +207,8 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     total = [*last, *filter(sums, own)]
     for each in (every, total):
         _prove_once(f"{where}: sums", each, weights)
-    if step.shape[0] > 1 and not any(step.groups[each.group].axis == 0 for each in total):
+    alone = step.shape[0] == 1 or not any(weights)
+    if not alone and not any(step.groups[each.group].axis == 0 for each in total):
         raise ProofError(f"{where}: replicas never sum their gradients.")
     ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
     if not ahead and any(each.goal == SCATTER for each in total):

@@ -25,7 +25,6 @@ class Step:
     samples: int  # of the global batch
     loss: float = 0.0
     bad: int = -1  # the first microbatch with a non-finite loss
-    summed: set[str] = field(default_factory=set)  # tied weights whose gradients are summed
     arrived: dict[tuple[str, int, int], Arrays] = field(default_factory=dict)
 
     def size(self, microbatch: int) -> int:

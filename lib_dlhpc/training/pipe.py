@@ -62,9 +62,10 @@ class Pipe:
 
     def finish(self) -> None:
         """Wait until all sends are complete."""
-        start = self.recorder.now()
-        self._settle(wait=True)
-        self.recorder.add("wait", "wait for what was sent", start, self.recorder.now())
+        if self._in_flight:
+            start = self.recorder.now()
+            self._settle(wait=True)
+            self.recorder.add("wait", "wait for what was sent", start, self.recorder.now())
 
     def _settle(self, wait: bool) -> None:
         while self._in_flight:

@@ -125,14 +125,9 @@ class Synchronous(Rank):
         self.scale = float(training.loss_scale) if half else 1.0
         self.weight = self.comm.size if self._local_updates else 1  # of this rank's samples
         self.ends = [self._end(program) for program in self.cycle]
-        split = (
-            self.schedule.ranks,
-            self.schedule.microbatches,
-            self.groups.tensor.size,
-            self.groups.spatial.size,
-        )
-        if max(split) == 1 and self.stages[0].level < 2:
-            self.network.post = self._filled
+        groups, passes = self.groups, self.schedule.ranks * self.schedule.microbatches
+        if passes * groups.tensor.size * groups.spatial.size == 1 and self.stages[0].level < 2:
+            self.network.post = self._filled  # rows of backward end where a bucket is filled
 
     def _refined(self, timeline: Timeline | None) -> Timeline | None:
         return timeline and with_bubble(self.experiment, self.schedule, timeline)
@@ -166,6 +161,7 @@ class Synchronous(Rank):
     def _end(self, program: Program) -> list[Callable[[], None]]:
         """Return what this rank does after its last pass, in order."""
         found: list[Callable[[], None]] = []
+        tied = dict.fromkeys(self.tied.shared)  # to be summed over their stages, once
         posted = bool(self.experiment.training.sparsity) or any(s.does.buckets for s in self.stages)
         for what in (row[self.groups.place.pipeline] for row in program.end):
             if isinstance(what, Collective):
@@ -176,12 +172,13 @@ class Synchronous(Rank):
                 found += [partial(stage.post, what) for stage in self.stages]
                 if self._local_updates:
                     found.append(self._average)
-            elif isinstance(what, Swap):
-                found.append(partial(self._sum_tied, what.name.removeprefix("table ")))
+            elif isinstance(what, Swap) and what.name in tied:  # the program swaps pair by pair
+                found.append(partial(self.tied.sum, what.name))
+                del tied[what.name]
             elif isinstance(what, Meet) and self._meet not in found:
                 found.append(self._meet)
-            elif isinstance(what, Update):
-                found.append(self._update)
+            elif isinstance(what, Update):  # after the tables that only chunks of this rank share
+                found += [*(partial(self.tied.sum, name) for name in tied), self._update]
         return found
 
     def _average(self) -> None:
@@ -193,15 +190,7 @@ class Synchronous(Rank):
         self.recorder.fills()
         self.stages[0].post(what)
 
-    def _sum_tied(self, name: str) -> None:
-        """Sum the gradients of tied weights over their stages, once: the program does it pair by pair."""
-        if name in self.tied.shared and name not in self.now.summed:
-            self.now.summed.add(name)
-            self.tied.sum(name)
-
     def _update(self) -> None:
-        for name in self.tied.shared:  # those that only chunks of this rank share
-            self._sum_tied(name)
         with self.recorder.working("update", "update"):
             for stage in self.stages:
                 if self.scale != 1:

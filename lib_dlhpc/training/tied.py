@@ -18,7 +18,7 @@ from lib_dlhpc.training.stage import Stage
 class Tied:
     """The allreduces of tied gradients after backward: this rank's gradients and communicators."""
 
-    shared: dict[str, tuple[Any, list[Array]]]  # by name: communicator and gradients
+    shared: dict[str, tuple[Any, list[Array]]]  # by the name of the swap: communicator, gradients
     recorder: Recorder
 
     @classmethod
@@ -38,7 +38,7 @@ class Tied:
                     stage.views(f"{name}.weight") for stage in stages if name in stage.part.shared
                 ]
                 if own:
-                    found[name] = comm, own
+                    found[f"table {name}"] = comm, own
             yield cls(found, recorder)
         finally:
             for comm in comms:
@@ -51,7 +51,7 @@ class Tied:
         for other in own[1:]:
             total += other
         if comm is not None:
-            with self.recorder.communicates(f"table {name}", total.nbytes):
+            with self.recorder.communicates(name, total.nbytes):
                 total = allreduce_of(comm)(total)
         for each in own:
             each[...] = total
