@@ -61,8 +61,8 @@ def stepper(model: Model, batch: int, recorder: Recorder | None = None) -> Calla
             end = time.perf_counter()
             recorder.add("forward", "forward", begin, middle)
             recorder.add("backward", "backward", middle, end)
-            recorder.begin_bucket(0, 0)
-            recorder.end_bucket(0)
+            recorder.begin("bucket 1", 0)
+            recorder.end("bucket 1")
         optimizer.update(network, 0.01)
 
     return step

@@ -181,7 +181,7 @@ class Silent:
     def nothing(self, *arguments: Any) -> None:
         pass
 
-    add = begin_bucket = end_bucket = message = leave_out = fills = nothing
+    add = begin = end = message = leave_out = fills = nothing
 
     def working(self, kind: str, name: str) -> Any:
         return nullcontext()

@@ -88,6 +88,18 @@ def routed_elements(layer: Layer) -> int:
     return int(layer.attributes["chosen"] * prod(layer.output_shape))
 
 
+@lru_cache(maxsize=256)
+def weights_read(model: Model) -> tuple[int, ...]:
+    """Return the elements of the weights that each layer reads: a tied layer reads the embedding's."""
+    tables = {layer.name: layer.parameters for layer in model.layers if layer.traits.lookup}
+    return tuple(
+        0
+        if layer.traits.stand_in
+        else layer.parameters + tables.get(layer.attributes.get("tied", ""), 0)
+        for layer in model.layers
+    )
+
+
 def extra_reductions(model: Model) -> list[tuple[str, float]]:
     """Return the groups beside data over which gradients are reduced, each with the share of them that is."""
     found: dict[str, int] = {}

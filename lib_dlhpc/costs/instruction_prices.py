@@ -1,9 +1,10 @@
 """What the instructions of a program cost: layers by roofline or measured rate, collectives in closed form."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.program import Collective, Group, Priced
 from lib_dlhpc.program.instructions import SAMPLES
@@ -65,4 +66,9 @@ class PartPrices:
             "backward": self.backward.tolist(),
         }
         self.bytes, self.priced = collectives.bytes, collectives.priced
-        self.weights = model.layer_parameters
+        self.weights, self.model = model.layer_parameters, model
+
+    @property
+    def weights_read(self) -> Sequence[int]:
+        """Return the elements of the weights that each layer reads, its own or those that it is tied to."""
+        return weights_read(self.model)

@@ -30,7 +30,7 @@ its gradients are reduced (`sum`).
 
 from lib_dlhpc.layout.alike import alike
 from lib_dlhpc.layout.experts import alike_group, expert_group
-from lib_dlhpc.layout.groups import Place, group, place, rank_at, sizes, stride
+from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
 from lib_dlhpc.layout.parts import Part, parts
 from lib_dlhpc.layout.spatial import rows_read
@@ -43,6 +43,7 @@ __all__ = [
     "alike_group",
     "cut_points",
     "expert_group",
+    "folded",
     "group",
     "is_partitioned",
     "live_names",

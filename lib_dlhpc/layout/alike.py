@@ -12,7 +12,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 def alike(experiment: Experiment) -> tuple[int, ...]:
-    """Return for each place in the pipeline the first that is like it, for every place in space.
+    """Return, for each place in the pipeline, the first place whose parts are like its own at every place in space.
 
     Raises SpecError for a network that cannot be split so.
     """

@@ -5,6 +5,7 @@ communicates within every layer, a pipeline only at the ends of its stages (Nara
 large-scale language model training on GPU clusters", section 3).
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from lib_dlhpc.spec.experiment import Experiment
@@ -17,6 +18,14 @@ class Place(NamedTuple):
     data: int
     spatial: int
     tensor: int
+
+
+def folded(experiment: Experiment) -> Experiment:
+    """Return the experiment with all chunks as one where a single rank has them all."""
+    strategy = experiment.strategy
+    if strategy.pipeline > 1 or strategy.chunks == 1:
+        return experiment
+    return replace(experiment, strategy=replace(strategy, chunks=1, schedule="1f1b"))
 
 
 def sizes(experiment: Experiment) -> Place:

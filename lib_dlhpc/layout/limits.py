@@ -1,5 +1,6 @@
 """Layouts that can be predicted but not trained here, and why."""
 
+from lib_dlhpc.layout.groups import folded
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -42,12 +43,7 @@ def untrained(experiment: Experiment) -> str:
             f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
             " training.normalization = 'global' cannot be had; set it to 'local', or microbatches to 1."
         )
-    if strategy.zero > 1 and strategy.chunks > 1:
-        return (
-            f"strategy.zero = {strategy.zero}: with strategy.chunks = {strategy.chunks} a rank has several"
-            " stages, whose shared weights need whole gradients; legal: 0, 1."
-        )
-    held = parts(experiment, 0)  # raises for a network that cannot be split so
+    held = parts(folded(experiment), 0)  # raises for a network that cannot be split so
     if strategy.offload == "all" and strategy.zero:
         return (
             f"strategy.zero = {strategy.zero}: with strategy.offload = 'all' weights are on disk and move"

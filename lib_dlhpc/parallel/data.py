@@ -5,8 +5,7 @@ allreduce (Rajbhandari et al. 2020, section 7): 2 stages free the gradients of e
 with each.
 """
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
@@ -53,7 +52,7 @@ def _each_pass(experiment: Experiment) -> bool:
 def _first_bucket(experiment: Experiment, held: tuple[Part, ...], part: Part) -> int:
     """Return the number of the first bucket of a part: backward goes through the chunks from the last."""
     after = held[held.index(part) + 1 :]
-    return 1 + sum(int((_cut(experiment, each)[0] > 0).sum()) for each in after)
+    return 1 + sum(len(cut(experiment, each)) for each in after)
 
 
 def _posted(
@@ -67,12 +66,25 @@ def _posted(
     return found
 
 
-def _cut(experiment: Experiment, part: Part) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the elements of each bucket, and the layer whose backward completes it."""
-    strategy = experiment.strategy
+class Bucket(NamedTuple):
+    """Gradients that are exchanged together: of layers first, ..., stop - 1."""
+
+    elements: float
+    first: int
+    stop: int
+
+
+def cut(experiment: Experiment, part: Part) -> list[Bucket]:
+    """Return the buckets of a part in the order in which backward completes them."""
+    strategy, stop = experiment.strategy, len(part.model.layers)
     element = compute.BYTES[strategy.precision]
     sizes_of, layers = buckets(part.model, float(strategy.bucket), element)
-    return sizes_of / element, layers
+    found = []
+    for size, first in zip(sizes_of.tolist(), layers.tolist(), strict=True):
+        if size:
+            found.append(Bucket(size / element, first, stop))
+            stop = first
+    return found
 
 
 def _filled(
@@ -87,12 +99,9 @@ def _filled(
     goal = "reduce_scatter" if strategy.zero else "allreduce"
     experts = share_of_experts(part.model) if strategy.experts > 1 else 0.0
     found: dict[int, list[Collective]] = {}
-    number, stop = _first_bucket(experiment, held, part), len(part.model.layers)
-    for elements, layer in zip(*(each.tolist() for each in _cut(experiment, part)), strict=True):
-        if not elements:
-            continue
-        label = "" if each_pass else f"bucket {number}"
-        layers, stop, number = (held.index(part), layer, stop), layer, number + 1
+    chunk, first = held.index(part), _first_bucket(experiment, held, part)
+    for number, (elements, layer, stop) in enumerate(cut(experiment, part), first):
+        label, layers = "" if each_pass else f"bucket {number}", (chunk, layer, stop)
         own = []
         for group, share in summed:
             one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)

@@ -22,7 +22,7 @@ def recompute(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> No
 def repeated(
     instructions: list[Instruction], model: Model, recompute: str, experts: int = 1
 ) -> list[Instruction]:
-    """Return a backward pass with the forward pass of each segment before it."""
+    """Return a backward pass with each segment's forward pass inserted before its backward pass."""
     before: dict[int, list[Instruction]] = {}  # by the first layer of the backward pass
     for segment in segments(model, recompute):
         again = before.setdefault(segment.stop - 1, [])

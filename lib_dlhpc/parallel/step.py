@@ -7,7 +7,7 @@ from typing import Any
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
-from lib_dlhpc.layout import Part, Place, alike, parts, rank_at, sizes
+from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, sizes
 from lib_dlhpc.parallel import data, local, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
@@ -35,9 +35,7 @@ def program(experiment: Experiment, scale: Any = 1.0) -> Program:
 
     Raises SpecError where the network cannot be split so.
     """
-    strategy = experiment.strategy
-    if strategy.pipeline == 1 and strategy.chunks > 1:  # one rank has all chunks
-        experiment = replace(experiment, strategy=replace(strategy, chunks=1, schedule="1f1b"))
+    experiment = folded(experiment)
     size, found = sizes(experiment), groups_of(experiment)
     prices = CollectivePrices(experiment, found)
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.

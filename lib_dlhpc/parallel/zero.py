@@ -4,11 +4,13 @@ At most two layers have their weights on the device: the current one, and the ne
 (AT_ONCE, as in the memory model and the trainer). Source: Rajbhandari et al. 2020, section 7.
 """
 
-from lib_dlhpc.costs import compute
-from lib_dlhpc.costs.buckets import buckets
+from itertools import groupby, islice
+from operator import itemgetter
+
+from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.stored_activations import AT_ONCE
 from lib_dlhpc.layout import Part, sizes
-from lib_dlhpc.parallel.data import STREAM
+from lib_dlhpc.parallel.data import STREAM, cut
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import WEIGHTS
@@ -33,18 +35,13 @@ def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> Non
 
 def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
     """Return the all-gathers of updated weights, a bucket at a time (ZeRO 1 and 2)."""
-    strategy = experiment.strategy
-    if strategy.zero not in (1, 2) or sizes(experiment).data == 1:
+    if experiment.strategy.zero not in (1, 2) or sizes(experiment).data == 1:
         return []
-    element = compute.BYTES[strategy.precision]
-    found: list[Instruction] = []
-    for chunk, part in enumerate(held):
-        stop, cut = len(part.model.layers), buckets(part.model, float(strategy.bucket), element)
-        for size, first in zip(cut.sizes.tolist(), cut.last_layer.tolist(), strict=True):
-            if size:
-                found.append(_gather(experiment, size / element, (chunk, first, stop)))
-                stop = first
-    return found
+    return [
+        _gather(experiment, bucket.elements, (chunk, bucket.first, bucket.stop))
+        for chunk, part in enumerate(held)
+        for bucket in cut(experiment, part)
+    ]
 
 
 def _gather(
@@ -54,49 +51,34 @@ def _gather(
     return Collective(*one, experiment.strategy.allreduce, layers=layers)
 
 
-def _weights(part: Part) -> list[int]:
-    """Return the elements of the weights that each layer of a part reads: a tied one reads the embedding's."""
-    layers = part.model.layers
-    tables = {layer.name: layer.parameters for layer in layers if layer.traits.lookup}
-    return [
-        0
-        if layer.traits.stand_in
-        else layer.parameters + tables.get(layer.attributes.get("tied", ""), 0)
-        for layer in layers
-    ]
-
-
 def _gathered(
     experiment: Experiment, part: Part, chunk: int, instructions: list[Instruction]
 ) -> list[Instruction]:
     """Post an all-gather as soon as a layer frees its weights; wait for it before the layer that needs it.
 
-    A layer frees its weights unless the same layer is next: recomputation gathers those of a segment once more.
+    A layer frees its weights after the last of consecutive visits: recomputation gathers those of a segment once more.
     """
-    weights = _weights(part)
-    needs = [
+    weights = weights_read(part.model)
+    visits = [
         (at, each.layer)
         for at, each in enumerate(instructions)
         if isinstance(each, Compute) and weights[each.layer]
     ]
-    freed = [None, *(layer for _, layer in needs)]
-    needs = [need for need, before in zip(needs, freed, strict=False) if need[1] != before]
-    window = AT_ONCE if experiment.overlap else 1
-    coming, needed = iter(needs), {at for at, _ in needs}
-    found: list[Instruction] = []
+    needs = [(layer, [at for at, _ in run]) for layer, run in groupby(visits, itemgetter(1))]
+    first, last = {at[0] for _, at in needs}, {at[-1] for _, at in needs}
+    coming, found = iter(needs), list[Instruction]()
 
     def gather() -> None:
-        at, layer = next(coming, (0, -1))
-        if layer >= 0:
+        for layer, at in islice(coming, 1):
             one = (chunk, layer, layer + 1)
-            found.append(_gather(experiment, weights[layer], one, f"weights {at}"))
+            found.append(_gather(experiment, weights[layer], one, f"weights {at[0]}"))
 
-    for _ in range(window):
+    for _ in range(AT_ONCE if experiment.overlap else 1):
         gather()
     for at, each in enumerate(instructions):
-        if at in needed:
-            found += [Wait("data", STREAM, f"weights {at}", LABEL), each]
+        if at in first:
+            found.append(Wait("data", STREAM, f"weights {at}", LABEL))
+        found.append(each)
+        if at in last:
             gather()
-        else:
-            found.append(each)
     return found

@@ -22,6 +22,8 @@ from lib_dlhpc.program.instructions import (
     Swap,
     Update,
     Wait,
+    gathers,
+    sums,
 )
 from lib_dlhpc.program.path import Path, RankedExchange
 from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
@@ -49,9 +51,11 @@ __all__ = [
     "Wait",
     "Work",
     "calls",
+    "gathers",
     "messages_of",
     "pass_seconds",
     "prove",
     "ranked_exchanges",
+    "sums",
     "work_of",
 ]

@@ -7,12 +7,13 @@ are done, while the compute stream goes on. `Wait` makes the compute stream wait
 Sizes are in elements of one sample of a microbatch, or of weights: one block serves every batch and precision.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.strategy import AUTO
 
 SAMPLES, WEIGHTS = "samples", "weights"
+GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
 
 
 class Compute(NamedTuple):
@@ -82,3 +83,13 @@ class Meet(NamedTuple):
 
 
 Instruction: TypeAlias = Compute | Collective | Move | Wait | Swap | Update | Meet
+
+
+def sums(each: Instruction | None) -> TypeGuard[Collective]:
+    """Return whether an instruction sums gradients, or weights, of some layers."""
+    return isinstance(each, Collective) and bool(each.layers) and each.goal != GATHER
+
+
+def gathers(each: Instruction | None) -> TypeGuard[Collective]:
+    """Return whether an instruction gathers the weights of some layers."""
+    return isinstance(each, Collective) and bool(each.layers) and each.goal == GATHER

@@ -1,7 +1,7 @@
 """The program of a step: blocks of instructions, the calls that execute them, the groups that exchange."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -66,6 +66,10 @@ class Prices(Protocol):
     backward: Floats
     seconds: Mapping[str, list[float]]  # the same by phase
     weights: Floats  # elements of the weights of each layer
+
+    @property
+    def weights_read(self) -> Sequence[int]:
+        """Return the elements of the weights that each layer reads, its own or those that it is tied to."""
 
     def bytes(self, what: Collective) -> float:
         """Return the bytes of the buffer of a collective."""

@@ -9,12 +9,12 @@
 A dependency too many takes time and changes no number: that is for the laws of time, not for a proof.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from typing import TypeGuard
 
 from lib_dlhpc.program.calls import calls
 from lib_dlhpc.program.instructions import (
+    SCATTER,
     Collective,
     Compute,
     Instruction,
@@ -23,13 +23,14 @@ from lib_dlhpc.program.instructions import (
     Swap,
     Update,
     Wait,
+    gathers,
+    sums,
 )
 from lib_dlhpc.program.program import Block, Chunk, Floats, Program
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Backward, Forward
 
 AHEAD = 2  # layers with gathered weights: the current one, and the next
-GATHER, SCATTER = "allgather", "reduce_scatter"
 
 
 def prove(cycle: Sequence[Program]) -> None:
@@ -43,11 +44,11 @@ def prove(cycle: Sequence[Program]) -> None:
             flying = Flying()
             for number, chunk in enumerate(stage):
                 where = f"stage {number * len(step.stages) + place}"
-                _prove_pass(f"{where}, forward", chunk.forward, "forward", Flying())
-                alone = Flying()
-                _prove_pass(f"{where}, backward", chunk.backward, "backward", alone)
-                if alone.sums:
-                    raise ProofError(f"{where}, backward: frees gradients that are being summed.")
+                for phase, block in (("forward", chunk.forward), ("backward", chunk.backward)):
+                    alone = Flying()
+                    _prove_pass(f"{where}, {phase}", block, phase, alone)
+                    if alone.streams:
+                        raise ProofError(f"{where}, {phase}: ends before {alone.streams[0]} does.")
                 _prove_pass(f"{where}, last backward", chunk.last, "backward", flying)
             _prove_end(f"stage {place}", [row[place] for row in step.end], flying)
         _prove_meetings(step)
@@ -83,16 +84,6 @@ class Flying:
         return sorted(stream for stream, keys in self.keys.items() if keys)
 
 
-def sums(each: Instruction | None) -> TypeGuard[Collective]:
-    """Return whether an instruction sums gradients, or weights, of some layers."""
-    return isinstance(each, Collective) and bool(each.layers) and each.goal != GATHER
-
-
-def gathers(each: Instruction | None) -> TypeGuard[Collective]:
-    """Return whether an instruction gathers the weights of some layers."""
-    return isinstance(each, Collective) and bool(each.layers) and each.goal == GATHER
-
-
 def _prove_order(step: Program) -> None:
     """Prove that every pass can be carried out, once, forward before backward."""
     done = {
@@ -126,7 +117,7 @@ def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
     for variant, prices in zip(block.variants, block.prices, strict=True):
         _prove_work(where, variant.instructions, phase, len(prices.forward))
         if any(gathers(each) for each in variant.instructions):
-            _prove_weights(where, variant.instructions, prices.weights)
+            _prove_weights(where, variant.instructions, prices.weights_read)
 
 
 def _posted(each: Instruction) -> tuple[object, ...]:
@@ -157,19 +148,24 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
         )
 
 
-def _prove_weights(where: str, instructions: Iterable[Instruction], weights: Floats) -> None:
+def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequence[int]) -> None:
     """Prove that layers have the weights that are gathered for them, and that few are gathered ahead."""
+    visits = [each.layer for each in instructions if isinstance(each, Compute) and read[each.layer]]
+    to_come = deque(visits)
     coming: dict[str, int] = {}  # layers by key
     here = -1
     for each in instructions:
         if gathers(each):
             coming[each.key] = each.layers[1]
-            if len(coming) > AHEAD:
-                raise ProofError(f"{where}: gathers the weights of {len(coming)} layers ahead.")
+            held = {*coming.values(), *([here] if to_come and to_come[0] == here else [])}
+            if len(held) > AHEAD:
+                raise ProofError(f"{where}: has the weights of {len(held)} layers at once.")
         elif isinstance(each, Wait) and each.key in coming:
             here = coming.pop(each.key)
-        elif isinstance(each, Compute) and weights[each.layer] and here != each.layer:
-            raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
+        elif isinstance(each, Compute) and read[each.layer]:
+            to_come.popleft()
+            if here != each.layer:
+                raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
 
 
 def _prove_end(where: str, after: Sequence[Instruction | None], flying: Flying) -> None:

@@ -100,27 +100,24 @@ class Compressed(Exchange):
             )
         self.training, self.momentum, self.network, self.comm = training, momentum, network, comm
         self.velocity, self.unsent = np.zeros_like(self.gradients), np.zeros_like(self.gradients)
-        self.epoch, self.due = 0.0, False
+        self.epoch = 0.0
         self.pair = np.dtype([("place", INDEX), ("value", self.gradients.dtype)])
 
     def begin(self, epoch: float) -> None:
         """Begin a step; its epoch decides how much is sent."""
-        self.epoch, self.due = epoch, True
+        self.epoch = epoch
 
     def post(self, number: int) -> None:
         """Do nothing yet: the largest elements are known once the whole tensor is."""
 
     def finish(self) -> None:
-        """Exchange, and wait for the sums, once a step."""
-        if not self.due:
-            return
-        self.due = False
+        """Exchange, and wait for the sums."""
         counts = self.counts()
         whole = [part for part, count in counts if count == part.stop - part.start]
         some = [(part, count) for part, count in counts if count < part.stop - part.start]
         size = sum(count for _, count in some) * self.pair.itemsize
         size += sum(part.stop - part.start for part in whole) * self.gradients.itemsize
-        self.recorder.begin_bucket(0, size)
+        self.recorder.begin("bucket 1", size)
         self._accumulate()
         everyone, dense = self._of_all_ranks(self._largest(some), self._take(whole))
         self.gradients.fill(0)
@@ -131,7 +128,7 @@ class Compressed(Exchange):
             last = first + part.stop - part.start
             self.gradients[part] = dense[first:last]
             first = last
-        self.recorder.end_bucket(0)
+        self.recorder.end("bucket 1")
 
     def counts(self) -> list[tuple[slice, int]]:
         """Return the slice of each tensor and how many of its elements are sent in this epoch."""

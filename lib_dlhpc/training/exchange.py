@@ -1,4 +1,4 @@
-"""Gradient allreduce, bucket by bucket, overlapped with backward.
+"""Sums of gradients or weights over the replicas, bucket by bucket, overlapped with backward.
 
 A bucket is launched when backward has filled it (Li et al. 2020, "PyTorch Distributed", section 3.2). Buckets are
 reduced in the order in which they are posted, one at a time, by a schedule of schedules/ or by the MPI library's
@@ -35,7 +35,7 @@ class Exchange:
     ) -> None:
         self.gradients, self.bounds, self.reductions = gradients, bounds, reductions
         self.wire, self.recorder = wire, recorder
-        self.first_bucket = 0  # its number in the timeline, if a rank has several exchanges
+        self.first_bucket = 1  # its number in the timeline, if a rank has several exchanges
         self._stream = InOrder()
 
     def begin(self, epoch: float) -> None:
@@ -57,7 +57,7 @@ class Exchange:
     def _begin(self, number: int) -> None:
         first, last = self.bounds[number]
         size = (last - first) * self.wire.itemsize
-        self.recorder.begin_bucket(self.first_bucket + number, size)
+        self.recorder.begin(f"bucket {self.first_bucket + number}", size)
         if self.wire is not self.gradients:
             self.wire[first:last] = self.gradients[first:last]
 
@@ -65,7 +65,7 @@ class Exchange:
         first, last = self.bounds[number]
         if self.wire is not self.gradients:
             self.gradients[first:last] = self.wire[first:last]
-        self.recorder.end_bucket(self.first_bucket + number)
+        self.recorder.end(f"bucket {self.first_bucket + number}")
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def exchange_of(
     With 16-bit precision gradients are sent and summed in 2 bytes each.
     """
     strategy = experiment.strategy
-    half = strategy.precision in ("fp16", "bf16") and strategy.update == "synchronous"
+    half = strategy.precision == "fp16" and strategy.update == "synchronous"
     wire = np.empty(gradients.size, np.float16) if half else gradients
     with ExitStack() as stack:
         reductions = [
@@ -97,10 +97,15 @@ def start_of(parameters: list[Parameter], layer: int) -> int:
     return next((p.start for p in parameters if p.layer >= layer), end)
 
 
+def range_of(parameters: list[Parameter], first: int, stop: int) -> tuple[int, int]:
+    """Return where the parameters of layers first, ..., stop - 1 are in the flat array."""
+    return start_of(parameters, first), start_of(parameters, stop)
+
+
 def bounds_of(parameters: list[Parameter]) -> list[tuple[int, int]]:
     """Return the bounds of the parameters of each layer that has any, the last first."""
     layers = sorted({p.layer for p in parameters if p.stop > p.start}, reverse=True)
-    return [(start_of(parameters, each), start_of(parameters, each + 1)) for each in layers]
+    return [range_of(parameters, each, each + 1) for each in layers]
 
 
 class _Library:

@@ -1,4 +1,4 @@
-"""The communicators of a hybrid run: this rank's tensor, spatial, data and pipeline group."""
+"""The communicators of a run: this rank's tensor, spatial, data and pipeline group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -47,7 +47,7 @@ class _Posted(NamedTuple):
 
 
 class InOrder:
-    """Collectives over one group; begins, ends: called when one is started and when it is complete."""
+    """Collectives over one group, one in flight at a time."""
 
     def __init__(self) -> None:
         self._posted: deque[_Posted] = deque()  # the first is in flight
@@ -64,7 +64,10 @@ class InOrder:
         begins: Callable[[], None] = _nothing,
         ends: Callable[[], None] = _nothing,
     ) -> int:
-        """Start after all that was posted before; return the number to wait for."""
+        """Start after all that was posted before; return the number to wait for.
+
+        begins, ends: called when it is started and when it is complete.
+        """
         self._posted.append(_Posted(request, begins, ends))
         self._count += 1
         if len(self._posted) == 1:

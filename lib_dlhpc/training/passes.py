@@ -61,5 +61,6 @@ class Pass:
         """Discard what is in memory."""
         self.ready = False
         self.held.clear()
+        self.again.clear()
         for saved in self.saved:
             saved.values.clear()

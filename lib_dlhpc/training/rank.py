@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -112,6 +113,7 @@ class Rank:
         begins: Callable[[int], None],
         shift: float,
     ) -> Run:
+        """Train from `place` on; arguments as of `train`. shift: from this rank's clock to that of rank 0, in s."""
         begun = reported = saved = monotonic()
         loss, samples, interval = np.nan, 0, self.experiment.run.checkpoint_interval
         first = place.step
@@ -227,9 +229,12 @@ class Rank:
         return (right / self.data.test_y.size if self.data.classes else None), loss
 
     def _test_batches(self) -> Iterator[slice]:
-        mine = share(len(self.data.test_x), self.groups.place.data, self.groups.data.size)
-        for start in range(mine.start, mine.stop, TEST_BATCH):
-            yield slice(start, min(start + TEST_BATCH, mine.stop))
+        """Yield this replica's batches of test samples; all have as many, as they may gather weights together."""
+        samples, replicas = len(self.data.test_x), self.groups.data.size
+        mine = share(samples, self.groups.place.data, replicas)
+        for number in range(ceil(ceil(samples / replicas) / TEST_BATCH)):
+            ends = (mine.start + (number + more) * TEST_BATCH for more in (0, 1))
+            yield slice(*(min(end, mine.stop) for end in ends))
 
     def _evaluate(self, part: slice) -> Array | None:
         """Take test samples through all stages; return the outputs on ranks of the last one."""

@@ -23,7 +23,7 @@ class Recorder:
         self.rows: list[Row] = []
         self.on = True
         self.sent = 0  # B that this rank has sent, recorded or not
-        self._begun: dict[int, tuple[float, int]] = {}
+        self._begun: dict[str, tuple[float, int]] = {}
         self._work: tuple[str, str] | None = None  # kind and name of the current activity
         self._since, self._filled = 0.0, 0
         self._left_out = 0.0
@@ -47,14 +47,14 @@ class Recorder:
             elif kind == "checkpoint":
                 self.core_wait.leave_out()
 
-    def begin_bucket(self, number: int, size: int) -> None:
-        """Record the start of a bucket."""
-        self._begun[number] = (self.now(), size)
+    def begin(self, name: str, size: int) -> None:
+        """Record the start of a collective that others overlap."""
+        self._begun[name] = (self.now(), size)
 
-    def end_bucket(self, number: int) -> None:
-        """Record the end of a bucket."""
-        start, size = self._begun.pop(number)
-        self.message(f"bucket {number + 1}", start, self.now(), size)
+    def end(self, name: str) -> None:
+        """Record its end."""
+        start, size = self._begun.pop(name)
+        self.message(name, start, self.now(), size)
 
     def message(self, name: str, start: float, stop: float, size: int, peer: int = -1) -> None:
         """Record communication of `size` B, to `peer` if it has one destination."""
@@ -84,14 +84,21 @@ class Recorder:
             self._since = now
 
     @contextmanager
-    def communicates(self, name: str, size: int, peer: int = -1) -> Iterator[None]:
-        """Record the block as a wait and as communication."""
+    def waits(self, name: str) -> Iterator[None]:
+        """Record the block as a wait, and the work before and after it apart."""
         start = self.now()
         if self._work is not None:
             self.add(*self._work, self._since, start)
         yield
         self._since = self.now()
         self.add("wait", f"wait for {name}", start, self._since)
+
+    @contextmanager
+    def communicates(self, name: str, size: int, peer: int = -1) -> Iterator[None]:
+        """Record the block as a wait and as communication."""
+        start = self.now()
+        with self.waits(name):
+            yield
         self.message(name, start, self._since, size, peer)
 
 

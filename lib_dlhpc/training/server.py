@@ -106,7 +106,7 @@ class Asynchronous(Rank):
             loss = self._mean_loss(self.own_loss)
             report_step(place.step, at, len(indices), loss)
             accuracy, test_loss = self._test(place.step)
-            ended = place.epoch + place.batch * self._batch_size(place.epoch) / len(self.data.x)
+            ended = self._at(place)
             self._report(report, {"epoch": ended, "test_loss": test_loss, "accuracy": accuracy})
             if folder is not None:
                 self._collect()

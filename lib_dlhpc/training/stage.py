@@ -24,11 +24,11 @@ from lib_dlhpc import layout
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Shapes
 from lib_dlhpc.layers.base.slices import part_of
-from lib_dlhpc.program import Collective, Instruction, Wait
+from lib_dlhpc.program import Collective, Instruction, Wait, gathers
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.collectives import PIECE, allreduce_in_place, allreduce_of
 from lib_dlhpc.training.compress import compressed, plain
-from lib_dlhpc.training.exchange import Exchange, exchange_of, start_of
+from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of
 from lib_dlhpc.training.full_tensors import Piece, parts_by_name
 from lib_dlhpc.training.groups import Groups, duplicated
 from lib_dlhpc.training.in_order import InOrder, Later
@@ -94,10 +94,11 @@ class Stage:
         if self.on_disk:
             self.store.complete = self._complete
         self.sharding = self._sharding()
-        self.own = [] if self.on_disk else list(self._own())
+        self.own: list[tuple[Own, Optimizer]] = []
         if not self.on_disk:
             memories, kind = MEMORIES[self.optimizer.name], self.network.dtype
             self.optimizer.state = {name: np.zeros(self.sharding.size, kind) for name in memories}
+            self.own = [(own, self._optimizer_of(own)) for own in self._own()]
         self.exchange = stack.enter_context(self._exchange(experiment))
         self.gathers = InOrder()
         self.reads = any("input" in layer.inputs for layer in self.model.layers)
@@ -126,7 +127,7 @@ class Stage:
             Shards,
             level=self.level,
             comm=self.replicas,
-            buckets=self._buckets,
+            layers=self.does.buckets,
             recorder=self.recorder,
         )
 
@@ -155,26 +156,22 @@ class Stage:
         if self.on_disk:
             self.store.rate = rate
 
-    def progress(self, start: int) -> None:
-        """A layer is done: progress what is in flight."""
-        self.exchange.progress()
-
     def post(self, what: Instruction) -> None:
         """Carry out an instruction for weights or gradients; what is on disk is reduced a layer at a time."""
         if isinstance(what, Wait):
             self.wait(what.label)
         elif isinstance(what, Collective) and not self.on_disk:
             _, first, stop = what.layers
-            if what.goal == "allgather" and self.level == 3:
+            if gathers(what) and self.level == 3:
                 self.store.fetch(first)
-            elif what.goal == "allgather":
-                flat, part = self._whole_weights(), self._range(first, stop)
+            elif gathers(what):
+                flat, part = self._whole_weights(), range_of(self.network.parameters, first, stop)
                 self.gathers.post(Later(partial(self.sharding.all_gather, flat, *part)))
             elif what.group == "data":
                 place = self.store if self.level >= 2 else self.exchange
                 place.post(self.does.buckets.index((first, stop)))
             else:
-                self.sum_over(what.group, *self._range(first, stop))
+                self.sum_over(what.group, first, stop)
 
     def wait(self, label: str) -> None:
         """Wait for all that was posted, recorded as a wait for `label`."""
@@ -188,13 +185,12 @@ class Stage:
             self.exchange.finish()
             self.recorder.add("wait", f"wait for {label}", begin, self.recorder.now())
 
-    def sum_over(self, group: str, start: int, stop: int) -> None:
-        """Sum the gradients in a range over a group in which each rank has processed part of the positions."""
-        inside = [p for p in self.network.parameters if start <= p.start < stop]
+    def sum_over(self, group: str, first: int, stop: int) -> None:
+        """Sum the gradients of some layers over a group in which each rank has processed part of the positions."""
+        inside = [p for p in self.network.parameters if first <= p.layer < stop]
         wanted = [p for p in inside if group in self._over(p.layer)]
         if self.level >= 2:
-            gradients = self.store.views(start, stop)
-            self._sum_over(group, [gradients[p.name] for p in wanted])
+            self._sum_over(group, self.store.views(wanted))
         else:
             self._sum_over(group, [self.network.gradients[p.start : p.stop] for p in wanted])
 
@@ -203,12 +199,9 @@ class Stage:
         if self.on_disk:
             return
         self.optimizer.updates += 1
-        rule, every = RULES[self.optimizer.name], self.optimizer.state
-        if len(self.own) == 1:
-            rule(self.optimizer, self.own[0], rate)
-        for own in self.own if len(self.own) > 1 else ():
-            state = {name: memory[own.place] for name, memory in every.items()}
-            rule(replace(self.optimizer, state=state), own, rate)
+        for own, optimizer in self.own:
+            optimizer.updates = self.optimizer.updates
+            RULES[optimizer.name](optimizer, own, rate)
         if self.level == 3:
             self.store.forget()
 
@@ -271,25 +264,17 @@ class Stage:
         They begin with the same layers on all ranks of the tensor group, whose parts may be uneven: norms of a
         bucket's tensors are summed over the group.
         """
-        return [
-            (start_of(parameters, first), start_of(parameters, stop))
-            for first, stop in self.does.buckets
-        ]
-
-    def _range(self, first: int, stop: int) -> tuple[int, int]:
-        """Return where the parameters of layers first, ..., stop - 1 are in the flat array."""
-        parameters = self.network.parameters
-        return start_of(parameters, first), start_of(parameters, stop)
+        return [range_of(parameters, *layers) for layers in self.does.buckets]
 
     def _units(self) -> list[tuple[int, int]]:
         """Return what ZeRO 1 shards: buckets, and alone the tables that other stages shard as well.
 
-        So both own the same rows when they swap the sums.
+        So both own the same rows when they swap the sums. Ranks of a tensor group have as many units, some empty.
         """
         tables = [p for name in self.part.shared for p in self._named(f"{name}.weight")]
-        edges = {edge for bounds in self._buckets(self.network.parameters) for edge in bounds}
-        edges |= {edge for p in tables for edge in (p.start, p.stop)}
-        return list(pairwise(sorted(edges)))
+        edges = [start for start, _ in self._buckets(self.network.parameters)]
+        edges += [edge for p in tables for edge in (p.start, p.stop)]
+        return list(pairwise(sorted([*edges, self.network.table.size])))
 
     def _sharding(self) -> Sharding:
         """Return the sharding of the update over replicas; at level 0 each updates all weights."""
@@ -314,6 +299,11 @@ class Stage:
             apart = self.level == 2
             gradients = self.store.gradients[place] if apart else self.network.gradients[own]
             yield Own(weights[own], gradients, self.sharding.clipped(inside, place.start), place)
+
+    def _optimizer_of(self, own: Own) -> Optimizer:
+        """Return the optimizer of a slice, whose state is part of the rank's."""
+        state = {name: memory[own.place] for name, memory in self.optimizer.state.items()}
+        return replace(self.optimizer, state=state)
 
     def _exchange(self, experiment: Experiment) -> AbstractContextManager[Exchange]:
         """Return the exchange over the replicas of gradients, or of local weights, that have a full array."""

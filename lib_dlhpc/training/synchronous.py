@@ -1,7 +1,7 @@
 """Synchronous and local updates: a rank carries out the program of its step, instruction by instruction.
 
 The program is the one that prediction prices and simulation simulates (parallel.steps). Layers communicate within
-tensor and spatial groups themselves, and what is offloaded moves with its layer; all else that happens in a step is
+tensor and spatial groups themselves, and what is offloaded moves with its layer; all else in a step is
 here because an instruction says so. Losses are means over the global batch, so gradients are summed over microbatches
 and replicas, never averaged, and shares may be uneven; with local updates a rank's samples stand for all of them.
 """
@@ -20,7 +20,17 @@ from lib_dlhpc import layout, parallel
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel import data as data_parallelism
-from lib_dlhpc.program import Collective, Instruction, Meet, Program, Swap, Update, Wait, prove
+from lib_dlhpc.program import (
+    Collective,
+    Instruction,
+    Meet,
+    Program,
+    Swap,
+    Update,
+    Wait,
+    prove,
+    sums,
+)
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send
 from lib_dlhpc.schedules.pipeline import Instruction as StreamInstruction
 from lib_dlhpc.spec.experiment import Experiment
@@ -63,12 +73,10 @@ def synchronous(
 
 def on_ranks(experiment: Experiment, ranks: int) -> Experiment:
     """Return the experiment on so many ranks: replicas may be more or fewer than it has devices."""
-    strategy = experiment.strategy
-    if not layout.is_partitioned(experiment):
-        strategy = replace(strategy, nodes=1, devices_per_node=ranks)
-    elif strategy.pipeline == 1:  # one rank has all chunks
-        schedule = "1f1b" if strategy.schedule == "interleaved" else strategy.schedule
-        strategy = replace(strategy, chunks=1, schedule=schedule)
+    experiment = layout.folded(experiment)
+    if layout.is_partitioned(experiment):
+        return experiment
+    strategy = replace(experiment.strategy, nodes=1, devices_per_node=ranks)
     return replace(experiment, strategy=strategy)
 
 
@@ -81,14 +89,15 @@ def stages_of(
     program: Program | None = None,
 ) -> list[Stage]:
     """Return this rank's stages; `stack` closes what they hold. Without a program nothing is exchanged."""
-    where, arena, number = folder or Path(gettempdir()), Arena(), 0
+    where, arena, number = folder or Path(gettempdir()), Arena(), 1
     precision, stages = precision_of(experiment), []
     on = on_ranks(experiment, groups.world.size)
     for chunk, part in enumerate(layout.parts(on, groups.world.rank)):
         job = does(program, groups, chunk, part) if program else Does()
         common = (experiment, part, groups, precision, recorder, stack)
         stages.append(Stage(*common, where, arena, job))
-        number = stages[-1].number_buckets(number)
+    for stage in reversed(stages):  # backward goes through the chunks from the last
+        number = stage.number_buckets(number)
     return stages
 
 
@@ -99,12 +108,9 @@ def does(program: Program, groups: Groups, chunk: int, part: layout.Part) -> Doe
     passes = (own.forward, own.backward, own.last)
     order = Order(*(carried_out(part.model, each.variants[space].instructions) for each in passes))
     posted = (*order.last, *(row[place] for row in program.end))
-    reduced = (
-        one.layers
-        for one in posted
-        if isinstance(one, Collective) and one.goal != "allgather" and one.layers[0] == chunk
-    )
-    return Does(order, list(dict.fromkeys((first, stop) for _, first, stop in reduced)))
+    layers = (one.layers for one in posted if sums(one))
+    buckets = dict.fromkeys((first, stop) for of, first, stop in layers if of == chunk)
+    return Does(order, list(buckets))
 
 
 @dataclass
@@ -120,9 +126,10 @@ class Synchronous(Rank):
         """Look up this rank's stream of the pipeline, and the scale of its losses."""
         self.schedule = self.cycle[-1].schedule
         self.stream = list(_with_receives(self.schedule.streams[self.groups.place.pipeline]))
-        training, exchange = self.experiment.training, self.stages[0].exchange
-        half = exchange.wire is not exchange.gradients  # small gradients would be zero in 16 bits
-        self.scale = float(training.loss_scale) if half else 1.0
+        strategy = self.experiment.strategy
+        half = strategy.precision == "fp16" and strategy.update == "synchronous"
+        # Small gradients would be zero in 16 bits.
+        self.scale = float(self.experiment.training.loss_scale) if half else 1.0
         self.weight = self.comm.size if self._local_updates else 1  # of this rank's samples
         self.ends = [self._end(program) for program in self.cycle]
         groups, passes = self.groups, self.schedule.ranks * self.schedule.microbatches
@@ -198,7 +205,7 @@ class Synchronous(Rank):
                 stage.update(self.rate)
 
     def _meet(self) -> None:
-        """Wait for all ranks, to learn whether any has met a non-finite loss; after the update the loop does."""
+        """Wait for all ranks, to learn whether any has met a non-finite loss; after the update Rank.run does."""
         now, begin = self.now, self.recorder.now()
         bad = self.comm.allreduce(now.bad + 1)
         self.recorder.add("wait", "wait for the others", begin, self.recorder.now())
@@ -259,9 +266,14 @@ class Synchronous(Rank):
         now, stage, number = self.now, self.stages[chunk], self.stages[chunk].part.stage
         dys = now.arrived.pop(("gradient", microbatch, number + 1))
         with self.recorder.working("backward", self._name("backward", microbatch, chunk)):
-            given = stage.network.back(microbatch, dys, stage.progress)
+            given = stage.network.back(microbatch, dys, self._progress)
         if number:
             now.arrived["gradient", microbatch, number] = given
+
+    def _progress(self, _: int) -> None:
+        """A layer is done: progress what is in flight."""
+        for stage in self.stages:
+            stage.exchange.progress()
 
     def _name(self, kind: str, microbatch: int, chunk: int) -> str:
         several = self.schedule.ranks * self.schedule.microbatches > 1

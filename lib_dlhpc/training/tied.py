@@ -8,7 +8,7 @@ from typing import Any
 from lib_dlhpc import layout
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.collectives import allreduce_of
+from lib_dlhpc.training.collectives import allreduce_in_place
 from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.stage import Stage
@@ -32,13 +32,13 @@ class Tied:
         try:
             for name, ranks in _holders(experiment, groups).items():
                 comm = _some(groups, ranks)
-                if comm is not None and comm is not groups.pipeline:
-                    comms.append(comm)
                 own = [
                     stage.views(f"{name}.weight") for stage in stages if name in stage.part.shared
                 ]
                 if own:
                     found[f"table {name}"] = comm, own
+                if comm is not None:
+                    comms.append(comm)
             yield cls(found, recorder)
         finally:
             for comm in comms:
@@ -47,23 +47,17 @@ class Tied:
     def sum(self, name: str) -> None:
         """Allreduce the gradients, in place, over all stages that share the weights."""
         comm, own = self.shared[name]
-        total = own[0].copy()
-        for other in own[1:]:
-            total += other
+        total = sum(own[1:], own[0].copy())
         if comm is not None:
             with self.recorder.communicates(name, total.nbytes):
-                total = allreduce_of(comm)(total)
+                allreduce_in_place(comm, total)
         for each in own:
             each[...] = total
 
 
 def _holders(experiment: Experiment, groups: Groups) -> dict[str, list[int]]:
     """Return the pipeline ranks that hold each tied weight."""
-    depth = groups.pipeline.size
-    if depth == 1:
-        parts = layout.parts(experiment, groups.world.rank)
-        return {name: [0] for part in parts for name in part.shared}
-    found: dict[str, list[int]] = {}
+    depth, found = groups.pipeline.size, dict[str, list[int]]()
     for rank in layout.group(experiment, groups.world.rank, "pipeline"):
         for part in layout.parts(experiment, rank):
             for name, stages in part.shared.items():
@@ -72,8 +66,8 @@ def _holders(experiment: Experiment, groups: Groups) -> dict[str, list[int]]:
 
 
 def _some(groups: Groups, ranks: list[int]) -> Any:
-    """Return a communicator of some ranks of the pipeline; None if this rank is no member or the only one."""
-    if groups.pipeline.size == 1:
+    """Return a communicator of some ranks of the pipeline; None if this rank is no member, or there is one only."""
+    if len(ranks) == 1:
         return None
     from mpi4py import MPI
 

@@ -9,7 +9,7 @@ A network's flat array is cut into units, and each replica updates its part of e
 A unit is what one collective moves, so that all replicas send the same amount: a bucket, or at level 3 a layer.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.schedules.ring_collectives import Rounds
-from lib_dlhpc.training.exchange import bounds_of
+from lib_dlhpc.training.exchange import bounds_of, range_of
 from lib_dlhpc.training.in_order import InOrder, Later
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding
@@ -28,7 +28,7 @@ from lib_dlhpc.training.weights import Parameter, Table
 class Shards:
     """The weight storage of ZeRO levels 2 and 3: gradients are sharded, at level 3 weights as well.
 
-    buckets: makes ranges of whole layers of the parameters, the last first.
+    layers: of each bucket, the last first: the first, and one past the last.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class Shards:
         arena: Arena,
         level: int,
         comm: Any,
-        buckets: Callable[[list[Parameter]], list[Range]],
+        layers: Sequence[Range],
         recorder: Recorder,
     ) -> None:
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
         self.recorder, self.arena = recorder, arena
-        self.buckets = buckets(table.parameters)
-        layers = bounds_of(table.parameters)
-        self.sharding = Sharding(self.buckets if level == 2 else layers, comm)
+        self.layers, self.buckets = layers, [range_of(table.parameters, *each) for each in layers]
+        units = self.buckets if level == 2 else bounds_of(table.parameters)
+        self.sharding = Sharding(units, comm)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
         self.weights = np.zeros(self.sharding.size if level == 3 else 0, dtype)  # of the shard
         self.gradients = np.zeros(self.sharding.size, dtype)
@@ -53,7 +53,7 @@ class Shards:
         self._gathers = InOrder()
         self._here: dict[int, dict[Range, tuple[int, Array]]] = {}  # units, by layer
         self._filling: dict[int, Tensors] = {}
-        self.first_bucket = 0  # its number in the timeline, if a rank has several stages
+        self.first_bucket = 1  # its number in the timeline, if a rank has several stages
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
         self._sums = InOrder()  # of buckets
@@ -72,12 +72,12 @@ class Shards:
         """Do nothing: gradients are accumulated."""
 
     def take(self, index: int, then: int | None) -> Tensors:
-        """Return a layer's weights, gathered since `fetch`."""
+        """Return a layer's weights, gathered by `fetch`, or now."""
         if self.level == 2:
             return self._views[index]
         self.fetch(index)
         units = self._here[index]
-        with self.recorder.communicates(f"weights {self._name(index)}", self._size(index)):
+        with self.recorder.waits(f"weights {self._name(index)}"):
             for number, _ in units.values():
                 self._gathers.wait(number)
         tensors = {}
@@ -102,10 +102,9 @@ class Shards:
         self._sums.test()
         self._gathers.test()
 
-    def views(self, start: int, stop: int) -> dict[str, Array]:
-        """Return the gradients of the tensors in a bucket that is not sent yet."""
-        inside = (p for p in self.table.parameters if start <= p.start < stop)
-        return {p.name: self._part(p) for p in inside}
+    def views(self, parameters: Sequence[Parameter]) -> list[Array]:
+        """Return the gradients of tensors in a bucket that is not sent yet."""
+        return [self._part(p) for p in parameters]
 
     def fill(self, index: int) -> Tensors:
         """Return arrays for a layer's weights."""
@@ -125,7 +124,7 @@ class Shards:
     def finish(self) -> None:
         """Wait for the last reduce-scatter: the shard then has the sums over all replicas and passes."""
         if self._sums.busy:
-            with self.recorder.communicates("a bucket", 0):
+            with self.recorder.waits("a bucket"):
                 self._sums.wait()
 
     def fetch(self, index: int) -> None:
@@ -133,18 +132,22 @@ class Shards:
         if index in self._here:
             return
         self._here[index] = {}
+        name = f"weights {self._name(index)}"
         for unit in sorted({self.sharding.unit(p.start) for p in self.table.of[index].values()}):
             rounds, flat = self.sharding.gathering(self.weights, *unit)
-            self._here[index][unit] = self._gathers.post(Later(rounds)), flat
+            size = flat.nbytes // self.sharding.comm.size  # what this rank contributes
+            ends = (partial(self.recorder.begin, name, size), partial(self.recorder.end, name))
+            self._here[index][unit] = self._gathers.post(Later(rounds), *ends), flat
 
     def post(self, number: int) -> None:
         """Start the reduce-scatter of a bucket after the previous one, so that at most two are in memory."""
         self.finish()
-        flat, bucket = self._filled.pop(number), self.first_bucket + number
+        flat, name = self._bucket(number), f"bucket {self.first_bucket + number}"
+        del self._filled[number]
         self._sums.post(
             Later(partial(self._sum, self.buckets[number], flat)),
-            partial(self.recorder.begin_bucket, bucket, flat.nbytes),
-            partial(self.recorder.end_bucket, bucket),
+            partial(self.recorder.begin, name, flat.nbytes),
+            partial(self.recorder.end, name),
         )
 
     def _sum(self, bucket: Range, flat: Array) -> Rounds:
@@ -157,19 +160,20 @@ class Shards:
 
     def _part(self, p: Parameter) -> Array:
         """Return the view for a tensor's gradients; those of tied weights start at zero."""
-        number, (start, stop) = next(
-            (n, each) for n, each in enumerate(self.buckets) if each[0] <= p.start < each[1]
-        )
+        layers = enumerate(self.layers)
+        number = next(n for n, (first, stop) in layers if first <= p.layer < stop)
+        start = self.buckets[number][0]
+        return self._bucket(number)[p.start - start : p.stop - start].reshape(p.shape)
+
+    def _bucket(self, number: int) -> Array:
+        """Return a bucket that is being filled."""
         if number not in self._filled:
+            start, stop = self.buckets[number]
             flat = self._filled[number] = self.arena.array((stop - start,), self.dtype)
             for each in self.table.adds:
                 if start <= each.start < stop:
                     flat[each.start - start : each.stop - start] = 0
-        return self._filled[number][p.start - start : p.stop - start].reshape(p.shape)
-
-    def _size(self, index: int) -> int:
-        """Return the B that this rank contributes to the all-gather."""
-        return sum(flat.nbytes for _, flat in self._here[index].values()) // self.sharding.comm.size
+        return self._filled[number]
 
     def _name(self, index: int) -> str:
         return next(iter(self.table.of[index].values())).name.rpartition(".")[0]

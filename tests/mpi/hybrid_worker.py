@@ -18,6 +18,7 @@ from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
+from lib_dlhpc.training import rank as rank_file
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.messages.halo import Halo
 from lib_dlhpc.training.network import Network
@@ -86,11 +87,13 @@ MODELS = {
         "dropout": 0.3,
     },
 }
+MODELS["short words"] = {**MODELS["words"], "sequence": 3}
 DATA = {
     "images": "waves",
     "rows": "digits",
     "fields": "densities",
     "words": "words",
+    "short words": "words",
     "sequences": "words",
 }
 BATCH, SAMPLES = 24, 58  # of all replicas together; 46 samples to train with: batches of 24 and 22
@@ -185,7 +188,7 @@ def every_layout():
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
     zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
     optimizers = cycle(("momentum", "adam", "lars", "sgd", "lamb"))
-    for model in MODELS:
+    for model in MOST_STAGES:
         for number, shape in enumerate(shapes(model in ("images", "fields"))):
             if p > 6 and model in SOME and (number + SOME.index(model)) % len(SOME):
                 continue
@@ -299,6 +302,15 @@ def empty_microbatches():
     equals_one_rank("rows", {"pipeline": p, "microbatches": 24})
     equals_one_rank("words", {"tensor": p, "microbatches": 24})
     equals_one_rank("fields", {"spatial": p, "microbatches": 24})
+
+
+def uneven_shares():
+    """Tensor ranks without any part of a layer, and replicas with more test batches than others."""
+    for zero in (1, 2, 3):
+        split = {"tensor": 4, "sequence_parallel": True, "zero": zero, "bucket": 8}
+        equals_one_rank("short words", split, optimizer="lamb")
+    with mutated((rank_file, "TEST_BATCH", 1)):
+        equals_one_rank("words", {"zero": 3})
 
 
 def single_precision():
@@ -574,6 +586,7 @@ if __name__ == "__main__":
     checks += [empty_microbatches] if p in (2, 3) else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []
     checks += [many_choices] if p == 4 else []
+    checks += [uneven_shares] if p == 8 else []
     checks += [mistakes_are_found] if 1 < p <= 4 else []
     for check in checks:
         if not chosen or check.__name__ in chosen:

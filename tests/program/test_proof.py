@@ -6,7 +6,18 @@ import pytest
 from frozen_steps import CASES, run_of
 
 from lib_dlhpc import parallel
-from lib_dlhpc.program import Block, Collective, Compute, Meet, Swap, Template, Update, Wait, prove
+from lib_dlhpc.program import (
+    Block,
+    Collective,
+    Compute,
+    Meet,
+    Swap,
+    Template,
+    Update,
+    Wait,
+    gathers,
+    prove,
+)
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Backward, Forward
 
@@ -113,6 +124,8 @@ PLAIN = only("gpt", data=4, microbatches=4, bucket=1e4)
 AGAIN = only("gpt", data=2, tensor=2, recompute="full")
 AWAY = only("gpt", data=2, microbatches=2, offload="all")
 PIPE = only("gpt", data=2, pipeline=2, microbatches=4)
+# The last layer reads the embedding's table.
+KEY = [e.key for e in ZERO[0].stages[0][0].forward.variants[0].instructions if gathers(e)][-1]
 LAST = PIPE[0].schedule.streams[-1]
 BACK = ("backward", "last")
 MUTANTS = {
@@ -120,7 +133,19 @@ MUTANTS = {
     "a layer twice": (blocks(PLAIN, BACK, twice(Compute)), "every layer once"),
     "weights not gathered": (blocks(ZERO, BACK, drop(Collective, goal="allgather")), "not posted"),
     "weights not waited for": (blocks(ZERO, ["forward"], drop(Wait)), "ahead|without its weights"),
-    "gradients freed in flight": (blocks(TWO, ["backward"], drop(Wait)), "frees gradients"),
+    "a gather that nobody waits for": (
+        blocks(ZERO, ["forward"], drop(Wait, key=KEY)),
+        "ends before data|without its weights",
+    ),
+    "the head of a tied network not gathered": (
+        blocks(
+            ZERO,
+            ["forward"],
+            lambda each: drop(Wait, key=KEY)(each) and drop(Collective, key=KEY)(each),
+        ),
+        "without its weights",
+    ),
+    "gradients freed in flight": (blocks(TWO, ["backward"], drop(Wait)), "ends before data"),
     "gradients dropped": (blocks(PLAIN, ["last"], drop(Collective)), "replicas never sum"),
     "gradients summed twice": (blocks(PLAIN, ["last"], twice(Collective)), "2 times over"),
     "a layer's gradients left out": (blocks(PLAIN, ["last"], shifted), "0 times over"),
@@ -184,3 +209,9 @@ def test_what_is_repeated_comes_before_its_backward_pass():
 
     with pytest.raises(ProofError, match="repeated after its backward pass"):
         prove(blocks(AGAIN, BACK, late))
+
+
+def test_recomputation_gathers_no_third_layer():
+    """At the end of a segment a layer is visited twice in a row; the next gather is posted after the second."""
+    run = run_of(next(c for c in CASES if c["strategy"].get("zero") == 3))
+    prove(parallel.steps(run.set({"strategy.recompute": "full"})))

@@ -23,8 +23,8 @@ def step(recorder, clock, seconds=1.0):
         clock[0] += seconds
         marks.append(recorder.now())
         if len(marks) == 3:
-            recorder.begin_bucket(0, 80)
-    recorder.end_bucket(0)
+            recorder.begin("bucket 1", 80)
+    recorder.end("bucket 1")
     kinds = ("forward", "backward", "backward", "update")
     for kind, start, stop in zip(kinds, marks, marks[1:], strict=False):
         recorder.add(kind, kind, start, stop)

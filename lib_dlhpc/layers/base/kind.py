@@ -50,7 +50,7 @@ class Layer:
 
     @cached_property
     def likeness(self) -> int:
-        """A number that layers have in common which differ in the numbers of their names and in what they read."""
+        """A number shared by layers that differ only in the digits of their names and in what they read."""
         counts = (self.parameters, self.forward_flop, self.stored, self.mask_bytes)
         name, shapes = re.sub(r"\d+", "", self.name), (self.input_shape, self.output_shape)
         key = (name, self.kind, *shapes, *counts, _frozen(self.attributes))
