@@ -53,6 +53,7 @@ class Network:
 
     weights: Array
     gradients: Array
+    post: Callable[[Instruction], None] = staticmethod(lambda what: None)
 
     def __init__(
         self,
@@ -86,7 +87,6 @@ class Network:
         found = segments(model, recompute)
         self._begins = {segment.first: segment for segment in found}
         self.order = order or layer_by_layer(model, recompute)
-        self.post: Callable[[Instruction], None] = lambda what: None
         self._ends = {segment.stop - 1 for segment in found}
         self._recomputed = {at for segment in found for at in range(segment.first, segment.stop)}
         self._flags = graph.flags(model, self.sends, found)

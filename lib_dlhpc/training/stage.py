@@ -103,6 +103,12 @@ class Stage:
         self.gathers = InOrder()
         self.reads = any("input" in layer.inputs for layer in self.model.layers)
         self.last = not part.sends
+        stack.callback(self._let_go)
+
+    def _let_go(self) -> None:
+        """Hold nothing in a circle, so that the memory of a run is free at its end."""
+        del self.network.post
+        self.own, self.optimizer.whole = [], lambda squares, names: squares
 
     def _network(
         self, experiment: Experiment, precision: Any, arena: Arena, options: dict[str, Any]

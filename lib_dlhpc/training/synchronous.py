@@ -57,7 +57,6 @@ def synchronous(
     kind: "type[Synchronous] | None" = None,
 ) -> "Iterator[Synchronous]":
     """Yield this rank of a run. Raises SpecError unless there is a rank for each device of a partitioned network."""
-    own = kind or Synchronous
     with ExitStack() as stack:
         on = on_ranks(experiment, comm.size)
         groups = stack.enter_context(groups_of(on, comm))
@@ -68,7 +67,10 @@ def synchronous(
         ranks = layout.group(on, comm.rank, "pipeline")
         pipe = Pipe(groups.pipeline, ranks, precision_of(experiment), recorder)
         tied = stack.enter_context(Tied.of(on, groups, stages, recorder))
-        yield own(experiment, groups, data, stages, pipe, recorder, tied, cycle)
+        common = (experiment, groups, data, stages, pipe, recorder)
+        own = (kind or Synchronous)(*common, tied, cycle)
+        stack.callback(own.ends.clear)  # they refer to it
+        yield own
 
 
 def on_ranks(experiment: Experiment, ranks: int) -> Experiment:
@@ -163,6 +165,7 @@ class Synchronous(Rank):
         self.pipe.finish()
         for carry_out in self.ends[step % len(self.ends)]:
             carry_out()
+        del self.now  # it refers to this rank
         return now.loss
 
     def _end(self, program: Program) -> list[Callable[[], None]]:

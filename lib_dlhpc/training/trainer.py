@@ -48,6 +48,7 @@ def train(
     cannot be trained; Diverged also if the final loss on the test samples exceeds FAR times that of a guess.
     """
     check(experiment)
+    trim_heap()  # what an earlier run has freed is no part of the baseline
     peak = Peak()
     data = load(experiment, precision_of(experiment))
     trim_heap()

@@ -1,5 +1,8 @@
 """A run on one rank; tests/mpi/test_train.py compares many ranks with one."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from lib_dlhpc.training import rank, trainer
 from lib_dlhpc.training.data import Data, load
 from lib_dlhpc.training.rank import Diverged
 from lib_dlhpc.training.single_rank import SingleRank
+from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.trainer import train
 
 DIGITS = loads("""
@@ -214,3 +218,22 @@ def test_chance_is_not_divergence():
     assert trainer.loss_of_a_guess(load(DIGITS), 10) / 2 < done.test_loss < 2 * np.log(10)
     none = np.zeros((4, 1))
     assert trainer.loss_of_a_guess(Data(none, none + 3.0, none, none), 1) == 1 + 9
+
+
+@pytest.mark.parametrize("changes", [{}, {"strategy.microbatches": 2}, {"strategy.zero": 1}])
+def test_the_memory_of_a_run_is_free_at_its_end(changes, monkeypatch):
+    """Without the garbage collector, or a second run of a process would be measured against a false baseline."""
+    found, begin = [], Stage.__init__
+
+    def noted(self, *arguments):
+        begin(self, *arguments)
+        found.append(weakref.ref(self.network.weights))
+
+    monkeypatch.setattr(Stage, "__init__", noted)
+    gc.collect()
+    gc.disable()
+    try:
+        run(changes)
+        assert found and all(weights() is None for weights in found)
+    finally:
+        gc.enable()
