@@ -7,7 +7,7 @@ from itertools import islice
 from math import ceil
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -77,6 +77,8 @@ class Rank:
     pipe: Pipe
     recorder: Recorder
     versions: Versions | None = field(default=None, init=False)
+    # _step(step, at, indices): train on one global batch; return this rank's part of its mean loss.
+    _step: ClassVar[Callable[..., float]]
 
     @property
     def comm(self) -> Any:
@@ -100,10 +102,6 @@ class Rank:
         if spatial == 1:
             return None
         return slice(*layout.rows_read(self.experiment.model, spatial)[self.groups.place.spatial])
-
-    def _step(self, step: int, at: float, indices: Array) -> float:
-        """Train on one global batch; return this rank's part of its mean loss."""
-        raise NotImplementedError
 
     def run(
         self,

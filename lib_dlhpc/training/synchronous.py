@@ -74,7 +74,7 @@ def synchronous(
 
 
 def on_ranks(experiment: Experiment, ranks: int) -> Experiment:
-    """Return the experiment on so many ranks: replicas may be more or fewer than it has devices."""
+    """Return the experiment on that many ranks: replicas may be more or fewer than it has devices."""
     experiment = layout.folded(experiment)
     if layout.is_partitioned(experiment):
         return experiment
