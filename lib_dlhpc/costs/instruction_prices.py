@@ -1,7 +1,10 @@
 """What the instructions of a program cost: layers by roofline or measured rate, collectives in closed form."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.exchanges import weights_read
@@ -61,12 +64,25 @@ class PartPrices:
         times = compute.layer_times(model, experiment.machine.device, batch, strategy.precision)
         self.forward: Floats = scale * times.forward
         self.backward: Floats = scale * times.backward
-        self.seconds: Mapping[str, list[float]] = {
-            "forward": self.forward.tolist(),
-            "backward": self.backward.tolist(),
-        }
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.weights, self.model = model.layer_parameters, model
+
+    @cached_property
+    def weight_grad(self) -> Floats:
+        """The seconds of the weight gradients of layers that may compute them apart: half of backward."""
+        apart = [layer.traits.splits_backward for layer in self.model.layers]
+        return np.where(apart, self.backward / 2, 0.0)
+
+    @cached_property
+    def input_grad(self) -> Floats:
+        """The rest of backward."""
+        return self.backward - self.weight_grad
+
+    @cached_property
+    def seconds(self) -> Mapping[str, list[float]]:
+        """The seconds of each layer, by phase."""
+        phases = ("forward", "backward", "input_grad", "weight_grad")
+        return {phase: getattr(self, phase).tolist() for phase in phases}
 
     @property
     def weights_read(self) -> Sequence[int]:

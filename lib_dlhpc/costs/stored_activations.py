@@ -57,10 +57,17 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
 
 
 @lru_cache(maxsize=256)
-def backward_extra(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
-    """Return the bytes of a sample by which a part's backward pass exceeds all that it stores."""
-    total = stored_bytes(part, size, recompute, gathered)
-    return max(0.0, float(backward_bytes(part, size, recompute, gathered).max(initial=0.0)) - total)
+def backward_extra(
+    part: Part, size: int, recompute: str = "none", gathered: bool = False, in_two: bool = False
+) -> float:
+    """Return the bytes of a sample by which a part's backward pass exceeds all that it stores.
+
+    in_two: whether weight gradients are computed apart, so that it leaves what they need.
+    """
+    held = backward_bytes(part, size, recompute, gathered)
+    if in_two:
+        held = held + _waiting(part.model, size)[1:]
+    return max(0.0, float(held.max(initial=0.0)) - stored_bytes(part, size, recompute, gathered))
 
 
 def forward_bytes(part: Part, size: int, recompute: str = "none") -> Floats:
@@ -119,6 +126,37 @@ def pending_gradients(model: Model) -> Floats:
             # Readers count it among their own gradients.
             found[reads[0] + 1 : reads[-1]] += prod(layer.output_shape)
             found[reads[1:-1]] -= prod(layer.output_shape)
+    found.setflags(write=False)
+    return found
+
+
+def waiting_bytes(part: Part, size: int) -> float:
+    """Return the bytes of a sample that weight gradients need which are computed apart from the rest of backward."""
+    return float(_waiting(part.model, size)[0])
+
+
+@lru_cache(maxsize=256)
+def _waiting(model: Model, size: int) -> Floats:
+    """Return the bytes of a sample that wait for weight gradients when backward has layers to go, (layers + 1,).
+
+    Those are the inputs of the layers that it has left, each once and if not stored before them, and the gradients
+    of their outputs.
+    """
+    at = {layer.name: index for index, layer in enumerate(model.layers)}
+    found = np.zeros(len(model.layers) + 1)
+    inputs = set[int]()
+    for index, layer in enumerate(model.layers):
+        if layer.traits.splits_backward:
+            found[index] += max(size * prod(layer.output_shape), layer.mask_bytes)
+            name = layer.inputs[0]
+            while name in at and (
+                _gathers(model.layers[at[name]]) or _passes_through(model.layers[at[name]])
+            ):
+                name = model.layers[at[name]].inputs[0]
+            inputs |= {at[name]} if name in at else set()
+    for index in inputs:
+        found[index] += size * prod(model.layers[index].output_shape)
+    found = np.cumsum(found[::-1])[::-1]
     found.setflags(write=False)
     return found
 

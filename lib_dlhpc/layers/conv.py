@@ -32,7 +32,7 @@ class Conv(Kind):
     """y = W * x + b; x of shape (channels, *space, batch), W (outputs, channels / groups, *kernel)."""
 
     backward_reads = frozenset({"input"})
-    product = True
+    product = splits_backward = True
     tensor, spatial = "product", "windows"
     output_option, weight_axes = "channels", (0, 1)
     dimensions = (3,)
@@ -94,7 +94,7 @@ class Conv(Kind):
         x = _in_one_piece(saved, x)
         y = saved.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
         matrices, products = self._by_group(weights["weight"]), self._by_group(y)
-        for block, columns, _ in self._columns(saved, x):
+        for block, columns, _ in self._columns(saved, x.shape[-1], x.dtype, x):
             for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
                 np.matmul(matrix, columns_of, out=product[:, block.positions])
         if "bias" in weights:
@@ -103,50 +103,71 @@ class Conv(Kind):
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx; both gradients in one go, as they share the columns."""
+        return self._back(weights, gradients, saved, dy)
+
+    def input_gradient(self, weights: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx: scatter-add the output gradients to the inputs they read."""
-        x = _in_one_piece(saved, saved.values["x"])
-        dx = None
-        if saved.wants_dx:
-            dx = saved.array(x.shape, x.dtype)
+        return self._back(weights, None, saved, dy) if saved.wants_dx else None
+
+    def weight_gradient(self, gradients: Tensors, saved: Saved, dy: Array) -> None:
+        """Write dW, the products of dy and the columns, and db."""
+        self._back(None, gradients, saved, dy)
+
+    def _back(
+        self, weights: Tensors | None, gradients: Tensors | None, saved: Saved, dy: Array
+    ) -> Any:
+        """Return dx if there are weights, and write the gradients if there is a place for them."""
+        dys, batch = self._by_group(dy), dy.shape[-1]
+        x = dx = matrices = turned = None
+        if weights is not None and saved.wants_dx:
+            matrices = self._by_group(weights["weight"])
+            dx = saved.array((self.inputs, *self.space, batch), dy.dtype)
             dx.fill(0)
-        matrices, dws = self._by_group(weights["weight"]), self._by_group(gradients["weight"])
-        dys = self._by_group(dy)
-        # The transposed product is faster: many rows, few columns.
-        turned = np.zeros(dws.swapaxes(1, 2).shape, x.dtype)
-        for block, columns, grid in self._columns(saved, x):
-            for matrix, dw, product, columns_of in zip(matrices, turned, dys, columns, strict=True):
+        if gradients is not None:
+            x, dws = _in_one_piece(saved, saved.values["x"]), self._by_group(gradients["weight"])
+            # The transposed product is faster: many rows, few columns.
+            turned = np.zeros(dws.swapaxes(1, 2).shape, dy.dtype)
+        for block, columns, grid in self._columns(saved, batch, dy.dtype, x):
+            for group, (product, columns_of) in enumerate(zip(dys, columns, strict=True)):
                 part = product[:, block.positions]
-                dw += columns_of @ part.T
-                if dx is not None:
-                    np.matmul(matrix.T, part, out=columns_of)
+                if turned is not None:
+                    turned[group] += columns_of @ part.T
+                if matrices is not None:
+                    np.matmul(matrices[group].T, part, out=columns_of)
             if dx is not None:
                 near = dx[block.reads]
                 for tap in block.taps:
                     near[tap.there] += grid[:, tap.number][tap.here]
-        dws[...] = turned.swapaxes(1, 2)
-        if "bias" in weights:
-            np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
+        if gradients is not None and turned is not None:
+            dws[...] = turned.swapaxes(1, 2)
+            if "bias" in gradients:
+                np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
         return dx
 
-    def _columns(self, saved: Saved, x: Array) -> Iterator[tuple[_Block, Array, Array]]:
+    def _columns(
+        self, saved: Saved, batch: int, dtype: Any, x: Array | None
+    ) -> Iterator[tuple[_Block, Array, Array]]:
         """Yield each block with its columns, in two views of the same memory.
 
-        (groups, channels / groups * taps, positions) and (channels, taps, *space, batch).
+        (groups, channels / groups * taps, positions) and (channels, taps, *space, batch). x: what they are filled with.
         """
-        rows, plan = self.inputs * self.many, self._plan(x.shape[-1], x.itemsize)
+        itemsize = np.dtype(dtype).itemsize
+        rows, plan = self.inputs * self.many, self._plan(batch, itemsize)
         long = max((prod(block.shape) for block in plan), default=0) + APART
         # All convolutions request the same size, so they share the memory.
-        memory = saved.array((max(rows * long, CACHE // x.itemsize),), x.dtype)
+        memory = saved.array((max(rows * long, CACHE // itemsize),), dtype)
         for block in plan:
             positions = prod(block.shape)
             columns = memory[: rows * long].reshape(rows, long)[:, :positions]
             grid = columns.reshape(self.inputs, self.many, *block.shape)
-            near = x[block.reads]
-            for tap in block.taps:
-                column = grid[:, tap.number]
-                column[tap.here] = near[tap.there]
-                for border in tap.border:
-                    column[border] = 0
+            if x is not None:
+                near = x[block.reads]
+                for tap in block.taps:
+                    column = grid[:, tap.number]
+                    column[tap.here] = near[tap.there]
+                    for border in tap.border:
+                        column[border] = 0
             yield block, columns.reshape(self.groups, rows // self.groups, positions), grid
 
     def _plan(self, batch: int, itemsize: int) -> list[_Block]:

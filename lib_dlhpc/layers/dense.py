@@ -18,7 +18,7 @@ class Dense(Kind):
     """
 
     backward_reads = frozenset({"input"})
-    product = True
+    product = splits_backward = True
     tensor = "product"
 
     @staticmethod
@@ -80,18 +80,26 @@ class Dense(Kind):
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
-        """Return dx = dy W^T."""
+        """Return dx."""
+        self.weight_gradient(gradients, saved, dy)
+        return self.input_gradient(weights, saved, dy)
+
+    def weight_gradient(self, gradients: Tensors, saved: Saved, dy: Array) -> None:
+        """Write dW = x^T dy, and db."""
         rows, x = _rows(dy), _rows(saved.values["x"])
         if self.tied:
             gradients["weight"] += rows.T @ x
         else:
             np.matmul(x.T, rows, out=gradients["weight"])
-        if "bias" in weights:
+        if "bias" in gradients:
             np.sum(rows, axis=0, out=gradients["bias"])
+
+    def input_gradient(self, weights: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx = dy W^T."""
         if not saved.wants_dx:
             return None
         dx = saved.array((*dy.shape[:-1], self.inputs), dy.dtype)
-        np.matmul(rows, self._matrix(weights).T, out=_rows(dx))
+        np.matmul(_rows(dy), self._matrix(weights).T, out=_rows(dx))
         return dx
 
     def _matrix(self, weights: Tensors) -> Array:

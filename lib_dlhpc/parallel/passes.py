@@ -9,7 +9,7 @@ from lib_dlhpc.program import Collective, Instruction, Template
 
 @dataclass
 class Passes:
-    """Instructions of a part for one microbatch; `last` is the backward pass that completes the gradients."""
+    """Instructions of a part for one microbatch; `last` is the pass that completes the gradients."""
 
     part: Part
     forward: list[Instruction] = field(default_factory=list)
@@ -17,6 +17,8 @@ class Passes:
     last: list[Instruction] = field(default_factory=list)
     hidden: list[Collective] = field(default_factory=list)
     """Collectives of a backward pass that always overlap its products."""
+    weights: list[Instruction] | None = None
+    """The pass of weight gradients, where backward leaves them out."""
 
     @cached_property
     def forward_pass(self) -> Template:
@@ -30,5 +32,10 @@ class Passes:
 
     @cached_property
     def last_pass(self) -> Template:
-        """The backward pass that completes the gradients, complete."""
+        """The pass that completes the gradients, complete."""
         return Template(tuple(self.last))
+
+    @cached_property
+    def weights_pass(self) -> Template:
+        """The pass of weight gradients, complete."""
+        return Template(tuple(self.weights or ()))

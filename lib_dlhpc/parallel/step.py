@@ -8,13 +8,14 @@ from typing import Any
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
 from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, sizes
-from lib_dlhpc.parallel import data, local, offload, pipeline, zero
+from lib_dlhpc.parallel import data, local, offload, pipeline, zero, zero_bubble
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
+from lib_dlhpc.parallel.zero_bubble import split_backward
 from lib_dlhpc.program import Block, Chunk, Instruction, Meet, Prices, Program, Update, Wait
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -27,7 +28,7 @@ KINDS = {
     "offload": "offloaded",
 }
 # Step passes, in order; each changes the passes of one part.
-PASSES = (recompute, exchange_gradients, shard)
+PASSES = (recompute, exchange_gradients, shard, split_backward)
 
 
 def program(experiment: Experiment, scale: Any = 1.0) -> Program:
@@ -77,6 +78,7 @@ class _Key:
             *map(id, held),
             *(float(s.bucket), s.allreduce, int(s.zero), int(s.experts), s.recompute, s.precision),
             *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
+            zero_bubble.is_split(experiment),
         )
 
     def __hash__(self) -> int:
@@ -124,6 +126,9 @@ def _stage(
                 tuple(variants[0].hidden),
                 groups.NOTHING,
                 sent,
+                Block(tuple(each.weights_pass for each in variants), prices)
+                if variants[0].weights is not None
+                else None,
             )
         )
     return tuple(chunks)

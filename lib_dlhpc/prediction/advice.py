@@ -66,6 +66,11 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
     if int(s.pipeline) > 1:
         if s.schedule == "gpipe":
             yield "1F1B schedule", {"strategy.schedule": "1f1b"}
+        if s.schedule != "zb-h1":
+            yield (
+                "zero-bubble schedule",
+                {"strategy.schedule": "zb-h1", "strategy.chunks": 1, "strategy.offload": "none"},
+            )
         chunks = 2 if s.schedule != "interleaved" else 2 * int(s.chunks)
         interleaved = {"strategy.schedule": "interleaved", "strategy.chunks": chunks}
         yield f"interleave {chunks} stages a device", interleaved

@@ -14,11 +14,17 @@ import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
-from lib_dlhpc.costs.stored_activations import AT_ONCE, backward_extra, resident_bytes, stored_bytes
+from lib_dlhpc.costs.stored_activations import (
+    AT_ONCE,
+    backward_extra,
+    resident_bytes,
+    stored_bytes,
+    waiting_bytes,
+)
 from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
-from lib_dlhpc.prediction.pipelined import before_backward, in_flight
+from lib_dlhpc.prediction.pipelined import before_backward, in_flight, waiting
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -92,12 +98,17 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
     passes = in_flight(rank, len(chain), many, strategy.schedule, chunks)
     out = strategy.offload != "none"
     each = np.array([stored_bytes(part, size, strategy.recompute, out) for part in held])
-    beside = np.array([backward_extra(part, size, strategy.recompute, out) for part in held])
+    in_two = strategy.schedule == "zb-h1" and len(chain) > 1
+    how = (size, strategy.recompute, out, in_two)
+    beside = np.array([backward_extra(part, *how) for part in held])
     counts, back = np.array([[passes]]), np.array([0])
     if strategy.schedule == "interleaved":
         counts, back = before_backward(rank, len(chain), many, chunks)
+    later = waiting(rank, len(chain), many, strategy.schedule)
+    counts -= later
     fullest = (counts @ each + beside[back]).argmax()
     keeps, extra = batch * float(counts[fullest] @ each), batch * float(beside[back[fullest]])
+    keeps += batch * later * sum(waiting_bytes(part, size) for part in held)
     fixed, away = _state(experiment, rank_model(held))
     fixed["input batch"] = _samples(experiment, held) * size
     fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)

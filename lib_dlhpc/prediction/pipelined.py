@@ -10,6 +10,7 @@ Narayanan et al. 2021, section 2.2). In general:
     1F1B         sum (c + 2t) + max over runs of w ranks of
                  floor((m-1)/w) sum over the run (c + 2t) + ((m-1) mod w) max over the run c
     interleaved  m max c + (sum c - max c)/v + 2 (vp-1) t + v m max(0, t - slack)
+    ZB-H1        m max c + (p-1) max f, messages free, where weight gradients take half of backward (Qi et al. 2024)
 
 1F1B: w consecutive ranks have w microbatches in flight, and the next one enters when the first has returned:
 every w microbatches take at least one round trip. An interleaved rank runs two passes ahead of the next one, so a
@@ -53,6 +54,9 @@ def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 
         return _gpipe(ranks, microbatches)
     if schedule == "interleaved":
         return _interleaved(ranks, microbatches, chunks)
+    if schedule == "zb-h1":
+        work, p = ranks.forward + ranks.backward, len(ranks.forward)
+        return float(microbatches * work.max() + (p - 1) * ranks.forward.max())
     return _one_by_one(ranks, microbatches)
 
 
@@ -62,7 +66,12 @@ def in_flight(rank: int, ranks: int, microbatches: int, schedule: str, chunks: i
         return microbatches
     if schedule == "interleaved":
         return min(microbatches * chunks, 2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1)
-    return min(microbatches, ranks - rank)
+    return min(microbatches, ranks - rank) + waiting(rank, ranks, microbatches, schedule)
+
+
+def waiting(rank: int, ranks: int, microbatches: int, schedule: str) -> int:
+    """Return the microbatches on a rank, beside those of 1F1B, that wait for their weight gradients."""
+    return min(rank, max(0, microbatches - ranks + rank)) if schedule == "zb-h1" else 0
 
 
 def before_backward(
@@ -117,12 +126,15 @@ BUBBLES = {
     "gpipe": "Σ f + (m-1) max f, and the same backward; with equal stages a bubble of (p-1)/m of the work",
     "1f1b": "Σ c + (m-1) max c, with c = f + b of each rank; with equal stages a bubble of (p-1)/m of the work",
     "interleaved": "m max c + (Σ c - max c)/v; with equal stages a bubble of (p-1)/(v m) of the work",
+    "zb-h1": "m max c + (p-1)(f + i - w), with i s for input gradients and w for those of weights; where the two take"
+    " as long, that is m max c + (p-1) f",
 }
 CLOSE = {  # to the longest path through the schedule, each link between two stages carrying a message at a time
     "gpipe": "The formula is exact.",
     "1f1b": "The formula is exact for equal stages and free messages, else within 15 %.",
     "interleaved": "The formula is exact for equal stages and free messages, within 15 % where messages hide behind"
     " passes, and up to 70 % too long where they do not.",
+    "zb-h1": "The formula is exact for equal stages, free messages, m >= p and w no longer than f and i.",
 }
 
 
@@ -141,7 +153,7 @@ def explain_bubble(p: "Breakdown") -> Explanation:
             ("chunks v", f"{strategy.chunks}", "given"),
             ("layers of each stage", layers, "cut where the longest stage is shortest and all fit"),
         ),
-        "Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2",
+        "Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2; Qi et al. 2024, section 2 (zero bubble)",
         f"{CLOSE[strategy.schedule]} A stage can be no shorter than a block. Forward passes that are recomputed"
         " start when the gradient has arrived.",
     )

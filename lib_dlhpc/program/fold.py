@@ -10,8 +10,9 @@ for the sum of the largest.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -60,8 +61,8 @@ class Shape:
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.pieces: list[Span | Collective | Move | Wait] = []
         # The layer of each computation, and where its time counts, 3 slots a span: head, middle, tail.
-        self.layers = {"forward": array("l"), "backward": array("l")}
-        self.slots = {"forward": array("l"), "backward": array("l")}
+        self.layers: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
+        self.slots: dict[str, array[int]] = defaultdict(partial(array, "l"))
         self.exchanges: list[Collective] = []
         self.spans_of = array("l")  # the span of each exchange
         self.spans = 0
@@ -96,9 +97,8 @@ class Shape:
         """Return the seconds of work of each span, (spans, 3)."""
         total = np.zeros(3 * self.spans)
         for phase, layers in self.layers.items():
-            if layers:
-                seconds = getattr(prices, phase)[np.asarray(layers)]
-                total += np.bincount(self.slots[phase], seconds, 3 * self.spans)
+            seconds = getattr(prices, phase)[np.asarray(layers)]
+            total += np.bincount(self.slots[phase], seconds, 3 * self.spans)
         return total.reshape(-1, 3)
 
     def exchanged(self, prices: "Prices") -> Floats:

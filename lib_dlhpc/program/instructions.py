@@ -17,7 +17,10 @@ GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
 
 
 class Compute(NamedTuple):
-    """Compute one layer; it takes as long as the layer's `phase`, "forward" or "backward"."""
+    """Compute one layer; it takes as long as the layer's `phase`, "forward" or "backward".
+
+    Where backward is computed in two parts, "input_grad" and "weight_grad".
+    """
 
     layer: int
     phase: str

@@ -6,12 +6,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.program.calls import Call
+from lib_dlhpc.program.calls import BACKWARD, FORWARD, PASSES, Call
 from lib_dlhpc.program.fold import Post
 from lib_dlhpc.program.instructions import Collective
 from lib_dlhpc.program.program import Program
 
 ROUNDING = 1e-12  # of a pass
+NAMES = dict(zip(PASSES, (FORWARD, BACKWARD, "weight gradients"), strict=True))  # of their rows
 Posted: TypeAlias = tuple[Post, Any, Any, Any]  # when it was posted, started and ended
 
 
@@ -22,12 +23,17 @@ Record: TypeAlias = Callable[..., None]
 
 def message_name(call: Call) -> str:
     """Return what the message of a call is called."""
-    return f"{'gradient' if call.backward else 'activation'} {call.microbatch}"
+    return f"{'activation' if call.phase == FORWARD else 'gradient'} {call.microbatch}"
+
+
+def kind_of(call: Call) -> str:
+    """Return as what the time of a pass is counted."""
+    return FORWARD if call.phase == FORWARD else BACKWARD
 
 
 def pass_name(program: Program, call: Call) -> str:
     """Return what a pass is called: with its microbatch and chunk, if there are several."""
-    name, pipeline = "backward" if call.backward else "forward", program.schedule
+    name, pipeline = NAMES[call.phase], program.schedule
     if pipeline.ranks * pipeline.microbatches > 1:
         name += f" {call.microbatch}"
     return name + (f", chunk {call.chunk}" if pipeline.chunks > 1 else "")
@@ -62,7 +68,7 @@ def draw_pass(
     for. exchanged: the name of what ranks exchange within the pass, and bytes.
     """
     start, worked, end = times
-    place, kind, (word, sent) = call.place, "backward" if call.backward else "forward", exchanged
+    place, kind, (word, sent) = call.place, kind_of(call), exchanged
     name = pass_name(program, call)
     alone = name == kind and not sent and not waits
     filled = [at for post, at, _, _ in posted if alone and isinstance(post.what, Collective)]

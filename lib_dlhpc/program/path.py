@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.program.calls import Call, calls, steps
+from lib_dlhpc.program.calls import PASSES, Call, calls, steps
 from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
@@ -118,21 +118,23 @@ class Path:
         ] = {}  # of alike stages
         for place, stage in enumerate(self.program.stages):
             for chunk, does in enumerate(stage):
-                for backward in (False, True):
-                    if many == backward:  # only the last backward pass
+                counts = {id(block): times for block, times in does.passes(many)}
+                for phase in PASSES:
+                    block = does.block(phase, False)
+                    if block is None or not (times := counts[id(block)]):
                         found.append(0.0)
                         continue
-                    key = id(does.block(backward, False)), self.factor[place]
+                    key = id(block), self.factor[place]
                     if key not in known:
                         late = defaultdict[str, float](float)
                         kept, self._free[place] = self._free[place], {}
-                        one = Call(place, chunk, 0, backward, False, -1, -1, (place, chunk))
+                        one = Call(place, chunk, 0, phase, False, -1, -1, (place, chunk))
                         known[key] = self._block(one, 0.0, late), late
                         self._free[place] = kept
                     seconds, late = known[key]
                     found.append(seconds)
                     for kind, waited in late.items():
-                        self.late[kind] += (many - backward) * waited
+                        self.late[kind] += times * waited
         return found
 
     def finish(self) -> float:
@@ -183,7 +185,7 @@ class Path:
         ends: dict[str, Any] = {}
         waits: dict[str, Any] = {}  # s, by what is waited for
         sent, word = 0.0, ""
-        block = self.program.stages[place][call.chunk].block(call.backward, call.last)
+        block = self.program.stages[place][call.chunk].block(call.phase, call.last)
         for each in block.folded:
             if isinstance(each, Run):
                 now, work = self._work(each, place, now)

@@ -64,8 +64,19 @@ class Prices(Protocol):
 
     forward: Floats  # s of each layer, (layers,)
     backward: Floats
-    seconds: Mapping[str, list[float]]  # the same by phase
     weights: Floats  # elements of the weights of each layer
+
+    @property
+    def input_grad(self) -> Floats:
+        """Return the seconds of backward without weight gradients, where they are computed apart."""
+
+    @property
+    def weight_grad(self) -> Floats:
+        """Return the seconds of weight gradients, where they are computed apart."""
+
+    @property
+    def seconds(self) -> Mapping[str, list[float]]:
+        """Return the seconds of each layer, by phase."""
 
     @property
     def weights_read(self) -> Sequence[int]:
@@ -135,16 +146,24 @@ class Chunk:
 
     forward: Block
     backward: Block
-    last: Block  # the backward pass of the last microbatch, which completes the gradients
+    last: Block  # the pass of the last microbatch that completes the gradients
     hidden: tuple[Collective, ...]  # of a backward pass, all behind its products: they take no time
     sends: Cost  # the message to the next stage; it occupies the link but for its latency
     bytes: tuple[float, ...]  # B of it, by variant
+    weights: Block | None = None  # the pass of weight gradients, where backward leaves them out
 
-    def block(self, backward: bool, last: bool) -> Block:
-        """Return the block of a pass."""
-        if not backward:
-            return self.forward
-        return self.last if last else self.backward
+    def block(self, phase: str, last: bool) -> Block:
+        """Return the block of a pass; phase: one of PASSES."""
+        block: Block = self.last if last else getattr(self, phase)
+        return block
+
+    def passes(self, microbatches: int) -> tuple[tuple[Block, int], ...]:
+        """Return the blocks of a step, and how often each is carried out."""
+        if self.weights is None:
+            backward: tuple[tuple[Block, int], ...] = ((self.backward, microbatches - 1),)
+        else:
+            backward = (self.backward, microbatches), (self.weights, microbatches - 1)
+        return (self.forward, microbatches), *backward, (self.last, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Proof that a program trains: what its instructions say of work, weights and gradients, without carrying it out.
 
     order       every microbatch passes every stage forward, then backward, and no stage waits for ever
+                where weight gradients are computed apart, they follow, and no layer lacks them
     work        a pass computes each layer once, in order; what it repeats comes before its backward pass
     weights     a layer computes with the weights that were gathered for it, and few are gathered ahead
     gradients   are complete when they are posted, and summed over all replicas exactly once
@@ -11,8 +12,9 @@ A dependency too many takes time and changes no number: that is for the laws of 
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
-from lib_dlhpc.program.calls import calls
+from lib_dlhpc.program.calls import BACKWARD, FORWARD, PASSES, WEIGHTS, calls, phase_of
 from lib_dlhpc.program.instructions import (
     SCATTER,
     Collective,
@@ -28,7 +30,7 @@ from lib_dlhpc.program.instructions import (
 )
 from lib_dlhpc.program.program import Block, Chunk, Floats, Program
 from lib_dlhpc.schedules.checks import ProofError
-from lib_dlhpc.schedules.pipeline import Backward, Forward
+from lib_dlhpc.schedules.pipeline import Work
 
 AHEAD = 2  # layers with gathered weights: the current one, and the next
 
@@ -44,12 +46,16 @@ def prove(cycle: Sequence[Program]) -> None:
             flying = Flying()
             for number, chunk in enumerate(stage):
                 where = f"stage {number * len(step.stages) + place}"
-                for phase, block in (("forward", chunk.forward), ("backward", chunk.backward)):
-                    alone = Flying()
+                for phase in PASSES:
+                    block, alone = chunk.block(phase, False), Flying()
+                    if block is None:
+                        continue
                     _prove_pass(f"{where}, {phase}", block, phase, alone)
                     if alone.streams:
                         raise ProofError(f"{where}, {phase}: ends before {alone.streams[0]} does.")
-                _prove_pass(f"{where}, last backward", chunk.last, "backward", flying)
+                phase = WEIGHTS if chunk.weights else BACKWARD
+                _prove_pass(f"{where}, last {phase}", chunk.last, phase, flying)
+                _prove_parts(where, chunk)
             _prove_end(f"stage {place}", [row[place] for row in step.end], flying)
         _prove_meetings(step)
     for place, stage in enumerate(cycle[-1].stages):
@@ -86,24 +92,24 @@ class Flying:
 
 def _prove_order(step: Program) -> None:
     """Prove that every pass can be carried out, once, forward before backward."""
-    done = {
-        (call.place, call.chunk, call.microbatch, call.backward) for call in calls(step.schedule)
-    }
+    done = {(call.place, call.chunk, call.microbatch, call.phase) for call in calls(step.schedule)}
+    phases = PASSES if step.schedule.splits_backward else PASSES[:2]
     for place, stream in enumerate(step.schedule.streams):
         where = f"rank {place} of the pipeline"
-        ahead: set[tuple[int, int]] = set()
+        follows: dict[tuple[int, int], int] = {}  # the index of the pass that comes next
         for each in stream:
-            if not isinstance(each, Forward | Backward):
+            if not isinstance(each, Work):
                 continue
-            back, key = isinstance(each, Backward), (each.chunk, each.microbatch)
-            name = f"{'backward' if back else 'forward'} {each.microbatch} of chunk {each.chunk}"
-            if (key in ahead) != back:
+            phase, key = phase_of(each), (each.chunk, each.microbatch)
+            name = f"{phase} {each.microbatch} of chunk {each.chunk}"
+            if phases[follows.get(key, 0) :][:1] != (phase,):
                 raise ProofError(f"{where}: {name} has no pass before it, or two.", place)
-            ahead ^= {key}
-            if (place, *key, back) not in done:
+            follows[key] = follows.get(key, 0) + 1
+            if (place, *key, phase) not in done:
                 raise ProofError(f"{where} waits for ever, for {name}.", place)
-        if ahead:
-            raise ProofError(f"{where}: {len(ahead)} passes have no pass back.", place)
+        lost = sum(next_ < len(phases) for next_ in follows.values())
+        if lost:
+            raise ProofError(f"{where}: {lost} microbatches have no pass back.", place)
 
 
 def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
@@ -120,6 +126,23 @@ def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
             _prove_weights(where, variant.instructions, prices.weights_read)
 
 
+def _prove_parts(where: str, chunk: Chunk) -> None:
+    """Prove that the layers whose backward leaves out weight gradients are those that compute them apart."""
+    blocks = (chunk.backward, chunk.weights or chunk.last, chunk.last)
+    wanted, *found = (
+        {each.layer for each in block.variants[0].instructions if _is(each, phase)}
+        for block, phase in zip(blocks, ("input_grad", "weight_grad", "weight_grad"), strict=True)
+    )
+    for layers in found:
+        if layers != wanted:
+            wrong = min(layers ^ wanted)
+            raise ProofError(f"{where}: layer {wrong} has no weight gradients, or has them twice.")
+
+
+def _is(each: Instruction, phase: str) -> TypeGuard[Compute]:
+    return isinstance(each, Compute) and each.phase == phase
+
+
 def _posted(each: Instruction) -> tuple[object, ...]:
     """Return what ranks have to do alike, each in its own part: collectives and moves of other streams, and waits."""
     if isinstance(each, Collective) and each.stream:
@@ -130,16 +153,25 @@ def _posted(each: Instruction) -> tuple[object, ...]:
 
 
 def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, layers: int) -> None:
-    """Prove that a pass computes every layer in order, and posts gradients that are complete."""
-    order = list(range(layers)) if phase == "forward" else list(range(layers))[::-1]
+    """Prove that a pass computes every layer in order, and posts gradients that are complete.
+
+    A pass for weight gradients computes some layers, the others have theirs from the pass before it.
+    """
+    own, order = {phase}, list(range(layers)) if phase == FORWARD else list(range(layers))[::-1]
+    if phase == BACKWARD:
+        own.add("input_grad")
+    elif phase == WEIGHTS:
+        instructions, own = list(instructions), {"weight_grad"}
+        there = {each.layer for each in instructions if isinstance(each, Compute)}
+        order = [layer for layer in order if layer in there]
     done: list[int] = []
     for each in instructions:
-        if isinstance(each, Compute) and each.phase == phase:
+        if isinstance(each, Compute) and each.phase in own:
             done.append(each.layer)
         elif isinstance(each, Compute) and each.layer in done:
             raise ProofError(f"{where}: layer {each.layer} is repeated after its backward pass.")
         elif sums(each):
-            early = set(range(*each.layers[1:])) - set(done)
+            early = set(range(*each.layers[1:])).intersection(order) - set(done)
             if early:
                 raise ProofError(f"{where}: posts gradients of layers {sorted(early)} too early.")
     if done != order:
@@ -198,8 +230,13 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     weights = chunk.last.prices[0].weights
     after = [row[place] for row in step.end]
     own = [each for each in after if isinstance(each, Collective) and each.layers[:1] == (number,)]
-    passes = (chunk.backward, chunk.last)
-    every, last = ([each for each in one.variants[0].instructions if sums(each)] for one in passes)
+    # What a repeated microbatch sums, and the last one.
+    before = (chunk.backward, chunk.weights) if chunk.weights else (chunk.backward,)
+    after_it = (chunk.backward, chunk.last) if chunk.weights else (chunk.last,)
+    every, last = (
+        [each for block in passes for each in block.variants[0].instructions if sums(each)]
+        for passes in (before, after_it)
+    )
     total = [*last, *filter(sums, own)]
     for each in (every, total):
         _prove_once(f"{where}: sums", each, weights)

@@ -56,8 +56,7 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
     stages = Counter(id(chunk.last) for chunk in every)  # alike ones have the same blocks
     for chunk in {id(chunk.last): chunk for chunk in every}.values():
         alike = stages[id(chunk.last)]
-        passes = ((chunk.forward, many), (chunk.backward, many - 1), (chunk.last, 1))
-        for block, times in passes:
+        for block, times in chunk.passes(many):
             for what, count in _most(block) if times else ():
                 add(what, block.prices[0], alike * times * count)
         for what in chunk.hidden:
@@ -94,11 +93,7 @@ def ranked_exchanges(step: Program) -> int:
     many, found = step.schedule.microbatches, 0
     for place, stage in enumerate(step.stages):
         for chunk in stage:
-            for block, times in (
-                (chunk.forward, many),
-                (chunk.backward, many - 1),
-                (chunk.last, 1),
-            ):
+            for block, times in chunk.passes(many):
                 found += times * sum(
                     count for what, count in block.variants[0].messages if _is_ranked(what)
                 )

@@ -1,13 +1,15 @@
-"""Pipelines as streams of small instructions, one stream a rank: GPipe, 1F1B, interleaved 1F1B.
+"""Pipelines as streams of small instructions, one stream a rank: GPipe, 1F1B, interleaved 1F1B, zero bubble.
 
 Each of p ranks holds v chunks of the network; stage s of the p v stages is chunk s // p of rank s % p. A
 batch is split into m microbatches, which pass all stages forward, then all stages backward. Sends are
 non-blocking, receives block. Sources: Huang et al., "GPipe" (2019), section 2; Narayanan et al.,
-"Efficient large-scale language model training on GPU clusters" (2021), section 2.2.
+"Efficient large-scale language model training on GPU clusters" (2021), section 2.2; Qi et al., "Zero bubble
+pipeline parallelism" (2024), section 2.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from lib_dlhpc.errors import SpecError
@@ -23,7 +25,15 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """Compute the gradients of a chunk and free its stored activations."""
+    """Compute the gradients of a chunk and free its stored activations; without those of its weights if they follow."""
+
+    microbatch: int
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Compute the weight gradients of a chunk, and free what its Backward has left for that."""
 
     microbatch: int
     chunk: int
@@ -49,8 +59,8 @@ class Receive:
     peer: int
 
 
-Instruction: TypeAlias = Forward | Backward | Send | Receive
-Work: TypeAlias = Forward | Backward
+Work: TypeAlias = Forward | Backward | Weights
+Instruction: TypeAlias = Work | Send | Receive
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,11 @@ class Pipeline:
     microbatches: int
     chunks: int
     streams: tuple[tuple[Instruction, ...], ...]
+
+    @cached_property
+    def splits_backward(self) -> bool:
+        """Whether weight gradients are computed apart."""
+        return any(isinstance(step, Weights) for step in self.streams[0])
 
 
 def gpipe(ranks: int, microbatches: int) -> Pipeline:
@@ -110,10 +125,31 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
     return _pipeline("interleaved", ranks, microbatches, chunks, order)
 
 
+def zb_h1(ranks: int, microbatches: int) -> Pipeline:
+    """1F1B whose weight gradients wait, on rank r for r microbatches, and fill the idle time at the end.
+
+    With F, B, W s for a forward pass, input gradients and weight gradients the bubble is (p-1)(F + B - W), where
+    W <= F, B, against (p-1)(F + B + W). Every rank stores min(p, m) microbatches, the most that a rank does in 1F1B.
+    """
+
+    def order(rank: int) -> Iterator[Work]:
+        forward = (Forward(i, 0) for i in range(microbatches))
+        backward = (Backward(i, 0) for i in range(microbatches))
+        weights = (Weights(i, 0) for i in range(microbatches))
+        for step in _one_by_one(forward, backward, ranks - rank - 1, microbatches):
+            yield step
+            if isinstance(step, Backward) and step.microbatch >= rank:
+                yield next(weights)
+        yield from weights
+
+    return _pipeline("zb-h1", ranks, microbatches, 1, order)
+
+
 PIPELINES: dict[str, Callable[..., Pipeline]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
     "interleaved": interleaved,
+    "zb-h1": zb_h1,
 }
 
 
@@ -143,6 +179,9 @@ def _pipeline(
 
 
 def _with_messages(work: Work, rank: int, ranks: int, chunks: int) -> Iterator[Instruction]:
+    if isinstance(work, Weights):
+        yield work
+        return
     stage = work.chunk * ranks + rank
     ahead = isinstance(work, Forward)
     what, step = ("activation", 1) if ahead else ("gradient", -1)

@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.schedules.checks import ProofError
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Instruction, Pipeline, Receive, Send
+from lib_dlhpc.schedules.pipeline import (
+    Backward,
+    Forward,
+    Instruction,
+    Pipeline,
+    Receive,
+    Send,
+    Weights,
+    Work,
+)
 
 Seconds: TypeAlias = float | Sequence[float]
 
@@ -23,15 +32,19 @@ class Span(NamedTuple):
 
 
 def timetable(
-    pipeline: Pipeline, forward: Seconds = 1.0, backward: Seconds = 2.0, transfer: Seconds = 0.0
+    pipeline: Pipeline,
+    forward: Seconds = 1.0,
+    backward: Seconds = 2.0,
+    transfer: Seconds = 0.0,
+    weights: Seconds = 0.5,
 ) -> list[Span]:
     """Return the timeline of all ranks, in s.
 
     forward, backward: of each stage for a microbatch, or one for all. transfer: of each boundary between
-    two stages, or one for all. A wait is part of the Receive.
+    two stages, or one for all. weights: the share of backward that computes weight gradients, of each stage or one
+    for all, where the pipeline does so apart. A wait is part of the Receive.
     Raises ProofError on deadlock, with the blocked ranks and their peers.
     """
-    cost = {Forward: forward, Backward: backward}
     clock = [0.0] * pipeline.ranks
     todo = [deque(stream) for stream in pipeline.streams]
     in_flight: dict[tuple[int, int, Receive], float] = {}  # (from, to, as received): arrival
@@ -52,7 +65,11 @@ def timetable(
                     in_flight[rank, step.peer, received] = start + _one(transfer, _boundary(step))
                 else:
                     stage = step.chunk * pipeline.ranks + rank
-                    clock[rank] += _one(cost[type(step)], stage)
+                    seconds = _one(forward if isinstance(step, Forward) else backward, stage)
+                    if pipeline.splits_backward and not isinstance(step, Forward):
+                        share = _one(weights, stage)
+                        seconds *= share if isinstance(step, Weights) else 1 - share
+                    clock[rank] += seconds
                 spans.append(Span(rank, stream.popleft(), start, clock[rank]))
                 moved = True
     if any(todo):
@@ -63,15 +80,22 @@ def timetable(
     return spans
 
 
-def bubble(pipeline: Pipeline, forward: float = 1.0, backward: float = 2.0) -> float:
-    """Return idle time over compute time of a rank: (p-1)/m for GPipe and 1F1B, (p-1)/(v m) interleaved."""
-    makespan = max(span.stop for span in timetable(pipeline, forward, backward))
+def bubble(
+    pipeline: Pipeline, forward: float = 1.0, backward: float = 2.0, weights: float = 0.5
+) -> float:
+    """Return idle time over compute time of a rank; arguments as in `timetable`.
+
+    (p-1)/m for GPipe and 1F1B, (p-1)/(v m) interleaved, a third of (p-1)/m for ZB-H1 with equal passes.
+    """
+    makespan = max(span.stop for span in timetable(pipeline, forward, backward, 0.0, weights))
     return makespan / (pipeline.microbatches * pipeline.chunks * (forward + backward)) - 1
 
 
-def idle_times(pipeline: Pipeline, forward: Seconds, backward: Seconds) -> list[float]:
+def idle_times(
+    pipeline: Pipeline, forward: Seconds, backward: Seconds, weights: Seconds = 0.5
+) -> list[float]:
     """Return the idle time of each rank in s if messages cost nothing; arguments as in `timetable`."""
-    spans = timetable(pipeline, forward, backward)
+    spans = timetable(pipeline, forward, backward, 0.0, weights)
     end, idle = max(span.stop for span in spans), []
     for rank in range(pipeline.ranks):
         mine = (span for span in spans if span.rank == rank)
@@ -84,12 +108,12 @@ def _waits(step: Instruction) -> bool:
 
 
 def stored_chunks(pipeline: Pipeline) -> list[int]:
-    """Return for each rank the peak number of chunks of stored activations."""
-    most = []
+    """Return for each rank the peak number of chunks of stored activations, or of what is left of them."""
+    frees, most = Weights if pipeline.splits_backward else Backward, []
     for stream in pipeline.streams:
         now = peak = 0
         for step in stream:
-            now += isinstance(step, Forward) - isinstance(step, Backward)
+            now += isinstance(step, Forward) - isinstance(step, frees)
             peak = max(peak, now)
         most.append(peak)
     return most
@@ -98,10 +122,13 @@ def stored_chunks(pipeline: Pipeline) -> list[int]:
 def prove_pipeline(pipeline: Pipeline) -> list[Span]:
     """Check that every microbatch passes every stage once forward and once backward; return the timeline.
 
+    Where weight gradients are computed apart, those of every microbatch follow its backward pass.
+
     Raises ProofError, which names the rank and the instruction: repeated, missing, too early, without
     its data, or deadlocked.
     """
     spans = timetable(pipeline)
+    passes = (Forward, Backward, Weights) if pipeline.splits_backward else (Forward, Backward)
     for rank, stream in enumerate(pipeline.streams):
         done: set[Instruction] = set()
         for step in stream:
@@ -114,7 +141,7 @@ def prove_pipeline(pipeline: Pipeline) -> list[Span]:
             done.add(step)
         for microbatch in range(pipeline.microbatches):
             for chunk in range(pipeline.chunks):
-                for wanted in (Forward(microbatch, chunk), Backward(microbatch, chunk)):
+                for wanted in (each(microbatch, chunk) for each in passes):
                     if wanted not in done:
                         raise ProofError(f"Rank {rank}: {wanted} is never done.", rank)
     return spans
@@ -135,6 +162,8 @@ def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruc
     if isinstance(step, Send):
         made = Forward if step.what == "activation" else Backward
         yield made(microbatch, step.stage // ranks)
+    elif isinstance(step, Weights):
+        yield Backward(microbatch, step.chunk)
     elif not isinstance(step, Receive):
         stage = step.chunk * ranks + rank
         ahead = isinstance(step, Forward)
@@ -152,7 +181,7 @@ def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruc
 def _check_exists(step: Instruction, rank: int, pipeline: Pipeline) -> None:
     if step.microbatch not in range(pipeline.microbatches):
         legal = f"microbatches 0 to {pipeline.microbatches - 1}"
-    elif isinstance(step, Forward | Backward) and step.chunk not in range(pipeline.chunks):
+    elif isinstance(step, Work) and step.chunk not in range(pipeline.chunks):
         legal = f"chunks 0 to {pipeline.chunks - 1}"
     else:
         return

@@ -38,8 +38,7 @@ def _cycle(experiment: Experiment, most: float) -> Iterator[int]:
     for place, stage in enumerate(step.stages):
         sent = 0.0
         for chunk in stage:
-            passes = ((chunk.forward, many), (chunk.backward, many - 1), (chunk.last, 1))
-            for block, times in passes:
+            for block, times in chunk.passes(many):
                 for each in block.variants:
                     sent += times * count.of(each.instructions) / len(block.variants)
         sent += count.of(row[place] for row in step.end)

@@ -9,14 +9,24 @@ Sources of the laws it obeys: Huang et al., "GPipe" (2019); Narayanan et al., "E
 language model training on GPU clusters" (2021), section 2.2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.schedules.pipeline import Forward, Instruction, Pipeline, Receive, Send
+from lib_dlhpc.program.calls import phase_of
+from lib_dlhpc.program.intervals import NAMES
+from lib_dlhpc.schedules.pipeline import (
+    Backward,
+    Forward,
+    Instruction,
+    Pipeline,
+    Receive,
+    Send,
+    Weights,
+)
 from lib_dlhpc.schedules.pipeline_proof import idle_times
 from lib_dlhpc.simulation.messages import Recorder
 from lib_dlhpc.simulation.platform import platform
@@ -40,6 +50,7 @@ def simulate_pipeline(
     *,
     speed: ArrayLike = 1.0,
     background: Sequence[Traffic] = (),
+    weights: ArrayLike = 0.5,
     messages: int = 0,
     progress: Progress | None = None,
 ) -> Timeline:
@@ -48,7 +59,8 @@ def simulate_pipeline(
     forward, backward: s of each stage for a microbatch, (stages,) or one for all; there are ranks *
     chunks stages. message_bytes: B of the activations (and of their gradients) between one stage and
     the next, (stages - 1,) or one for all. speed, background: as in `simulate`. messages: how many to
-    record, a row each, the first to arrive. progress: see Simulation.run.
+    record, a row each, the first to arrive. weights: the share of backward that computes weight gradients, of each
+    stage or one for all, where the pipeline does so apart. progress: see Simulation.run.
     Rows: forward and backward, named by microbatch; bubble and wait, for what another rank makes.
     Raises SpecError for sizes that do not fit; DeadlockError, naming who waits for what, where streams
     made by hand wait for ever (`schedules.prove_pipeline` says what is wrong with them); Cancelled.
@@ -61,6 +73,7 @@ def simulate_pipeline(
         )
     stages = pipeline.ranks * pipeline.chunks
     ahead, back = _per("forward", forward, stages), _per("backward", backward, stages)
+    later = _per("weights", weights, stages) * pipeline.splits_backward
     sizes = _per("message_bytes", message_bytes, stages - 1)
     recorder = Recorder(messages)
     slowdown = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks)
@@ -69,12 +82,18 @@ def simulate_pipeline(
     posted = _messages(sim, pipeline, sizes)
     rows: list[tuple[Any, ...]] = []
     for rank, stream in enumerate(pipeline.streams):
-        sim.start(_rank(sim, pipeline, rank, stream, posted, (ahead.tolist(), back.tolist()), rows))
+        seconds: dict[object, NDArray[np.float64]] = {
+            Forward: ahead,
+            Backward: back * (1 - later),
+            Weights: back * later,
+        }
+        sim.start(_rank(sim, pipeline, rank, stream, posted, seconds, rows))
     end = sim.run(progress)
     rows += _flush(rows, pipeline.ranks, end)
     timeline = from_rows(rows, on.ranks, "simulated")
     speeds = slowdown[_rank_of(pipeline)]
-    idle = idle_times(pipeline, (ahead / speeds).tolist(), (back / speeds).tolist())
+    passes = (ahead / speeds, back / speeds, later)
+    idle = idle_times(pipeline, *(each.tolist() for each in passes))
     marked = mark_bubble(timeline, np.array(idle), timeline.where("compute", "wait"))
     return join([marked, recorder.timeline(on.ranks)]).sorted()
 
@@ -84,9 +103,11 @@ def _rank_of(pipeline: Pipeline) -> NDArray[np.int64]:
 
 
 def kept(timeline: Timeline) -> NDArray[np.int64]:
-    """Return for each rank the peak count of stored activations: forward adds one, backward frees one."""
+    """Return for each rank the peak count of stored activations: forward adds one, the last pass after it frees one."""
     table = timeline.sorted()
-    change = table.where("compute", "forward") * 1 - table.where("compute", "backward") * 1
+    frees = table.where("compute", "backward")
+    apart = np.array([name.startswith(NAMES["weights"]) for name in table.names])[table.name]
+    change = table.where("compute", "forward") * 1 - (frees & apart if apart.any() else frees) * 1
     of_rank = (change[table.rank == rank] for rank in range(table.ranks))
     return np.array([np.cumsum(mine).max(initial=0) for mine in of_rank])
 
@@ -97,11 +118,10 @@ def _rank(
     rank: int,
     stream: Sequence[Instruction],
     messages: dict[MessageKey, Message],
-    seconds: tuple[list[float], list[float]],
+    seconds: Mapping[object, NDArray[np.float64]],
     rows: list[tuple[Any, ...]],
 ) -> Process:
     """What a rank does, from its first instruction to its last; it writes down what takes time."""
-    forward, backward = seconds
     for step in stream:
         since = sim.env.now
         if isinstance(step, Send):
@@ -116,12 +136,11 @@ def _rank(
                 rows.append((rank, "compute", "wait", waited, since, sim.env.now))
         else:
             stage = step.chunk * pipeline.ranks + rank
-            ahead = isinstance(step, Forward)
-            kind = "forward" if ahead else "backward"
-            name = f"{kind} {step.microbatch}"
+            kind = "forward" if isinstance(step, Forward) else "backward"
+            name = f"{NAMES[phase_of(step)]} {step.microbatch}"
             if pipeline.chunks > 1:
                 name += f", chunk {step.chunk}"
-            yield sim.compute(rank, (forward if ahead else backward)[stage])
+            yield sim.compute(rank, float(seconds[type(step)][stage]))
             rows.append((rank, "compute", kind, name, since, sim.env.now))
 
 

@@ -30,7 +30,8 @@ from lib_dlhpc.program import (
     Wait,
     calls,
 )
-from lib_dlhpc.program.intervals import message_name, pass_name, segments
+from lib_dlhpc.program.calls import FORWARD
+from lib_dlhpc.program.intervals import kind_of, message_name, pass_name, segments
 from lib_dlhpc.schedules import Schedule, messages, within
 from lib_dlhpc.schedules.rounds import stored
 from lib_dlhpc.simulation.conditions import Conditions
@@ -99,7 +100,7 @@ class _Shared:
         key = (step, number, source)
         if key not in self._messages:
             before, chunk = self.calls[number].before
-            maker = target if self.calls[number].backward else source
+            maker = source if self.calls[number].phase == FORWARD else target
             size = self.chunk(before, chunk).bytes[self.variant(maker)]
             (self._messages[key],) = self.sim.messages(source, target, size)
             return self._messages[key]
@@ -273,10 +274,10 @@ class _Rank:
         self._wait(f"wait for {word}", since)
 
     def _pass(self, call: Call, slow: float) -> Process:
-        """Compute a microbatch through a chunk, forward or backward, with the collectives inside."""
+        """Carry out a pass of a microbatch through a chunk, with the collectives inside."""
         chunk, since = self.shared.chunk(self.place, call.chunk), self.sim.env.now
-        kind, name = "backward" if call.backward else "forward", pass_name(self.shared.step, call)
-        block = chunk.block(call.backward, call.last)
+        kind, name = kind_of(call), pass_name(self.shared.step, call)
+        block = chunk.block(call.phase, call.last)
         posted: dict[str, Event] = {}
         waits: dict[str, float] = {}
         filled: list[float] = []

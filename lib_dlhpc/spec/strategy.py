@@ -24,7 +24,7 @@ ALLREDUCES = OrderedDict(
 AUTO = "auto"  # the cheapest library algorithm for each size and network
 UPDATES = ("synchronous", "asynchronous", "local")
 OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb")
-SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
@@ -48,7 +48,8 @@ class Strategy:
 
     A replica of the network is partitioned over tensor x pipeline x spatial devices; there are `data`
     replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts.
-    schedule: of the pipeline; interleaved ranks hold `chunks` stages each.
+    schedule: of the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose
+    weight gradients fill idle time (Qi et al. 2024).
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
     channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM").
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
@@ -172,6 +173,11 @@ def check_split(strategy: Strategy) -> None:
             np.greater(s.zero, 1) & np.greater(s.pipeline, 1),
             f"strategy.zero = {s.zero}: gradients accumulate over the microbatches of a pipeline, so they"
             f" cannot be freed; with strategy.pipeline = {s.pipeline} legal: 0, 1.",
+        ),
+        (
+            (s.schedule == "zb-h1") & np.greater(s.pipeline, 1) & (s.offload != "none"),
+            f"strategy.offload = {s.offload!r}: what is offloaded returns for one backward pass; with"
+            " strategy.schedule = 'zb-h1' there are two, and the legal value is 'none'.",
         ),
     ):
         if np.any(wrong):

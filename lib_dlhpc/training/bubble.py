@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc import layout
+from lib_dlhpc.program.intervals import NAMES
 from lib_dlhpc.schedules.pipeline import Pipeline
 from lib_dlhpc.schedules.pipeline_proof import idle_times
 from lib_dlhpc.spec.experiment import Experiment
@@ -20,7 +21,9 @@ def with_bubble(experiment: Experiment, pipeline: Pipeline, timeline: Timeline) 
     """
     if pipeline.ranks == 1:
         return timeline
-    forward, backward = (_mean_pass(timeline, kind, pipeline) for kind in ("forward", "backward"))
+    forward, backward, weights = (_mean_pass(timeline, name, pipeline) for name in NAMES.values())
+    backward += weights
+    share = np.divide(weights, backward, out=np.zeros_like(weights), where=backward > 0)
     idle = np.zeros(timeline.ranks)
     for first in range(timeline.ranks):
         ranks = layout.group(experiment, first, "pipeline")
@@ -30,7 +33,7 @@ def with_bubble(experiment: Experiment, pipeline: Pipeline, timeline: Timeline) 
                     each[ranks[stage % pipeline.ranks], stage // pipeline.ranks]
                     for stage in _stages(pipeline)
                 ]
-                for each in (forward, backward)
+                for each in (forward, backward, share)
             ]
             idle[list(ranks)] = idle_times(pipeline, *of_stages)
     names = np.array([name.startswith(WAITS) for name in timeline.names])
@@ -43,12 +46,13 @@ def _stages(pipeline: Pipeline) -> range:
     return range(pipeline.ranks * pipeline.chunks)
 
 
-def _mean_pass(timeline: Timeline, kind: str, pipeline: Pipeline) -> NDArray[np.float64]:
-    """Return the mean seconds of a pass from its first row to its last, (ranks, chunks).
+def _mean_pass(timeline: Timeline, word: str, pipeline: Pipeline) -> NDArray[np.float64]:
+    """Return the mean seconds of a pass whose name begins so, from its first row to its last, (ranks, chunks).
 
     A pass is one row, or several with the same name where it waited in between.
     """
-    table = timeline.select(timeline.where("compute", kind)).sorted()
+    named = np.array([name.startswith(word) for name in timeline.names])
+    table = timeline.select(timeline.where("compute") & named[timeline.name]).sorted()
     # Rows of one pass follow one another among those of their kind.
     edge = np.ones(len(table) + 1, dtype=np.bool_)
     edge[1:-1] = (np.diff(table.rank) != 0) | (np.diff(table.name) != 0)

@@ -76,7 +76,7 @@ def gathers(model: Model) -> dict[str, int]:
 
 def next_weights(table: Table, order: Order) -> dict[Visit, int]:
     """Return for each visit of a layer with weights the layer whose weights the pass needs next."""
-    back = {"forward": RECOMPUTE, "backward": BACK}
+    back = {"forward": RECOMPUTE, "backward": BACK, "input_grad": BACK}
     found: dict[Visit, int] = {}
     for kinds, instructions in (({"forward": FORWARD}, order.forward), (back, order.backward)):
         computed = (each for each in instructions if isinstance(each, Compute))

@@ -38,6 +38,7 @@ class Network:
         begin_step((4, 4, 3))           three microbatches of 4, 4 and 3 samples
         run(slot, x, received)          forward, for each; a slot is free again after its backward
         back(slot, dys)                 backward, for each, in any order that the slots allow
+        weigh(slot)                     after it the gradients of weights that the order leaves out of backward
 
     Gradients are accumulated over all microbatches. Arrays between stages keep the layers' layout:
     samples last for images and volumes, first for all others.
@@ -101,7 +102,7 @@ class Network:
             for index, sees in enumerate(self.table.of)
         ]
         self._passes: dict[Hashable, Pass] = {}
-        self._to_run = self._to_go_back = 0
+        self._to_run = self._to_go_back = self._to_weigh = 0
         initial_weights(self.store, model, self.layers, self.whole, seed)
 
     def forward(self, x: Array, training: bool = True) -> Array:
@@ -130,7 +131,7 @@ class Network:
         for own in self._passes.values():
             own.clear()
             self.offload.drop(own.offloaded)
-        self._to_run = self._to_go_back = len(batches)
+        self._to_run = self._to_go_back = self._to_weigh = len(batches)
         self.store.begin(len(batches))
         self.context.arena.begin((tuple(batches), True))
 
@@ -197,7 +198,7 @@ class Network:
             )
         own.ready = False
         self._to_go_back -= 1
-        last = not self._to_go_back
+        last = self.order.weights is None and not self._to_go_back
         self.context.training = True
         self.context.step, self.context.first_sample = own.step, own.first_sample
         self.store.back(last)
@@ -211,11 +212,30 @@ class Network:
             if what.phase == "forward":
                 self._recompute(index, own)
                 continue
-            self._back(index, own, pending)
+            self._back(index, own, pending, what.phase == "input_grad")
             if last and self._first[index] < start:
                 start = self._first[index]
                 done(start)
+        own.weighs = self.order.weights is not None
         return {name: np.ascontiguousarray(pending.pop(name)) for name in self.receives}
+
+    def weigh(self, slot: Hashable) -> None:
+        """Compute the weight gradients of a microbatch that its backward pass has left out.
+
+        Raises RuntimeError unless the slot's backward pass has.
+        """
+        own = self._passes.get(slot)
+        if self.order.weights is None or own is None or not own.weighs:
+            raise RuntimeError(f"microbatch {slot}: no weight gradients are left to compute.")
+        own.weighs = False
+        self._to_weigh -= 1
+        for what in self.order.weights if self._to_weigh else self.order.last:
+            if isinstance(what, Compute):
+                self._weigh(what.layer, own)
+            else:
+                self.post(what)
+        for index in self._gathers.values():
+            own.saved[index].values.clear()
 
     def first_non_finite(self, x: Array | None, received: Mapping[str, Array] = NOTHING) -> str:
         """Return the first layer whose output is not finite, else "the loss"."""
@@ -302,14 +322,19 @@ class Network:
                 pending[name] = np.ascontiguousarray(np.moveaxis(dy, 0, -1)) if images else dy
         return pending
 
-    def _back(self, index: int, own: Pass, pending: dict[str, Array]) -> None:
+    def _back(
+        self, index: int, own: Pass, pending: dict[str, Array], weights_later: bool = False
+    ) -> None:
         """Run one layer backward: take its gradient from `pending`, add the gradients of its inputs."""
         saved = own.saved[index]
         self.offload.get(own.offloaded, (BACK, index), saved.values)
         dy = pending.pop(self.model.layers[index].name)
-        if self._inputs[index][0] in self._gathers and "x" not in saved.values:
-            place = self._gathers[self._inputs[index][0]]
-            saved.values["x"] = self.layers[place].gather_again(own.saved[place])
+        if weights_later:
+            dx = self.layers[index].input_gradient(self._take(BACK, index), saved, dy)
+            own.later[index] = dy
+            self._give(index, dx, pending)
+            return
+        self._gather_input(index, own)
         if self.table.of[index]:
             weights, gradients = self._take(BACK, index), self.store.target(index)
             dx = self.layers[index].backward(weights, gradients, saved, dy)
@@ -317,7 +342,27 @@ class Network:
             self.store.let_go(index)
         else:
             dx = self.layers[index].backward(NOTHING, NOTHING, saved, dy)
+        if self.order.weights is None or self.model.layers[index].name not in self._gathers:
+            saved.values.clear()
+        self._give(index, dx, pending)
+
+    def _weigh(self, index: int, own: Pass) -> None:
+        """Compute the weight gradients of a layer."""
+        saved = own.saved[index]
+        self._gather_input(index, own)
+        self.layers[index].weight_gradient(self.store.target(index), saved, own.later.pop(index))
+        self.store.written(index)
         saved.values.clear()
+
+    def _gather_input(self, index: int, own: Pass) -> None:
+        """Gather the input of a layer once more, where only this rank's share of it was kept."""
+        saved = own.saved[index]
+        if self._inputs[index][0] in self._gathers and "x" not in saved.values:
+            place = self._gathers[self._inputs[index][0]]
+            saved.values["x"] = self.layers[place].gather_again(own.saved[place])
+
+    def _give(self, index: int, dx: Any, pending: dict[str, Array]) -> None:
+        """Add the gradients of a layer's inputs to those that are pending."""
         parts = dx if isinstance(dx, tuple) else (dx,)
         for name, part in zip(self._inputs[index], parts, strict=True):
             if name == "input" or part is None:

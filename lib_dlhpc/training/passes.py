@@ -12,11 +12,12 @@ from lib_dlhpc.training.activation_offload import Offloaded
 
 
 class Order(NamedTuple):
-    """The instructions of a part of the network; `last` is the backward pass that completes the gradients."""
+    """The instructions of a part of the network; `last` is the pass that completes the gradients."""
 
     forward: Sequence[Instruction]
     backward: Sequence[Instruction]
     last: Sequence[Instruction]
+    weights: Sequence[Instruction] | None = None  # where backward leaves out weight gradients
 
 
 def carried_out(model: Model, instructions: Iterable[Instruction]) -> list[Instruction]:
@@ -49,18 +50,23 @@ class Pass:
 
     saved: list[Saved]  # of each layer
     ready: bool = False  # for backward
+    weighs: bool = False  # after it, for weight gradients
     step: int = 0
     first_sample: int = 0
     held: dict[int, dict[str, Array]] = field(
         default_factory=dict
     )  # inputs of each recomputed segment
     again: dict[str, Array] = field(default_factory=dict)  # outputs of the one being recomputed
+    later: dict[int, Array] = field(
+        default_factory=dict
+    )  # output gradients of layers whose weights have none yet
     offloaded: Offloaded = field(default_factory=Offloaded)  # what is offloaded
 
     def clear(self) -> None:
         """Discard what is in memory."""
-        self.ready = False
+        self.ready = self.weighs = False
         self.held.clear()
         self.again.clear()
+        self.later.clear()
         for saved in self.saved:
             saved.values.clear()

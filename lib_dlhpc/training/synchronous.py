@@ -31,7 +31,9 @@ from lib_dlhpc.program import (
     prove,
     sums,
 )
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send
+from lib_dlhpc.program.calls import WEIGHTS
+from lib_dlhpc.program.intervals import NAMES
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send, Weights
 from lib_dlhpc.schedules.pipeline import Instruction as StreamInstruction
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
@@ -107,7 +109,7 @@ def does(program: Program, groups: Groups, chunk: int, part: layout.Part) -> Doe
     """Return what the program has a stage of this rank do."""
     place, space = groups.place.pipeline, groups.place.spatial
     own = program.stages[place][chunk]
-    passes = (own.forward, own.backward, own.last)
+    passes = (own.forward, own.backward, own.last, *([own.weights] if own.weights else []))
     order = Order(*(carried_out(part.model, each.variants[space].instructions) for each in passes))
     posted = (*order.last, *(row[place] for row in program.end))
     layers = (one.layers for one in posted if sums(one))
@@ -159,6 +161,8 @@ class Synchronous(Rank):
                 self._forward(microbatch, instruction.chunk)
             elif isinstance(instruction, Backward):
                 self._backward(microbatch, instruction.chunk)
+            elif isinstance(instruction, Weights):
+                self._weigh(microbatch, instruction.chunk)
             elif isinstance(instruction, Send):
                 message = instruction.what, microbatch, instruction.stage
                 self.pipe.send(instruction, now.arrived.pop(message))
@@ -272,6 +276,11 @@ class Synchronous(Rank):
             given = stage.network.back(microbatch, dys, self._progress)
         if number:
             now.arrived["gradient", microbatch, number] = given
+
+    def _weigh(self, microbatch: int, chunk: int) -> None:
+        with self.recorder.working("backward", self._name(NAMES[WEIGHTS], microbatch, chunk)):
+            self.stages[chunk].network.weigh(microbatch)
+        self._progress(0)
 
     def _progress(self, _: int) -> None:
         """A layer is done: progress what is in flight."""

@@ -111,24 +111,26 @@ class Store(Protocol):
 class InMemory:
     """All weights in one flat array and all gradients in another: a bucket of gradients is a slice.
 
-    The gradients of the first pass of a step are written in place, those of later passes are added.
+    A layer's gradients of the first pass of a step are written in place, those of later passes are added.
     """
 
     def __init__(self, table: Table, dtype: Any, arena: Arena) -> None:
         self.table, self.arena = table, arena
         self.weights, self.gradients = np.zeros(table.size, dtype), np.zeros(table.size, dtype)
         self._weights, self._gradients = table.views(self.weights), table.views(self.gradients)
-        self._passes = 0  # backward passes begun in this step
+        self._begun = False  # whether gradients of this step are there
+        self._added: set[int] = set()  # layers with gradients of this step
         self._apart: Tensors = {}
 
     def begin(self, passes: int) -> None:
         """Start without gradients."""
-        self._passes = 0
+        self._begun = False
+        self._added.clear()
 
     def back(self, last: bool) -> None:
         """Zero the accumulated gradients in the first pass."""
-        self._passes += 1
-        if self._passes == 1:
+        if not self._begun:
+            self._begun = True
             for each in self.table.adds:
                 self.gradients[each.start : each.stop] = 0
 
@@ -140,8 +142,8 @@ class InMemory:
         """Do nothing: views cost nothing."""
 
     def target(self, index: int) -> Tensors:
-        """Return views in the first pass, else separate arrays."""
-        if self._passes == 1:
+        """Return views for the first microbatch, else separate arrays."""
+        if index not in self._added:
             return self._gradients[index]
         self._apart = {
             name: self.arena.array(p.shape, self.gradients.dtype)
@@ -152,6 +154,7 @@ class InMemory:
 
     def written(self, index: int) -> None:
         """Add the separate arrays."""
+        self._added.add(index)
         for name, array in self._apart.items():
             self._gradients[index][name] += array
         self._apart = {}

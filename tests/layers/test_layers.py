@@ -132,6 +132,29 @@ def test_shapes_and_weights_are_those_of_the_model(name):
     assert sum(prod(s) for s in getattr(one.layer, "shapes", {}).values()) == noun.parameters
 
 
+@pytest.mark.parametrize("wants_dx", [True, False])
+@pytest.mark.parametrize("name", [n for n in CASES if CASES[n].layers[-1].traits.splits_backward])
+def test_backward_in_two_parts_is_backward(name, wants_dx):
+    """Input gradients first, without the input, which may not be there; then weight gradients; dy unchanged."""
+    model = CASES[name]
+    inputs, one = inputs_of(model, 3), bench(model, wants_dx=wants_dx)
+    dy = np.random.default_rng(2).normal(size=one.forward(inputs).shape)
+    saved, given = one.saved, dy.copy()
+    expected = {each: np.zeros_like(weight) for each, weight in one.weights.items()}
+    found = {each: np.zeros_like(weight) for each, weight in one.weights.items()}
+    dx = one.layer.backward(one.weights, expected, saved, dy.copy())
+    x = saved.values.pop("x")
+    apart = one.layer.input_gradient(one.weights, saved, given)
+    saved.values["x"] = x
+    one.layer.weight_gradient(found, saved, given)
+    assert np.array_equal(given, dy)
+    assert (dx is None) == (apart is None) == (not wants_dx)
+    if dx is not None:
+        np.testing.assert_array_equal(apart, dx)
+    for each in expected:
+        np.testing.assert_array_equal(found[each], expected[each])
+
+
 @every_case
 def test_in_place_gives_the_same(name):
     assert_same(run(CASES[name], 3, inplace=True), run(CASES[name], 3), rtol=0)

@@ -182,7 +182,7 @@ def shapes(spatial):
 
 def every_layout():
     """Each model in each shape (on 8 ranks, a subset); other options rotate, so many combinations occur."""
-    schedules = cycle(("1f1b", "gpipe", "interleaved", "gpipe", "1f1b"))
+    schedules = cycle(("1f1b", "gpipe", "interleaved", "zb-h1", "1f1b", "zb-h1"))
     microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
     recomputes = cycle(("none", "full", "none", "selective", "full"))
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
@@ -209,6 +209,8 @@ def every_layout():
                 split["split"] = next(splits)
                 split["sequence_parallel"] = model == "words" and next(sequences)
             split["offload"] = next(offloads)
+            if split.get("schedule") == "zb-h1":
+                split["offload"] = "none"
             if split["offload"] == "all":
                 split |= {"offload": "none"} if model == "words" and depth > 1 else {"zero": 0}
             rule = {"optimizer": next(optimizers)}
@@ -239,7 +241,7 @@ def random_ways(seed="0", number="40"):
         split = {
             **shape,
             "microbatches": one(1, 2, 3, 4, 6),
-            "schedule": one("gpipe", "1f1b", "interleaved"),
+            "schedule": one("gpipe", "1f1b", "interleaved", "zb-h1"),
             "chunks": one(1, 1, 2, 3),
             "split": one("paired", "column", "row"),
             "sequence_parallel": bool(one(0, 0, 1)),
@@ -278,7 +280,8 @@ def many_choices():
         split |= {"zero": zero, "microbatches": microbatches, "sequence_parallel": sequence}
         equals_one_rank("words", split)
     collectives = cycle(("schedule", "mpi", "schedule"))
-    for zero, microbatches, schedule in product((0, 1), (2, 4), ("gpipe", "1f1b", "interleaved")):
+    schedules = ("gpipe", "1f1b", "interleaved", "zb-h1")
+    for zero, microbatches, schedule in product((0, 1), (2, 4), schedules):
         split = {"pipeline": 2, "recompute": next(recomputes), "collective": next(collectives)}
         split |= {"zero": zero, "microbatches": microbatches, "schedule": schedule}
         split |= {"chunks": 2} if schedule == "interleaved" else {}
@@ -335,7 +338,8 @@ def program_is_carried_out():
     ways += [
         ("words", {"zero": level, "microbatches": 3, "recompute": "full"}) for level in range(4)
     ]
-    ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": "gpipe"})]
+    for schedule in ("gpipe", "zb-h1"):
+        ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": schedule})]
     if p == 2:
         chunks = {"schedule": "interleaved", "chunks": 2, "microbatches": 2}
         ways += [
@@ -356,7 +360,7 @@ def planned(experiment):
     found = []
     for call in calls(program.schedule):
         if call.place == place.pipeline:
-            block = program.stages[call.place][call.chunk].block(call.backward, call.last)
+            block = program.stages[call.place][call.chunk].block(call.phase, call.last)
             layers = layout.parts(experiment, rank)[call.chunk].model.layers
             for what in block.variants[place.spatial].instructions:
                 still = isinstance(what, Compute) and layers[what.layer].kind == "table"
@@ -390,8 +394,11 @@ def recorded(experiment):
     def forward(network, visit, index, *_):
         return f"forward {index}"
 
-    def backward(network, index, *_):
-        return f"backward {index}"
+    def backward(network, index, own, pending, weights_later):
+        return f"{'input_grad' if weights_later else 'backward'} {index}"
+
+    def weighed(network, index, *_):
+        return f"weight_grad {index}"
 
     def updated(stage, rate):
         return "update" if stage.part.stage < int(experiment.strategy.pipeline) else ""
@@ -399,6 +406,7 @@ def recorded(experiment):
     with mutated(
         (Network, "_one", noted(Network._one, forward)),
         (Network, "_back", noted(Network._back, backward)),
+        (Network, "_weigh", noted(Network._weigh, weighed)),
         (Stage, "post", noted(Stage.post, lambda stage, what: named(what))),
         (Stage, "update", noted(Stage.update, updated)),
         (Tied, "sum", noted(Tied.sum, lambda tied, name: name)),

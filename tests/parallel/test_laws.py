@@ -33,6 +33,7 @@ KINDS = {
     "gpipe": {"pipeline": 2, "microbatches": 4, "schedule": "gpipe"},
     "1f1b": {"pipeline": 2, "microbatches": 4},
     "interleaved": {"pipeline": 2, "microbatches": 4, "chunks": 2, "schedule": "interleaved"},
+    "zero bubble": {"pipeline": 2, "microbatches": 4, "schedule": "zb-h1"},
     "microbatches": {"microbatches": 4},
     "zero 1": {"data": 4, "zero": 1},
     "zero 2": {"data": 4, "zero": 2},
@@ -93,7 +94,8 @@ def test_most_pairs_are_legal():
 def splits(draw):
     """Settings that are legal together, but for what only the layout knows."""
     tensor, pipeline = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2, 4]))
-    schedule = draw(st.sampled_from(["gpipe", "1f1b", "interleaved"]))
+    schedule = draw(st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1"]))
+    offload = ["none"] if schedule == "zb-h1" else ["none", "activations", "all"]
     return {
         "tensor": tensor,
         "pipeline": pipeline,
@@ -105,7 +107,7 @@ def splits(draw):
         "recompute": draw(st.sampled_from(["none", "selective", "full"])),
         "overlap": draw(st.booleans()),
         "zero": draw(st.integers(0, 3 if pipeline == 1 else 1)),
-        "offload": draw(st.sampled_from(["none", "activations", "all"])),
+        "offload": draw(st.sampled_from(offload)),
         "bucket": draw(st.sampled_from([1e4, 25e6])),
         "node": draw(st.sampled_from([1, 2, 4])),
     }

@@ -5,21 +5,24 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lib_dlhpc.prediction.pipelined import Ranks, before_backward, in_flight, pipeline_time
+from lib_dlhpc.prediction.pipelined import Ranks, before_backward, in_flight, pipeline_time, waiting
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
     Receive,
     Send,
+    Weights,
     gpipe,
     interleaved,
     one_f_one_b,
+    zb_h1,
 )
 
 STREAMS = {
     "gpipe": lambda p, m, v: gpipe(p, m),
     "1f1b": lambda p, m, v: one_f_one_b(p, m),
     "interleaved": interleaved,
+    "zb-h1": lambda p, m, v: zb_h1(p, m),
 }
 
 
@@ -44,7 +47,10 @@ def played(schedule, m, forward, backward, hop, v=1):
                         clock[rank] = max(clock[rank], sent[key])
                 else:
                     stage = step.chunk * p + rank
-                    clock[rank] += (forward if isinstance(step, Forward) else backward)[stage]
+                    half = 0.5 if pipeline.splits_backward else 1.0
+                    clock[rank] += (
+                        forward[stage] if isinstance(step, Forward) else half * backward[stage]
+                    )
                 at[rank] += 1
                 moves = True
     return max(clock)
@@ -63,6 +69,11 @@ def test_equal_stages_and_free_messages_give_the_bubble_formulas(p, m):
     for schedule in ("gpipe", "1f1b"):
         time = predicted(schedule, m, forward, backward, 0.0)
         assert time / (3.0 * m) - 1 == pytest.approx((p - 1) / m, abs=1e-12)
+    if m >= p:
+        given = m, forward, backward, 0.0
+        assert predicted("zb-h1", *given) == pytest.approx(played("zb-h1", *given), rel=1e-12)
+        bubble = predicted("zb-h1", *given) / (3.0 * m) - 1
+        assert bubble == pytest.approx((p - 1) / (3 * m), abs=1e-12)
     for v in (2, 3):
         time = predicted("interleaved", m, np.full(p * v, 1.0), np.full(p * v, 2.0), 0.0, v)
         assert time / (3.0 * m * v) - 1 == pytest.approx((p - 1) / (v * m), abs=1e-12)
@@ -116,15 +127,33 @@ def test_messages_never_make_it_quicker():
     [
         *(("gpipe", 3, 5, 1), ("1f1b", 4, 8, 1), ("1f1b", 4, 2, 1), ("interleaved", 4, 8, 1)),
         *(("interleaved", 4, 8, 3), ("interleaved", 4, 4, 2), ("interleaved", 2, 8, 2)),
+        *(("zb-h1", 4, 8, 1), ("zb-h1", 4, 2, 1), ("zb-h1", 4, 3, 1), ("zb-h1", 1, 3, 1)),
     ],
 )
 def test_a_rank_keeps_what_its_stream_keeps(schedule, p, m, v):
-    for rank, stream in enumerate(STREAMS[schedule](p, m, v).streams):
+    pipeline = STREAMS[schedule](p, m, v)
+    frees = Weights if pipeline.splits_backward else Backward
+    for rank, stream in enumerate(pipeline.streams):
         kept = most = 0
         for step in stream:
-            kept += isinstance(step, Forward) - isinstance(step, Backward)
+            kept += isinstance(step, Forward) - isinstance(step, frees)
             most = max(most, kept)
         assert in_flight(rank, p, m, schedule, v) == most
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 5), (4, 3), (8, 8), (1, 3)])
+def test_before_backward_some_microbatches_wait_for_weight_gradients_alone(p, m):
+    """In the backward pass with most activations, as many microbatches wait as the ledger says."""
+    for rank, stream in enumerate(zb_h1(p, m).streams):
+        whole = later = 0
+        found = []
+        for step in stream:
+            if isinstance(step, Backward):
+                found.append((whole, later))
+            whole += isinstance(step, Forward) - isinstance(step, Backward)
+            later += isinstance(step, Backward) - isinstance(step, Weights)
+        most = waiting(rank, p, m, "zb-h1")
+        assert max(found) == (in_flight(rank, p, m, "zb-h1") - most, most)
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 3), (3, 3, 1), (4, 4, 2)])

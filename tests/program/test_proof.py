@@ -17,9 +17,10 @@ from lib_dlhpc.program import (
     Wait,
     gathers,
     prove,
+    sums,
 )
 from lib_dlhpc.schedules.checks import ProofError
-from lib_dlhpc.schedules.pipeline import Backward, Forward
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Weights
 
 
 def only(model, **ways):
@@ -110,6 +111,20 @@ def early(instructions):
     return sorted(instructions, key=lambda each: not isinstance(each, Collective))
 
 
+def whole_backward(each):
+    """All of a layer's backward where its weight gradients are computed apart."""
+    apart = isinstance(each, Compute) and each.phase == "input_grad"
+    return [each._replace(phase="backward")] if apart else [each]
+
+
+def posts(each):
+    """The buckets of the last weight gradients at the end of backward as well."""
+    if each != Compute(0, "backward"):
+        return [each]
+    last = SPLIT[0].stages[0][0].last.variants[0].instructions
+    return [each, *filter(sums, last), Wait("data", "data", "", "")]
+
+
 def renumbered(stream):
     """The last microbatch first."""
     most = max(each.microbatch for each in stream)
@@ -124,6 +139,11 @@ PLAIN = only("gpt", data=4, microbatches=4, bucket=1e4)
 AGAIN = only("gpt", data=2, tensor=2, recompute="full")
 AWAY = only("gpt", data=2, microbatches=2, offload="all")
 PIPE = only("gpt", data=2, pipeline=2, microbatches=4)
+SPLIT = parallel.steps(
+    run_of(
+        next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
+    ).set({"strategy.schedule": "zb-h1"})
+)
 # The last layer reads the embedding's table.
 KEY = [e.key for e in ZERO[0].stages[0][0].forward.variants[0].instructions if gathers(e)][-1]
 LAST = PIPE[0].schedule.streams[-1]
@@ -168,6 +188,26 @@ MUTANTS = {
         "ends before copy",
     ),
     "one stage alone": (ends(PIPE, first_waits), "they wait for ever|stage that does not"),
+    "weight gradients left out": (
+        blocks(SPLIT, ["weights"], drop(Compute, layer=3)),
+        "layer 3 has no weight gradients",
+    ),
+    "weight gradients twice": (blocks(SPLIT, ["last"], twice(Compute)), "every layer once"),
+    "weight gradients in both parts": (
+        blocks(SPLIT, ["backward"], whole_backward),
+        "no weight gradients, or has them twice",
+    ),
+    "weight gradients before backward": (
+        streams(SPLIT, lambda one: tuple(sorted(one, key=lambda e: isinstance(e, Backward)))),
+        "no pass before it",
+    ),
+    "weight gradients of no microbatch": (
+        streams(
+            SPLIT, lambda one: tuple(e for e in one if e not in (Weights(1, 0), Weights(2, 0)))
+        ),
+        "2 microbatches have no pass back",
+    ),
+    "a split backward that posts": (blocks(SPLIT, ["backward"], posts), "2 times over"),
     "a pass left out": (
         streams(PIPE, lambda one: tuple(e for e in one if not isinstance(e, Backward))),
         "no pass back",

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Send, gpipe, interleaved, one_f_one_b
+from lib_dlhpc.schedules.pipeline import (
+    Backward,
+    Forward,
+    Send,
+    Weights,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    zb_h1,
+)
 from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks, timetable
 
 ranks, microbatches, chunks = st.integers(1, 9), st.integers(1, 20), st.integers(1, 5)
@@ -30,6 +39,39 @@ def test_chunks_divide_the_bubble(p, groups, v, forward, backward):
     pipeline = interleaved(p, groups * p, v)
     prove_pipeline(pipeline)
     assert bubble(pipeline, forward, backward) == pytest.approx((p - 1) / (v * groups * p))
+
+
+@given(p=ranks, more=st.integers(0, 12), share=st.floats(0.05, 0.95), forward=times, backward=times)
+def test_zero_bubble_has_the_bubble_of_the_paper(p, more, share, forward, backward):
+    """(p-1)(F + B - W) s, Qi et al. 2024, section 2.3, where W is the shortest; and never more than 1F1B."""
+    m, weights = p + more, share * backward
+    rest = backward - weights
+    pipeline, before = zb_h1(p, m), one_f_one_b(p, m)
+    prove_pipeline(pipeline)
+    idle = bubble(pipeline, forward, backward, share) * m * (forward + backward)
+    if weights <= min(forward, rest):
+        assert idle == pytest.approx((p - 1) * (forward + rest - weights), abs=1e-9 * m * p)
+    assert idle <= bubble(before, forward, backward) * m * (forward + backward) + 1e-9 * m * p
+
+
+def test_equal_passes_leave_a_third_of_the_bubble():
+    assert bubble(zb_h1(8, 24), 1.0, 2.0) == pytest.approx(bubble(one_f_one_b(8, 24), 1.0, 2.0) / 3)
+
+
+def test_the_zero_bubble_schedule_in_the_paper():
+    """Figure 3 of Qi et al. 2024: the second of 4 devices puts its first weight gradients off by one microbatch."""
+    second = [
+        f"{type(step).__name__[0]}{step.microbatch}"
+        for step in zb_h1(4, 8).streams[1]
+        if isinstance(step, Forward | Backward | Weights)
+    ]
+    assert second[:10] == ["F0", "F1", "F2", "B0", "F3", "B1", "W0", "F4", "B2", "W1"]
+    assert second[-4:] == ["W5", "B7", "W6", "W7"]
+
+
+@given(p=ranks, m=microbatches)
+def test_zero_bubble_keeps_on_every_rank_what_1f1b_keeps_on_the_first(p, m):
+    assert stored_chunks(zb_h1(p, m)) == [min(m, p)] * p
 
 
 @given(p=ranks, m=microbatches)
@@ -107,6 +149,20 @@ def without(instruction):
 def test_mistakes_are_named(rank, change, says):
     with pytest.raises(ProofError, match=says):
         prove_pipeline(changed(gpipe(3, 2), rank, change))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (without(Weights(0, 0)), "Rank 1: Weights.microbatch=0.* is never done"),
+        (lambda s: [Weights(1, 0), *s], "Rank 1: Weights.*comes before Backward.microbatch=1"),
+        (lambda s: [*s, Weights(0, 0)], "Rank 1: Weights.* is done twice"),
+        (lambda s: [*s, Weights(2, 0)], "Weights.microbatch=2.* is out of range"),
+    ],
+)
+def test_mistakes_with_weight_gradients_are_named(change, says):
+    with pytest.raises(ProofError, match=says):
+        prove_pipeline(changed(zb_h1(3, 2), 1, change))
 
 
 @pytest.mark.parametrize(

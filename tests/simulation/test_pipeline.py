@@ -16,9 +16,11 @@ from lib_dlhpc.schedules.pipeline import (
     Pipeline,
     Receive,
     Send,
+    Weights,
     gpipe,
     interleaved,
     one_f_one_b,
+    zb_h1,
 )
 from lib_dlhpc.simulation.pipeline import kept, simulate_pipeline
 from lib_dlhpc.simulation.simulation import Traffic
@@ -99,17 +101,18 @@ def test_unequal_stages_have_the_bubble_of_their_timetable():
 
 
 @settings(max_examples=40)
-@given(st.sampled_from([gpipe, one_f_one_b]), ranks, microbatches, seconds, seconds)
+@given(st.sampled_from([gpipe, one_f_one_b, zb_h1]), ranks, microbatches, seconds, seconds)
 def test_it_does_what_its_timetable_says(make, p, m, f, b):
     pipeline = make(p, m)
     timeline = simulate_pipeline(pipeline, machine(0.3), p, 1, f, b)
     spans = pipeline_proof.timetable(pipeline, f, b, 0.3)
-    for kind, what in (("forward", Forward), ("backward", Backward)):
+    backward = {Backward: "backward", Weights: "weight gradients"}
+    for kind, words in (("forward", {Forward: "forward"}), ("backward", backward)):
         found = timeline.select(timeline.where("compute", kind))
         expected = sorted(
-            (s.rank, s.start, s.stop, f"{kind} {s.instruction.microbatch}")
+            (s.rank, s.start, s.stop, f"{words[type(s.instruction)]} {s.instruction.microbatch}")
             for s in spans
-            if isinstance(s.instruction, what)
+            if type(s.instruction) in words
         )
         assert [row.name for row in found] == [row[3] for row in expected]
         np.testing.assert_allclose(found.start, [row[1] for row in expected], atol=1e-9)
@@ -121,6 +124,8 @@ def test_1f1b_keeps_a_few_activations_and_gpipe_all(p, m):
     assert kept(simulate_pipeline(gpipe(p, m), machine(), p, 1, 1.0, 2.0)).tolist() == [m] * p
     few = kept(simulate_pipeline(one_f_one_b(p, m), machine(), p, 1, 1.0, 2.0)).tolist()
     assert few == [min(m, p - rank) for rank in range(p)]
+    apart = kept(simulate_pipeline(zb_h1(p, m), machine(), p, 1, 1.0, 2.0)).tolist()
+    assert apart == [min(m, p)] * p
 
 
 @settings(max_examples=20)

@@ -14,7 +14,7 @@ from lib_dlhpc.training.bubble import with_bubble
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
 
 
-def experiment(pipeline, chunks, microbatches):
+def experiment(pipeline, chunks, microbatches, schedule="1f1b"):
     return read_experiment(
         {
             "model": {
@@ -29,7 +29,7 @@ def experiment(pipeline, chunks, microbatches):
                 "pipeline": pipeline,
                 "chunks": chunks,
                 "microbatches": microbatches,
-                "schedule": "interleaved" if chunks > 1 else "1f1b",
+                "schedule": "interleaved" if chunks > 1 else schedule,
             },
         }
     )
@@ -67,6 +67,18 @@ def test_a_measured_pipeline_has_the_bubble_of_its_passes(p, v, m, latency):
     np.testing.assert_allclose(found.per_rank["exposed communication"], exposed, atol=1e-9)
     assert (exposed > 0.1) == (latency > 0)
     assert breakdown(simulated).terms["pipeline bubble"] == pytest.approx((p - 1) * 3.0)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_a_bubble_is_that_of_passes_in_two_parts(share):
+    """Weight gradients that take share of 2 s: a bubble of (p - 1)(F + B - W)."""
+    run, pipeline = experiment(4, 1, 6, "zb-h1"), PIPELINES["zb-h1"](4, 6)
+    machine = Machine(DEVICE, Link(0.0, 1e30), Link(0.0, 1e30), nodes=4)
+    timeline = simulate_pipeline(pipeline, machine, 4, 1, 1.0, 2.0, weights=share)
+    found = breakdown(with_bubble(run, pipeline, as_recorded(timeline, steps=2)))
+    np.testing.assert_allclose(
+        found.per_rank["pipeline bubble"], 3 * (3.0 - 4.0 * share), rtol=1e-9
+    )
 
 
 def test_one_stage_has_no_bubble():

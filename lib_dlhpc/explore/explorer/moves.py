@@ -85,7 +85,11 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             many = _whole(s.microbatches, s.pipeline)
             return {"strategy.chunks": 2, "strategy.microbatches": many}
         case "strategy.schedule":
-            return {"strategy.chunks": 1}
+            return {"strategy.chunks": 1} | (
+                {"strategy.offload": "none"} if value == "zb-h1" else {}
+            )
+        case "strategy.offload" if value != "none" and s.schedule == "zb-h1":
+            return {"strategy.schedule": "1f1b"}
         case "strategy.batch" if s.microbatches > 1:  # of as many samples as before
             many = max(1, int(value) // _samples(s))
             whole = s.schedule == "interleaved"

@@ -32,10 +32,11 @@ from lib_dlhpc.results import palette
 Looks = Mapping[str, tuple[str, list[int], str]]  # line -> color, dash, symbol
 BLUE, ORANGE, GREEN, PALE, GRAY = (palette.SERIES[i] for i in (0, 1, 2, 5, 6))
 # No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
-FIRST, SECOND, THIRD = (
+FIRST, SECOND, THIRD, FOURTH = (
     (BLUE, [1, 0], "circle"),
     (GREEN, [6, 3], "square"),
     (ORANGE, [2, 2], "triangle-up"),
+    (PALE, [8, 2, 2, 2], "diamond"),
 )
 IDEAL = (GRAY, [2, 3], "diamond")
 PER_MACHINE = {"this machine": FIRST, "one node for all": SECOND, "ideal": IDEAL}
@@ -44,6 +45,7 @@ PER_SCHEDULE = {
     "GPipe and 1F1B": FIRST,
     "interleaved 2 chunks": SECOND,
     "interleaved 3 chunks": THIRD,
+    "zero bubble": FOURTH,
 }
 # Light and dark differ as well.
 MEMORY = {"weights and their state": palette.BACKWARD, "activations": palette.FORWARD}

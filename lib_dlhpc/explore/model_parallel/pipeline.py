@@ -29,12 +29,14 @@ SCHEDULES = {  # as in the strategy, with chunks of a rank
     "1F1B": ("1f1b", 1),
     "interleaved, 2 chunks": ("interleaved", 2),
     "interleaved, 3 chunks": ("interleaved", 3),
+    "zero bubble": ("zb-h1", 1),
 }
 ACTIVATIONS = {"stored": "none", "recomputed": "full"}
 PASSES = {
     "gpipe": "All microbatches go forward, then all backward",
     "1f1b": "As soon as the pipeline is full, each GPU does one forward and one backward pass in turn",
     "interleaved": "Each GPU has several chunks of the network, so the pipeline fills sooner",
+    "zb-h1": "As 1F1B, but weight gradients wait until a GPU would be idle",
 }
 APART = 0.2  # of the formula's bubble, from which stages are said not to be equal
 LARGE = 0.25  # share of a step from which the bubble is a wall
@@ -107,8 +109,16 @@ def simulated_bubble(setting: Pipe) -> float:
 
 
 def formula(setting: Pipe) -> float:
-    """Return (p-1)/(v m): the bubble over the work if all stages are equal and messages free."""
-    return (setting.ranks - 1) / (SCHEDULES[setting.schedule][1] * setting.microbatches)
+    """Return (p-1)/(v m): the bubble over the work if all stages are equal and messages free.
+
+    Zero bubble: (p-1)(F + B - W) of m (F + B + W), where W, for weight gradients, is half of backward, and B is the
+    other half and what is recomputed; forward takes W as well.
+    """
+    schedule, chunks = SCHEDULES[setting.schedule]
+    share = 1.0 / chunks
+    if schedule == "zb-h1":
+        share = 1 / 2 if setting.recompute == "full" else 1 / 3
+    return share * (setting.ranks - 1) / setting.microbatches
 
 
 def alone(setting: Pipe) -> float:

@@ -84,6 +84,8 @@ lesson = Lesson.read(
         "recomputed": lambda: float(step(recompute="full").step_time / step().step_time) - 1,
         "recomputed_stores": lambda: stores(recompute="full"),
         "one_by_one_kept": lambda: pipeline.kept(GPIPE._replace(schedule="1F1B"))[0],
+        "one_by_one_bubble": lambda: pipeline.bubble_of(Pipe(schedule="1F1B")),
+        "zero_bubble": lambda: pipeline.bubble_of(Pipe(schedule="zero bubble")),
         "chunks_kept": lambda: pipeline.kept(GPIPE._replace(schedule="interleaved, 2 chunks"))[0],
         "fastest": lambda: fastest(200e9),
         "fastest_at_400": lambda: fastest(400e9),

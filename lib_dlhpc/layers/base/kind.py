@@ -111,6 +111,8 @@ class Kind:
         start(weights, rng)                            initialize the weights
         forward(weights, saved, x) -> y                and save what backward needs
         backward(weights, gradients, saved, dy) -> dx  write the gradients; the layer may overwrite dy
+        input_gradient(weights, saved, dy) -> dx       where backward splits; neither may overwrite dy
+        weight_gradient(gradients, saved, dy)
 
     A kind without `forward` can be priced but not trained. Images and volumes have channels first and samples
     last, all other arrays samples first (base/saved.py).
@@ -125,6 +127,8 @@ class Kind:
     stand_in = False  # for a layer of another stage
     lookup = False  # only the rows of its output, not all parameters
     product = False  # limited by the rate of matrix products
+    # Backward has two parts of equal cost, `input_gradient` and `weight_gradient`, which may be computed apart.
+    splits_backward = False
     # Selective recomputation recomputes it.
     selective = False
     # Tensor parallelism: "product" by columns or rows of the weights, "heads", "table" by rows of a table, "features"

@@ -1,0 +1,55 @@
+"""Zero-bubble pipelines: backward passes in two parts, so that weight gradients fill what would be idle time.
+
+A stage needs the gradient of its input before the stage before it can go on; the gradients of its weights can wait.
+Products compute the two apart, at the same cost each; all other layers compute both at once, in the first part.
+
+Source: Qi et al. 2024, "Zero bubble pipeline parallelism", section 2.
+"""
+
+from lib_dlhpc.costs.exchanges import regathered
+from lib_dlhpc.layout import Part
+from lib_dlhpc.parallel.layers import communication
+from lib_dlhpc.parallel.passes import Passes
+from lib_dlhpc.program import Collective, Compute, Instruction
+from lib_dlhpc.spec.experiment import Experiment
+
+SCHEDULE = "zb-h1"
+
+
+def is_split(experiment: Experiment) -> bool:
+    """Return whether backward passes have two parts."""
+    return bool(experiment.strategy.schedule == SCHEDULE)
+
+
+def split_backward(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
+    """Move weight gradients, and the buckets that they fill, from backward to a pass of their own."""
+    if not is_split(experiment):
+        return
+    passes.backward, passes.weights = _in_two(experiment, passes.part, passes.backward)
+    passes.last = _in_two(experiment, passes.part, passes.last)[1]
+
+
+def _in_two(
+    experiment: Experiment, part: Part, instructions: list[Instruction]
+) -> tuple[list[Instruction], list[Instruction]]:
+    """Return a backward pass without weight gradients, and what computes them."""
+    layers, shared = part.model.layers, int(experiment.strategy.experts)
+    again = {layer.name for layer in regathered(part.model, experiment.strategy.recompute)}
+    backward: list[Instruction] = []
+    weights: list[Instruction] = []
+    for each in instructions:
+        if isinstance(each, Collective) and each.stream:
+            weights.append(each)
+        elif not isinstance(each, Compute) or each.phase != "backward":
+            backward.append(each)
+        elif layers[each.layer].traits.splits_backward:
+            backward.append(Compute(each.layer, "input_grad"))
+            weights.append(Compute(each.layer, "weight_grad"))
+        else:
+            if layers[each.layer].name in again and not experiment.overlap:
+                # The repeated all-gather before it is for a weight gradient.
+                count = len(communication(layers[each.layer], "forward", shared))
+                weights += backward[len(backward) - count :]
+                del backward[len(backward) - count :]
+            backward.append(each)
+    return backward, weights
