@@ -51,6 +51,11 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--repeats", type=int, default=1, help="with --sweep: runs of each setting, interleaved"
     )
+    one.add_argument(
+        "--gantt",
+        metavar="FILE",
+        help="draw a step as predicted, simulated and measured: .html, .svg or .png",
+    )
     one.add_argument("--out", metavar="DIR", help="keep the runs there (default: they are removed)")
     add_output(one)
     one.set_defaults(command=_compare)
@@ -70,6 +75,7 @@ def _compare(options: argparse.Namespace) -> int:
     folder = Path(options.out) if options.out else None
     given = (options.ranks, machine, options.steps, folder, options.seconds, _progress)
     axes = _axes(options.sweep)
+    picture = _picture(options)
     try:
         found: Any = (
             sweep(experiment, axes, *given, repeats=options.repeats)
@@ -81,8 +87,23 @@ def _compare(options: argparse.Namespace) -> int:
         return failed(error)
     _clear()
     print_result(options, found.as_dict(), found.as_text())
+    if picture is not None:
+        from lib_dlhpc.results.charts import save
+
+        save(found.gantt(), picture)
     judged = found.judged if axes else not found.no_verdict
     return 0 if judged else NO_VERDICT
+
+
+def _picture(options: argparse.Namespace) -> Path | None:
+    """Return where to draw a step. Raises SpecError, before anything runs."""
+    if not options.gantt:
+        return None
+    if options.sweep:
+        raise SpecError("--gantt: draws a step of one comparison, and --sweep makes several.")
+    from lib_dlhpc.results.charts import chart_file
+
+    return chart_file(options.gantt)
 
 
 def _axes(texts: Sequence[str]) -> dict[str, list[Any]]:

@@ -15,6 +15,7 @@ from lib_dlhpc.comparison.load import Load, load_of, slowdown_of, spread_of, too
 from lib_dlhpc.comparison.placed import Placed, check_here, placed
 from lib_dlhpc.comparison.short import FEWEST, shortened, steps_in, steps_of_an_epoch
 from lib_dlhpc.comparison.steady import OTHER, Slowdown, Steps, steady, steps_of
+from lib_dlhpc.comparison.timelines import typical_step
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.lifetime import owned
@@ -27,6 +28,7 @@ from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import slowed
 from lib_dlhpc.spec.units import count
+from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Comparison(Result):
     load: Load = field(default_factory=Load)
     # Terms that a run here lacks, excluded from every step of this comparison: name -> way -> s
     not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    timeline: Timeline | None = None  # of a typical measured step
     verdict: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -120,6 +123,24 @@ class Comparison(Result):
         from lib_dlhpc.results.charts import stacked_bars
 
         return stacked_bars(self.to_columns(), "way", self.summary().title)
+
+    def timelines(self) -> dict[str, Timeline]:
+        """Return a step as it is predicted, simulated and measured, with the same rows."""
+        from lib_dlhpc.comparison.timelines import expected_steps
+
+        measured = {} if self.timeline is None else {"measured": self.timeline}
+        return {**expected_steps(self.placed.experiment), **measured}
+
+    def gantt(self) -> "alt.Chart":
+        """Return a Gantt chart of the step for each way, one below the other, on one time axis."""
+        from lib_dlhpc.results.charts import gantt
+        from lib_dlhpc.timeline.summary import drawn
+
+        each = {way: drawn(timeline).to_columns() for way, timeline in self.timelines().items()}
+        ways = [way for way, table in each.items() for _ in table["rank"]]
+        names = next(iter(each.values()))
+        rows = {name: [value for table in each.values() for value in table[name]] for name in names}
+        return gantt({"way": ways, **rows}, self.summary().title)
 
 
 def start_beside(experiment: Experiment, ranks: int, folder: Path | None = None) -> Job:
@@ -261,7 +282,8 @@ def measured(
     found = steps_of(timeline, together, steps_of_an_epoch(short), core_wait)
     slowdowns = [slowdown_factors(moment, short.machine, here.ranks) for moment in beside]
     known = tuple(each for each in slowdowns if each is not None)
-    return replace(found, slowdowns=known, asked=bool(beside))
+    step = typical_step(timeline)
+    return replace(found, slowdowns=known, asked=bool(beside), timeline=step)
 
 
 def _without(terms: Mapping[str, float], left_out: Sequence[str]) -> dict[str, float]:
@@ -295,5 +317,5 @@ def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None
     not_measured = {
         name: {way: of[name] for way, of in expected.not_measured.items()} for name in names
     }
-    bare = Comparison(*parts, expected.notes, folder, now, load, not_measured)
+    bare = Comparison(*parts, expected.notes, folder, now, load, not_measured, runs[0].timeline)
     return replace(bare, verdict=tuple(verdict(bare)))

@@ -42,6 +42,7 @@ class Steps:
     asked: bool = False  # whether probes were requested
     # (ranks, steps) s that ranks waited for a core; already excluded from `seconds` of a single rank; None: unknown
     core_wait: Floats | None = None
+    timeline: Timeline | None = None  # of a typical step
 
     @property
     def undisturbed(self) -> NDArray[np.bool_]:
@@ -72,6 +73,19 @@ class Steady:
     enough: bool = True  # undisturbed steps; if not, all steps count and there is no verdict
 
 
+def step_ends(timeline: Timeline) -> Floats:
+    """Return when each step of each rank ends, (ranks, steps): with its update.
+
+    Raises ValueError for a rank without an update: nothing ends its steps.
+    """
+    table = timeline.select(timeline.where("compute", "update")).sorted()
+    done = np.bincount(table.rank, minlength=table.ranks)
+    steps = int(done.min(initial=np.iinfo(np.int64).max))
+    if not steps:
+        raise ValueError("a rank has no update, so no step ends.")
+    return np.stack([table.stop[table.rank == rank][:steps] for rank in range(table.ranks)])
+
+
 def steps_of(
     timeline: Timeline, together: int = 1, epoch: int = 0, core_wait: Sequence[Sequence[float]] = ()
 ) -> Steps:
@@ -83,14 +97,11 @@ def steps_of(
     Raises ValueError for a rank without an update: nothing ends its steps.
     """
     table = timeline.select(timeline.where("compute")).sorted()
-    update = table.where("", "update")
-    done = np.bincount(table.rank[update], minlength=table.ranks)
-    steps = int(done.min(initial=np.iinfo(np.int64).max)) // together * together
+    ends = step_ends(table)
+    steps = ends.shape[1] // together * together
     if not steps:
         raise ValueError("a rank has no update, so no step ends.")
-    ends = np.stack(
-        [table.stop[update & (table.rank == rank)][:steps] for rank in range(table.ranks)]
-    )
+    ends = ends[:, :steps]
     # The step of a row is that whose update is the first to end no earlier than it starts.
     sums = np.zeros((len(KINDS), table.ranks, steps))
     begin = np.empty(table.ranks)

@@ -3,16 +3,22 @@
 Every color is also a word: in the legend, and in the tooltip of each mark.
 """
 
+import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import altair as alt
 
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.results.palette import KINDS, OTHER, SERIES, TERMS
 
 # 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
 SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
 PERCENT = "format(datum.value, '.3~p')"
+APART = "weight gradients"  # backward passes of another color
+SUFFIXES = (".html", ".svg", ".png", ".json")
 Table = Mapping[str, Sequence[Any]]
 
 
@@ -55,12 +61,17 @@ def lines(columns: Table, x: str, y: str, series: str, title: str, unit: str) ->
 
 
 def gantt(columns: Table, title: str) -> alt.Chart:
-    """Return a row for each `rank`, with a lane for each `stream`, and a bar for each event."""
-    names = [kind for kind in KINDS if kind in columns["kind"]]
+    """Return a row for each `rank`, with a lane for each `stream`, and a bar for each event.
+
+    With a column `way` there is a chart for each of its values, one below the other, on one time axis.
+    """
+    rows = zip(columns["kind"], columns["name"], strict=True)
+    shown = [APART if name.startswith(APART) else kind for kind, name in rows]
+    names = [kind for kind in KINDS if kind in shown]
     colors = [KINDS[name] for name in names]
-    return (
-        _chart(columns, title)
-        .mark_bar()
+    chart = (
+        _chart({**columns, "kind": shown}, title)
+        .mark_bar(stroke="white", strokeWidth=0.4)
         .encode(
             x=alt.X("start:Q", title="time", axis=_axis("s")),
             x2="stop:Q",
@@ -70,6 +81,29 @@ def gantt(columns: Table, title: str) -> alt.Chart:
             tooltip=_tooltip(columns, "rank", "stream", "kind", "name", "start", "seconds"),
         )
     )
+    if "way" not in columns:
+        return chart
+    ways = list(dict.fromkeys(columns["way"]))
+    return chart.encode(row=alt.Row("way:N", title=None, sort=ways))
+
+
+def chart_file(name: str) -> Path:
+    """Return the path of a chart to write. Raises SpecError for a suffix other than SUFFIXES."""
+    path = Path(name)
+    if path.suffix not in SUFFIXES:
+        raise SpecError(f"{name}: a chart is written to a file that ends in {', '.join(SUFFIXES)}.")
+    return path
+
+
+def save(chart: alt.TopLevelMixin, path: Path) -> None:
+    """Write a chart in the format of the file's suffix; HTML needs no network. Raises OSError."""
+    written: Any = io.BytesIO() if path.suffix == ".png" else io.StringIO()
+    suffix: Any = path.suffix[1:]
+    options: dict[str, Any] = {"inline": True} if suffix == "html" else {}
+    chart.save(written, format=suffix, **options)
+    content = written.getvalue()
+    with replacing(path) as place:
+        place.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def points(columns: Table, x: str, y: str, kind: str, title: str) -> alt.Chart:

@@ -5,6 +5,7 @@ Whatever a color says, a word or a hatching says as well.
 
 FORWARD, BACKWARD, UPDATE = "#56b4e9", "#0072b2", "#004a70"
 GRADIENTS, COLLECTIVES, NEIGHBORS, EXPERTS = "#e69f00", "#d55e00", "#cc79a7", "#882255"
+WEIGHTS_LATER = "#3f97cc"  # of BACKWARD: weight gradients that are computed apart
 STAGES = "#e0b0ca"  # of NEIGHBORS: stage to stage, where halos are in the same chart
 INPUT, CHECKPOINT, BUBBLE, IDLE = "#009e73", "#44aa99", "#f0e442", "#a9b0b8"
 
@@ -31,7 +32,7 @@ COMMUNICATION = {
 # Memory has the color of what causes it.
 MEMORY = {
     "weights": BACKWARD,
-    "master weights": "#3f97cc",
+    "master weights": WEIGHTS_LATER,
     "gradients": GRADIENTS,
     "optimizer state": UPDATE,
     "activations": FORWARD,
@@ -47,6 +48,7 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#99
 KINDS = {
     "forward": FORWARD,
     "backward": BACKWARD,
+    "weight gradients": WEIGHTS_LATER,
     "update": UPDATE,
     "communication": GRADIENTS,
     "wait": IDLE,

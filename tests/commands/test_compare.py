@@ -62,6 +62,8 @@ def test_a_sweep_has_a_row_for_each_setting(capsys):
         (["--repeats", "0"], "at least 1"),
         (["-n", "0"], "expected at least 1"),
         (["--steps", "0"], "at least 1"),
+        (["--gantt", "step.pdf"], "ends in .html, .svg, .png, .json"),
+        (["--gantt", "step.svg", "--sweep", "strategy.batch=8,16"], "--sweep makes several"),
         (["--machine", "missing.toml"], "cannot be read"),
         (["--set", "dataset.name=words"], "sequences of words"),
     ],
@@ -71,6 +73,15 @@ def test_an_error_is_reported_in_one_line(words, message, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("suffix", ["html", "svg", "png"])
+def test_a_step_is_drawn_as_predicted_simulated_and_measured(suffix, tmp_path, capsys):
+    picture = tmp_path / f"step.{suffix}"
+    assert main(["compare", DIGITS, "-n", "1", "--steps", "4", "--gantt", str(picture)]) in (0, 3)
+    written = picture.read_bytes()
+    assert written[:4] == b"\x89PNG" if suffix == "png" else b"measured" in written
+    assert b'src="http' not in written  # a page that needs no network
 
 
 def test_a_run_that_fails_exits_1(capsys):

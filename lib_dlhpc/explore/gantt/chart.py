@@ -39,11 +39,13 @@ class Look(NamedTuple):
     ink: str = "#000000"
 
 
+APART = "weight gradients"
 WHITE, ANY = "#ffffff", "currentColor"
 # No two looks in one lane differ by their color alone: lightness or hatching differs as well.
 LOOKS = {
     "forward": Look(TERMS["forward"]),
     "backward": Look(TERMS["backward"], ink=WHITE),
+    APART: Look(KINDS[APART]),
     "update": Look(TERMS["update"], ink=WHITE),
     "idle": Look(TERMS["waiting for the slowest"], 0.35, True, ANY),
     "pipeline bubble": Look(TERMS["pipeline bubble"], 0.45, True, ANY),
@@ -161,6 +163,8 @@ def _pieces(events: Iterable[tuple[Event, float, int]], finest: float) -> Iterat
     for event, until, whom in events:
         stalls = (event.stream, event.kind) == ("compute", "input")
         look = "input stall" if stalls else LOOK_OF.get(event.kind, event.kind)
+        if event.name.startswith(APART):
+            look = APART
         waited = until - event.start
         if waited > finest:
             more = f"; rank {whom:,} is the last to join, {show(waited, 's')} later"
