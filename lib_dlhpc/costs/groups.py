@@ -19,7 +19,7 @@ from lib_dlhpc.costs.network import (
     congestion,
     network_of,
 )
-from lib_dlhpc.layout import sizes, stride
+from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
 from lib_dlhpc.spec.experiment import Experiment
@@ -56,6 +56,17 @@ def alike_network(experiment: Experiment) -> Network:
     """Return the network of an expert-data-parallel group: replicas with the same experts."""
     shared = int(experiment.strategy.experts)
     return spread(experiment, sizes(experiment).data // shared, stride(experiment, "data") * shared)
+
+
+def shard_network(experiment: Experiment) -> Network:
+    """Return the network of replicas that shard the state between them; they are neighbors."""
+    return spread(experiment, shards(experiment), stride(experiment, "data"))
+
+
+def copy_network(experiment: Experiment) -> Network:
+    """Return the network of replicas that have the same shard."""
+    many = shards(experiment)
+    return spread(experiment, sizes(experiment).data // many, stride(experiment, "data") * many)
 
 
 def spread(experiment: Experiment, ranks: int, apart: int) -> Network:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.state import model_state_bytes
-from lib_dlhpc.layout import sizes
+from lib_dlhpc.layout import shards
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier
 
@@ -68,7 +68,7 @@ def offload_traffic(experiment: Experiment, parameters: int, kept: float) -> Off
         return OffloadTraffic(forward_out=kept, backward_in=kept)
     size = BYTES[strategy.precision]
     weights = parameters * size
-    replicas = sizes(experiment).data if strategy.zero else 1
+    replicas = shards(experiment)
     state = model_state_bytes(parameters, strategy.precision, strategy.optimizer)
     state = (state - 2 * weights) / replicas
     many = strategy.microbatches

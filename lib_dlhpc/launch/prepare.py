@@ -24,6 +24,7 @@ LAYOUT = (
     "split",
     "sequence_parallel",
     "zero",
+    "shards",
     "recompute",
     "offload",
     "allreduce",

@@ -30,7 +30,7 @@ its gradients are reduced (`sum`).
 
 from lib_dlhpc.layout.alike import alike
 from lib_dlhpc.layout.experts import alike_group, expert_group
-from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, sizes, stride
+from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
 from lib_dlhpc.layout.parts import Part, parts
 from lib_dlhpc.layout.spatial import rows_read
@@ -51,6 +51,7 @@ __all__ = [
     "place",
     "rank_at",
     "rows_read",
+    "shards",
     "sizes",
     "stage_ends",
     "stride",

@@ -8,6 +8,7 @@ large-scale language model training on GPU clusters", section 3).
 from dataclasses import replace
 from typing import NamedTuple
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -37,6 +38,22 @@ def sizes(experiment: Experiment) -> Place:
         int(strategy.spatial),
         int(strategy.tensor),
     )
+
+
+def shards(experiment: Experiment) -> int:
+    """Return over how many replicas ZeRO shards the state, 1 without it; the experiment holds no arrays.
+
+    Raises SpecError where so many cannot.
+    """
+    strategy, replicas = experiment.strategy, sizes(experiment).data
+    if not strategy.zero:
+        return 1
+    many = int(strategy.shards) or replicas
+    if replicas % many:
+        raise SpecError(
+            f"strategy.shards = {many}: it must divide the {replicas} replicas, or be 0, which shards over all."
+        )
+    return many
 
 
 def place(experiment: Experiment, rank: int) -> Place:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import prod
 
 from lib_dlhpc.layout.experts import check_experts, own_experts
-from lib_dlhpc.layout.groups import place, sizes
+from lib_dlhpc.layout.groups import place, shards, sizes
 from lib_dlhpc.layout.spatial import split_space
 from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.layout.tensor import split_tensors
@@ -45,6 +45,7 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     at, size = place(experiment, rank), sizes(experiment)
     stages = size.pipeline * int(experiment.strategy.chunks)
     check_experts(experiment)
+    shards(experiment)
     every = _stages(Described(experiment), at.spatial, at.tensor)
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.exchanges import extra_reductions, share_of_experts
-from lib_dlhpc.layout import Part, sizes
+from lib_dlhpc.layout import Part, shards, sizes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
 from lib_dlhpc.program.instructions import WEIGHTS
@@ -44,9 +44,14 @@ def remaining(experiment: Experiment, held: tuple[Part, ...]) -> list[Instructio
     return found
 
 
+def sharded_over(experiment: Experiment) -> str:
+    """Return the group of the replicas that shard the state between them: all, or neighbors."""
+    return "data" if shards(experiment) in (1, sizes(experiment).data) else "shards"
+
+
 def _each_pass(experiment: Experiment) -> bool:
     """Return whether gradients are sharded, so that they are exchanged with each pass."""
-    return bool(experiment.strategy.zero > 1 and sizes(experiment).data > 1)
+    return bool(experiment.strategy.zero > 1 and shards(experiment) > 1)
 
 
 def _first_bucket(experiment: Experiment, held: tuple[Part, ...], part: Part) -> int:
@@ -96,7 +101,7 @@ def _filled(
     if size.data == 1 and not summed:
         return {}
     each_pass = _each_pass(experiment)
-    goal = "reduce_scatter" if strategy.zero else "allreduce"
+    over = sharded_over(experiment)
     experts = share_of_experts(part.model) if strategy.experts > 1 else 0.0
     found: dict[int, list[Collective]] = {}
     chunk, first = held.index(part), _first_bucket(experiment, held, part)
@@ -106,7 +111,11 @@ def _filled(
         for group, share in summed:
             one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
             own.append(Collective(*one, label=label, layers=layers))
-        for group, share in (("data", 1 - experts), ("alike", experts)):
+        goal = "reduce_scatter" if shards(experiment) > 1 else "allreduce"
+        sums = [(over, goal, 1 - experts), ("alike", goal, experts)]
+        if over != "data":  # each its shard, with those that have the same
+            sums.append(("copies", "allreduce", 1 / shards(experiment)))
+        for group, goal, share in sums:
             if share and size.data > 1:
                 own.append(
                     Collective(

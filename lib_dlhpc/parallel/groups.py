@@ -1,7 +1,7 @@
 """Which ranks of a stage exchange with each other, and over which network."""
 
 from lib_dlhpc.costs import groups
-from lib_dlhpc.layout import sizes
+from lib_dlhpc.layout import shards, sizes
 from lib_dlhpc.program import Group
 from lib_dlhpc.schedules.network import flat
 from lib_dlhpc.spec.experiment import Experiment
@@ -18,6 +18,11 @@ def groups_of(experiment: Experiment) -> dict[str, Group]:
     blocks = (data // shared, shared, spatial, tensor)
     found["experts"] = Group(blocks, 1, groups.expert_network(experiment))
     found["alike"] = Group(blocks, 0, groups.alike_network(experiment))  # the same experts
+    one = shards(experiment)
+    if 1 < one < data:
+        blocks = (data // one, one, spatial, tensor)
+        found["shards"] = Group(blocks, 1, groups.shard_network(experiment))
+        found["copies"] = Group(blocks, 0, groups.copy_network(experiment))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
-from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, sizes
+from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, shards, sizes
 from lib_dlhpc.parallel import data, local, offload, pipeline, zero, zero_bubble
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
@@ -76,7 +76,15 @@ class _Key:
         self.experiment, self.held, s = experiment, held, experiment.strategy
         self.key = (
             *map(id, held),
-            *(float(s.bucket), s.allreduce, int(s.zero), int(s.experts), s.recompute, s.precision),
+            *(
+                float(s.bucket),
+                s.allreduce,
+                shards(experiment),
+                int(s.zero),
+                int(s.experts),
+                s.recompute,
+                s.precision,
+            ),
             *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
             zero_bubble.is_split(experiment),
         )
@@ -179,4 +187,4 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> f
     """Return the seconds of a rank's update; of its share of it where replicas share the state."""
     device, optimizer = experiment.machine.device, experiment.strategy.optimizer
     seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
-    return float(scale * seconds / (sizes(experiment).data if experiment.strategy.zero else 1))
+    return float(scale * seconds / shards(experiment))

@@ -1,7 +1,8 @@
 """ZeRO: weights are gathered ahead of their layers (stage 3), or after the update (1 and 2).
 
 At most two layers have their weights on the device: the current one, and the next, whose all-gather overlaps it
-(AT_ONCE, as in the memory model and the trainer). Source: Rajbhandari et al. 2020, section 7.
+(AT_ONCE, as in the memory model and the trainer). With hybrid sharding neighbors shard, and what they hold is
+replicated (data.py). Sources: Rajbhandari et al. 2020, section 7; Zhao et al. 2023, section 3.2.
 """
 
 from itertools import groupby, islice
@@ -9,8 +10,8 @@ from operator import itemgetter
 
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.stored_activations import AT_ONCE
-from lib_dlhpc.layout import Part, sizes
-from lib_dlhpc.parallel.data import STREAM, cut
+from lib_dlhpc.layout import Part, shards
+from lib_dlhpc.parallel.data import STREAM, cut, sharded_over
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import WEIGHTS
@@ -22,7 +23,7 @@ LABEL = "weights and gradients"
 def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> None:
     """Gather the weights of each layer before its passes (ZeRO 3); wait for the gradients of each pass (2 and 3)."""
     strategy = experiment.strategy
-    if strategy.zero < 2 or sizes(experiment).data == 1:
+    if strategy.zero < 2 or shards(experiment) == 1:
         return
     if strategy.zero == 3:
         chunk = held.index(passes.part)
@@ -35,7 +36,7 @@ def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> Non
 
 def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
     """Return the all-gathers of updated weights, a bucket at a time (ZeRO 1 and 2)."""
-    if experiment.strategy.zero not in (1, 2) or sizes(experiment).data == 1:
+    if experiment.strategy.zero not in (1, 2) or shards(experiment) == 1:
         return []
     return [
         _gather(experiment, bucket.elements, (chunk, bucket.first, bucket.stop))
@@ -47,7 +48,7 @@ def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> lis
 def _gather(
     experiment: Experiment, elements: float, layers: tuple[int, ...], key: str = ""
 ) -> Collective:
-    one = ("data", "data", "allgather", elements, WEIGHTS, STREAM, key)
+    one = ("data", sharded_over(experiment), "allgather", elements, WEIGHTS, STREAM, key)
     return Collective(*one, experiment.strategy.allreduce, layers=layers)
 
 

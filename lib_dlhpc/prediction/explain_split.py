@@ -2,8 +2,8 @@
 
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
-from lib_dlhpc.costs.groups import group_network
-from lib_dlhpc.layout import parts, sizes
+from lib_dlhpc.costs.groups import group_network, shard_network
+from lib_dlhpc.layout import parts, shards, sizes
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.prediction.ledger import explain_split_memory
@@ -21,7 +21,8 @@ FORMULAS = {
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
-    " a microbatch; each bucket or layer by the algorithm that is named, or the cheapest for its size and network",
+    " a microbatch, over the ranks that shard the state; each bucket or layer by the algorithm that is named, or the"
+    " cheapest for its size and network",
     "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
     " backward pass and the update; what takes longer is exposed",
 }
@@ -30,7 +31,7 @@ SOURCES = {
     "experts": "Lepikhin et al. 2020 (GShard); Fedus et al. 2022 (Switch transformers)",
     "halo": "Dryden et al. 2019",
     "pipeline": "Huang et al. 2019 (GPipe); Narayanan et al. 2021",
-    "data": "Li et al. 2020 (PyTorch Distributed); Rajbhandari et al. 2020 (ZeRO)",
+    "data": "Li et al. 2020 (PyTorch Distributed); Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (HSDP)",
     "offload": "Awan et al. 2018 (OC-DNN); Rajbhandari et al. 2021 (ZeRO-Infinity)",
 }
 
@@ -93,17 +94,25 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
 def _algorithms(p: Breakdown) -> list[tuple[str, str, str]]:
     """Return by which algorithms rank 0's buckets are exchanged."""
     e, strategy = p.experiment, p.experiment.strategy
-    net, element = group_network(e, "data"), BYTES[strategy.precision]
+    element, many = BYTES[strategy.precision], shards(e)
+    net = shard_network(e) if many > 1 else group_network(e, "data")
     cuts = [buckets(part.model, float(strategy.bucket), element).sizes for part in parts(e, 0)]
-    sizes = {size for cut in cuts for size in cut.tolist() if size}
+    bytes_of = {size for cut in cuts for size in cut.tolist() if size}
     goals = ("reduce_scatter", "allgather") if strategy.zero else ("allreduce",)
     labels = dict.fromkeys(
         chosen(goal, size, net, strategy.allreduce).label
         for goal in goals
-        for size in sorted(sizes)
+        for size in sorted(bytes_of)
     )
     how = "cheapest for size and network" if strategy.allreduce == AUTO else "strategy.allreduce"
-    return [("algorithm", "; ".join(labels), how)]
+    found = [("algorithm", "; ".join(labels), how)]
+    if 1 < many < sizes(e).data:
+        same = f"{sizes(e).data // many}, which sum its gradients"
+        found += [
+            ("ranks that shard the state", f"{many}", "given"),
+            ("copies of a shard", same, "computed"),
+        ]
+    return found
 
 
 def _recomputation(p: Breakdown) -> Explanation:

@@ -21,7 +21,7 @@ from lib_dlhpc.costs.stored_activations import (
     stored_bytes,
     waiting_bytes,
 )
-from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
+from lib_dlhpc.layout import Part, parts, place, rank_at, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
 from lib_dlhpc.prediction.pipelined import before_backward, in_flight, waiting
@@ -119,9 +119,7 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
         )
         near, extra = min(keeps, batch * near), batch * moved
         away, keeps = away + keeps - near, near
-    whole = (
-        strategy.zero < 2 or sizes(experiment).data == 1
-    )  # gradients of a pass, to be accumulated
+    whole = strategy.zero < 2 or shards(experiment) == 1  # gradients of a pass, to be accumulated
     if many > 1 and whole and strategy.offload != "all":
         extra += max(part.model.layer_parameters.max(initial=0.0) for part in held) * size
 
@@ -140,7 +138,7 @@ def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, .
 
 def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
     """Return weights, gradients and optimizer state of a rank, and their offloaded bytes."""
-    strategy, replicas = experiment.strategy, sizes(experiment).data
+    strategy, replicas = experiment.strategy, shards(experiment)
     size, count = BYTES[strategy.precision], float(model.parameters)
     master = MASTER_BYTES * (strategy.precision in MIXED)
     each = {

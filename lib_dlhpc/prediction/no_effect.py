@@ -24,6 +24,8 @@ def without_effect(experiment: Experiment) -> list[str]:
         )
     if s.zero and sizes(experiment).data == 1:
         found.append(f"strategy.zero = {s.zero}: replicas share out the state, and there is one.")
+    elif s.shards == sizes(experiment).data:
+        found.append(f"strategy.shards = {s.shards}: those are all replicas, as with 0.")
     if s.tensor == 1 and s.split != "paired":
         found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
     if s.recompute == "selective" and not _attends(experiment):

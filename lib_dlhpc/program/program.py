@@ -30,6 +30,11 @@ class Group:
         """Ranks of a group."""
         return self.shape[self.axis]
 
+    @property
+    def apart(self) -> int:
+        """The distance in rank order between neighbors in a group."""
+        return int(np.prod(self.shape[self.axis + 1 :]))
+
     @cached_property
     def rows(self) -> NDArray[np.int64]:
         """The ranks of each group within a stage, shape (groups, size)."""

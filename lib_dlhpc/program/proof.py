@@ -12,6 +12,7 @@ A dependency too many takes time and changes no number: that is for the laws of 
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import TypeGuard
 
 from lib_dlhpc.program.calls import BACKWARD, FORWARD, PASSES, WEIGHTS, calls, phase_of
@@ -240,9 +241,11 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     total = [*last, *filter(sums, own)]
     for each in (every, total):
         _prove_once(f"{where}: sums", each, weights)
-    alone = step.shape[0] == 1 or not any(weights)
-    if not alone and not any(step.groups[each.group].axis == 0 for each in total):
-        raise ProofError(f"{where}: replicas never sum their gradients.")
+    groups = {each.group: step.groups[each.group] for each in total}
+    inside = prod(step.shape[1:])  # ranks of a replica
+    over = prod(group.size for group in groups.values() if group.apart >= inside)
+    if any(weights) and over % step.shape[0]:
+        raise ProofError(f"{where}: replicas never sum their gradients, or not all of them.")
     ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
     if not ahead and any(each.goal == SCATTER for each in total):
         found = [each for each in own if gathers(each)]

@@ -16,17 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.program.calls import phase_of
+from lib_dlhpc.program.calls import BACKWARD, FORWARD, WEIGHTS, phase_of
 from lib_dlhpc.program.intervals import NAMES
-from lib_dlhpc.schedules.pipeline import (
-    Backward,
-    Forward,
-    Instruction,
-    Pipeline,
-    Receive,
-    Send,
-    Weights,
-)
+from lib_dlhpc.schedules.pipeline import Forward, Instruction, Pipeline, Receive, Send
 from lib_dlhpc.schedules.pipeline_proof import idle_times
 from lib_dlhpc.simulation.messages import Recorder
 from lib_dlhpc.simulation.platform import platform
@@ -62,8 +54,7 @@ def simulate_pipeline(
     record, a row each, the first to arrive. weights: the share of backward that computes weight gradients, of each
     stage or one for all, where the pipeline does so apart. progress: see Simulation.run.
     Rows: forward and backward, named by microbatch; bubble and wait, for what another rank makes.
-    Raises SpecError for sizes that do not fit; DeadlockError, naming who waits for what, where streams
-    made by hand wait for ever (`schedules.prove_pipeline` says what is wrong with them); Cancelled.
+    Raises SpecError for sizes that do not fit; DeadlockError where streams wait for ever; Cancelled.
     """
     on = platform(machine, nodes, devices_per_node)
     if pipeline.ranks != on.ranks:
@@ -76,24 +67,19 @@ def simulate_pipeline(
     later = _per("weights", weights, stages) * pipeline.splits_backward
     sizes = _per("message_bytes", message_bytes, stages - 1)
     recorder = Recorder(messages)
-    slowdown = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks)
     sim = Simulation(on, speed, record=recorder if messages else None)
     sim.background(background)
     posted = _messages(sim, pipeline, sizes)
     rows: list[tuple[Any, ...]] = []
+    seconds = {FORWARD: ahead, BACKWARD: back * (1 - later), WEIGHTS: back * later}
     for rank, stream in enumerate(pipeline.streams):
-        seconds: dict[object, NDArray[np.float64]] = {
-            Forward: ahead,
-            Backward: back * (1 - later),
-            Weights: back * later,
-        }
         sim.start(_rank(sim, pipeline, rank, stream, posted, seconds, rows))
     end = sim.run(progress)
     rows += _flush(rows, pipeline.ranks, end)
     timeline = from_rows(rows, on.ranks, "simulated")
-    speeds = slowdown[_rank_of(pipeline)]
-    passes = (ahead / speeds, back / speeds, later)
-    idle = idle_times(pipeline, *(each.tolist() for each in passes))
+    speeds = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks)[_rank_of(pipeline)]
+    passes = ((ahead / speeds).tolist(), (back / speeds).tolist(), later.tolist())
+    idle = idle_times(pipeline, *passes)
     marked = mark_bubble(timeline, np.array(idle), timeline.where("compute", "wait"))
     return join([marked, recorder.timeline(on.ranks)]).sorted()
 
@@ -118,7 +104,7 @@ def _rank(
     rank: int,
     stream: Sequence[Instruction],
     messages: dict[MessageKey, Message],
-    seconds: Mapping[object, NDArray[np.float64]],
+    seconds: Mapping[str, NDArray[np.float64]],
     rows: list[tuple[Any, ...]],
 ) -> Process:
     """What a rank does, from its first instruction to its last; it writes down what takes time."""
@@ -140,7 +126,7 @@ def _rank(
             name = f"{NAMES[phase_of(step)]} {step.microbatch}"
             if pipeline.chunks > 1:
                 name += f", chunk {step.chunk}"
-            yield sim.compute(rank, float(seconds[type(step)][stage]))
+            yield sim.compute(rank, float(seconds[phase_of(step)][stage]))
             rows.append((rank, "compute", kind, name, since, sim.env.now))
 
 

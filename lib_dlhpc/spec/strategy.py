@@ -35,6 +35,7 @@ SPLIT_FIELDS = (
     "spatial",
     "microbatches",
     "zero",
+    "shards",
     "recompute",
     "offload",
     "experts",
@@ -54,8 +55,9 @@ class Strategy:
     channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM").
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
     zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
-    al. 2020). allreduce: the algorithm of gradient synchronization; its reduce-scatter and allgather, if it
-    is composed of them, also serve ZeRO. "auto": the cheapest for each size and network
+    al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
+    Zhao et al. 2023, "PyTorch FSDP"). allreduce: the algorithm of gradient synchronization; its reduce-scatter
+    and allgather, if it is composed of them, also serve ZeRO. "auto": the cheapest for each size and network
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
@@ -86,6 +88,7 @@ class Strategy:
     split: str = choice(SPLITS, default="paired")
     sequence_parallel: bool = flag(default=False)
     zero: int = whole(default=0, least=0, most=3)
+    shards: int = whole(default=0, least=0)  # replicas over which ZeRO shards; 0: all
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
@@ -139,7 +142,14 @@ def check_split(strategy: Strategy) -> None:
                 f"strategy.{name} = {np.max(value)}: with strategy.update = {s.update!r} the legal value is"
                 f" {none}; only synchronous devices can partition a network."
             )
-    for wrong, message in (
+    for wrong, message in (*_splits_at_odds(s), *_shards_at_odds(s)):
+        if np.any(wrong):
+            raise SpecError(message)
+
+
+def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
+    """Return degrees of parallelism that contradict each other: whether they do, and what to say."""
+    return (
         (
             np.greater(s.tensor, 1) & np.greater(s.spatial, 1),
             f"strategy.tensor = {s.tensor} with strategy.spatial = {s.spatial}: a layer is split by its"
@@ -165,23 +175,32 @@ def check_split(strategy: Strategy) -> None:
             "strategy.sequence_parallel = true: it needs strategy.tensor above 1; legal here: false.",
         ),
         (
+            (s.schedule == "zb-h1") & np.greater(s.pipeline, 1) & (s.offload != "none"),
+            f"strategy.offload = {s.offload!r}: what is offloaded returns for one backward pass; with"
+            " strategy.schedule = 'zb-h1' there are two, and the legal value is 'none'.",
+        ),
+    )
+
+
+def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
+    """Return what sharding of the state contradicts: whether it does, and what to say."""
+    return (
+        (
             np.greater(s.experts, 1) & np.greater(s.zero, 0),
             f"strategy.zero = {s.zero}: with strategy.experts = {s.experts} the legal value is 0; replicas hold"
             " different experts.",
+        ),
+        (
+            np.greater(s.shards, 0) & np.equal(s.zero, 0),
+            f"strategy.shards = {s.shards}: applies only with strategy.zero; with strategy.zero = 0 the legal"
+            " value is 0.",
         ),
         (
             np.greater(s.zero, 1) & np.greater(s.pipeline, 1),
             f"strategy.zero = {s.zero}: gradients accumulate over the microbatches of a pipeline, so they"
             f" cannot be freed; with strategy.pipeline = {s.pipeline} legal: 0, 1.",
         ),
-        (
-            (s.schedule == "zb-h1") & np.greater(s.pipeline, 1) & (s.offload != "none"),
-            f"strategy.offload = {s.offload!r}: what is offloaded returns for one backward pass; with"
-            " strategy.schedule = 'zb-h1' there are two, and the legal value is 'none'.",
-        ),
-    ):
-        if np.any(wrong):
-            raise SpecError(message)
+    )
 
 
 def exchange_in_words(strategy: Strategy) -> str:
@@ -206,7 +225,7 @@ def _split_in_words(strategy: Strategy) -> str:
     if s.pipeline > 1:
         words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
     words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)
-    words += [f"ZeRO {s.zero}"] * bool(s.zero)
+    words += [f"ZeRO {s.zero}" + f" over {s.shards} ranks" * bool(s.shards)] * bool(s.zero)
     words += [f"recompute {s.recompute}"] * (s.recompute != "none")
     words += [f"offload {s.offload}"] * (s.offload != "none")
     return "".join(f", {word}" for word in words)

@@ -1,8 +1,8 @@
-"""The communicators of a run: this rank's tensor, spatial, data and pipeline group."""
+"""The communicators of a run: this rank's tensor, spatial, data and pipeline group, and what ZeRO cuts data into."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lib_dlhpc import layout
@@ -15,7 +15,10 @@ KINDS = ("pipeline", "data", "spatial", "tensor")
 
 @dataclass(frozen=True)
 class Groups:
-    """This rank's coordinates and a communicator for each group; group ranks follow the coordinates."""
+    """This rank's coordinates and a communicator for each group; group ranks follow the coordinates.
+
+    shards: replicas that shard the state between them; copies: those that have the same shard.
+    """
 
     world: Any
     place: layout.Place
@@ -23,6 +26,8 @@ class Groups:
     data: Any
     spatial: Any
     tensor: Any
+    shards: Any = field(default_factory=SingleRank)
+    copies: Any = field(default_factory=SingleRank)
 
     @property
     def first(self) -> bool:
@@ -46,6 +51,11 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
                 found[kind] = SingleRank()
             else:
                 found[kind] = comm.Split(ranks[0], getattr(place, kind))
+        many = layout.shards(experiment)
+        if many > 1:
+            number, own = divmod(place.data, many)
+            found["shards"] = found["data"].Split(number, own)
+            found["copies"] = found["data"].Split(own, number)
         yield Groups(comm, place, **found)
     finally:
         for group in found.values():

@@ -25,11 +25,12 @@ Range = tuple[int, int]
 class Sharding:
     """Which parts of a flat array each rank of a group owns, and how to all-gather them.
 
-    units: ranges that cover the array. A rank's shard is the concatenation of its parts of all units.
+    units: ranges that cover the array. A rank's shard is the concatenation of its parts of all units. copies: the
+    ranks that have the same shard.
     """
 
-    def __init__(self, units: list[Range], comm: Any) -> None:
-        self.comm, self.units = comm, sorted(units) or [(0, 0)]
+    def __init__(self, units: list[Range], comm: Any, copies: Any) -> None:
+        self.comm, self.copies, self.units = comm, copies, sorted(units) or [(0, 0)]
         self._scratch = Scratch()
         self._own = [self.own(*unit) for unit in self.units]
         sizes = [own.stop - own.start for own in self._own]
@@ -76,10 +77,19 @@ class Sharding:
         return [flat[part.start - start : part.stop - start] for part in parts]
 
     def reduce_scatter(self, flat: Array, start: int) -> Rounds:
-        """Reduce-scatter, in place, the units from `start` on; one reduce-scatter at a time."""
+        """Reduce-scatter, in place, the units from `start` on; one reduce-scatter at a time.
+
+        Ranks that have the same shard then sum what they have.
+        """
         units = self.within(start, start + flat.size)
-        blocks = (self.blocks(flat[a - start : b - start], a) for a, b in units)
-        return reduce_scatter(self.comm, blocks, self._scratch)
+        blocks = [self.blocks(flat[a - start : b - start], a) for a, b in units]
+        yield from reduce_scatter(self.comm, blocks, self._scratch)
+        if self.copies.size > 1:
+            own = (each[self.comm.rank] for each in blocks)
+            parts = [np.array_split(each, self.copies.size) for each in own]
+            yield from reduce_scatter(self.copies, parts, self._scratch)
+            for each in parts:
+                yield from allgather(self.copies, each)
 
     def gathering(self, shard: Array, start: int, stop: int) -> tuple[Callable[[], Rounds], Array]:
         """Return the all-gather of a range within one unit, to be started, and the target array."""

@@ -80,9 +80,11 @@ class Stage:
         strategy = experiment.strategy
         self.part, self.groups, self.recorder, self.does = part, groups, recorder, does
         self.model, self.parts = part.model, parts_by_name(part.model.layers)
-        self.level = int(strategy.zero) if groups.data.size > 1 else 0
+        self.level = int(strategy.zero) if groups.shards.size > 1 else 0
         # Of its own, as several stages of a rank may have collectives in flight.
         self.replicas = stack.enter_context(duplicated(groups.data))
+        self.shards = stack.enter_context(duplicated(groups.shards))
+        self.copies = stack.enter_context(duplicated(groups.copies))
         self.on_disk = strategy.offload == "all"
         self.apart = self.on_disk or self.level >= 2  # gradients have no full array
         self.optimizer = Optimizer(strategy.optimizer, experiment.training)
@@ -132,7 +134,8 @@ class Stage:
         return partial(
             Shards,
             level=self.level,
-            comm=self.replicas,
+            comm=self.shards,
+            copies=self.copies,
             layers=self.does.buckets,
             recorder=self.recorder,
         )
@@ -173,7 +176,9 @@ class Stage:
             elif gathers(what):
                 flat, part = self._whole_weights(), range_of(self.network.parameters, first, stop)
                 self.gathers.post(Later(partial(self.sharding.all_gather, flat, *part)))
-            elif what.group == "data":
+            elif what.group == "copies":
+                return  # it follows the reduce-scatter of the shards at once
+            elif what.group in ("data", "shards"):
                 place = self.store if self.level >= 2 else self.exchange
                 place.post(self.does.buckets.index((first, stop)))
             else:
@@ -285,9 +290,9 @@ class Stage:
     def _sharding(self) -> Sharding:
         """Return the sharding of the update over replicas; at level 0 each updates all weights."""
         if self.level == 0:
-            return Sharding([(0, self.network.table.size)], SingleRank())
+            return Sharding([(0, self.network.table.size)], SingleRank(), SingleRank())
         if self.level == 1:
-            return Sharding(self._units(), self.replicas)
+            return Sharding(self._units(), self.shards, self.copies)
         sharding: Sharding = self.store.sharding
         return sharding
 
@@ -367,7 +372,7 @@ class Stage:
     def _whole_squares(self, squares: Array, names: list[str]) -> Array:
         """Sum squares over the shards, and over the tensor group for tensors partitioned there."""
         if self.level:
-            squares = allreduce_of(self.groups.data)(squares)
+            squares = allreduce_of(self.groups.shards)(squares)
         if self.groups.tensor.size > 1:
             split = np.array([name in self.parts for name in names], np.bool_)
             total = allreduce_of(self.groups.tensor)(np.where(split, squares, 0))

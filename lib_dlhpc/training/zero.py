@@ -7,6 +7,7 @@ A network's flat array is cut into units, and each replica updates its part of e
     3   weights too       a layer's weights are all-gathered just before use and freed afterwards
 
 A unit is what one collective moves, so that all replicas send the same amount: a bucket, or at level 3 a layer.
+With hybrid sharding neighbors do so, and those that have the same shard sum its gradients (Zhao et al. 2023).
 """
 
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ class Shards:
         arena: Arena,
         level: int,
         comm: Any,
+        copies: Any,
         layers: Sequence[Range],
         recorder: Recorder,
     ) -> None:
@@ -45,7 +47,7 @@ class Shards:
         self.recorder, self.arena = recorder, arena
         self.layers, self.buckets = layers, [range_of(table.parameters, *each) for each in layers]
         units = self.buckets if level == 2 else bounds_of(table.parameters)
-        self.sharding = Sharding(units, comm)
+        self.sharding = Sharding(units, comm, copies)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
         self.weights = np.zeros(self.sharding.size if level == 3 else 0, dtype)  # of the shard
         self.gradients = np.zeros(self.sharding.size, dtype)

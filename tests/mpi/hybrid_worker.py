@@ -186,6 +186,7 @@ def every_layout():
     microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
     recomputes = cycle(("none", "full", "none", "selective", "full"))
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
+    shards = cycle((0, 2, 0))
     zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
     optimizers = cycle(("momentum", "adam", "lars", "sgd", "lamb"))
     for model in MOST_STAGES:
@@ -197,6 +198,8 @@ def every_layout():
                 continue
             replicas = p // (depth * tensor * shape["spatial"])
             split = {**shape, "zero": next(zeros[depth > 1]), "recompute": next(recomputes)}
+            if split["zero"] and replicas % 2 == 0:
+                split["shards"] = next(shards)
             if model != "images":  # batch norm must see all samples at once
                 split["microbatches"] = min(next(microbatches), BATCH // replicas)
             if depth > 1:
@@ -212,13 +215,14 @@ def every_layout():
             if split.get("schedule") == "zb-h1":
                 split["offload"] = "none"
             if split["offload"] == "all":
-                split |= {"offload": "none"} if model == "words" and depth > 1 else {"zero": 0}
+                split |= {"offload": "none"} if model == "words" and depth > 1 else NONE
             rule = {"optimizer": next(optimizers)}
             rule |= {"rate": 5.0} if rule["optimizer"] == "lars" else {}
             rule |= {"shift": 1} if model == "images" and depth % 2 else {}
             equals_one_rank(model, split, **rule)
 
 
+NONE = {"zero": 0, "shards": 0}
 SOME = ("rows", "fields", "sequences")
 MOST_STAGES = {"images": 8, "rows": 6, "fields": 8, "words": 5, "sequences": 3}
 MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4, "sequences": 3}
@@ -246,6 +250,7 @@ def random_ways(seed="0", number="40"):
             "split": one("paired", "column", "row"),
             "sequence_parallel": bool(one(0, 0, 1)),
             "zero": one(0, 1, 2, 3),
+            "shards": one(0, 0, 2),
             "recompute": one("none", "selective", "full"),
             "offload": one("none", "activations", "all"),
         }
@@ -340,6 +345,8 @@ def program_is_carried_out():
     ]
     for schedule in ("gpipe", "zb-h1"):
         ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": schedule})]
+    if p == 4:
+        ways += [("words", {"zero": level, "shards": 2, "microbatches": 2}) for level in (1, 2, 3)]
     if p == 2:
         chunks = {"schedule": "interleaved", "chunks": 2, "microbatches": 2}
         ways += [

@@ -86,6 +86,11 @@ MODES = {
     ("zb-h1, full", 2): ("words", 640, {**FLOW, "schedule": "zb-h1", "recompute": "full"}),
     ("interleaved", 2): ("words", 96, {**FLOW, "schedule": "interleaved", "chunks": 2}),
     ("1f1b, full", 2): ("words", 640, {**FLOW, "schedule": "1f1b", "recompute": "full"}),
+    ("hybrid zero 3", 4): (
+        "rows",
+        256,
+        {"zero": 3, "shards": 2, "optimizer": "adam", "bucket": "6 MB"},
+    ),
     ("gpipe of four", 4): ("words", 128, {**FLOW, "pipeline": 4, "schedule": "gpipe"}),
     ("1f1b of four", 4): ("words", 160, {**FLOW, "pipeline": 4, "schedule": "1f1b"}),
     ("data x pipeline", 4): ("words", 96, {**FLOW, "zero": 1}),

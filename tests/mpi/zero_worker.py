@@ -6,6 +6,7 @@ from mpi4py import MPI
 from lib_dlhpc.schedules import ring_collectives
 from lib_dlhpc.schedules.ring_collectives import InFlight
 from lib_dlhpc.training.sharding import Sharding
+from lib_dlhpc.training.single_rank import SingleRank
 
 comm = MPI.COMM_WORLD
 
@@ -28,7 +29,7 @@ cases = [
 ]
 for ring_collectives.PIECE, ends, first, last in cases:
     units = list(zip([0, *ends], ends, strict=False))
-    sharding, size = Sharding(units[::-1], comm), ends[-1]
+    sharding, size = Sharding(units[::-1], comm, SingleRank()), ends[-1]
     mine = owned(sharding)
     assert sharding.size == len(mine) and sorted(np.concatenate(comm.allgather(mine))) == [
         *range(size)

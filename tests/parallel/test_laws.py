@@ -15,7 +15,7 @@ from split_runs import GPT, IMAGES, split
 from lib_dlhpc import SpecError
 from lib_dlhpc.parallel import program, steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program import Meet, prove
+from lib_dlhpc.program import Collective, Meet, prove
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.timeline import breakdown
 
@@ -38,6 +38,7 @@ KINDS = {
     "zero 1": {"data": 4, "zero": 1},
     "zero 2": {"data": 4, "zero": 2},
     "zero 3": {"data": 4, "zero": 3},
+    "hybrid sharding": {"data": 4, "zero": 3, "shards": 2},
     "full": {"recompute": "full"},
     "selective": {"recompute": "selective"},
     "offloaded activations": {"offload": "activations"},
@@ -185,3 +186,36 @@ def test_events_are_close_to_rounds_where_ranks_share_slow_ports(strategy):
     slow = {"machine.inter_node": {"latency": 1e-6, "bandwidth": 1e8}}
     rounds, events = rounds_and_events(run.set(slow))
     assert events == pytest.approx(rounds, rel=0.1)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_sharding_over_all_replicas_is_what_zero_does_by_default(zero):
+    run = run_of("gpt", data=4, zero=zero, microbatches=2)
+    assert steps(run.set({"strategy.shards": 4}))[0].groups.keys() == steps(run)[0].groups.keys()
+    assert predict(run.set({"strategy.shards": 4})).step_time == predict(run).step_time
+
+
+def test_hybrid_sharding_keeps_gathers_within_a_node_and_costs_memory():
+    """Two nodes of four: neighbors gather weights, and gradients of a shard cross the network once."""
+    run = run_of("gpt", data=8, zero=3, node=4)
+    hybrid = run.set({"strategy.shards": 4})
+    whole, shared = predict(run), predict(hybrid)
+    for name in ("weights", "gradients", "optimizer state"):
+        assert shared.memory[name] == pytest.approx(2 * whole.memory[name]), name
+    last = steps(hybrid)[0].stages[0][0].last.variants[0].instructions
+    found = {(each.goal, each.group) for each in last if isinstance(each, Collective)}
+    assert found == {("allgather", "shards"), ("reduce_scatter", "shards"), ("allreduce", "copies")}
+    assert float(shared.messages["data"].total) < float(whole.messages["data"].total)
+
+
+@pytest.mark.parametrize(
+    ("ways", "words"),
+    [
+        ({"data": 4, "zero": 1, "shards": 3}, "shards = 3: it must divide the 4 replicas"),
+        ({"data": 4, "zero": 1, "shards": 8}, "shards = 8: it must divide"),
+        ({"data": 4, "shards": 2}, "shards = 2: applies only with strategy.zero"),
+    ],
+)
+def test_shards_that_cannot_be_are_refused(ways, words):
+    with pytest.raises(SpecError, match=words):
+        predict(run_of("gpt", **ways))

@@ -144,6 +144,11 @@ SPLIT = parallel.steps(
         next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
     ).set({"strategy.schedule": "zb-h1"})
 )
+HYBRID = parallel.steps(
+    run_of(
+        next(c for c in CASES if c["strategy"] == {"data": 4, "microbatches": 2, "zero": 3})
+    ).set({"strategy.shards": 2})
+)
 # The last layer reads the embedding's table.
 KEY = [e.key for e in ZERO[0].stages[0][0].forward.variants[0].instructions if gathers(e)][-1]
 LAST = PIPE[0].schedule.streams[-1]
@@ -208,6 +213,14 @@ MUTANTS = {
         "2 microbatches have no pass back",
     ),
     "a split backward that posts": (blocks(SPLIT, ["backward"], posts), "2 times over"),
+    "copies of a shard that never sum": (
+        blocks(HYBRID, BACK, drop(Collective, group="copies")),
+        "never sum their gradients, or not all",
+    ),
+    "shards that never sum": (
+        blocks(HYBRID, BACK, drop(Collective, goal="reduce_scatter")),
+        "never sum their gradients, or not all",
+    ),
     "a pass left out": (
         streams(PIPE, lambda one: tuple(e for e in one if not isinstance(e, Backward))),
         "no pass back",

@@ -154,6 +154,11 @@ def _experts(e: Experiment) -> Options:
     return [(f"{n}", n) for n in sorted({*fits, int(e.strategy.experts)})]
 
 
+def _shards(e: Experiment) -> Options:
+    fits = {n for n in powers(1, 12) if n < replicas(e) and replicas(e) % n == 0}
+    return [(f"{n}" if n else "all", n) for n in sorted({0, *fits, int(e.strategy.shards)})]
+
+
 def _precisions(e: Experiment) -> Options:
     known = strategy.TRAINING_PRECISIONS
     return [(p, p) for p in known if not np.isnan(peak_rate(e.machine.device, p))]
@@ -191,6 +196,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.sequence_parallel": _ticks,
     "strategy.experts": _experts,
     "strategy.zero": _named(range(4)),
+    "strategy.shards": _shards,
     "strategy.recompute": _named(strategy.RECOMPUTES),
     "strategy.offload": _named(strategy.OFFLOADS),
     "strategy.batch": _among("strategy.batch", powers(0, 13)),
@@ -220,6 +226,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.sequence_parallel": lambda e: e.strategy.tensor > 1,
     "strategy.experts": lambda e: any(layer.kind == "experts" for layer in e.model.layers),
     "strategy.zero": lambda e: replicas(e) > 1,
+    "strategy.shards": lambda e: e.strategy.zero,
     **{f"strategy.{name}": lambda e: e.devices > 1 for name in ("allreduce", "overlap", "bucket")},
     "run.checkpoint_interval": lambda e: e.storage.tier,
 }

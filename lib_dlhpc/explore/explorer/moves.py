@@ -97,9 +97,9 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.microbatches" if value > s.batch:
             return {"strategy.batch": value}
         case "strategy.experts" if value > 1:
-            return {"strategy.zero": 0}
-        case "strategy.zero" if value:
-            return {"strategy.experts": 1}
+            return {"strategy.zero": 0, "strategy.shards": 0}
+        case "strategy.zero":
+            return {"strategy.experts": 1} if value else {"strategy.shards": 0}
         case "storage.tier" if not value:
             return {"run.checkpoint_interval": 0.0, **STREAMED}
     return {}
