@@ -117,7 +117,8 @@ def _named(names: Iterable[Any], shown: Callable[[Any], str] = str) -> Callable[
 
 @cache
 def _titles(kind: str) -> Options:
-    return [(catalog.read(kind, name)["title"], name) for name in catalog.names(kind)]
+    options = [(catalog.read(kind, name)["title"], name) for name in catalog.names(kind)]
+    return sorted(options, key=lambda option: option[0].casefold())
 
 
 def _entries(kind: str, now: str) -> Options:
