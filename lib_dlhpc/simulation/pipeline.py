@@ -74,8 +74,7 @@ def simulate_pipeline(
     seconds = {FORWARD: ahead, BACKWARD: back * (1 - later), WEIGHTS: back * later}
     for rank, stream in enumerate(pipeline.streams):
         sim.start(_rank(sim, pipeline, rank, stream, posted, seconds, rows))
-    end = sim.run(progress)
-    rows += _flush(rows, pipeline.ranks, end)
+    rows += _flush(rows, pipeline.ranks, sim.run(progress))
     timeline = from_rows(rows, on.ranks, "simulated")
     speeds = np.broadcast_to(np.asarray(speed, dtype=np.float64), on.ranks)[_rank_of(pipeline)]
     passes = ((ahead / speeds).tolist(), (back / speeds).tolist(), later.tolist())
