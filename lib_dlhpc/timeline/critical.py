@@ -34,10 +34,12 @@ def critical_path(timeline: Timeline) -> Timeline:
     order = np.lexsort((-np.arange(len(table)), table.stop, table.rank))
     first = np.searchsorted(table.rank, np.arange(table.ranks + 1))
     ends = table.stop[order]
-    path, enters = [], []
+    path, enters = list[int](), list[float]()
     row = int(np.argmax(table.stop))
     while row >= 0:
         last = int(joins[row])
+        if table.start[last] >= min([float(table.stop[row]), *enters[-1:]]):
+            last = row  # of the same name, but another exchange: the path goes back in time only
         path.append(row)
         enters.append(float(table.start[last]))
         low, high = first[table.rank[last]], first[table.rank[last] + 1]
@@ -49,11 +51,15 @@ def critical_path(timeline: Timeline) -> Timeline:
 
 
 def _last_to_join(table: Timeline) -> np.ndarray:
-    """Return for each row the one of the same exchange that began last (same name, the same time over), or itself."""
+    """Return for each row the one of the same exchange that began last, or itself.
+
+    The same exchange: the same match, or without one the same name, the same time over.
+    """
     rows = np.flatnonzero(table.where("communication"))
-    order = np.lexsort((table.rank[rows], table.name[rows]))  # stable: in order of time
+    names = np.where(table.match >= 0, len(table.names) + table.match, table.name)
+    order = np.lexsort((table.rank[rows], names[rows]))  # stable: in order of time
     rows = rows[order]
-    name, rank = table.name[rows], table.rank[rows]
+    name, rank = names[rows], table.rank[rows]
     new = np.ones(len(rows), np.bool_)
     new[1:] = (np.diff(name) != 0) | (np.diff(rank) != 0)
     nth = np.arange(len(rows)) - np.flatnonzero(new)[np.cumsum(new) - 1]

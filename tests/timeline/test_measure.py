@@ -117,3 +117,25 @@ def test_times_are_the_ticks_of_a_clock(drawn):
     np.testing.assert_allclose(exposed(table), (talking & ~working).sum(axis=1))
     begin, end = min(row[4] for row in rows), max(row[5] for row in rows)
     np.testing.assert_allclose(idle(table), end - begin - working.sum(axis=1))
+
+
+def test_a_critical_path_goes_back_in_time_only():
+    """Exchanges of the same name are not one exchange where their times differ: here they would lead in a circle."""
+    talk = ("communication", "communication")
+    rows = [(0, *talk, "x", 0.0, 1.0), (1, *talk, "y", 1.0, 2.0), (1, *talk, "x", 2.0, 3.0)]
+    rows += [(0, *talk, "y", 3.0, 4.0), (0, "compute", "update", "update", 4.0, 5.0)]
+    path = critical_path(from_rows(rows, 2, "simulated"))
+    assert path.start.tolist() == sorted(set(path.start.tolist())) and path.stop[-1] == 5.0
+
+
+def test_a_match_tells_exchanges_of_one_name_apart():
+    talk = ("communication", "communication", "sum")
+    rows = [(0, "compute", "forward", "a", 0.0, 1.0), (1, "compute", "forward", "a", 0.0, 2.0)]
+    rows += [(2, "compute", "forward", "a", 0.0, 2.5)]
+    rows += [(rank, *talk, 1.0 + rank, 3.0, 0, -1, 1, 7) for rank in (0, 1)]
+    rows += [(2, *talk, 2.5, 2.75, 0, -1, 2, 8)]
+    path = critical_path(from_rows(rows, 3, "simulated"))
+    assert [(event.rank, event.start, event.stop) for event in path] == [
+        (1, 0.0, 2.0),
+        (0, 2.0, 3.0),
+    ]
