@@ -12,6 +12,7 @@ formats.py    read and write: files of any format, by the end of the name
     chrome.py       Chrome and Perfetto; json_events.py: one event after the other
     otf2.py         OTF2 archives; otf2_reading.py, otf2_definitions.py: read, those of others too
     kineto.py       torch.profiler, read
+    chakra/         MLCommons Chakra: execution traces, which are graphs without times
     rows.py (growing columns), lanes.py (lanes of overlapping events), files.py (atomic writes)
 recorder.py   region and Recorder: the events of a rank, recorded live
 communicator.py  trace_comm: a communicator whose calls are recorded, with point_to_point.py,
