@@ -1,4 +1,4 @@
-"""`dlhpc trace`: record, show, analyze and convert traces of all ranks.
+"""`dlhpc trace`: record, show, analyze and convert traces of all ranks; execution traces are in trace_chakra.py.
 
 An action is a parser and a function (options -> exit status), added in `add` and `_add_recording` below.
 """
@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.commands import trace_chakra
 from lib_dlhpc.commands.output import (
     STDIN,
     add_output,
@@ -68,6 +69,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     analyse.set_defaults(command=_analyse)
 
     _add_recording(actions)
+    trace_chakra.add(actions)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.strategy import AUTO
 
 NOTHING = Cost(0.0, 0.0, 0.0)
@@ -71,19 +72,23 @@ def copy_network(experiment: Experiment) -> Network:
 
 def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
     """Return the network of `ranks` ranks with stride `apart` in rank order."""
-    machine, devices = experiment.calibrated_machine, int(experiment.devices_per_node)
+    machine, nodes = experiment.calibrated_machine, int(experiment.strategy.nodes)
+    return network_on(machine, int(experiment.devices_per_node), nodes, ranks, apart)
+
+
+def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> Network:
+    """Return the same on `nodes` nodes of a machine, each with `devices` ranks."""
     near = max(1, min(ranks, devices // apart))
-    nodes = -(-ranks // near)
+    used = -(-ranks // near)
     inner, outer = machine.intra_node, machine.inter_node
     sharing = devices / near
     step = max(1, apart * near // devices)
-    all_nodes = int(experiment.strategy.nodes)
     return Network(
         Level(near, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
-        Level(nodes, outer.latency, sharing / (outer.bandwidth * outer.efficiency * machine.nics)),
+        Level(used, outer.latency, sharing / (outer.bandwidth * outer.efficiency * machine.nics)),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
-        lambda distance: congestion(machine, all_nodes, distance * step),
-        all_to_all_congestion(machine, nodes * step),
+        lambda distance: congestion(machine, nodes, distance * step),
+        all_to_all_congestion(machine, used * step),
     )
 
 
@@ -93,11 +98,15 @@ def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
     All devices of a node share the NICs if their targets are outside the node, else only those next to its edge.
     """
     machine, devices = experiment.calibrated_machine, int(experiment.devices_per_node)
-    if first // devices == second // devices:
+    return wire_on(machine, first // devices == second // devices, min(apart, devices))
+
+
+def wire_on(machine: Machine, within_node: bool, leaving: int) -> Wire:
+    """Return the path within a node, or between two while `leaving` ranks of a node share its NICs."""
+    if within_node:
         link = machine.intra_node
         return Wire(link.latency, 1 / (link.bandwidth * link.efficiency))
     link = machine.inter_node
-    leaving = min(apart, devices)
     return Wire(link.latency, leaving / (link.bandwidth * link.efficiency * machine.nics))
 
 

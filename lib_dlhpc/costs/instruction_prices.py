@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.program import Collective, Group, Priced
+from lib_dlhpc.program import Collective, Compute, Group, Priced
 from lib_dlhpc.program.instructions import SAMPLES
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
@@ -66,6 +66,7 @@ class PartPrices:
         self.backward: Floats = scale * times.backward
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.weights, self.model = model.layer_parameters, model
+        self.batch, self.element = float(batch), compute.BYTES[strategy.precision]
 
     @cached_property
     def weight_grad(self) -> Floats:
@@ -88,3 +89,11 @@ class PartPrices:
     def weights_read(self) -> Sequence[int]:
         """Return the elements of the weights that each layer reads, its own or those that it is tied to."""
         return weights_read(self.model)
+
+    def work(self, what: Compute) -> tuple[float, float]:
+        """Return the FLOP of a computation, and the bytes that it reads and writes."""
+        moved, read = compute.traffic(self.model)
+        flop = self.batch * float(self.model.layer_forward_flop[what.layer])
+        size = (self.batch * float(moved[what.layer]) + float(read[what.layer])) * self.element
+        times = 1 if what.phase == "forward" else 2  # see costs/compute.py
+        return times * flop, times * size

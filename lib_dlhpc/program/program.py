@@ -93,6 +93,9 @@ class Prices(Protocol):
     def priced(self, what: Collective) -> Priced:
         """Return what a collective costs whose ranks start together."""
 
+    def work(self, what: Compute) -> tuple[float, float]:
+        """Return the FLOP of a computation, and the bytes that it reads and writes."""
+
 
 @dataclass(frozen=True, eq=False)
 class Template:

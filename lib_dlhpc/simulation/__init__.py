@@ -26,6 +26,7 @@ neighbors.py    a program whose ranks exchange messages with two neighbors, its 
 coupled.py       a simulation that feeds training, with a buffer between them
 failures.py      a run with checkpoints and failures, many runs at once
 messages.py      messages as rows of the Timeline
+chakra/          execution traces of MLCommons Chakra: a program exported, any trace simulated
 terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace
 compare.py       a simulated step beside the predicted one, and why they differ
 """
