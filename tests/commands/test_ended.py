@@ -67,6 +67,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
     "validate": ("validate",),
     "store pack": ("store", "pack", "PACKAGE", "store"),
     "explore": ("explore", "--no-browser"),
+    "trace export": ("trace", "export", "DIGITS", "traces", *MANY),
 }
 RANKED = list(COMMANDS)[:7]
 

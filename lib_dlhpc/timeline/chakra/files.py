@@ -1,9 +1,9 @@
 """A folder of Chakra files, NAME.RANK.et or .et.gz, written and read.
 
 Beside them is comm_group.json, the ranks of each process group, as ASTRA-sim takes it. Standard attributes are integers
-(duration_micros; comm_size and tensor_size in B; num_ops). A node that is written also has the exact seconds and
-bytes as dlhpc.seconds and dlhpc.bytes, its kind and the algorithm of a collective; a reader that does not know them
-rounds every duration to microseconds, and every size to bytes.
+(duration_micros; comm_size and tensor_size in B; num_ops). A node that is written also has the exact seconds as
+dlhpc.seconds, and bytes that are not whole as dlhpc.bytes, its kind and the algorithm of a collective; a reader that
+does not know them rounds every duration to microseconds, and every size to bytes.
 
 Dependencies are `data_deps`: Chakra's own feeder follows no others, and in traces of PyTorch `ctrl_deps` are the calls
 around an operator, which end after it.
@@ -190,7 +190,7 @@ def _message(node_class: Any, node: Node) -> Any:
         add("num_ops", int64_val=round(node.flop))
     if node.seconds:
         add("dlhpc.seconds", double_val=node.seconds)
-    if node.bytes:
+    if node.bytes != round(node.bytes):
         add("dlhpc.bytes", double_val=node.bytes)
     for name, word in (("dlhpc.kind", node.kind), ("dlhpc.algorithm", node.algorithm)):
         if word:
