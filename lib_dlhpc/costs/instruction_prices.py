@@ -95,5 +95,5 @@ class PartPrices:
         moved, read = compute.traffic(self.model)
         flop = self.batch * float(self.model.layer_forward_flop[what.layer])
         size = (self.batch * float(moved[what.layer]) + float(read[what.layer])) * self.element
-        times = 1 if what.phase == "forward" else 2  # see costs/compute.py
+        times = 2 if what.phase == "backward" else 1  # see costs/compute.py
         return times * flop, times * size

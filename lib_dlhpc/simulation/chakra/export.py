@@ -33,7 +33,7 @@ from lib_dlhpc.program import (
     Wait,
     calls,
 )
-from lib_dlhpc.program.intervals import message_name, pass_name
+from lib_dlhpc.program.intervals import kind_of, message_name, pass_name
 from lib_dlhpc.simulation.step import check, compute_scale
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO
@@ -95,7 +95,7 @@ def _used(step: Program) -> set[tuple[str, str]]:
         id(block): block
         for stage in step.stages
         for chunk in stage
-        for block in (chunk.forward, chunk.backward, chunk.last)
+        for block, _ in chunk.passes(step.schedule.microbatches)
     }
     every: list[Instruction | None] = [what for row in step.end for what in row]
     for block in blocks.values():
@@ -165,8 +165,8 @@ class _Rank:
         return Node(0, name, kind, bytes=size, peer=peer, tag=number)
 
     def _pass(self, call: Call) -> Iterator[Node]:
-        block = self.step.stages[self.place][call.chunk].block(call.backward, call.last)
-        kind, name = "backward" if call.backward else "forward", pass_name(self.step, call)
+        block = self.step.stages[self.place][call.chunk].block(call.phase, call.last)
+        kind, name = kind_of(call), pass_name(self.step, call)
         prices = block.prices[self.variant]
         posted: dict[str, tuple[int, ...]] = {}
         for what in block.variants[self.variant].instructions:
