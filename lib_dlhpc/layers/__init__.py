@@ -2,8 +2,9 @@
 
     conv dense attention experts lstm             products with weights
     embedding position_embedding                  tables
-    batch_norm layer_norm                         normalizations
-    relu leaky_relu prelu gelu tanh sigmoid softmax dropout
+    batch_norm layer_norm rms_norm                normalizations
+    relu leaky_relu prelu gelu silu tanh sigmoid softmax dropout
+    glu                                           a gate times another input
     max_pool avg_pool global_avg_pool             pools
     add concat flatten gather upsample pixel_shuffle
     exchange halo receive table                   between ranks, placed by layout/

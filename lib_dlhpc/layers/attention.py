@@ -1,5 +1,6 @@
 """Self-attention over queries, keys and values."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,13 @@ from lib_dlhpc.layers.base.saved import Array, Saved, Tensors
 class Attention(Kind):
     """softmax(q k^T / sqrt(d)) v for each head (Vaswani et al. 2017, equation 1).
 
-    The input holds queries, keys and values side by side: (batch, positions, 3 * features).
+    The input holds queries, keys and values side by side: (batch, positions, (heads + 2 kv_heads) * d). With fewer
+    heads of keys and values, each serves a group of consecutive heads of queries: grouped-query attention (Ainslie
+    et al. 2023), with one of them multi-query attention (Shazeer 2019).
+
+    window: each position sees itself and the window - 1 before it (Beltagy et al. 2020, "Longformer"); 0: all.
+    rotary_base: queries and keys are rotated by position, their halves as pairs, by angles i base^(-2j / d) (Su et
+    al. 2021, equation 15); 0: not. alibi: scores fall linearly with the distance (Press et al. 2022).
     """
 
     product = True
@@ -22,47 +29,66 @@ class Attention(Kind):
     dimensions = (2,)
 
     @staticmethod
-    def describe(site: Site, heads: int, causal: bool = False, dropout: float = 0.0) -> Counts:
-        """Return the counts; the input is (positions, 3 * features). A causal mask does not halve the counted products.
+    def describe(
+        site: Site,
+        heads: int,
+        causal: bool = False,
+        dropout: float = 0.0,
+        kv_heads: int = 0,
+        window: int = 0,
+        rotary_base: int = 0,
+        alibi: bool = False,
+    ) -> Counts:
+        """Return the counts; kv_heads = 0: as many as heads. A mask, causal or of a window, does not reduce them.
 
         Stores the softmax, its dropout mask and copy, and the output (Korthikanti et al. 2022, section 4.1).
         """
-        shape = site.at_least(2)
-        positions, features = shape[0], shape[-1] // 3
-        if shape[-1] % 3:
+        positions, width = site.at_least(2)
+        kv_heads = kv_heads or heads
+        size = _head_size(site.name, width, heads, kv_heads)
+        if window and not causal:
             raise SpecError(
-                f"{site.name}: reads queries, keys and values concatenated; {shape[-1]} features are not divisible"
-                " by three."
+                f"{site.name}: window = {window}: a window of positions before each needs causal = true."
             )
-        if features % heads:
+        if rotary_base and size % 2:
             raise SpecError(
-                f"{site.name}: heads = {heads} must divide the {features} features of a query (a transformer's"
-                f" hidden = {features})."
+                f"{site.name}: rotary_base = {rotary_base}: rotates pairs of features, and a head has {size}."
             )
-        scores = heads * positions**2
+        scores, features = heads * positions**2, heads * size
         return Counts(
             (positions, features),
             forward_flop=4.0 * positions**2 * features,
             stored=scores * (2 if dropout else 1) + positions * features,
             mask_bytes=scores if dropout else 0,
-            attributes={"heads": heads, "causal": causal, "dropout": dropout},
+            attributes={
+                "heads": heads,
+                "causal": causal,
+                "dropout": dropout,
+                "kv_heads": kv_heads,
+                "window": window,
+                "rotary_base": rotary_base,
+                "alibi": alibi,
+            },
         )
 
     @staticmethod
     def extra_traffic(layer: Layer) -> float:
-        """Return the elements of scores that kernels read and write, in addition to those stored.
+        """Return the elements that kernels read and write, in addition to input, output and those stored.
 
-        Scores are processed in separate kernels: one write, two reads and writes (softmax, dropout), one read.
+        Scores are processed in separate kernels: one write, two reads and writes (softmax, dropout), one read. The
+        rotation reads and writes queries and keys.
         """
         positions, features = layer.output_shape
         stored = layer.stored - positions * features
         scores = layer.attributes["heads"] * positions**2
-        return float((6 if layer.attributes["dropout"] else 4) * scores - stored)
+        moved = (6 if layer.attributes["dropout"] else 4) * scores - stored
+        return float(moved + _rotated(layer))
 
     @staticmethod
     def numpy_traffic(layer: Layer) -> float:
-        """Return the elements of scores that the passes move."""
-        return float(6 * layer.attributes["heads"] * layer.output_shape[0] ** 2)
+        """Return the elements of scores, and of rotated queries and keys, that the passes move."""
+        scores = layer.attributes["heads"] * layer.output_shape[0] ** 2
+        return float(6 * scores + _rotated(layer))
 
     @staticmethod
     def rate_key(layer: Layer) -> str:
@@ -71,32 +97,43 @@ class Attention(Kind):
 
     def __init__(self, layer: Layer) -> None:
         options = layer.attributes
-        self.heads, self.causal, self.rate = options["heads"], options["causal"], options["dropout"]
+        self.heads, self.kv_heads = options["heads"], options["kv_heads"]
+        self.causal, self.rate = options["causal"], options["dropout"]
+        self.window, self.base = options["window"], options["rotary_base"]
         self.features, self.stream = layer.output_shape[-1], stream_of(layer)
         scores = options.get("scores")  # this rank's heads of the full layer
         self.elements = (0, (scores,)) if scores else None
         self.all_heads = layer.attributes.get("whole", layer).attributes["heads"]
+        first = scores[0] if scores else 0
+        slopes = alibi_slopes(self.all_heads)[first : first + self.heads]
+        self.slopes = slopes.reshape(self.kv_heads, -1, 1, 1) if options["alibi"] else None
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (batch, positions, features)."""
+        if self.base:
+            x = self._turned(x, saved.array(x.shape, x.dtype), 1)
         q, k, v = self._heads(x)
         p = saved.array((*q.shape[:-1], q.shape[-2]), x.dtype)
         np.matmul(q, k.swapaxes(-1, -2), out=p)
-        p *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
+        p *= x.dtype.type(1 / np.sqrt(q.shape[-1]))
+        if (
+            self.slopes is not None
+        ):  # a term that all scores of a row share drops out of the softmax
+            p += (self.slopes * np.arange(p.shape[-1])).astype(p.dtype)
         if self.causal:
-            p[..., np.triu(np.ones(p.shape[-2:], dtype=np.bool_), 1)] = -np.inf
+            p[..., self._masked(p.shape[-1])] = -np.inf
         p -= p.max(axis=-1, keepdims=True)
         np.exp(p, out=p)
         p /= p.sum(axis=-1, keepdims=True)
         mask = None
         if self.rate and saved.context.training:
-            shape = (p.shape[0], self.all_heads, *p.shape[2:])
+            shape = (p.shape[0], self.all_heads, *p.shape[3:])
             mask = survivors(saved.context, self.stream, shape, self.rate, self.elements)
+            mask = mask.reshape(p.shape)
         left = self._dropped(saved, p, mask)
         saved.values.update(x=x, p=p, mask=mask, left=left)
         y = saved.array((*x.shape[:2], self.features), x.dtype)
-        (heads,) = self._heads(y)
-        self._product(saved, left, v, heads)
+        self._product(saved, left, v, self._queries(y))
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
@@ -105,7 +142,7 @@ class Attention(Kind):
         q, k, v = self._heads(x)
         dx = saved.array(x.shape, x.dtype)
         dq, dk, dv = self._heads(dx)
-        (dy,) = self._heads(dy)
+        dy = self._queries(dy)
         self._product(saved, left.swapaxes(-1, -2), dy, dv)
         dp = saved.array(p.shape, p.dtype)
         np.matmul(dy, v.swapaxes(-1, -2), out=dp)
@@ -114,22 +151,61 @@ class Attention(Kind):
             dp *= dp.dtype.type(1 / (1 - self.rate))
         dp -= np.einsum("...i,...i->...", dp, p)[..., None]
         dp *= p
-        dp *= x.dtype.type(1 / np.sqrt(self.features // self.heads))
+        dp *= x.dtype.type(1 / np.sqrt(q.shape[-1]))
         self._product(saved, dp, k, dq)
         self._product(saved, dp.swapaxes(-1, -2), q, dk)
-        return dx
+        return self._turned(dx, dx, -1) if self.base else dx
 
     @staticmethod
     def _product(saved: Saved, a: Array, b: Array, out: Array) -> None:
-        """Write a b to `out` through a contiguous array: products into a view are slow."""
-        y = saved.array(out.shape, out.dtype)
-        out[...] = np.matmul(a, b, out=y)
+        """Write a b to `out` through a contiguous array: products into a view are slow.
 
-    def _heads(self, x: Array) -> list[Array]:
-        """Return views of shape (batch, heads, positions, features of a head), one for each third."""
+        The gradient of a key or value is the sum over its group of heads.
+        """
+        group = max(a.shape[2], b.shape[2])
+        y = saved.array((*a.shape[:2], group, a.shape[-2], b.shape[-1]), out.dtype)
+        np.matmul(a, b, out=y)
+        out[...] = y if out.shape[2] == group else y.sum(axis=2, keepdims=True)
+
+    def _heads(self, x: Array) -> tuple[Array, Array, Array]:
+        """Return views of queries, keys and values: (batch, kv_heads, group, positions, d); keys have a group of 1."""
         size = self.features // self.heads
-        split = x.reshape(*x.shape[:2], x.shape[2] // self.features, self.heads, size)
-        return [split[:, :, third].swapaxes(1, 2) for third in range(split.shape[2])]
+        ends = (self.features, self.features + self.kv_heads * size)
+        q, *others = np.split(x, ends, axis=-1)
+        k, v = (
+            each.reshape(*x.shape[:2], self.kv_heads, 1, size).transpose(0, 2, 3, 1, 4)
+            for each in others
+        )
+        return self._queries(q), k, v
+
+    def _queries(self, x: Array) -> Array:
+        size = self.features // self.heads
+        split = x.reshape(*x.shape[:2], self.kv_heads, self.heads // self.kv_heads, size)
+        return split.transpose(0, 2, 3, 1, 4)
+
+    def _masked(self, positions: int) -> Array:
+        """Return which scores no position sees: of later positions, and of those before its window."""
+        seen = np.tri(positions, dtype=np.bool_)
+        if self.window:
+            seen &= ~np.tri(positions, k=-self.window, dtype=np.bool_)
+        return ~seen
+
+    def _turned(self, x: Array, out: Array, sign: int) -> Array:
+        """Write x to `out` with queries and keys rotated by sign times the angle of their position."""
+        size = self.features // self.heads
+        heads = self.heads + self.kv_heads
+        turning = heads * size
+        cos, sin = (each.astype(x.dtype) for each in _rotation(x.shape[1], size, self.base))
+        out[..., turning:] = x[..., turning:]
+        pairs, turned = (
+            each[..., :turning].reshape(*x.shape[:2], heads, 2, size // 2) for each in (x, out)
+        )
+        for sample, own in zip(pairs, turned, strict=True):  # so that temporary arrays are small
+            a, b = sample[:, :, 0], sample[:, :, 1]
+            left = a * cos - sign * b * sin
+            own[:, :, 1] = b * cos + sign * a * sin
+            own[:, :, 0] = left
+        return out
 
     def _dropped(self, saved: Saved, p: Array, mask: Array | None) -> Array:
         if mask is None:
@@ -137,3 +213,53 @@ class Attention(Kind):
         left = np.multiply(p, mask, out=saved.array(p.shape, p.dtype))
         left *= p.dtype.type(1 / (1 - self.rate))
         return left
+
+
+def alibi_slopes(heads: int) -> Array:
+    """Return the slope of each head, 2^(-8 / n), 2^(-16 / n), ..., n the heads (Press et al. 2022, section 3).
+
+    If n is not a power of two: those of the power below, then every second one of the power above.
+    """
+    below = 2 ** int(np.log2(heads))
+    slopes = 2.0 ** (-8 / below * np.arange(1, below + 1))
+    between = 2.0 ** (-4 / below * np.arange(1, 2 * (heads - below), 2))
+    return np.concatenate([slopes, between])
+
+
+@lru_cache(maxsize=8)
+def _rotation(positions: int, size: int, base: int) -> tuple[Array, Array]:
+    """Return cosine and sine of the angle of each position and pair, (positions, 1, size / 2)."""
+    angles = np.outer(np.arange(positions), float(base) ** (-2 / size * np.arange(size // 2)))
+    return np.cos(angles)[:, None], np.sin(angles)[:, None]
+
+
+def _rotated(layer: Layer) -> int:
+    """Return the elements that the rotation of queries and keys reads and writes."""
+    options = layer.attributes
+    positions, features = layer.output_shape
+    keys = options["kv_heads"] * features // options["heads"] if options["heads"] else 0
+    return 2 * positions * (features + keys) if options["rotary_base"] else 0
+
+
+def _head_size(name: str, width: int, heads: int, kv_heads: int) -> int:
+    """Return the features of a head, of an input of `width` features."""
+    if heads % kv_heads:
+        raise SpecError(
+            f"{name}: kv_heads = {kv_heads} must divide heads = {heads}: each serves as many queries."
+        )
+    if kv_heads == heads and width % 3:
+        raise SpecError(
+            f"{name}: reads queries, keys and values concatenated; {width} features are not divisible"
+            " by three."
+        )
+    if kv_heads == heads and width // 3 % heads:
+        raise SpecError(
+            f"{name}: heads = {heads} must divide the {width // 3} features of a query (a transformer's"
+            f" hidden = {width // 3})."
+        )
+    if width % (heads + 2 * kv_heads):
+        raise SpecError(
+            f"{name}: {width} features are not divisible by the {heads} heads of queries and {kv_heads} each of"
+            " keys and values."
+        )
+    return width // (heads + 2 * kv_heads)

@@ -1,4 +1,4 @@
-"""Layer normalization: each position over its features, with a learned scale and shift."""
+"""Layer normalization: each position over its features, with a learned scale and, with a bias, a shift."""
 
 from typing import Any
 
@@ -18,18 +18,21 @@ class LayerNorm(Kind):
     dimensions = (1, 2)
 
     @staticmethod
-    def describe(site: Site) -> Counts:
-        """Return the counts."""
-        return Counts(site.shape, parameters=2 * site.shape[-1])
+    def describe(site: Site, bias: bool = True) -> Counts:
+        """Return the counts; bias = false: no shift."""
+        return Counts(site.shape, parameters=(1 + bias) * site.shape[-1], attributes={"bias": bias})
 
     def __init__(self, layer: Layer) -> None:
         features = layer.input_shape[-1]
-        self.shapes: Shapes = {"scale": (features,), "shift": (features,)}
+        self.shapes: Shapes = {"scale": (features,)}
+        if layer.attributes["bias"]:
+            self.shapes["shift"] = (features,)
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Scale 1, shift 0."""
         weights["scale"].fill(1)
-        weights["shift"].fill(0)
+        if "shift" in weights:
+            weights["shift"].fill(0)
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y, shaped as x."""
@@ -41,7 +44,8 @@ class LayerNorm(Kind):
         saved.values.update(x=x, mean=mean, inverse=inverse)
         y *= inverse
         y *= weights["scale"]
-        y += weights["shift"]
+        if "shift" in weights:
+            y += weights["shift"]
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
@@ -50,7 +54,8 @@ class LayerNorm(Kind):
         normal = saved.array(dy.shape, dy.dtype)
         np.subtract(values["x"], values["mean"], out=normal)
         normal *= values["inverse"]
-        np.sum(dy, axis=others, out=gradients["shift"])
+        if "shift" in weights:
+            np.sum(dy, axis=others, out=gradients["shift"])
         features = dy.shape[-1]
         flat, flat_normal = dy.reshape(-1, features), normal.reshape(-1, features)
         np.einsum("ni,ni->i", flat, flat_normal, out=gradients["scale"])

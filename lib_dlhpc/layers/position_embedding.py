@@ -1,5 +1,6 @@
 """Position embedding: a learned vector added at each position."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,23 @@ class PositionEmbedding(Kind):
     dimensions = (2,)
 
     @staticmethod
-    def describe(site: Site, positions: int = 0) -> Counts:
-        """Return the counts; positions: the length of the table, by default that of the sequence."""
+    def describe(site: Site, positions: int = 0, keep: bool = False) -> Counts:
+        """Return the counts; positions: the length of the table, by default that of the sequence.
+
+        keep = true: the output is stored for backward.
+        """
         shape = site.at_least(2)
         rows = positions or shape[0]
         if rows < shape[0]:
             raise SpecError(
                 f"{site.name}: positions = {rows} is fewer than the sequence's {shape[0]}."
             )
-        return Counts(shape, parameters=rows * shape[-1], stored=0, attributes={"positions": rows})
+        return Counts(
+            shape,
+            parameters=rows * shape[-1],
+            stored=prod(shape) * keep,
+            attributes={"positions": rows},
+        )
 
     def __init__(self, layer: Layer) -> None:
         self.shapes: Shapes = {"weight": (layer.attributes["positions"], layer.input_shape[-1])}

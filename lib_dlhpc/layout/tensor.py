@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout.cuts import Ranges, even, length, scaled
+from lib_dlhpc.layout.cuts import Range, Ranges, even, length, scaled
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
 from lib_dlhpc.spec.model import Layer, Model
 
@@ -172,32 +172,43 @@ class _Splitter:
             )
             return tuple((each,) for each in even(vocabulary.attributes["vocabulary"], self.ranks))
         if len(readers) == 1 and readers[0].traits.tensor == "heads":
-            size, heads = readers[0].output_shape[-1], readers[0].attributes["heads"]
-            each = [scaled((part,), size // heads)[0] for part in even(heads, self.ranks)]
+            options = readers[0].attributes
+            heads, kv_heads = options["heads"], options["kv_heads"]
+            size = readers[0].output_shape[-1] // heads
             return tuple(
-                tuple((start + third * size, stop + third * size) for third in range(3))
-                for start, stop in each
+                scaled((queries, _moved(keys, heads), _moved(keys, heads + kv_heads)), size)
+                for queries, keys in zip(*_split_heads(readers[0], self.ranks), strict=True)
             )
         return tuple((each,) for each in even(_outputs(layer), self.ranks))
 
     def _heads_fit(self, layer: Layer) -> bool:
+        """Return whether each rank has a head, where the layer is read by attention."""
         readers = self.readers.get(layer.name, [])
         reads = [each for each in readers if each.traits.tensor == "heads"]
-        return not reads or (len(readers) == 1 and reads[0].attributes["heads"] >= self.ranks)
+        if not reads:
+            return True
+        heads, kv_heads = (reads[0].attributes[name] for name in ("heads", "kv_heads"))
+        if kv_heads < min(heads, self.ranks):
+            raise SpecError(
+                f"strategy.tensor = {self.ranks}: {reads[0].name} has {kv_heads} heads of keys and values for its"
+                f" {heads} heads of queries, and they are not replicated over ranks; legal: 1 to {kv_heads}."
+            )
+        return len(readers) == 1 and bool(heads >= self.ranks)
 
     # -- all else --------------------------------------------------------------------------------
 
     def _heads(self, home: int, layer: Layer, source: Held) -> None:
-        heads, many = even(layer.attributes["heads"], self.ranks), layer.attributes["heads"]
-        size, rank = layer.output_shape[-1] // many, self.graph.rank
+        (heads, kv_heads), rank = _split_heads(layer, self.ranks), self.graph.rank
+        many = layer.attributes["heads"]
         mine = length((heads[rank],))
-        ranges = tuple(scaled((part,), size) for part in heads)
+        ranges = tuple(scaled((part,), layer.output_shape[-1] // many) for part in heads)
         self.graph.append(
             home,
             (source,),
             Held("", layer.output_shape, 1, ranges),
             mine / many,
             heads=mine,
+            kv_heads=length((kv_heads[rank],)),
             scores=heads[rank],
         )
 
@@ -286,3 +297,13 @@ def _features(shape: tuple[int, ...]) -> int:
 
 def _outputs(layer: Layer) -> int:
     return layer.output_shape[_features(layer.output_shape)]
+
+
+def _split_heads(layer: Layer, ranks: int) -> tuple[Ranges, Ranges]:
+    """Return the heads of queries of each rank, and of keys and values: whole groups."""
+    keys = even(layer.attributes["kv_heads"], ranks)
+    return scaled(keys, layer.attributes["heads"] // layer.attributes["kv_heads"]), keys
+
+
+def _moved(each: Range, by: int) -> Range:
+    return each[0] + by, each[1] + by

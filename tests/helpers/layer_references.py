@@ -156,22 +156,41 @@ def pool(x, kernel, stride, padding, output, largest):
     return y
 
 
-def attention(x, heads, causal):
+def attention(x, heads, causal, kv_heads, window, rotary_base, alibi):
     """For each sample, head and position: a mean of values, weighted by exp(q . k / sqrt(d))."""
     batch, positions, width = x.shape
-    features, size = width // 3, width // 3 // heads
-    y = np.zeros((batch, positions, features))
+    size = width // (heads + 2 * kv_heads)
+    y = np.zeros((batch, positions, heads * size))
+
+    def vector(n, i, head, turned):
+        part = x[n, i, head * size : (head + 1) * size]
+        if not (turned and rotary_base):
+            return part
+        half = size // 2  # features j and j + half are a complex number
+        pairs = part[:half] + 1j * part[half:]
+        pairs *= [np.exp(1j * i / rotary_base ** (2 * j / size)) for j in range(half)]
+        return np.concatenate([pairs.real, pairs.imag])
+
     for n, head, i in product(range(batch), range(heads), range(positions)):
-
-        def third(j, number, n=n, head=head):
-            start = number * features + head * size
-            return x[n, j, start : start + size]
-
-        seen = range(i + 1 if causal else positions)
-        weights = np.array([np.exp(third(i, 0) @ third(j, 1) / sqrt(size)) for j in seen])
-        values = np.array([third(j, 2) for j in seen])
-        y[n, i, head * size : (head + 1) * size] = weights @ values / weights.sum()
+        key = heads + head // (heads // kv_heads)
+        first = max(0, i - window + 1) if window else 0
+        seen = range(first, i + 1 if causal else positions)
+        slope = slopes(heads)[head] if alibi else 0
+        weights = []
+        for j in seen:
+            score = vector(n, i, head, True) @ vector(n, j, key, True) / sqrt(size)
+            weights.append(np.exp(score - slope * (i - j)))
+        values = np.array([vector(n, j, key + kv_heads, False) for j in seen])
+        y[n, i, head * size : (head + 1) * size] = weights @ values / np.sum(weights)
     return y
+
+
+def slopes(heads):
+    """Of ALiBi: a geometric sequence; without a power of two, also odd members of that of the next power."""
+    if heads & (heads - 1) == 0:
+        return [2 ** (-8 * (head + 1) / heads) for head in range(heads)]
+    below = 1 << (heads.bit_length() - 1)
+    return slopes(below) + slopes(2 * below)[::2][: heads - below]
 
 
 def lstm(x, weight, recurrent, bias, sequences):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import silu
+import softsign
 from layer_references import assert_layer, model_of
 
 from lib_dlhpc import Experiment, predict, simulate
@@ -17,19 +17,19 @@ from lib_dlhpc.training.network import Network
 
 LAYERS = [
     {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
-    {"kind": "silu"},
+    {"kind": "softsign"},
     {"kind": "conv", "channels": 8, "kernel": 3, "padding": 1},
     {"kind": "flatten"},
     {"kind": "dense", "features": 10},
 ]
 
 
-KINDS.loaded.pop("silu")  # importing its file adds it
+KINDS.loaded.pop("softsign")  # importing its file adds it
 
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch):
-    monkeypatch.setitem(KINDS.loaded, "silu", silu.Silu)
+    monkeypatch.setitem(KINDS.loaded, "softsign", softsign.Softsign)
 
 
 def experiment(layers=LAYERS, **strategy):
@@ -44,37 +44,37 @@ def experiment(layers=LAYERS, **strategy):
 def own(experiment, rank):
     """The layer as a rank has it."""
     (part,) = parts(experiment, rank)
-    return next(layer for layer in part.model.layers if layer.kind == "silu")
+    return next(layer for layer in part.model.layers if layer.kind == "softsign")
 
 
 def test_its_file_is_that_of_contributing(repository):
-    text = (repository / "tests/helpers/silu.py").read_text()
+    text = (repository / "tests/helpers/softsign.py").read_text()
     code = text.split('"""', 2)[2].strip()
     assert code in (repository / "CONTRIBUTING.md").read_text()
 
 
 def test_it_is_gone_where_it_is_not_added(monkeypatch):
     """So nothing keeps a copy of the list."""
-    monkeypatch.delitem(KINDS.loaded, "silu")
-    with pytest.raises(SpecError, match="'silu': must be one of add, attention"):
-        model_of((3,), {"kind": "silu"})
+    monkeypatch.delitem(KINDS.loaded, "softsign")
+    with pytest.raises(SpecError, match="'softsign': must be one of add, attention"):
+        model_of((3,), {"kind": "softsign"})
 
 
 def test_it_is_offered_where_a_name_is_wrong():
-    assert KINDS["silu"] is silu.Silu
-    with pytest.raises(SpecError, match="sigmoid, silu, softmax"):
-        model_of((3,), {"kind": "sil"})
+    assert KINDS["softsign"] is softsign.Softsign
+    with pytest.raises(SpecError, match="softmax, softsign, tanh"):
+        model_of((3,), {"kind": "softsig"})
 
 
 def test_its_gradients_are_differences():
-    assert_layer(model_of((3, 4), {"kind": "silu"}), 3)
+    assert_layer(model_of((3, 4), {"kind": "softsign"}), 3)
 
 
 def test_it_is_priced_and_stored():
     model = experiment().model
     moved, _ = traffic(model)
     assert moved[1] == 2 * 8 * 16 * 16
-    without = [layer for layer in LAYERS if layer["kind"] != "silu"]
+    without = [layer for layer in LAYERS if layer["kind"] != "softsign"]
     plain = experiment(layers=without)
     assert predict(experiment()).compute > predict(plain).compute
     assert ledger(experiment())["activations"] > ledger(plain)["activations"]

@@ -32,6 +32,29 @@ CASES = {
     "attention": model_of((5, 12), {"kind": "attention", "heads": 2}),
     "attention, causal": model_of((4, 18), {"kind": "attention", "heads": 3, "causal": True}),
     "attention, dropped": model_of((3, 6), {"kind": "attention", "heads": 1, "dropout": 0.4}),
+    "attention, grouped": model_of(
+        (4, 16), {"kind": "attention", "heads": 4, "kv_heads": 2, "causal": True}
+    ),
+    "attention, multi-query": model_of((3, 10), {"kind": "attention", "heads": 3, "kv_heads": 1}),
+    "attention, window": model_of(
+        (6, 12), {"kind": "attention", "heads": 2, "causal": True, "window": 3}
+    ),
+    "attention, rotary": model_of((5, 24), {"kind": "attention", "heads": 2, "rotary_base": 100}),
+    "attention, alibi": model_of(
+        (5, 18), {"kind": "attention", "heads": 3, "causal": True, "alibi": True}
+    ),
+    "attention, all": model_of(
+        (5, 32),
+        {
+            "kind": "attention",
+            "heads": 4,
+            "kv_heads": 2,
+            "causal": True,
+            "window": 2,
+            "rotary_base": 10,
+            "dropout": 0.3,
+        },
+    ),
     "avg_pool": model_of((2, 5, 7), {"kind": "avg_pool", "kernel": 2}),
     "avg_pool, 3-D": model_of(
         (2, 5, 3, 4), {"kind": "avg_pool", "kernel": 3, "stride": 2, "padding": 1}
@@ -71,10 +94,15 @@ CASES = {
     "flatten": model_of((4, 3), {"kind": "flatten"}),
     "flatten, volume": model_of((2, 3, 2, 3), {"kind": "flatten"}),
     "gelu": model_of((4, 5), {"kind": "gelu"}),
+    "glu": model_of((4, 5), *TWO, {"kind": "glu", "inputs": ["a", "b"]}),
+    "glu, gelu": model_of(
+        (7,), *TWO, {"kind": "glu", "activation": "gelu", "inputs": ["b", "input"]}
+    ),
     "global_avg_pool": model_of((3, 2, 5), {"kind": "global_avg_pool"}),
     "global_avg_pool, 3-D": model_of((2, 3, 2, 2), {"kind": "global_avg_pool"}),
     "layer_norm": model_of((5,), {"kind": "layer_norm"}),
     "layer_norm, sequence": model_of((3, 4), {"kind": "layer_norm"}),
+    "layer_norm, no bias": model_of((3, 4), {"kind": "layer_norm", "bias": False}),
     "leaky_relu": model_of((3, 4, 2), {"kind": "leaky_relu", "slope": 0.1}),
     "leaky_relu, flat": model_of((7,), {"kind": "leaky_relu", "slope": 0.0}),
     "lstm": model_of((4, 3), {"kind": "lstm", "hidden": 2}),
@@ -86,7 +114,10 @@ CASES = {
     "max_pool, 3-D": model_of((2, 4, 3, 5), {"kind": "max_pool", "kernel": 2, "stride": 1}),
     "position_embedding": model_of((3, 4), {"kind": "position_embedding", "positions": 5}),
     "relu": model_of((3, 4, 2), {"kind": "relu"}),
+    "rms_norm": model_of((5,), {"kind": "rms_norm"}),
+    "rms_norm, sequence": model_of((3, 4), {"kind": "rms_norm"}),
     "sigmoid": model_of((6,), {"kind": "sigmoid"}),
+    "silu": model_of((4, 5), {"kind": "silu"}),
     "tanh": model_of((3, 5), {"kind": "tanh"}),
 }
 
@@ -228,11 +259,13 @@ def test_pools(name):
     np.testing.assert_allclose(y, expected, rtol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["attention", "attention, causal"])
+@pytest.mark.parametrize(
+    "name", [n for n in CASES if n.startswith("attention") and not CASES[n].layers[-1].mask_bytes]
+)
 def test_attention(name):
     noun, x, y, _ = forward(name)
-    expected = attention(x, noun.attributes["heads"], noun.attributes["causal"])
-    np.testing.assert_allclose(y, expected, rtol=1e-12)
+    options = {key: value for key, value in noun.attributes.items() if key != "dropout"}
+    np.testing.assert_allclose(y, attention(x, **options), rtol=1e-12)
 
 
 @named("lstm")
@@ -285,7 +318,35 @@ def test_batch_norm_without_samples_leaves_its_running_statistics(name):
 @named("layer_norm")
 def test_layer_norm(name):
     _, x, y, weights = forward(name)
-    np.testing.assert_allclose(y, normalized(x, -1, **weights), rtol=1e-10)
+    expected = normalized(x, -1, **{"shift": 0, **weights})
+    np.testing.assert_allclose(y, expected, rtol=1e-10)
+
+
+@named("rms_norm")
+def test_rms_norm(name):
+    _, x, y, weights = forward(name)
+    root = np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(y, x / root * weights["scale"], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("glu", lambda x: x / (1 + np.exp(-x))), ("glu, gelu", gelu)]
+)
+def test_gated_linear_units(name, function):
+    one, (gate, up) = bench(CASES[name]), inputs_of(CASES[name], 3)
+    np.testing.assert_allclose(one.forward([gate, up]), function(gate) * up, rtol=1e-12)
+
+
+def test_a_rotation_leaves_scores_to_the_distance():
+    """Equal queries and keys at all positions: a score depends on the distance alone (Su et al. 2021, section 3.1)."""
+    one = bench(model_of((7, 12), {"kind": "attention", "heads": 1, "rotary_base": 5}))
+    one.forward([np.tile(np.arange(12.0) / 10, (1, 7, 1))])
+    scores = np.log(one.saved.values["p"][0, 0, 0])
+    scores -= np.diagonal(scores)[:, None]  # without the normalization of each row
+    for distance in range(1, 7):
+        for diagonal in (np.diagonal(scores, distance), np.diagonal(scores, -distance)):
+            np.testing.assert_allclose(diagonal, diagonal[0], atol=1e-12)
+    assert np.ptp(scores) > 0.01
 
 
 @pytest.mark.parametrize(
@@ -296,6 +357,7 @@ def test_layer_norm(name):
         ("tanh", lambda x: (np.exp(2 * x) - 1) / (np.exp(2 * x) + 1)),
         ("sigmoid", lambda x: 1 / (1 + np.exp(-x))),
         ("gelu", gelu),
+        ("silu", lambda x: x / (1 + np.exp(-x))),
         ("global_avg_pool", lambda x: x.mean(axis=(2, 3))),
         ("global_avg_pool, 3-D", lambda x: x.mean(axis=(2, 3, 4))),
         ("flatten", lambda x: x.reshape(len(x), -1)),
@@ -344,7 +406,9 @@ def test_concat(name):
 # -- dropout ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dropout", "dropout, image", "attention, dropped"])
+@pytest.mark.parametrize(
+    "name", ["dropout", "dropout, image", "attention, dropped", "attention, all"]
+)
 def test_dropout_masks_depend_only_on_seed_step_and_sample(name):
     model = CASES[name]
     (x,) = inputs_of(model, 7)
@@ -425,6 +489,7 @@ def test_differences_find_a_border_one_short(monkeypatch):
         ("batch_norm", "scale", lambda gradient: 0 * gradient),
         ("lstm", "recurrent", lambda gradient: gradient * 1.00001),
         ("layer_norm", "shift", lambda gradient: -gradient),
+        ("rms_norm", "scale", lambda gradient: 1.00001 * gradient),
         ("embedding", "weight", lambda gradient: np.minimum(gradient, 1)),  # repeats lost
     ],
 )
@@ -440,6 +505,21 @@ def test_differences_find_a_wrong_gradient_of_a_weight(name, weight, mistake, mo
     monkeypatch.setattr(kind, "backward", wrong)
     with pytest.raises(AssertionError, match=weight):
         assert_layer(CASES[name], 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "mistake"),
+    [
+        ("attention, rotary", "_turned", lambda turned: turned * 1.0001),
+        ("attention, window", "_masked", lambda masked: np.triu(masked, 1)),
+    ],
+)
+def test_the_formula_finds_a_wrong_position(name, method, mistake, monkeypatch):
+    kind = KINDS["attention"]
+    right = getattr(kind, method)
+    monkeypatch.setattr(kind, method, lambda *arguments: mistake(right(*arguments)))
+    with pytest.raises(AssertionError):
+        test_attention(name)
 
 
 def test_finite_differences_detect_statistics_treated_as_constants(monkeypatch):

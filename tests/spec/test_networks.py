@@ -252,7 +252,12 @@ def test_layers_carry_what_a_trainer_needs():
         "avg_pool": {"kernel", "stride", "padding"},
         "embedding": {"vocabulary", "features"},
         "position_embedding": {"positions"},
-        "attention": {"heads", "causal", "dropout"},
+        "attention": {
+            *("heads", "kv_heads", "causal", "window", "dropout"),
+            *("rotary_base", "alibi"),
+        },
+        "glu": {"activation"},
+        "layer_norm": {"bias"},
         "lstm": {"hidden", "sequences"},
         "dropout": {"rate"},
         "leaky_relu": {"slope"},
