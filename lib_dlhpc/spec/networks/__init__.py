@@ -10,6 +10,7 @@ from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks.alexnet import alexnet, lenet5, vgg
 from lib_dlhpc.spec.networks.cosmoflow import cosmoflow, cosmoflow_large
+from lib_dlhpc.spec.networks.decoders import bloom, llama, mpt, opt, palm
 from lib_dlhpc.spec.networks.inception import inception
 from lib_dlhpc.spec.networks.recurrent import frnn, lstm_language_model
 from lib_dlhpc.spec.networks.resnet import resnet, resnet_cifar
@@ -24,14 +25,19 @@ FAMILIES: dict[str, Callable[..., Model]] = {
     for function in (
         alexnet,
         bert,
+        bloom,
         cosmoflow,
         cosmoflow_large,
         frnn,
         gpt,
         inception,
         lenet5,
+        llama,
         lstm_language_model,
         mlp,
+        mpt,
+        opt,
+        palm,
         resnet,
         resnet_cifar,
         sequential,
