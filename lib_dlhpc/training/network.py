@@ -356,10 +356,12 @@ class Network:
 
     def _gather_input(self, index: int, own: Pass) -> None:
         """Gather the input of a layer once more, where only this rank's share of it was kept."""
-        saved = own.saved[index]
-        if self._inputs[index][0] in self._gathers and "x" not in saved.values:
-            place = self._gathers[self._inputs[index][0]]
-            saved.values["x"] = self.layers[place].gather_again(own.saved[place])
+        name = self._inputs[index][0]
+        if name in self._gathers and "x" not in own.saved[index].values:
+            place = self._gathers[name]
+            x = self.layers[place].gather_again(own.saved[place])
+            for reader in (at for at, reads in enumerate(self._inputs) if reads[0] == name):
+                own.saved[reader].values["x"] = x  # once for all products that read it
 
     def _give(self, index: int, dx: Any, pending: dict[str, Array]) -> None:
         """Add the gradients of a layer's inputs to those that are pending."""

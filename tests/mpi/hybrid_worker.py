@@ -87,12 +87,26 @@ MODELS = {
         "dropout": 0.3,
     },
 }
+# Grouped queries, a window, rotary positions, a gate, an untied last matrix.
+MODELS["llama"] = {
+    "family": "llama",
+    "layers": 3,
+    "hidden": 8,
+    "heads": 4,
+    "kv_heads": 2,
+    "feed_forward": 10,
+    "sequence": 5,
+    "vocabulary": 11,
+    "window": 3,
+    "qkv_bias": True,
+}
 MODELS["short words"] = {**MODELS["words"], "sequence": 3}
 DATA = {
     "images": "waves",
     "rows": "digits",
     "fields": "densities",
     "words": "words",
+    "llama": "words",
     "short words": "words",
     "sequences": "words",
 }
@@ -210,7 +224,7 @@ def every_layout():
                 split |= {"schedule": "1f1b"} if stays else {"chunks": 2, "microbatches": depth}
             if tensor > 1:
                 split["split"] = next(splits)
-                split["sequence_parallel"] = model == "words" and next(sequences)
+                split["sequence_parallel"] = model in ("words", "llama") and next(sequences)
             split["offload"] = next(offloads)
             if split.get("schedule") == "zb-h1":
                 split["offload"] = "none"
@@ -224,8 +238,8 @@ def every_layout():
 
 NONE = {"zero": 0, "shards": 0}
 SOME = ("rows", "fields", "sequences")
-MOST_STAGES = {"images": 8, "rows": 6, "fields": 8, "words": 5, "sequences": 3}
-MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4, "sequences": 3}
+MOST_STAGES = {"images": 8, "rows": 6, "fields": 8, "words": 5, "sequences": 3, "llama": 5}
+MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4, "sequences": 3, "llama": 2}
 
 
 def random_ways(seed="0", number="40"):

@@ -32,6 +32,16 @@ MODELS = {
         "sequence": 64,
         "vocabulary": 512,
     },
+    "llama": {
+        "family": "llama",
+        "layers": 4,
+        "hidden": 128,
+        "heads": 4,
+        "kv_heads": 2,
+        "feed_forward": 344,
+        "sequence": 64,
+        "vocabulary": 512,
+    },
     "rows": {"family": "mlp", "widths": [64, *[1024] * 8, 10]},
     "images": {
         "family": "sequential",
@@ -55,11 +65,19 @@ MODELS = {
         ],
     },
 }
-DATA = {"words": "words", "rows": "digits", "images": "waves", "fields": "densities"}
+DATA = {
+    "words": "words",
+    "llama": "words",
+    "rows": "digits",
+    "images": "waves",
+    "fields": "densities",
+}
 FLOW = {"pipeline": 2, "microbatches": 4}
 # (name, ranks): model, samples a step of a replica, fields of [strategy]
 MODES = {
     ("alone", 1): ("words", 32, {}),
+    ("llama", 1): ("llama", 48, {}),
+    ("llama, full", 1): ("llama", 96, {"recompute": "full"}),
     ("microbatches", 1): ("words", 64, {"microbatches": 2}),
     ("selective", 1): ("words", 48, {"recompute": "selective"}),
     ("full", 1): ("words", 96, {"recompute": "full"}),
@@ -73,6 +91,7 @@ MODES = {
     ("tensor, row", 2): ("rows", 512, {"tensor": 2, "split": "row"}),
     ("filters", 2): ("images", 160, {"tensor": 2, "split": "column"}),
     ("channels", 2): ("images", 128, {"tensor": 2, "split": "row"}),
+    ("llama, sequence parallel", 2): ("llama", 64, {"tensor": 2, "sequence_parallel": True}),
     ("sequence parallel", 2): ("words", 64, {"tensor": 2, "sequence_parallel": True}),
     ("rows of images", 2): ("images", 128, {"spatial": 2}),
     ("slabs of fields", 2): ("fields", 96, {"spatial": 2}),
