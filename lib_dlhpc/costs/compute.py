@@ -62,7 +62,8 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
     work = batch * model.layer_forward_flop
     forward = np.maximum((work + half) / rate, memory_time) + launch
     # Backward forms two products of the forward's size, one for the input and one for the weights.
-    backward = np.maximum((2 * work + 2 * half) / rate, 2 * memory_time) + 2 * launch
+    again = batch * _repeated_flop(model)
+    backward = np.maximum((2 * work + again + 2 * half) / rate, 2 * memory_time) + 2 * launch
     if device.layers:
         forward, backward = layer_rates.replaced(
             model, device.layers, batch, size, forward, backward
@@ -85,6 +86,12 @@ def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     still = [each.view or each.message or each.stand_in for each in traits]
     lookup = [each.lookup for each in traits]
     return np.where(still, 0.0, moved), np.where(lookup, 0.0, model.layer_parameters)
+
+
+@lru_cache(maxsize=256)
+def _repeated_flop(model: Model) -> NDArray[np.float64]:
+    """Return the FLOP a sample of each layer's forward pass that its backward pass repeats."""
+    return np.array([layer.traits.repeated_flop(layer) for layer in model.layers])
 
 
 def update_time(model: Model, device: Device, optimizer: str) -> Any:

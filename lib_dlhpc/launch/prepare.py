@@ -27,6 +27,7 @@ LAYOUT = (
     "shards",
     "recompute",
     "offload",
+    "fused_attention",
     "allreduce",
     "overlap",
     "bucket",

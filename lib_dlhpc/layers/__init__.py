@@ -1,6 +1,7 @@
 """Kinds of layers, one file each: counts, splits, and passes in numpy; base/kind.py says what a file declares.
 
-    conv dense attention experts lstm             products with weights
+    conv dense lstm experts                       products with weights
+    attention fused_attention                     products of positions
     embedding position_embedding                  tables
     batch_norm layer_norm rms_norm                normalizations
     relu leaky_relu prelu gelu silu tanh sigmoid softmax dropout

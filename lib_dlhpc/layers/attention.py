@@ -1,14 +1,15 @@
 """Self-attention over queries, keys and values."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
+from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Shape, Site
 from lib_dlhpc.layers.base.masks import stream_of, survivors
-from lib_dlhpc.layers.base.saved import Array, Saved, Tensors
+from lib_dlhpc.layers.base.saved import Array, Context, Saved, Tensors
 
 
 class Attention(Kind):
@@ -43,7 +44,8 @@ class Attention(Kind):
 
         Stores the softmax, its dropout mask and copy, and the output (Korthikanti et al. 2022, section 4.1).
         """
-        positions, width = site.at_least(2)
+        shape = site.at_least(2)
+        positions, width = shape[0], shape[-1]
         kv_heads = kv_heads or heads
         size = _head_size(site.name, width, heads, kv_heads)
         if window and not causal:
@@ -54,22 +56,16 @@ class Attention(Kind):
             raise SpecError(
                 f"{site.name}: rotary_base = {rotary_base}: rotates pairs of features, and a head has {size}."
             )
-        scores, features = heads * positions**2, heads * size
-        return Counts(
-            (positions, features),
-            forward_flop=4.0 * positions**2 * features,
-            stored=scores * (2 if dropout else 1) + positions * features,
-            mask_bytes=scores if dropout else 0,
-            attributes={
-                "heads": heads,
-                "causal": causal,
-                "dropout": dropout,
-                "kv_heads": kv_heads,
-                "window": window,
-                "rotary_base": rotary_base,
-                "alibi": alibi,
-            },
-        )
+        options = {
+            "heads": heads,
+            "causal": causal,
+            "dropout": dropout,
+            "kv_heads": kv_heads,
+            "window": window,
+            "rotary_base": rotary_base,
+            "alibi": alibi,
+        }
+        return counts((positions, heads * size), options)
 
     @staticmethod
     def extra_traffic(layer: Layer) -> float:
@@ -82,13 +78,13 @@ class Attention(Kind):
         stored = layer.stored - positions * features
         scores = layer.attributes["heads"] * positions**2
         moved = (6 if layer.attributes["dropout"] else 4) * scores - stored
-        return float(moved + _rotated(layer))
+        return float(moved + rotated(layer))
 
     @staticmethod
     def numpy_traffic(layer: Layer) -> float:
         """Return the elements of scores, and of rotated queries and keys, that the passes move."""
         scores = layer.attributes["heads"] * layer.output_shape[0] ** 2
-        return float(6 * scores + _rotated(layer))
+        return float(6 * scores + rotated(layer))
 
     @staticmethod
     def rate_key(layer: Layer) -> str:
@@ -110,40 +106,54 @@ class Attention(Kind):
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (batch, positions, features)."""
-        if self.base:
-            x = self._turned(x, saved.array(x.shape, x.dtype), 1)
-        q, k, v = self._heads(x)
-        p = saved.array((*q.shape[:-1], q.shape[-2]), x.dtype)
+        x = self.turned(saved, x)
+        q, k, v = self.heads_of(x)
+        p = self.scores(saved, q, k)
+        p -= p.max(axis=-1, keepdims=True)
+        np.exp(p, out=p)
+        p /= p.sum(axis=-1, keepdims=True)
+        mask = self.mask(saved.context, p)
+        left = self.dropped(saved, p, mask)
+        saved.values.update(x=x, p=p, mask=mask, left=left)
+        y = saved.array((*x.shape[:2], self.features), x.dtype)
+        self.multiply(saved, left, v, self.queries_of(y))
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx: the gradients of queries, keys and values side by side."""
+        x, p, mask, left = (saved.values[name] for name in ("x", "p", "mask", "left"))
+        dx = saved.array(x.shape, x.dtype)
+        self.gradients(
+            saved, p, mask, left, self.queries_of(dy), self.heads_of(x), self.heads_of(dx)
+        )
+        return self.turned_back(dx)
+
+    def scores(self, saved: Saved, q: Array, k: Array) -> Array:
+        """Return q k^T / sqrt(d) with positions, minus infinity where a position does not see another."""
+        p = saved.array((*q.shape[:-1], q.shape[-2]), q.dtype)
         np.matmul(q, k.swapaxes(-1, -2), out=p)
-        p *= x.dtype.type(1 / np.sqrt(q.shape[-1]))
+        p *= q.dtype.type(1 / np.sqrt(q.shape[-1]))
         if (
             self.slopes is not None
         ):  # a term that all scores of a row share drops out of the softmax
             p += (self.slopes * np.arange(p.shape[-1])).astype(p.dtype)
         if self.causal:
             p[..., self._masked(p.shape[-1])] = -np.inf
-        p -= p.max(axis=-1, keepdims=True)
-        np.exp(p, out=p)
-        p /= p.sum(axis=-1, keepdims=True)
-        mask = None
-        if self.rate and saved.context.training:
-            shape = (p.shape[0], self.all_heads, *p.shape[3:])
-            mask = survivors(saved.context, self.stream, shape, self.rate, self.elements)
-            mask = mask.reshape(p.shape)
-        left = self._dropped(saved, p, mask)
-        saved.values.update(x=x, p=p, mask=mask, left=left)
-        y = saved.array((*x.shape[:2], self.features), x.dtype)
-        self._product(saved, left, v, self._queries(y))
-        return y
+        return p
 
-    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
-        """Return dx: the gradients of queries, keys and values side by side."""
-        x, p, mask, left = (saved.values[name] for name in ("x", "p", "mask", "left"))
-        q, k, v = self._heads(x)
-        dx = saved.array(x.shape, x.dtype)
-        dq, dk, dv = self._heads(dx)
-        dy = self._queries(dy)
-        self._product(saved, left.swapaxes(-1, -2), dy, dv)
+    def gradients(
+        self,
+        saved: Saved,
+        p: Array,
+        mask: Array | None,
+        left: Array,
+        dy: Array,
+        of: tuple[Array, Array, Array],
+        to: tuple[Array, Array, Array],
+    ) -> None:
+        """Write the gradients of queries, keys and values to `to`."""
+        (q, k, v), (dq, dk, dv) = of, to
+        self.multiply(saved, left.swapaxes(-1, -2), dy, dv)
         dp = saved.array(p.shape, p.dtype)
         np.matmul(dy, v.swapaxes(-1, -2), out=dp)
         if mask is not None:
@@ -151,13 +161,19 @@ class Attention(Kind):
             dp *= dp.dtype.type(1 / (1 - self.rate))
         dp -= np.einsum("...i,...i->...", dp, p)[..., None]
         dp *= p
-        dp *= x.dtype.type(1 / np.sqrt(q.shape[-1]))
-        self._product(saved, dp, k, dq)
-        self._product(saved, dp.swapaxes(-1, -2), q, dk)
-        return self._turned(dx, dx, -1) if self.base else dx
+        dp *= q.dtype.type(1 / np.sqrt(q.shape[-1]))
+        self.multiply(saved, dp, k, dq)
+        self.multiply(saved, dp.swapaxes(-1, -2), q, dk)
+
+    def mask(self, context: Context, p: Array) -> Array | None:
+        """Return which elements of the softmax survive dropout."""
+        if not self.rate or not context.training:
+            return None
+        shape = (p.shape[0], self.all_heads, *p.shape[3:])
+        return survivors(context, self.stream, shape, self.rate, self.elements).reshape(p.shape)
 
     @staticmethod
-    def _product(saved: Saved, a: Array, b: Array, out: Array) -> None:
+    def multiply(saved: Saved, a: Array, b: Array, out: Array) -> None:
         """Write a b to `out` through a contiguous array: products into a view are slow.
 
         The gradient of a key or value is the sum over its group of heads.
@@ -167,7 +183,7 @@ class Attention(Kind):
         np.matmul(a, b, out=y)
         out[...] = y if out.shape[2] == group else y.sum(axis=2, keepdims=True)
 
-    def _heads(self, x: Array) -> tuple[Array, Array, Array]:
+    def heads_of(self, x: Array) -> tuple[Array, Array, Array]:
         """Return views of queries, keys and values: (batch, kv_heads, group, positions, d); keys have a group of 1."""
         size = self.features // self.heads
         ends = (self.features, self.features + self.kv_heads * size)
@@ -176,9 +192,10 @@ class Attention(Kind):
             each.reshape(*x.shape[:2], self.kv_heads, 1, size).transpose(0, 2, 3, 1, 4)
             for each in others
         )
-        return self._queries(q), k, v
+        return self.queries_of(q), k, v
 
-    def _queries(self, x: Array) -> Array:
+    def queries_of(self, x: Array) -> Array:
+        """Return a view of what has the shape of queries: (batch, kv_heads, group, positions, d)."""
         size = self.features // self.heads
         split = x.reshape(*x.shape[:2], self.kv_heads, self.heads // self.kv_heads, size)
         return split.transpose(0, 2, 3, 1, 4)
@@ -189,6 +206,14 @@ class Attention(Kind):
         if self.window:
             seen &= ~np.tri(positions, k=-self.window, dtype=np.bool_)
         return ~seen
+
+    def turned(self, saved: Saved, x: Array) -> Array:
+        """Return x with queries and keys rotated by their position."""
+        return self._turned(x, saved.array(x.shape, x.dtype), 1) if self.base else x
+
+    def turned_back(self, dx: Array) -> Array:
+        """Return the gradient of x, of that of the rotated x."""
+        return self._turned(dx, dx, -1) if self.base else dx
 
     def _turned(self, x: Array, out: Array, sign: int) -> Array:
         """Write x to `out` with queries and keys rotated by sign times the angle of their position."""
@@ -207,12 +232,34 @@ class Attention(Kind):
             own[:, :, 0] = left
         return out
 
-    def _dropped(self, saved: Saved, p: Array, mask: Array | None) -> Array:
+    def dropped(self, saved: Saved, p: Array, mask: Array | None) -> Array:
+        """Return what survives of the softmax, scaled up."""
         if mask is None:
             return p
         left = np.multiply(p, mask, out=saved.array(p.shape, p.dtype))
         left *= p.dtype.type(1 / (1 - self.rate))
         return left
+
+
+def counts(output: Shape, options: Mapping[str, Any]) -> Counts:
+    """Return the counts of attention with these attributes."""
+    positions, features = output
+    scores, dropout = options["heads"] * positions**2, options["dropout"]
+    return Counts(
+        output,
+        forward_flop=4.0 * positions**2 * features,
+        stored=scores * (2 if dropout else 1) + positions * features,
+        mask_bytes=scores if dropout else 0,
+        attributes=options,
+    )
+
+
+def rotated(layer: Layer) -> int:
+    """Return the elements that the rotation of queries and keys reads and writes."""
+    options = layer.attributes
+    positions, features = layer.output_shape
+    keys = options["kv_heads"] * features // options["heads"] if options["heads"] else 0
+    return 2 * positions * (features + keys) if options["rotary_base"] else 0
 
 
 def alibi_slopes(heads: int) -> Array:
@@ -231,14 +278,6 @@ def _rotation(positions: int, size: int, base: int) -> tuple[Array, Array]:
     """Return cosine and sine of the angle of each position and pair, (positions, 1, size / 2)."""
     angles = np.outer(np.arange(positions), float(base) ** (-2 / size * np.arange(size // 2)))
     return np.cos(angles)[:, None], np.sin(angles)[:, None]
-
-
-def _rotated(layer: Layer) -> int:
-    """Return the elements that the rotation of queries and keys reads and writes."""
-    options = layer.attributes
-    positions, features = layer.output_shape
-    keys = options["kv_heads"] * features // options["heads"] if options["heads"] else 0
-    return 2 * positions * (features + keys) if options["rotary_base"] else 0
 
 
 def _head_size(name: str, width: int, heads: int, kv_heads: int) -> int:

@@ -115,7 +115,7 @@ def _activation_bytes(model: str, strategy: dict[str, Any]) -> float:
             "model": {"name": model, "layers": 2},
             "dataset": "webtext",
             "machine": {"name": "selene", "devices_per_node": strategy["tensor"]},
-            "strategy": {"precision": "fp16", **strategy},
+            "strategy": {"precision": "fp16", "fused_attention": "off", **strategy},
         }
     )
     two, three = (

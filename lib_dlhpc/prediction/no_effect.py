@@ -28,14 +28,13 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(f"strategy.shards = {s.shards}: those are all replicas, as with 0.")
     if s.tensor == 1 and s.split != "paired":
         found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
-    if s.recompute == "selective" and not _attends(experiment):
-        found.append(
-            "strategy.recompute = 'selective': the network has no attention to make again."
-        )
+    attends = any(layer.traits.selective for layer in experiment.model.layers)
+    fused = any(layer.kind == "fused_attention" for layer in experiment.model.layers)
+    if s.recompute == "selective" and not attends:
+        why = "attention is fused and stores no scores" if fused else "the network has no attention"
+        found.append(f"strategy.recompute = 'selective': {why} to make again.")
+    if s.fused_attention == "on" and not fused:
+        found.append("strategy.fused_attention = 'on': the network has no attention.")
     if s.offload == "none" and s.offload_to != "host":
         found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
     return found
-
-
-def _attends(experiment: Experiment) -> bool:
-    return any(layer.traits.selective for layer in experiment.model.layers)

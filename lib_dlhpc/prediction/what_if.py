@@ -15,7 +15,7 @@ from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.experiment import Experiment
 
 # Settings that a rate was measured with, and whose effect on the work of one device is known.
-WORK = {"strategy.recompute", "strategy.optimizer"}
+WORK = {"strategy.recompute", "strategy.optimizer", "strategy.fused_attention"}
 
 
 def what_if(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
@@ -23,8 +23,8 @@ def what_if(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
 
     A rate measured on several devices holds the exchange of that day. It is turned into the rate of
     one device first, so that another algorithm or network changes the exchange and not the compute
-    time; where recomputation or the optimizer changes, into that of a device which does the new work. Another
-    model, device or precision drops it, with a warning (see Experiment.set). Raises SpecError.
+    time; where recomputation, the optimizer or fused attention changes, into that of a device which does the
+    new work. Another model, device or precision drops it, with a warning (see Experiment.set). Raises SpecError.
     """
     changed = experiment.set(changes)
     if any(key.startswith("calibration.") for key in changes):

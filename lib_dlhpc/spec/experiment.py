@@ -20,6 +20,7 @@ from lib_dlhpc.spec.calibration import Calibration as Calibration
 from lib_dlhpc.spec.calibration import after_change
 from lib_dlhpc.spec.consistency import check_consistency
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
+from lib_dlhpc.spec.fusion import with_attention
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build
@@ -35,7 +36,7 @@ from lib_dlhpc.spec.schema import (
     to_table,
 )
 from lib_dlhpc.spec.storage import Storage
-from lib_dlhpc.spec.strategy import Strategy
+from lib_dlhpc.spec.strategy import AUTO, Strategy
 from lib_dlhpc.spec.training import Training
 
 LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
@@ -90,6 +91,7 @@ class Experiment:
                 value, read = self._read(section, value), True
             object.__setattr__(self, section, value)
         object.__setattr__(self, "warnings", warnings)
+        object.__setattr__(self, "model", with_attention(self.model, self.fuses_attention))
         if read:
             check_consistency(self)
 
@@ -141,6 +143,12 @@ class Experiment:
     def overlaps(self) -> bool:
         """Whether gradient synchronization overlaps with backward: only with synchronous updates."""
         return self.strategy.overlaps and self.machine.progress
+
+    @property
+    def fuses_attention(self) -> bool:
+        """Whether attention is fused: as the strategy says, or else as on the device."""
+        wanted = self.strategy.fused_attention
+        return self.machine.device.fused_attention if wanted == AUTO else wanted == "on"
 
     @property
     def global_batch(self) -> Any:

@@ -27,6 +27,7 @@ class Device:
     A measured rate in `layers`, by kind of layer or by optimizer for its update, replaces the roofline.
     overhead: time of each pass of a batch, or microbatch, outside the layers.
     slowdown: actual compute time over the time that these parameters predict.
+    fused_attention: whether networks use it here unless the strategy says.
     """
 
     peak: Mapping[str, float]  # FLOP/s by precision; fp16 and bf16 are the matrix-unit rates
@@ -41,6 +42,7 @@ class Device:
     launch: float = number("s", default=0.0)
     overhead: float = number("s", default=0.0)
     slowdown: float = number(default=1.0, positive=True)
+    fused_attention: bool = flag(default=False)
     layers: Mapping[str, LayerRate] = field(default_factory=dict)
 
 

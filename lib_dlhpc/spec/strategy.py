@@ -28,6 +28,7 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
+FUSED = (AUTO, "on", "off")
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",
@@ -61,7 +62,8 @@ class Strategy:
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
-    degree of expert parallelism (not trained).
+    degree of expert parallelism (not trained). fused_attention: whether attention is one kernel that stores no
+    scores and recomputes them in backward (Dao et al. 2022, "FlashAttention"); "auto": as on the device.
 
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
@@ -92,6 +94,7 @@ class Strategy:
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
+    fused_attention: str = choice(FUSED, default=AUTO)
     offload_to: str = text(default="host")  # or a storage tier of the machine
     update: str = choice(UPDATES, default="synchronous")
     local_steps: int = whole(default=1)  # between weight averages, with local updates

@@ -43,6 +43,7 @@ def split(model, links=None, jitter=0.0, devices_per_node=1, **strategy):
             "machine": machine,
             "strategy": {
                 "batch": 8,
+                "fused_attention": "off",
                 "nodes": devices // node,
                 "devices_per_node": node,
                 **strategy,

@@ -59,7 +59,7 @@ def test_a_decoder_equals_pytorch(case, dtype):
     [
         ("llama", RmsNorm, "backward"),
         ("mistral", Attention, "_turned"),
-        ("gemma", Attention, "_heads"),
+        ("gemma", Attention, "heads_of"),
     ],
 )
 def test_a_mistake_is_larger(case, kind, attribute, monkeypatch):
@@ -68,7 +68,7 @@ def test_a_mistake_is_larger(case, kind, attribute, monkeypatch):
     wrong = {
         "backward": lambda *arguments: right(*arguments) * 1.00001,
         "_turned": lambda self, x, out, sign: x,
-        "_heads": lambda self, x: (right(self, x)[0], *right(self, x)[:0:-1]),
+        "heads_of": lambda self, x: (right(self, x)[0], *right(self, x)[:0:-1]),
     }
     monkeypatch.setattr(kind, attribute, wrong[attribute])
     assert max(differences(case, np.float64).values()) > 1e-6

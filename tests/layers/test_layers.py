@@ -1,5 +1,6 @@
 """Laws of layers: derivatives equal differences, results equal plain formulas, memory changes nothing."""
 
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
@@ -20,6 +21,7 @@ from layer_references import (
 )
 
 from lib_dlhpc.layers import KINDS, Context, batch_norm, conv
+from lib_dlhpc.layers.fused_attention import fused
 
 WORDS = {"kind": "embedding", "vocabulary": 7, "features": 4, "name": "words"}
 TWO = ({"kind": "relu", "name": "a"}, {"kind": "tanh", "name": "b", "after": "input"})
@@ -93,6 +95,19 @@ CASES = {
     "embedding": model_of((6,), WORDS),
     "flatten": model_of((4, 3), {"kind": "flatten"}),
     "flatten, volume": model_of((2, 3, 2, 3), {"kind": "flatten"}),
+    "fused_attention": model_of((5, 12), {"kind": "fused_attention", "heads": 2}),
+    "fused_attention, all": model_of(
+        (5, 32),
+        {
+            "kind": "fused_attention",
+            "heads": 4,
+            "kv_heads": 2,
+            "causal": True,
+            "window": 2,
+            "rotary_base": 10,
+            "dropout": 0.3,
+        },
+    ),
     "gelu": model_of((4, 5), {"kind": "gelu"}),
     "glu": model_of((4, 5), *TWO, {"kind": "glu", "inputs": ["a", "b"]}),
     "glu, gelu": model_of(
@@ -266,6 +281,34 @@ def test_attention(name):
     noun, x, y, _ = forward(name)
     options = {key: value for key, value in noun.attributes.items() if key != "dropout"}
     np.testing.assert_allclose(y, attention(x, **options), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["attention", "attention, all"])
+def test_fused_attention_is_attention(name):
+    """In output and gradients, with no array of the size of the scores between the passes."""
+    apart = CASES[name].layers[-1]
+    whole = replace(CASES[name], layers=(fused(apart, True),))
+    assert_same(run(whole, 3), run(CASES[name], 3), rtol=1e-11, atol=1e-13)
+    one = bench(whole)
+    one.forward(inputs_of(whole, 3))
+    assert one.saved.values["rows"].size == 3 * apart.attributes["heads"] * 5
+    assert all(each.ndim == 3 for key, each in one.saved.values.items() if key != "rows")
+
+
+@pytest.mark.parametrize("name", ["attention, dropped", "attention, all"])
+def test_attention_is_fused_and_back(name):
+    apart = CASES[name].layers[-1]
+    whole = fused(apart, True)
+    assert fused(whole, False) == apart
+    assert fused(whole, True) == whole
+    described = CASES[f"fused_{name}"].layers[-1] if name == "attention, all" else whole
+    assert replace(described, name=whole.name) == whole
+    positions, features = apart.output_shape
+    assert (whole.stored, whole.mask_bytes) == (
+        positions * features,
+        4 * apart.attributes["heads"] * positions,
+    )
+    assert KINDS["fused_attention"].repeated_flop(whole) == whole.forward_flop / 2
 
 
 @named("lstm")

@@ -211,12 +211,31 @@ def test_what_cannot_be_split_is_reported(model, strategy, said):
         layout.parts(split(model, **strategy), 0)
 
 
+def test_heads_of_keys_and_values_are_split_in_whole_groups():
+    model = {"family": "llama", "layers": 1, "hidden": 24, "heads": 12, "kv_heads": 3}
+    model |= {"feed_forward": 16, "sequence": 4, "vocabulary": 8}
+    seen = []
+    for rank in range(2):
+        run = split(model, "words", tensor=2, devices_per_node=2, nodes=1)
+        layers = {x.name: x for x in layout.parts(run, rank)[0].model.layers}
+        attends, qkv = layers["layer1.attention"], layers["layer1.qkv"]
+        seen.append((attends.attributes["heads"], attends.attributes["kv_heads"]))
+        ((axis, ranges),) = (qkv.attributes["part"][name] for name in ("weight",))
+        assert axis == 1 and qkv.output_shape[-1] == sum(stop - start for start, stop in ranges)
+        assert attends.output_shape[-1] == 2 * attends.attributes["heads"]
+        # Queries, keys and values of a head of two features: 24, then 6 and 6.
+        assert ranges == [((0, 16), (24, 28), (30, 34)), ((16, 24), (28, 30), (34, 36))][rank]
+    assert seen == [(8, 2), (4, 1)]
+    with pytest.raises(SpecError, match=r"tensor = 4.*3 heads of keys.*legal: 1 to 3"):
+        layout.parts(split(model, "words", tensor=4), 0)
+
+
 def test_memory_of_activations_is_what_korthikanti_count():
     """Table 2: bytes of a transformer layer, sbh (10 + 24/t + 5as/ht), in fp16 with dropout."""
     s, h, a = 64, 48, 6
     model = {"family": "gpt", "layers": 4, "hidden": h, "heads": a, "sequence": s, "vocabulary": 96}
     for t in (1, 2, 3, 6):
-        run = split(model, tensor=t)
+        run = split(model, tensor=t, fused_attention="off")
         layers = layout.parts(run, 0)[0].model.layers
         block = [x for x in layers if x.name.startswith("layer2.")]
         found = sum(2 * x.stored + x.mask_bytes for x in block)

@@ -202,7 +202,7 @@ def every_layout():
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
     shards = cycle((0, 2, 0))
     zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
-    optimizers = cycle(("momentum", "adam", "lars", "sgd", "lamb"))
+    optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
     for model in MOST_STAGES:
         for number, shape in enumerate(shapes(model in ("images", "fields"))):
             if p > 6 and model in SOME and (number + SOME.index(model)) % len(SOME):
@@ -225,6 +225,8 @@ def every_layout():
             if tensor > 1:
                 split["split"] = next(splits)
                 split["sequence_parallel"] = model in ("words", "llama") and next(sequences)
+            if model == "llama":
+                split["fused_attention"] = next(fused)
             split["offload"] = next(offloads)
             if split.get("schedule") == "zb-h1":
                 split["offload"] = "none"
@@ -267,6 +269,7 @@ def random_ways(seed="0", number="40"):
             "shards": one(0, 0, 2),
             "recompute": one("none", "selective", "full"),
             "offload": one("none", "activations", "all"),
+            "fused_attention": one("off", "off", "on"),
         }
         rule = {"optimizer": one("momentum", "adam", "sgd", "lamb")}
         try:
@@ -281,7 +284,7 @@ def random_ways(seed="0", number="40"):
         off = comm.bcast(error(model, rule, split))
         assert off <= 1e-10, (model, rule, split, off)
         for name, value in split.items():
-            if value not in (1, 0, False, "none"):
+            if value not in (1, 0, False, "none", "off"):
                 key = f"{name} {value if isinstance(value, str) else ''}".strip()
                 count, worst = met.get(key, (0, 0.0))
                 met[key] = count + 1, max(worst, off)

@@ -77,6 +77,7 @@ FLOW = {"pipeline": 2, "microbatches": 4}
 MODES = {
     ("alone", 1): ("words", 32, {}),
     ("llama", 1): ("llama", 48, {}),
+    ("llama, fused", 1): ("llama", 96, {"fused_attention": "on"}),
     ("llama, full", 1): ("llama", 96, {"recompute": "full"}),
     ("microbatches", 1): ("words", 64, {"microbatches": 2}),
     ("selective", 1): ("words", 48, {"recompute": "selective"}),

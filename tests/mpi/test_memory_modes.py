@@ -13,7 +13,19 @@ WORKER = Path(__file__).with_name("memory_worker.py")
 @pytest.mark.parametrize(
     ("ranks", "modes"),
     [
-        (1, ["alone", "llama", "llama, full", "microbatches", "selective", "full", "full, images"]),
+        (
+            1,
+            [
+                "alone",
+                "llama",
+                "llama, fused",
+                "llama, full",
+                "microbatches",
+                "selective",
+                "full",
+                "full, images",
+            ],
+        ),
         (1, ["offload activations"]),
         (1, ["offload all"]),
         (2, []),

@@ -106,6 +106,7 @@ def splits(draw):
         "chunks": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
         "sequence_parallel": tensor > 1 and draw(st.booleans()),
         "recompute": draw(st.sampled_from(["none", "selective", "full"])),
+        "fused_attention": draw(st.sampled_from(["on", "off"])),
         "overlap": draw(st.booleans()),
         "zero": draw(st.integers(0, 3 if pipeline == 1 else 1)),
         "offload": draw(st.sampled_from(offload)),

@@ -23,10 +23,13 @@ name = "h100-pod"
 nodes = 2
 batch = 64
 microbatches = 8
+fused_attention = "off"
 """)
 PIPE = {"strategy.pipeline": 4}
 ONE = {"strategy.data": 1, "strategy.tensor": 8, "strategy.pipeline": 2}
 WHOLE = {"strategy.nodes": 1, "strategy.devices_per_node": 1}
+FUSED = {"strategy.fused_attention": "on"}
+LSTM = {"model.name": "lstm-lm"}
 VOID = [
     ({}, {"strategy.schedule": "gpipe"}, "keep more microbatches"),
     ({"strategy.microbatches": 1}, {"strategy.schedule": "gpipe"}, "no pipeline to order."),
@@ -36,6 +39,8 @@ VOID = [
     *(({**WHOLE, "strategy.batch": 8}, {"strategy.zero": z}, "there is one") for z in (1, 2, 3)),
     ({}, {"strategy.split": "row"}, "no layer is split"),
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
+    (FUSED, {"strategy.recompute": "selective"}, "fused and stores no scores"),
+    (LSTM, {"strategy.fused_attention": "on"}, "the network has no attention"),
 ]
 REAL = [
     (PIPE, {"strategy.schedule": "gpipe"}),
@@ -43,6 +48,7 @@ REAL = [
     ({}, {"strategy.zero": 1}),
     ({"strategy.tensor": 8}, {"strategy.split": "row"}),
     ({}, {"strategy.recompute": "selective"}),
+    ({}, FUSED),
 ]
 
 

@@ -85,6 +85,7 @@ CHANGES = {
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
+    "strategy.fused_attention": ("on", {}),
     "strategy.offload_to": ("near", {"strategy.offload": "all"}),
     "strategy.update": ("asynchronous", {}),
     "strategy.local_steps": (4, {"strategy.update": "local"}),

@@ -200,6 +200,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.shards": _shards,
     "strategy.recompute": _named(strategy.RECOMPUTES),
     "strategy.offload": _named(strategy.OFFLOADS),
+    "strategy.fused_attention": _named(strategy.FUSED),
     "strategy.batch": _among("strategy.batch", powers(0, 13)),
     "strategy.precision": _precisions,
     "strategy.optimizer": _named(strategy.OPTIMIZERS),
@@ -228,6 +229,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.experts": lambda e: any(layer.kind == "experts" for layer in e.model.layers),
     "strategy.zero": lambda e: replicas(e) > 1,
     "strategy.shards": lambda e: e.strategy.zero,
+    "strategy.fused_attention": lambda e: any("attention" in x.kind for x in e.model.layers),
     **{f"strategy.{name}": lambda e: e.devices > 1 for name in ("allreduce", "overlap", "bucket")},
     "run.checkpoint_interval": lambda e: e.storage.tier,
 }

@@ -94,6 +94,7 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
     family = catalog.read("models", setting.model)["family"]
     fixed: dict[str, Any] = {"nodes": 1, "devices_per_node": 1, "batch": setting.batch}
     fixed |= {"precision": setting.precision, "optimizer": setting.optimizer}
+    fixed |= {"fused_attention": "off"}  # on every GPU, so that they differ in their memory
     return read_experiment(
         {
             "model": {"name": setting.model},

@@ -166,6 +166,11 @@ class Kind:
         return 0.0
 
     @staticmethod
+    def repeated_flop(layer: Layer) -> float:
+        """Return the FLOP of its forward pass that the kernel of its backward pass repeats."""
+        return 0.0
+
+    @staticmethod
     def rate_key(layer: Layer) -> str:
         """Return the name of its measured rate: the kind, unless an option changes the cost."""
         return layer.kind

@@ -41,6 +41,7 @@ def llama(
             f"model family 'llama': heads = {heads} must divide hidden = {hidden}; or give head_size."
         )
     kv_heads, size = kv_heads or heads, head_size or hidden // heads
+    sees = {"causal": True, "kv_heads": kv_heads, "window": window, "rotary_base": rotary_base}
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=True, name="words")
     for number in range(layers):
@@ -48,14 +49,7 @@ def llama(
             source = net.last
             net.rms_norm()
             net.dense((heads + 2 * kv_heads) * size, bias=qkv_bias, name="qkv")
-            net.attention(
-                heads,
-                causal=True,
-                kv_heads=kv_heads,
-                window=window,
-                rotary_base=rotary_base,
-                name="attention",
-            )
+            net.attention(heads, name="attention", **sees)
             net.dense(hidden, bias=False, keep=False, name="projection")
             source = net.add((net.last, source))
             net.rms_norm()

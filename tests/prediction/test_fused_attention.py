@@ -1,0 +1,125 @@
+"""Fused attention: no scores in memory, more FLOP in backward, fewer bytes; where nothing is said, as on the device."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import loads, simulate
+from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.layout.parts import parts
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.ledger import peak_of
+from lib_dlhpc.prediction.memory import ledger
+from lib_dlhpc.spec.experiment import dumps
+from lib_dlhpc.timeline import breakdown
+
+RUN = loads("""
+[model]
+name = "llama2-7b"
+layers = 2
+[dataset]
+name = "webtext"
+[machine]
+name = "h100-pod"
+[machine.device]
+fused_attention = false
+[strategy]
+devices_per_node = 2
+batch = 2
+precision = "bf16"
+optimizer = "adam"
+""")
+ON = {"strategy.fused_attention": "on"}
+WAYS = [
+    {},
+    {"strategy.tensor": 2},
+    {"strategy.tensor": 2, "strategy.sequence_parallel": True},
+    {"strategy.pipeline": 2, "strategy.microbatches": 2},
+    {"strategy.recompute": "full"},
+    {"model.window": 1024},
+]
+
+
+def attention(run):
+    """The first attention of the first part, its forward and its backward time."""
+    model = parts(run, 0)[0].model
+    times = layer_times(model, run.machine.device, 1, run.strategy.precision)
+    at = next(n for n, layer in enumerate(model.layers) if "attention" in layer.kind)
+    return model.layers[at], times.forward[at], times.backward[at]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_stores_a_number_a_row_in_the_place_of_the_scores(way):
+    without, with_it = (attention(RUN.set({**way, **more}))[0] for more in ({}, ON))
+    positions, features = with_it.output_shape
+    heads = with_it.attributes["heads"]
+    assert (with_it.stored, with_it.mask_bytes) == (positions * features, 4 * heads * positions)
+    assert without.stored - with_it.stored == heads * positions**2
+
+
+def test_activations_of_gpt_are_34_s_h_and_a_row_statistic():
+    """Korthikanti et al. 2022, table 2, without the term 5 a s^2."""
+    run = RUN.set({"model.name": "gpt3-175b", **ON})
+    inside = [layer for layer in run.model.layers if layer.name.startswith("layer1.")]
+    s, h, a = 2048, 12288, 96
+    assert sum(2 * layer.stored + layer.mask_bytes for layer in inside) == 34 * s * h + 4 * a * s
+
+
+def test_backward_repeats_one_of_two_products():
+    """Five products in backward for two in forward (Dao et al. 2022, appendix B.2), if compute is the limit."""
+    fast = RUN.set({"machine.device.memory_bandwidth": 1e18, "machine.device.launch": 0.0})
+    fast = fast.set({"machine.device.half_work": 0.0})
+    _, forward, backward = attention(fast.set(ON))
+    assert backward == pytest.approx(2.5 * forward)
+    _, forward, backward = attention(fast)
+    assert backward == pytest.approx(2 * forward)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_is_faster_and_smaller_on_a_gpu_and_simulated_alike(way):
+    run = RUN.set(way)
+    fused = run.set(ON)
+    assert predict(fused).step_time < predict(run).step_time
+    assert ledger(fused)["activations"] <= ledger(run)["activations"]
+    assert peak_of(fused, 0).total < peak_of(run, 0).total
+    simulated = breakdown(simulate(fused)).step_time
+    assert simulated == pytest.approx(predict(fused).step_time, rel=0.1)
+
+
+def test_a_window_limits_the_products_only_if_fused():
+    def of(changes):
+        return attention(RUN.set(changes))[0].forward_flop
+
+    few = {"model.window": 1024}
+    assert of(few) == of({})
+    assert of({**few, **ON}) == of(ON) / 4 == of({}) / 4
+    assert of({"model.window": 10**6, **ON}) == of(ON)
+
+
+def test_it_is_on_by_default_where_the_device_says_so():
+    there = RUN.set({"machine.device.fused_attention": True})
+    assert there.fuses_attention and not RUN.fuses_attention
+    assert predict(there).step_time == predict(RUN.set(ON)).step_time
+    off = there.set({"strategy.fused_attention": "off"})
+    assert predict(off).step_time == predict(RUN).step_time
+    assert off.model.layers == RUN.model.layers
+    assert loads(dumps(there)).model.layers == there.model.layers == RUN.set(ON).model.layers
+
+
+def test_it_changes_neither_weights_nor_other_layers():
+    one, other = RUN.model, RUN.set(ON).model
+    assert one.parameters == other.parameters
+    same = [a == b for a, b in zip(one.layers, other.layers, strict=True)]
+    assert np.sum(same) == len(same) - 2
+
+
+@pytest.mark.parametrize("name", ["megatron", "korthikanti", "mt-nlg", "bloom"])
+def test_published_rows_before_it_do_not_depend_on_the_device(name, monkeypatch):
+    """The publications of 2021 and 2022 trained without it."""
+    from lib_dlhpc.prediction.published import family
+    from lib_dlhpc.spec.experiment import read_experiment
+
+    table = family(name)["experiment"]
+    run = read_experiment(table)
+    modern = run.set({"machine.device.fused_attention": True})
+    assert not modern.fuses_attention
+    assert modern.model is run.model
