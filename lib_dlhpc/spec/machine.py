@@ -27,7 +27,8 @@ class Device:
     A measured rate in `layers`, by kind of layer or by optimizer for its update, replaces the roofline.
     overhead: time of each pass of a batch, or microbatch, outside the layers.
     slowdown: actual compute time over the time that these parameters predict.
-    fused_attention: whether networks use it here unless the strategy says.
+    fused_attention: whether attention is fused here by default; in the catalog from the H100 on, as the published
+    rows of earlier devices are from before it.
     """
 
     peak: Mapping[str, float]  # FLOP/s by precision; fp16 and bf16 are the matrix-unit rates
