@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from lib_dlhpc import layout, parallel
+from lib_dlhpc.costs import exchanges
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.receive import Receive
 from lib_dlhpc.program import Collective, Compute, Swap, Update, calls
@@ -20,6 +21,7 @@ from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
 from lib_dlhpc.training import rank as rank_file
 from lib_dlhpc.training.check import check
+from lib_dlhpc.training.messages.exchange import Exchange
 from lib_dlhpc.training.messages.halo import Halo
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.pipe import Pipe
@@ -575,6 +577,22 @@ def recorded_events():
             assert halos and sum(e.bytes for e in halos) > 0
 
 
+def gathered_once():
+    """Backward gathers the input of two products, of a gate and of what it multiplies, once, as the program says."""
+    run = experiment_of("llama", devices_per_node=p, tensor=p, sequence_parallel=True, epochs=0.5)
+    again = exchanges.regathered(layout.parts(run, rank)[0].model, "none")
+    right, found = Exchange.gather_again, []
+
+    def counted(self, saved):
+        found.append(self.name)
+        return right(self, saved)
+
+    with mutated((Exchange, "gather_again", counted)):
+        train(run, comm)
+    assert sorted(found) == sorted(layer.name for layer in again), found
+    assert any("gate" in name for name in found), found
+
+
 def work_of(timeline):
     """The names of what ranks compute; what is left of backward after the last bucket may take no time."""
     kinds = ("forward", "backward", "update")
@@ -615,6 +633,7 @@ if __name__ == "__main__":
     checks = [every_layout, divergence_is_reported, resumes_under_another_layout, recorded_events]
     checks += [program_is_carried_out] if p <= 4 else []
     checks += [single_precision] if p in (2, 4) else []
+    checks += [gathered_once] if p == 2 else []
     checks += [empty_microbatches] if p in (2, 3) else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []
     checks += [many_choices] if p == 4 else []
