@@ -9,7 +9,9 @@ from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak_of
 from lib_dlhpc.prediction.memory import ledger
-from lib_dlhpc.spec.experiment import dumps
+from lib_dlhpc.prediction.published import family
+from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.spec.experiment import dumps, read_experiment
 from lib_dlhpc.timeline import breakdown
 
 RUN = loads("""
@@ -65,7 +67,7 @@ def test_activations_of_gpt_are_34_s_h_and_a_row_statistic():
 
 
 def test_backward_repeats_one_of_two_products():
-    """Five products in backward for two in forward (Dao et al. 2022, appendix B.2), if compute is the limit."""
+    """Five products in backward for two in forward (Dao 2023, "FlashAttention-2", section 4.1), if compute limits."""
     fast = RUN.set({"machine.device.memory_bandwidth": 1e18, "machine.device.launch": 0.0})
     fast = fast.set({"machine.device.half_work": 0.0})
     _, forward, backward = attention(fast.set(ON))
@@ -105,6 +107,14 @@ def test_it_is_on_by_default_where_the_device_says_so():
     assert loads(dumps(there)).model.layers == there.model.layers == RUN.set(ON).model.layers
 
 
+def test_a_measured_rate_becomes_that_of_the_fused_kernel():
+    measured = RUN.set({"calibration.rate": 3.0, "calibration.devices": 2, "calibration.batch": 2})
+    apart, fused = predict(measured), predict(what_if(measured, ON))
+    free = predict(RUN.set(ON)).compute / predict(RUN).compute
+    assert fused.compute / apart.compute == pytest.approx(free, rel=1e-6)
+    assert free < 0.9
+
+
 def test_it_changes_neither_weights_nor_other_layers():
     one, other = RUN.model, RUN.set(ON).model
     assert one.parameters == other.parameters
@@ -113,11 +123,8 @@ def test_it_changes_neither_weights_nor_other_layers():
 
 
 @pytest.mark.parametrize("name", ["megatron", "korthikanti", "mt-nlg", "bloom"])
-def test_published_rows_before_it_do_not_depend_on_the_device(name, monkeypatch):
+def test_published_rows_before_it_do_not_depend_on_the_device(name):
     """The publications of 2021 and 2022 trained without it."""
-    from lib_dlhpc.prediction.published import family
-    from lib_dlhpc.spec.experiment import read_experiment
-
     table = family(name)["experiment"]
     run = read_experiment(table)
     modern = run.set({"machine.device.fused_attention": True})
