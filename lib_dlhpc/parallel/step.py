@@ -8,7 +8,7 @@ from typing import Any
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
 from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, sizes
-from lib_dlhpc.parallel import data, local, offload, pipeline, zero
+from lib_dlhpc.parallel import casts, data, local, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
@@ -76,7 +76,12 @@ class _Key:
         self.key = (
             *map(id, held),
             *(float(s.bucket), s.allreduce, int(s.zero), int(s.experts), s.recompute, s.precision),
-            *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
+            *(
+                s.wire,
+                bool(experiment.overlap),
+                bool(experiment.overlaps),
+                sizes(experiment).data > 1,
+            ),
         )
 
     def __hash__(self) -> int:
@@ -100,7 +105,7 @@ def _passes(key: _Key) -> tuple[Passes, ...]:
 
 def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank."""
-    found = _passes(_Key(experiment, held))
+    found = casts.cast(experiment, _passes(_Key(experiment, held)))
     return offload.offloaded(experiment, held, found)
 
 
@@ -151,7 +156,7 @@ def _end(
         return (what,) * len(held)
 
     updates = [Update(update_time(experiment, each, scale)) for each in held]
-    remaining = [data.remaining(experiment, each) for each in held]
+    remaining = [casts.with_casts(experiment, data.remaining(experiment, each)) for each in held]
     if experiment.strategy.update == "local":
         return tuple(rows([local.averaged(*each) for each in zip(updates, remaining, strict=True)]))
     met = [all_do(Meet())] if experiment.strategy.is_split else []

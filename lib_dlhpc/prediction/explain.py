@@ -9,7 +9,7 @@ from lib_dlhpc.prediction import asynchronous
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.energy import explain_energy
 from lib_dlhpc.prediction.explain_split import explain_split
-from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
+from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.io import explain_input
 from lib_dlhpc.prediction.memory import explain_memory
 from lib_dlhpc.prediction.overlap import explain_exposed
@@ -154,6 +154,7 @@ def _communication(p: Breakdown) -> Explanation:
             "parameters × bytes of the precision",
         ),
         ("bucket", show(float(e.strategy.bucket), "B"), "given"),
+        *wire_inputs(p),
         *every,
     ]
     for owner, where in links:

@@ -13,6 +13,7 @@ import numpy as np
 from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.experiment import Experiment
@@ -161,7 +162,7 @@ def volumes(experiment: Experiment) -> Volumes:
     missed = costs.miss_share(experiment) if experiment.storage.tier else 0.0
     stored = batch * missed * costs.stored_bytes(experiment)
     replicas = experiment.devices / strategy.replica
-    weights = experiment.model.parameters * BYTES[strategy.precision]
+    weights = on_wire(strategy, experiment.model.parameters * BYTES[strategy.precision])
     sent = 2 * (replicas - 1) / replicas * weights / strategy.replica / strategy.local_steps
     steps = np.ceil(experiment.dataset.trained / batch)
     return Volumes(

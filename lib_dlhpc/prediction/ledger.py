@@ -15,6 +15,7 @@ import numpy as np
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import AT_ONCE, backward_extra, resident_bytes, stored_bytes
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import Part, parts, place, rank_at, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
@@ -171,7 +172,7 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
             bucket = AT_ONCE * _largest_bucket(model, bucket / element) * element
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
-        found += min(bucket, model.parameters * element)
+        found += on_wire(strategy, min(bucket, model.parameters * element))
         if strategy.zero == 3:
             found += AT_ONCE * largest * element
     if len(chain) > 1:

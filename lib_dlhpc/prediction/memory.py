@@ -7,6 +7,7 @@ import numpy as np
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import Part
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.experiment import Experiment
@@ -44,7 +45,9 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         "working set": strategy.batch * backward_extra(whole, size),
         "input batch": strategy.batch * float(np.prod(shape)) * size,
         "communication buffer": np.where(
-            updates & (experiment.devices > 1), np.minimum(strategy.bucket, gradients), 0.0
+            updates & (experiment.devices > 1),
+            on_wire(strategy, np.minimum(strategy.bucket, gradients)),
+            0.0,
         )[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }

@@ -12,7 +12,11 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.strategy import AUTO
 
-SAMPLES, WEIGHTS = "samples", "weights"
+SAMPLES, WEIGHTS, WIRE = (
+    "samples",
+    "weights",
+    "wire",
+)  # WIRE: gradients in the format of the exchange
 GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
 
 
@@ -43,13 +47,14 @@ class Collective(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Move `seconds` worth of data between device and host or storage, both directions at once."""
+    """Move `seconds` worth of data: between device and host or storage, both directions at once, or within memory."""
 
     kind: str
     stream: str
     seconds: float
-    bytes: float
+    bytes: float  # that leave or enter the device
     key: str = ""
+    label: str = ""  # of its row
 
 
 class Wait(NamedTuple):

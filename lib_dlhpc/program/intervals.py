@@ -77,7 +77,7 @@ def draw_pass(
         behind = behind + seconds
     together: dict[str, list[tuple[Post, Any, Any]]] = {}
     for post, _, begin, done in posted:
-        if isinstance(post.what, Collective) and post.what.label:
+        if post.what.label:
             _communicate(record, place, post.what.label, begin, done, post.bytes)
         else:
             together.setdefault(program.kinds[post.what.kind], []).append((post, begin, done))

@@ -342,7 +342,7 @@ class _Rank:
                 yield before
             since = self.sim.env.now
             if isinstance(what, Move):
-                size, word = what.bytes, self.shared.step.kinds[what.kind]
+                size, word = what.bytes, what.label or self.shared.step.kinds[what.kind]
                 yield self.sim.until(since + what.seconds)
             else:
                 size, word = self.prices.bytes(what), what.label or _word(what)

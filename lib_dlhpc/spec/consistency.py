@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.calibration import check_calibration
 from lib_dlhpc.spec.machine import storage_tier
-from lib_dlhpc.spec.strategy import check_split, check_update
+from lib_dlhpc.spec.strategy import check_split, check_update, check_wire
 
 if TYPE_CHECKING:
     from lib_dlhpc.spec.experiment import Experiment
@@ -23,6 +23,7 @@ def check_consistency(experiment: "Experiment") -> None:
         )
     check_update(s)
     check_split(s)
+    check_wire(s)
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         legal = ["host", *machine.storage]
         raise SpecError(

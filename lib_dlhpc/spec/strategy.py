@@ -28,6 +28,8 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved")
 SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
+SAME = "same"  # gradients are exchanged in the precision
+WIRES = (SAME, "fp32", "fp16", "bf16")
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",
@@ -62,9 +64,9 @@ class Strategy:
 
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
-    steps, then average their weights. staleness: the most steps that an asynchronous device may be ahead
-    of the slowest (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel
-    parameter server").
+    steps, then average their weights. wire: the format in which gradients are exchanged and added.
+    staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
+    effective distributed ML via a stale synchronous parallel parameter server").
     """
 
     nodes: int = whole(default=1)
@@ -74,6 +76,7 @@ class Strategy:
     allreduce: str = choice(ChainMap(ALLREDUCES, {AUTO: ""}), default=AUTO)
     overlap: bool = flag(default=True)
     bucket: float = number("B", default=25e6, positive=True)
+    wire: str = choice(WIRES, default=SAME)  # of gradients between replicas
     optimizer: str = choice(OPTIMIZERS, default="momentum")
     data: int = whole(default=0, least=0)  # 0: devices / (tensor x pipeline x spatial)
     tensor: int = whole(default=1)
@@ -125,6 +128,23 @@ def check_update(strategy: Strategy) -> None:
             raise SpecError(
                 f"strategy.{name} = {np.max(value)}: applies only with strategy.update = {update!r};"
                 f" with {strategy.update!r} the legal value is {none}."
+            )
+
+
+def check_wire(strategy: Strategy) -> None:
+    """Raise SpecError where something else than gradients travels between replicas, or parts of them."""
+    s = strategy
+    if s.wire == SAME:
+        return
+    for name, wrong, legal in (
+        ("update", s.update != "synchronous", "'synchronous'"),
+        ("zero", np.any(np.greater(s.zero, 0)), "0"),
+        ("offload", s.offload == "all", "'none', 'activations'"),
+    ):
+        if wrong:
+            raise SpecError(
+                f"strategy.wire = {s.wire!r}: only the allreduce of gradients is cast; with it strategy.{name} ="
+                f" {getattr(s, name)!r} is not legal, but {legal}."
             )
 
 
@@ -186,7 +206,8 @@ def exchange_in_words(strategy: Strategy) -> str:
         return f"asynchronous with {strategy.servers} server{several}{bound}"
     every = f" of weights, every {strategy.local_steps} steps" * (strategy.update == "local")
     how = "cheapest allreduce" if strategy.allreduce == AUTO else strategy.allreduce
-    return f"{how}{every}{_split_in_words(strategy)}"
+    wire = f" in {strategy.wire}" * (strategy.wire != SAME)
+    return f"{how}{wire}{every}{_split_in_words(strategy)}"
 
 
 def _split_in_words(strategy: Strategy) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout, parallel
+from lib_dlhpc.costs.wire_format import wire_format
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel import data as data_parallelism
@@ -129,7 +130,7 @@ class Synchronous(Rank):
         self.schedule = self.cycle[-1].schedule
         self.stream = list(_with_receives(self.schedule.streams[self.groups.place.pipeline]))
         strategy = self.experiment.strategy
-        half = strategy.precision == "fp16" and strategy.update == "synchronous"
+        half = wire_format(strategy) == "fp16" and strategy.update == "synchronous"
         # Small gradients would be zero in 16 bits.
         self.scale = float(self.experiment.training.loss_scale) if half else 1.0
         self.weight = self.comm.size if self._local_updates else 1  # of this rank's samples

@@ -72,6 +72,7 @@ CHANGES = {
     "strategy.allreduce": ("recursive_doubling", {}),
     "strategy.overlap": (False, {"strategy.bucket": 10e3}),
     "strategy.bucket": (10e3, {}),
+    "strategy.wire": ("bf16", {}),
     "strategy.optimizer": ("adam", {}),
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),

@@ -1,0 +1,201 @@
+"""On every rank: train with compressed exchange, and compare with the same rule in one process (test_compressed.py)."""
+
+import sys
+import traceback
+
+import numpy as np
+from mpi4py import MPI
+
+from lib_dlhpc import parallel
+from lib_dlhpc.costs import groups
+from lib_dlhpc.schedules.choice import plan
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.training import loss as losses
+from lib_dlhpc.training.data import global_batches, load, share
+from lib_dlhpc.training.exchange import range_of
+from lib_dlhpc.training.network import Network
+from lib_dlhpc.training.optimizers import Optimizer
+from lib_dlhpc.training.rates import rate_at
+from lib_dlhpc.training.synchronous import on_ranks
+from lib_dlhpc.training.trainer import train
+from lib_dlhpc.training.wire import FORMATS
+
+comm = MPI.COMM_WORLD
+p, rank = comm.size, comm.rank
+
+# 47 samples to train with, in batches of 20, 20 and 7: parts are uneven.
+RUN = """
+[model]
+family = "sequential"
+input = [1, 6, 6]
+layers = [
+    { kind = "conv", channels = 3, kernel = 3, padding = 1 }, { kind = "relu" },
+    { kind = "flatten" }, { kind = "dense", features = 9 }, { kind = "relu" },
+    { kind = "dense", features = 5 },
+]
+[dataset]
+name = "waves"
+samples = 59
+bytes = 59
+[machine]
+name = "laptop"
+[strategy]
+devices_per_node = 2
+batch = 10
+bucket = 400
+[run]
+epochs = 3
+[training]
+rate = 0.05
+momentum = 0.9
+weight_decay = 0.01
+"""
+
+
+def experiment_of(**changes):
+    return loads(RUN).set({key.replace("__", "."): value for key, value in changes.items()})
+
+
+class Emulated:
+    """p ranks in one process: their networks, data and batches."""
+
+    def __init__(self, experiment, kind):
+        self.experiment, self.data = experiment, load(experiment, kind)
+        self.networks = [Network(experiment.model, kind, experiment.run.seed) for _ in range(p)]
+        self.all = [slice(each.start, each.stop) for each in self.networks[0].parameters]
+
+    def steps(self):
+        """Yield epoch, learning rate and samples of each step, whose gradients are in the networks."""
+        run, training = self.experiment.run, self.experiment.training
+        for epoch in range(int(run.epochs)):
+            for at, indices in global_batches(self.experiment, len(self.data.x), epoch):
+                yield at, rate_at(training, at, float(run.epochs), len(indices)), indices
+
+    def backward(self, indices, scale=1.0):
+        """Compute every rank's gradients of the mean loss, times `scale`."""
+        for r, network in enumerate(self.networks):
+            own = indices[share(len(indices), r, p)]
+            outputs = network.forward(self.data.x[own])
+            _, dy = losses.softmax_cross_entropy(outputs, self.data.y[own], len(indices))
+            network.backward(dy * dy.dtype.type(scale))
+
+
+def allreduced(schedule, buffers, add):
+    """Carry out a schedule on the buffers of all ranks, round by round: arrivals are combined as they are listed."""
+    for part in schedule.rounds():
+        before = [each.copy() for each in buffers]
+        columns = (part.source, part.target, part.offset, part.count, part.reduce)
+        for source, target, first, count, reduce in zip(*map(list, columns), strict=True):
+            at = slice(first, first + count)
+            here, there = buffers[target][at], before[source][at]
+            if reduce:
+                add(here, there, out=here)
+            else:
+                here[:] = there
+
+
+def on_the_wire(experiment, form, scale):
+    """Weights after a run whose gradients are exchanged in a format, emulated."""
+    every = Emulated(experiment, np.float32)
+    rules = [Optimizer(experiment.strategy.optimizer, experiment.training) for _ in range(p)]
+    on = on_ranks(experiment, p)
+    net, name = groups.group_network(experiment, "data"), experiment.strategy.allreduce
+    bounds = [
+        range_of(every.networks[0].parameters, bucket.first, bucket.stop)
+        for bucket in parallel.data.cut(on, parallel.data.Part(experiment.model, 0))
+    ]
+    for _, rate, indices in every.steps():
+        every.backward(indices, scale)
+        for first, last in bounds:
+            parts = [form.encode(each.gradients[first:last]) for each in every.networks]
+            size, many = float(parts[0].nbytes), last - first
+            allreduced(plan("allreduce", size, net, p, many, name), parts, form.add)
+            for network, part in zip(every.networks, parts, strict=True):
+                network.gradients[first:last] = form.decode(part)
+        for network, rule in zip(every.networks, rules, strict=True):
+            network.gradients /= np.float32(scale)
+            rule.update(network, rate)
+    return [network.weights for network in every.networks]
+
+
+def formats():
+    """Bitwise the emulation, in every format, with every kind of bucket; without casts, another result."""
+    expected = {}
+    for name in ("fp16", "bf16"):
+        for allreduce in ("ring", "recursive_doubling", "rabenseifner", "auto"):
+            for bucket in (1.0, 400.0, 25e6):
+                own = {"strategy__allreduce": allreduce, "strategy__bucket": bucket}
+                run = experiment_of(strategy__wire=name, **own)
+                scale = run.training.loss_scale if name == "fp16" else 1.0
+                weights = train(run, comm).network.weights
+                expected = on_the_wire(run, FORMATS[name], scale)
+                assert weights.tobytes() == expected[rank].tobytes(), (name, own)
+                assert all((each == weights).all() for each in comm.allgather(weights))
+        plain = train(experiment_of(), comm).network.weights
+        off = float(np.abs(plain - weights).max() / np.abs(plain).max())
+        assert off < (2e-2 if name == "bf16" else 2e-3), off
+        assert p == 1 or off > 1e-6
+        mpi = experiment_of(strategy__wire=name, training__collective="mpi")
+        off = float(np.abs(train(mpi, comm).network.weights - weights).max())
+        assert off <= 2e-2, off
+    wide = experiment_of(strategy__wire="fp32", strategy__precision="fp64")
+    assert train(wide, comm).network.weights.dtype == np.float64
+    assert train(experiment_of(strategy__wire="fp32"), comm).network.weights.tobytes() == (
+        plain.tobytes()
+    )
+
+
+def partitioned():
+    """In a network that is split, gradients travel between replicas in the format, and nowhere else."""
+    if p != 4:
+        return
+    for ways in ({"pipeline": 2, "microbatches": 2}, {"tensor": 2}, {"microbatches": 3}):
+        split = {f"strategy__{key}": value for key, value in ways.items()}
+        nodes = {"machine__nodes": 2, "strategy__nodes": 2}
+        runs = [
+            train(experiment_of(strategy__wire=wire, **nodes, **split), comm)
+            for wire in ("same", "bf16", "fp16")
+        ]
+        plain, *others = (run.network.weights for run in runs)
+        scale = np.abs(plain).max()
+        for weights, most in zip(others, (2e-2, 2e-3), strict=True):
+            assert 1e-6 < np.abs(weights - plain).max() / scale < most, ways
+
+
+def bytes_of(table, names):
+    """Bytes of the first row of rank 0 with each name."""
+    rows = [each for each in table if each.rank == 0 and each.kind == "communication"]
+    found = {}
+    for each in rows:
+        if each.name.startswith(names):
+            found.setdefault(each.name, each.bytes)
+    return found
+
+
+def predicted_bytes_are_recorded():
+    if p == 1:
+        return
+    for wire in ("same", "fp16", "bf16"):
+        run = experiment_of(strategy__wire=wire, run__epochs=1.0)
+        table = train(run, comm).timeline
+        if rank == 0:
+            wanted = bytes_of(simulate(on_ranks(run, p)), ("bucket",))
+            assert bytes_of(table, ("bucket",)) == wanted != {}, wire
+
+
+def main():
+    if p > 1:
+        formats()
+    partitioned()
+    predicted_bytes_are_recorded()
+    if rank == 0:
+        print(f"{p} ranks: all right")
+
+
+try:
+    main()
+except BaseException:
+    traceback.print_exc()
+    sys.stderr.flush()
+    comm.Abort(1)
