@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.wire_format import wire_format
 from lib_dlhpc.program import Collective, Group, Priced
-from lib_dlhpc.program.instructions import SAMPLES, WEIGHTS, WIRE
+from lib_dlhpc.program.instructions import PAIRS, SAMPLES, WEIGHTS, WIRE
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -26,6 +27,7 @@ class CollectivePrices:
             SAMPLES: self.sample,
             WEIGHTS: weight,
             WIRE: float(compute.BYTES[wire_format(strategy)]),
+            PAIRS: float(pair_bytes(strategy.precision)),
         }
         self._known: dict[tuple[Any, ...], Priced] = {}
         self._of: dict[int, tuple[Collective, Priced]] = {}  # by identity: most are asked for often

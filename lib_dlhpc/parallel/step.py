@@ -6,9 +6,10 @@ from itertools import zip_longest
 from typing import Any
 
 from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
 from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, sizes
-from lib_dlhpc.parallel import casts, data, local, offload, pipeline, zero
+from lib_dlhpc.parallel import casts, compression, data, local, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
@@ -156,7 +157,7 @@ def _end(
         return (what,) * len(held)
 
     updates = [Update(update_time(experiment, each, scale)) for each in held]
-    remaining = [casts.with_casts(experiment, data.remaining(experiment, each)) for each in held]
+    remaining = [_exchange(experiment, each) for each in held]
     if experiment.strategy.update == "local":
         return tuple(rows([local.averaged(*each) for each in zip(updates, remaining, strict=True)]))
     met = [all_do(Meet())] if experiment.strategy.is_split else []
@@ -175,8 +176,15 @@ def _end(
     return tuple(found)
 
 
+def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
+    """Return the exchange of gradients, or weights, that follows the passes of a rank."""
+    if experiment.compressed:
+        return compression.exchanged(experiment, held[0])
+    return casts.with_casts(experiment, data.remaining(experiment, held))
+
+
 def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> float:
     """Return the seconds of a rank's update; of its share of it where replicas share the state."""
-    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
+    device, optimizer = experiment.machine.device, applied_rule(experiment)
     seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
     return float(scale * seconds / (sizes(experiment).data if experiment.strategy.zero else 1))

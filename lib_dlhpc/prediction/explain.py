@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
-from lib_dlhpc.prediction import asynchronous
+from lib_dlhpc.prediction import asynchronous, compressed
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.energy import explain_energy
 from lib_dlhpc.prediction.explain_split import explain_split
@@ -40,6 +40,8 @@ def explain(prediction: Breakdown) -> list[Explanation]:
         ]
     served = prediction.experiment.strategy.update == "asynchronous"
     exchange = SERVED if served else EXCHANGE
+    if prediction.experiment.compressed:
+        exchange = COMPRESSED
     parts = [part(prediction) for part in (_compute, *exchange, *REST)]
     return [*parts, *explain_resilience(prediction)]
 
@@ -249,6 +251,7 @@ def _starts_with(e: Experiment) -> str:
 
 Parts: TypeAlias = tuple[Callable[[Breakdown], Explanation], ...]
 EXCHANGE: Parts = (_straggler, _communication, explain_exposed)
+COMPRESSED: Parts = (_straggler, compressed.explain_communication, explain_exposed)
 SERVED: Parts = (
     asynchronous.explain_waiting,
     asynchronous.explain_communication,

@@ -6,10 +6,12 @@ an epoch move, `nodes_needed` for capacity, `needed_bandwidth` for what storage 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.costs import compression
 from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time
@@ -164,6 +166,11 @@ def volumes(experiment: Experiment) -> Volumes:
     replicas = experiment.devices / strategy.replica
     weights = on_wire(strategy, experiment.model.parameters * BYTES[strategy.precision])
     sent = 2 * (replicas - 1) / replicas * weights / strategy.replica / strategy.local_steps
+    if experiment.compressed:  # pairs are all-gathered
+        share = compression.density(experiment.training, inf)
+        pairs, whole = compression.sent(experiment.model, share)
+        sent = (replicas - 1) * pairs * compression.pair_bytes(strategy.precision)
+        sent = sent + 2 * (replicas - 1) / replicas * whole * BYTES[strategy.precision]
     steps = np.ceil(experiment.dataset.trained / batch)
     return Volumes(
         samples=batch,

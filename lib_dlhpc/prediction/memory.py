@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
@@ -31,26 +32,34 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
     size = BYTES[strategy.precision]
     shape = experiment.dataset.sample_shape or model.input_shape
     gradients = model.parameters * size
+    state = ARRAYS if experiment.compressed else STATE[strategy.optimizer]
+    buffer = on_wire(strategy, np.minimum(strategy.bucket, gradients))
     return {
         "weights": model.parameters * size,
         "master weights": model.parameters
         * MASTER_BYTES
         * (updates and strategy.precision in MIXED),
         "gradients": gradients,
-        "optimizer state": model.parameters
-        * STATE[strategy.optimizer]
-        * max(size, MASTER_BYTES)
-        * updates,
+        "optimizer state": model.parameters * state * max(size, MASTER_BYTES) * updates,
         "activations": strategy.batch * stored_bytes(whole, size),
         "working set": strategy.batch * backward_extra(whole, size),
         "input batch": strategy.batch * float(np.prod(shape)) * size,
-        "communication buffer": np.where(
-            updates & (experiment.devices > 1),
-            on_wire(strategy, np.minimum(strategy.bucket, gradients)),
-            0.0,
-        )[()],
+        "communication buffer": _pairs(experiment)
+        if experiment.compressed
+        else np.where(updates & (experiment.devices > 1), buffer, 0.0)[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }
+
+
+def _pairs(experiment: Experiment) -> float:
+    """Return the bytes of what all ranks send of compressed gradients; the experiment holds no arrays."""
+    known = sent(
+        experiment.model, density(experiment.training, 0.0)
+    )  # most is sent in the first epoch
+    precision = experiment.strategy.precision
+    return float(
+        experiment.devices * known.pairs * pair_bytes(precision) + known.whole * BYTES[precision]
+    )
 
 
 def server_bytes(experiment: Experiment) -> Any:

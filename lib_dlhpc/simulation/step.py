@@ -22,7 +22,7 @@ from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.wire_format import cast_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.program import Collective, Program
+from lib_dlhpc.program import Collective, Move, Program
 from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.measure import measure
@@ -208,6 +208,9 @@ def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     in_order = (*step.stages[0][0].last.variants[0].instructions, *(row[0] for row in step.end))
     buckets = (what for what in in_order if isinstance(what, Collective))
     costs = (float(exchange(0, what, start).max()) for what in buckets)
+    if experiment.compressed:
+        beside = sum(what.seconds for what in in_order if isinstance(what, Move))
+        return np.array([sum(costs) + beside])
     casts = 2 * cast_time(experiment, work.sizes)
     return np.array([next(costs) if size else 0.0 for size in work.sizes]) + casts
 

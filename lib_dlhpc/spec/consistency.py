@@ -7,10 +7,26 @@ import numpy as np
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.calibration import check_calibration
 from lib_dlhpc.spec.machine import storage_tier
-from lib_dlhpc.spec.strategy import check_split, check_update, check_wire
+from lib_dlhpc.spec.strategy import (
+    SAME,
+    SPLIT_FIELDS,
+    Strategy,
+    check_split,
+    check_update,
+    check_wire,
+)
 
 if TYPE_CHECKING:
     from lib_dlhpc.spec.experiment import Experiment
+
+
+# What allows compressed gradients: the other optimizers are not linear in the gradient.
+COMPRESSED = {
+    "optimizer": ("sgd", "momentum"),
+    "update": ("synchronous",),
+    "precision": ("fp64", "fp32", "tf32"),
+    "wire": (SAME,),
+}
 
 
 def check_consistency(experiment: "Experiment") -> None:
@@ -24,6 +40,7 @@ def check_consistency(experiment: "Experiment") -> None:
     check_update(s)
     check_split(s)
     check_wire(s)
+    _check_compression(experiment)
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         legal = ["host", *machine.storage]
         raise SpecError(
@@ -51,6 +68,27 @@ def check_consistency(experiment: "Experiment") -> None:
         raise SpecError(
             "run.checkpoint_interval needs storage.tier: checkpoints are written there."
         )
+
+
+def _check_compression(experiment: "Experiment") -> None:
+    """Raise SpecError where gradients cannot be compressed."""
+    strategy, sparsity = experiment.strategy, experiment.training.sparsity
+    if not experiment.compressed:
+        return
+    shown = f"training.sparsity = {np.max(sparsity):g}"
+    for name, values in COMPRESSED.items():
+        value = getattr(strategy, name)
+        if value not in values:
+            raise SpecError(
+                f"{shown}: gradients can be compressed with strategy.{name} ="
+                f" {' or '.join(map(repr, values))}, not {value!r}; the legal value is 0."
+            )
+    for name in SPLIT_FIELDS:
+        value = getattr(strategy, name)
+        if np.any(np.not_equal(value, getattr(Strategy, name))):
+            raise SpecError(
+                f"{shown}: with strategy.{name} = {value!r} gradients travel whole; the legal value is 0."
+            )
 
 
 def _check_devices(experiment: "Experiment") -> None:

@@ -198,8 +198,10 @@ def check_split(strategy: Strategy) -> None:
             raise SpecError(message)
 
 
-def exchange_in_words(strategy: Strategy) -> str:
-    """Describe the gradient synchronization of a scalar strategy."""
+def exchange_in_words(strategy: Strategy, sparsity: float = 0.0) -> str:
+    """Describe the gradient synchronization of a scalar strategy; sparsity: of compressed gradients."""
+    if sparsity:
+        return f"{100 * (1 - sparsity):.3g} % of the gradients, all-gathered"
     if strategy.update == "asynchronous":
         several = "s" * (strategy.servers > 1)
         bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)

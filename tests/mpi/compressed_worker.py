@@ -8,6 +8,7 @@ from mpi4py import MPI
 
 from lib_dlhpc import parallel
 from lib_dlhpc.costs import groups
+from lib_dlhpc.costs.compression import density
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import loads
@@ -51,6 +52,7 @@ rate = 0.05
 momentum = 0.9
 weight_decay = 0.01
 """
+CUTS = (("ring", 1.0), ("recursive_doubling", 400.0), ("rabenseifner", 25e6), ("auto", 400.0))
 
 
 def experiment_of(**changes):
@@ -121,17 +123,15 @@ def on_the_wire(experiment, form, scale):
 
 def formats():
     """Bitwise the emulation, in every format, with every kind of bucket; without casts, another result."""
-    expected = {}
     for name in ("fp16", "bf16"):
-        for allreduce in ("ring", "recursive_doubling", "rabenseifner", "auto"):
-            for bucket in (1.0, 400.0, 25e6):
-                own = {"strategy__allreduce": allreduce, "strategy__bucket": bucket}
-                run = experiment_of(strategy__wire=name, **own)
-                scale = run.training.loss_scale if name == "fp16" else 1.0
-                weights = train(run, comm).network.weights
-                expected = on_the_wire(run, FORMATS[name], scale)
-                assert weights.tobytes() == expected[rank].tobytes(), (name, own)
-                assert all((each == weights).all() for each in comm.allgather(weights))
+        for allreduce, bucket in CUTS:
+            own = {"strategy__allreduce": allreduce, "strategy__bucket": bucket}
+            run = experiment_of(strategy__wire=name, **own)
+            scale = run.training.loss_scale if name == "fp16" else 1.0
+            weights = train(run, comm).network.weights
+            expected = on_the_wire(run, FORMATS[name], scale)
+            assert weights.tobytes() == expected[rank].tobytes(), (name, own)
+            assert all((each == weights).all() for each in comm.allgather(weights))
         plain = train(experiment_of(), comm).network.weights
         off = float(np.abs(plain - weights).max() / np.abs(plain).max())
         assert off < (2e-2 if name == "bf16" else 2e-3), off
@@ -176,18 +176,69 @@ def bytes_of(table, names):
 def predicted_bytes_are_recorded():
     if p == 1:
         return
-    for wire in ("same", "fp16", "bf16"):
-        run = experiment_of(strategy__wire=wire, run__epochs=1.0)
+    ways = [{"strategy__wire": wire} for wire in ("same", "fp16", "bf16")]
+    ways += [{"training__sparsity": 0.8}, {"training__sparsity": 0.99}]
+    names = ("bucket", "largest", "small")
+    for way in ways:
+        run = experiment_of(run__epochs=1.0, **way)
         table = train(run, comm).timeline
         if rank == 0:
-            wanted = bytes_of(simulate(on_ranks(run, p)), ("bucket",))
-            assert bytes_of(table, ("bucket",)) == wanted != {}, wire
+            for fidelity in ("rounds", "events"):
+                wanted = bytes_of(simulate(on_ranks(run, p), fidelity), names)
+                assert bytes_of(table, names) == wanted != {}, way
+
+
+def deep_gradient_compression():
+    """The paper's rule on p ranks in one process: velocity, accumulation, masking; sums in the order of ranks."""
+    for momentum, rule in ((0.9, "momentum"), (0.0, "sgd")):
+        run = experiment_of(
+            training__sparsity=0.8,
+            training__sparsity_warm_up=2.0,
+            strategy__optimizer=rule,
+            strategy__precision="fp64",
+        )
+        weights = train(run, comm).network.weights
+        expected = compressed(run, momentum)
+        off = np.abs(weights - expected).max() / np.abs(expected).max()
+        assert off <= 1e-12, (rule, off)
+
+
+def compressed(experiment, momentum):
+    """Weights after a run with compressed gradients, emulated."""
+    every, training = Emulated(experiment, np.float64), experiment.training
+    own = every.networks
+    size = own[0].weights.size
+    u, v = np.zeros((p, size)), np.zeros((p, size))
+    for at, rate, indices in every.steps():
+        every.backward(indices)
+        share_of = density(training, at)
+        total = np.zeros(size)
+        for r, network in enumerate(own):
+            g = network.gradients.copy()
+            for each in network.parameters:
+                part = slice(each.start, each.stop)
+                if each.decays:
+                    g[part] += training.weight_decay / p * network.weights[part]
+            u[r] = momentum * u[r] + g
+            v[r] += u[r]
+            for each in network.parameters:
+                part = np.arange(each.start, each.stop)
+                many = max(1, round(share_of * len(part))) if each.decays else len(part)
+                sent = part[np.argsort(-np.abs(v[r, part]), kind="stable")[:many]]
+                total[sent] += v[r, sent]
+                v[r, sent] = 0
+                if many < len(part):
+                    u[r, sent] = 0
+        for network in own:
+            network.weights -= rate * total
+    return own[0].weights
 
 
 def main():
     if p > 1:
         formats()
     partitioned()
+    deep_gradient_compression()
     predicted_bytes_are_recorded()
     if rank == 0:
         print(f"{p} ranks: all right")

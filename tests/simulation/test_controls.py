@@ -91,6 +91,7 @@ CHANGES = {
     "strategy.local_steps": (4, {"strategy.update": "local"}),
     "strategy.staleness": (1, SERVED),
     "strategy.servers": (2, SERVED),
+    "training.sparsity": (0.9, {"strategy.optimizer": "sgd"}),
     "storage.tier": ("far", READ),
     "storage.operations_per_file": (30.0, FILES),
     "storage.access": ("cooperative", {"storage.tier": "far", "storage.local": "near"}),
