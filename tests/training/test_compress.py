@@ -76,6 +76,24 @@ def test_the_largest_are_none_smaller_than_the_rest(numbers, data):
     assert not len(rest) or np.abs(values[places]).min() >= rest.max()
 
 
+@pytest.mark.parametrize("shape", ["normal", "few", "equal", "sorted", "periodic"])
+@pytest.mark.parametrize("count", [1, 7, 100, 5_000, 19_999])
+def test_a_sample_rules_none_of_the_largest_out(shape, count):
+    """Of many values, where a threshold from a sample is used."""
+    values = np.random.default_rng(1).normal(size=20_000)
+    if shape == "few":
+        values[50:] = 0
+    elif shape == "equal":
+        values[:] = -2.0
+    elif shape == "sorted":
+        values.sort()
+    elif shape == "periodic":
+        values = np.where(np.arange(20_000) % 101 == 0, 5.0, values)
+    places = largest(values, count)
+    assert len(set(places.tolist())) == count == len(places)
+    assert sorted(np.abs(values[places])) == sorted(np.abs(values))[-count:]
+
+
 @pytest.mark.parametrize("sparsity", [0.5, 0.9, 0.999])
 def test_sent_and_unsent_gradients_are_all_gradients_so_far(alone, sparsity):
     own = exchange(alone, sparsity=sparsity)
