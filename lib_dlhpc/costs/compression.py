@@ -7,11 +7,10 @@ step is priced after the warm-up. Source: Lin et al. 2018, "Deep gradient compre
 
 from functools import lru_cache
 from math import floor, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.compute import BYTES, streaming_time
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training
 
@@ -81,23 +80,16 @@ def selection_time(experiment: Experiment) -> float:
     """Return the seconds in which a rank finds what it sends."""
     strategy = experiment.strategy
     moved = SELECTION_TRAFFIC * experiment.model.parameters * BYTES[strategy.precision]
-    return _streamed(experiment.machine.device, strategy.optimizer, moved)
+    return float(streaming_time(experiment.machine.device, strategy.optimizer, moved))
 
 
 def addition_time(experiment: Experiment, pairs: float) -> float:
     """Return the seconds in which a rank adds the pairs of all ranks: reads each, reads and writes where it goes."""
     strategy = experiment.strategy
     moved = pairs * (pair_bytes(strategy.precision) + 2 * BYTES[strategy.precision])
-    return _streamed(experiment.machine.device, strategy.optimizer, moved)
+    return float(streaming_time(experiment.machine.device, strategy.optimizer, moved))
 
 
 def applied_rule(experiment: Experiment) -> str:
     """Return the optimizer whose update is applied: sums of compressed gradients have momentum already."""
     return "sgd" if experiment.compressed else experiment.strategy.optimizer
-
-
-def _streamed(device: Device, optimizer: str, moved: float) -> float:
-    """Return the seconds to move bytes through memory, at the measured rate of an update if it is known."""
-    rate: Any = device.layers.get(optimizer)
-    bandwidth = rate.bandwidth if rate is not None else device.memory_bandwidth
-    return float(device.slowdown * moved / bandwidth)

@@ -87,6 +87,13 @@ def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.where(still, 0.0, moved), np.where(lookup, 0.0, model.layer_parameters)
 
 
+def streaming_time(device: Device, optimizer: str, moved: Any) -> Any:
+    """Return the time to move bytes through memory in s: as an update of this optimizer does, if that is measured."""
+    rate = device.layers.get(optimizer)
+    bandwidth = device.memory_bandwidth if rate is None else rate.bandwidth
+    return device.slowdown * moved / bandwidth
+
+
 def update_time(model: Model, device: Device, optimizer: str) -> Any:
     """Return the time of one optimizer update of all fp32 (master) parameters in s: memory-bound."""
     rate = device.layers.get(optimizer)

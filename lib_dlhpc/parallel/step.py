@@ -159,7 +159,8 @@ def _end(
     updates = [Update(update_time(experiment, each, scale)) for each in held]
     remaining = [_exchange(experiment, each) for each in held]
     if experiment.strategy.update == "local":
-        return tuple(rows([local.averaged(*each) for each in zip(updates, remaining, strict=True)]))
+        every = zip(updates, remaining, strict=True)
+        return tuple(rows([local.averaged(experiment, *each) for each in every]))
     met = [all_do(Meet())] if experiment.strategy.is_split else []
     found = rows(remaining)
     found.append(all_do(Wait("data", data.STREAM, "", "the exchange")))

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
+from lib_dlhpc.costs.outer import has_outer, outer_time
 from lib_dlhpc.prediction import asynchronous, compressed
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.energy import explain_energy
@@ -144,6 +145,14 @@ def _local_steps(p: Breakdown) -> tuple[list[tuple[str, str, str]], bool]:
     return [("local steps H", f"{strategy.local_steps}", "given")] * local, local
 
 
+def _outer(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return the outer update that follows an average, as an input."""
+    if not has_outer(p.experiment):
+        return []
+    seconds = show(float(outer_time(p.experiment)), "s")
+    return [("outer update", seconds, "memory traffic; once in H steps (Douillard et al. 2023)")]
+
+
 def _communication(p: Breakdown) -> Explanation:
     e, total = p.experiment, p.communication
     links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
@@ -158,6 +167,7 @@ def _communication(p: Breakdown) -> Explanation:
         ("bucket", show(float(e.strategy.bucket), "B"), "given"),
         *wire_inputs(p),
         *every,
+        *_outer(p),
     ]
     for owner, where in links:
         inputs += link_inputs(p, owner, where)

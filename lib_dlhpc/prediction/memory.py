@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+from lib_dlhpc.costs.outer import outer_arrays
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
 from lib_dlhpc.costs.wire_format import on_wire
@@ -33,6 +34,7 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
     shape = experiment.dataset.sample_shape or model.input_shape
     gradients = model.parameters * size
     state = ARRAYS if experiment.compressed else STATE[strategy.optimizer]
+    state = state + outer_arrays(experiment)
     buffer = on_wire(strategy, np.minimum(strategy.bucket, gradients))
     return {
         "weights": model.parameters * size,

@@ -11,6 +11,7 @@ from lib_dlhpc.costs.compression import applied_rule, density
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.offload import offload_link
+from lib_dlhpc.costs.outer import outer_time
 from lib_dlhpc.costs.wire_format import cast_time, on_wire
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
@@ -182,12 +183,14 @@ def bucket_times(experiment: Experiment, work: Work) -> Any:
 
 
 def _buckets(experiment: Experiment, work: Work) -> Cost:
-    """Return the cost of each bucket, its casts included, shape (..., buckets)."""
+    """Return the cost of each bucket, casts and outer update included, shape (..., buckets)."""
     strategy, net = experiment.strategy, network_of(experiment)
     sent = on_wire(strategy, work.sizes)
     cost = cheapest("allreduce", sent, net, strategy.allreduce).times(work.sizes > 0)
     casts = 2 * cast_time(experiment, work.sizes) * np.greater(last_axis(experiment.devices), 1)
-    return cost._replace(bandwidth=cost.bandwidth + casts)
+    # Which bucket has the outer update makes no difference: local updates overlap nothing.
+    outer = last_axis(outer_time(experiment)) * (np.arange(np.shape(work.sizes)[-1]) == 0)
+    return cost._replace(bandwidth=cost.bandwidth + casts + outer)
 
 
 def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:

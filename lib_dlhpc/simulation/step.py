@@ -208,7 +208,7 @@ def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     in_order = (*step.stages[0][0].last.variants[0].instructions, *(row[0] for row in step.end))
     buckets = (what for what in in_order if isinstance(what, Collective))
     costs = (float(exchange(0, what, start).max()) for what in buckets)
-    if experiment.compressed:
+    if not experiment.overlaps:
         beside = sum(what.seconds for what in in_order if isinstance(what, Move))
         return np.array([sum(costs) + beside])
     casts = 2 * cast_time(experiment, work.sizes)

@@ -41,6 +41,7 @@ def check_consistency(experiment: "Experiment") -> None:
     check_split(s)
     check_wire(s)
     _check_compression(experiment)
+    _check_outer(experiment)
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         legal = ["host", *machine.storage]
         raise SpecError(
@@ -88,6 +89,17 @@ def _check_compression(experiment: "Experiment") -> None:
         if np.any(np.not_equal(value, getattr(Strategy, name))):
             raise SpecError(
                 f"{shown}: with strategy.{name} = {value!r} gradients travel whole; the legal value is 0."
+            )
+
+
+def _check_outer(experiment: "Experiment") -> None:
+    """Raise SpecError for an outer optimizer without averages."""
+    for name, none in (("outer_rate", 1.0), ("outer_momentum", 0.0)):
+        value = getattr(experiment.training, name)
+        if experiment.strategy.update != "local" and np.any(np.not_equal(value, none)):
+            raise SpecError(
+                f"training.{name} = {np.max(value):g}: applies only with strategy.update = 'local'; with"
+                f" {experiment.strategy.update!r} the legal value is {none:g}."
             )
 
 

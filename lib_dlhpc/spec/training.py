@@ -41,6 +41,9 @@ class Training:
     sparsity: float = number(default=0.0, most=0.9999)
     # epochs over which the sparsity rises
     sparsity_warm_up: float = number(default=0.0, run_only=WARM_UP)
+    # local updates: of the outer optimizer, on the difference that an average makes; 1 and 0: none (DiLoCo)
+    outer_rate: float = number(default=1.0, positive=True)
+    outer_momentum: float = number(default=0.0, most=1.0)
     # largest random shift of an image, in pixels
     shift: int = whole(default=0, least=0, run_only="ranks shift images while loading a batch")
     # which allreduce synchronizes the gradients

@@ -21,6 +21,7 @@ exchange.py     gradient allreduce, bucket by bucket, overlapped with backward;
                 in_order.py: one collective after another
 wire.py         formats of gradients on the wire: fp16, bf16
 compress.py     deep gradient compression: only the largest gradients are sent
+outer.py        the outer optimizer of local updates
 server.py       asynchronous updates with parameter servers;  staleness.py: their staleness
 collectives.py  sums and means over all ranks;  single_rank.py: a communicator of size 1;  threads.py: one thread
 snapshot.py     checkpoint of a run in one file;  snapshot_parts.py: of a sharded network;

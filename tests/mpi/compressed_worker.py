@@ -1,7 +1,9 @@
 """On every rank: train with compressed exchange, and compare with the same rule in one process (test_compressed.py)."""
 
 import sys
+import tempfile
 import traceback
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -234,11 +236,54 @@ def compressed(experiment, momentum):
     return own[0].weights
 
 
+def outer_optimizer():
+    """DiLoCo in one process; with an outer rate of 1 and no momentum, plain averages, to the last bit."""
+    local = {"strategy__update": "local", "strategy__local_steps": 3, "run__epochs": 2.0}
+    local |= {"strategy__precision": "fp64"}
+    plain = train(experiment_of(**local), comm).network.weights
+    same = experiment_of(**local, training__outer_rate=1.0, training__outer_momentum=0.0)
+    assert train(same, comm).network.weights.tobytes() == plain.tobytes()
+    for rate, momentum in ((1.0, 0.0), (0.7, 0.9), (0.5, 0.0), (1.0, 0.5)):
+        run = experiment_of(**local, training__outer_rate=rate, training__outer_momentum=momentum)
+        weights = train(run, comm).network.weights
+        expected = diloco(run, 3, rate, momentum)
+        off = np.abs(weights - expected).max() / np.abs(expected).max()
+        assert off <= 1e-12, (rate, momentum, off)
+        assert (rate, momentum) == (1.0, 0.0) or np.abs(weights - plain).max() > 1e-3
+    with tempfile.TemporaryDirectory() as own:  # a run that ends between two averages goes on
+        folder = Path(comm.bcast(own))
+        run = experiment_of(**local, training__outer_rate=0.7, training__outer_momentum=0.9)
+        whole = train(run, comm).network.weights
+        train(run.set({"run.epochs": 1.4}), comm, folder)
+        assert train(run, comm, folder).network.weights.tobytes() == whole.tobytes()
+        comm.Barrier()
+
+
+def diloco(experiment, every, rate, momentum):
+    """Mean weights after a run of local steps with an outer optimizer, written as in the paper."""
+    own = Emulated(experiment, np.float64)
+    rules = [Optimizer("momentum", experiment.training) for _ in range(p)]
+    outer = own.networks[0].weights.copy()
+    velocity = np.zeros_like(outer)
+    for step, (_, inner, indices) in enumerate(own.steps(), 1):
+        own.backward(indices, scale=p)
+        for network, rule in zip(own.networks, rules, strict=True):
+            rule.update(network, inner)
+        if step % every == 0:
+            change = np.mean([outer - network.weights for network in own.networks], axis=0)
+            velocity = momentum * velocity + change
+            outer = outer - rate * (change + momentum * velocity)
+            for network in own.networks:
+                network.weights[...] = outer
+    return np.mean([network.weights for network in own.networks], axis=0)
+
+
 def main():
     if p > 1:
         formats()
     partitioned()
     deep_gradient_compression()
+    outer_optimizer()
     predicted_bytes_are_recorded()
     if rank == 0:
         print(f"{p} ranks: all right")
