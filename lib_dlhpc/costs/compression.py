@@ -9,6 +9,8 @@ from functools import lru_cache
 from math import floor, prod
 from typing import NamedTuple
 
+import numpy as np
+
 from lib_dlhpc.costs.compute import BYTES, streaming_time
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -49,7 +51,8 @@ def count(size: int, is_matrix: bool, share: float) -> int:
 def sent(model: Model, share: float) -> Sent:
     """Return what a rank sends of a model's gradients if a fraction `share` of matrices is sent."""
     pairs = whole = 0
-    for size, is_matrix in _tensors(model):
+    for shape, is_matrix in tensors(model):
+        size = prod(shape)
         many = count(size, is_matrix, share)
         if many < size:
             pairs += many
@@ -59,15 +62,15 @@ def sent(model: Model, share: float) -> Sent:
 
 
 @lru_cache(maxsize=256)
-def _tensors(model: Model) -> tuple[tuple[int, bool], ...]:
-    """Return the elements of each tensor, and whether it is a matrix; a layer whose tensors are unknown is one."""
-    found = []
+def tensors(model: Model) -> tuple[tuple[tuple[int, ...], bool], ...]:
+    """Return the shape of each tensor, and whether it is a matrix; a layer with unknown tensors is one row."""
+    found: list[tuple[tuple[int, ...], bool]] = []
     for layer in model.layers:
         shapes = getattr(layer.traits(layer), "shapes", None) if layer.parameters else {}
         if shapes is None:
-            found.append((layer.parameters, True))
+            found.append(((1, layer.parameters), True))
         else:
-            found += [(prod(shape), name in MATRICES) for name, shape in shapes.items()]
+            found += [(tuple(shape), name in MATRICES) for name, shape in shapes.items()]
     return tuple(found)
 
 
@@ -92,4 +95,4 @@ def addition_time(experiment: Experiment, pairs: float) -> float:
 
 def applied_rule(experiment: Experiment) -> str:
     """Return the optimizer whose update is applied: sums of compressed gradients have momentum already."""
-    return "sgd" if experiment.compressed else experiment.strategy.optimizer
+    return "sgd" if np.any(experiment.training.sparsity) else experiment.strategy.optimizer

@@ -9,7 +9,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
 from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, sizes
-from lib_dlhpc.parallel import casts, compression, data, local, offload, pipeline, zero
+from lib_dlhpc.parallel import casts, compression, data, local, low_rank, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
@@ -179,6 +179,8 @@ def _end(
 
 def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
     """Return the exchange of gradients, or weights, that follows the passes of a rank."""
+    if experiment.training.low_rank:
+        return low_rank.factored(experiment, held[0])
     if experiment.compressed:
         return compression.exchanged(experiment, held[0])
     return casts.with_casts(experiment, data.remaining(experiment, held))

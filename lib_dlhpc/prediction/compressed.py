@@ -3,7 +3,7 @@
 from math import inf
 from typing import TYPE_CHECKING
 
-from lib_dlhpc.costs import compression
+from lib_dlhpc.costs import compression, low_rank
 from lib_dlhpc.layout import sizes
 from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.units import format_quantity as show
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 def explain_communication(p: "Breakdown") -> Explanation:
     """Return the explanation of the exchange of a scalar prediction."""
     e, total = p.experiment, p.communication
+    if e.training.low_rank:
+        return _explain_factors(p)
     replicas, pair = sizes(e).data, compression.pair_bytes(e.strategy.precision)
     sent = compression.sent(e.model, compression.density(e.training, inf))
     links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
@@ -57,4 +59,31 @@ def explain_communication(p: "Breakdown") -> Explanation:
             if p.warm_up
             else ""
         ),
+    )
+
+
+def _explain_factors(p: "Breakdown") -> Explanation:
+    e, rank = p.experiment, int(p.experiment.training.low_rank)
+    sent, steps = low_rank.sent(e.model, rank), ("FIRST", "SECOND", "LAST")
+    traffic = [getattr(low_rank, f"{name}_TRAFFIC") for name in steps]
+    products = sum(low_rank.product_time(e, each) for each in traffic)
+    inputs = [
+        ("rank r", f"{rank}", "training.low_rank"),
+        ("left and right factors", f"{sent.left + sent.right:,} numbers", "r (rows + columns)"),
+        ("sent whole", f"{sent.whole:,} numbers", "vectors, and matrices with larger factors"),
+        ("of matrices of", f"{sent.elements:,} numbers", "layers' shapes"),
+        ("products", show(products, "s"), f"{sum(traffic)} numbers read or written an element"),
+    ]
+    links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
+    links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
+    for owner, where in links:
+        inputs += link_inputs(p, owner, where)
+    return Explanation(
+        "communication",
+        show(float(p.communication.total), "s"),
+        "allreduce of the left factors and of what is sent whole, then of the right factors, with products before,"
+        " between and after; by the cheapest algorithm for each size",
+        tuple(inputs),
+        "Vogels et al. 2019 (PowerSGD)",
+        "Products are bound by memory bandwidth or FLOP; making columns orthonormal takes no time.",
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs import compression
+from lib_dlhpc.costs import compression, low_rank
 from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time
@@ -166,7 +166,11 @@ def volumes(experiment: Experiment) -> Volumes:
     replicas = experiment.devices / strategy.replica
     weights = on_wire(strategy, experiment.model.parameters * BYTES[strategy.precision])
     sent = 2 * (replicas - 1) / replicas * weights / strategy.replica / strategy.local_steps
-    if experiment.compressed:  # pairs are all-gathered
+    if experiment.training.low_rank:
+        factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))
+        elements = factors.left + factors.right + factors.whole
+        sent = 2 * (replicas - 1) / replicas * elements * BYTES[strategy.precision]
+    elif experiment.compressed:  # pairs are all-gathered
         share = compression.density(experiment.training, inf)
         pairs, whole = compression.sent(experiment.model, share)
         sent = (replicas - 1) * pairs * compression.pair_bytes(strategy.precision)

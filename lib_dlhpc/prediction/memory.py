@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.costs import low_rank
 from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.outer import outer_arrays
@@ -33,8 +34,11 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
     size = BYTES[strategy.precision]
     shape = experiment.dataset.sample_shape or model.input_shape
     gradients = model.parameters * size
-    state = ARRAYS if experiment.compressed else STATE[strategy.optimizer]
-    state = state + outer_arrays(experiment)
+    state = STATE[strategy.optimizer] + outer_arrays(experiment)
+    if np.any(experiment.training.sparsity):
+        state = ARRAYS
+    if experiment.training.low_rank:
+        state = state + 1  # errors; bases are small
     buffer = on_wire(strategy, np.minimum(strategy.bucket, gradients))
     return {
         "weights": model.parameters * size,
@@ -46,15 +50,18 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
         "activations": strategy.batch * stored_bytes(whole, size),
         "working set": strategy.batch * backward_extra(whole, size),
         "input batch": strategy.batch * float(np.prod(shape)) * size,
-        "communication buffer": _pairs(experiment)
+        "communication buffer": _compressed(experiment)
         if experiment.compressed
         else np.where(updates & (experiment.devices > 1), buffer, 0.0)[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }
 
 
-def _pairs(experiment: Experiment) -> float:
-    """Return the bytes of what all ranks send of compressed gradients; the experiment holds no arrays."""
+def _compressed(experiment: Experiment) -> float:
+    """Return the bytes of what a rank receives of compressed gradients; the experiment holds no arrays."""
+    if experiment.training.low_rank:
+        factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))
+        return float(sum(factors[:3]) * BYTES[experiment.strategy.precision])
     known = sent(
         experiment.model, density(experiment.training, 0.0)
     )  # most is sent in the first epoch

@@ -80,7 +80,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
 def _warm_up(experiment: Experiment, scale: Any) -> float:
     """Return the seconds by which the steps of a run whose sparsity is still rising are longer than the others."""
     epochs, training = experiment.run.epochs, experiment.training
-    if not experiment.compressed or not training.sparsity_warm_up:
+    if not training.sparsity or not training.sparsity_warm_up:
         return 0.0
     last = min(float(training.sparsity_warm_up), float(epochs))
     still = replace(training, sparsity_warm_up=0.0)

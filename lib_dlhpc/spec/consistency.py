@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.spec.experiment import Experiment
 
 
-# What allows compressed gradients: the other optimizers are not linear in the gradient.
+# What allows compressed gradients; to keep the largest, the optimizer must be linear in the gradient.
 COMPRESSED = {
     "optimizer": ("sgd", "momentum"),
     "update": ("synchronous",),
@@ -73,23 +73,28 @@ def check_consistency(experiment: "Experiment") -> None:
 
 def _check_compression(experiment: "Experiment") -> None:
     """Raise SpecError where gradients cannot be compressed."""
-    strategy, sparsity = experiment.strategy, experiment.training.sparsity
-    if not experiment.compressed:
-        return
-    shown = f"training.sparsity = {np.max(sparsity):g}"
-    for name, values in COMPRESSED.items():
-        value = getattr(strategy, name)
-        if value not in values:
-            raise SpecError(
-                f"{shown}: gradients can be compressed with strategy.{name} ="
-                f" {' or '.join(map(repr, values))}, not {value!r}; the legal value is 0."
-            )
-    for name in SPLIT_FIELDS:
-        value = getattr(strategy, name)
-        if np.any(np.not_equal(value, getattr(Strategy, name))):
-            raise SpecError(
-                f"{shown}: with strategy.{name} = {value!r} gradients travel whole; the legal value is 0."
-            )
+    strategy, training = experiment.strategy, experiment.training
+    if np.any(training.sparsity) and np.any(training.low_rank):
+        raise SpecError(
+            f"training.low_rank = {np.max(training.low_rank)}: with training.sparsity above 0 the legal value is 0."
+        )
+    for way in ("sparsity", "low_rank"):
+        if not np.any(getattr(training, way)):
+            continue
+        shown = f"training.{way} = {np.max(getattr(training, way)):g}"
+        for name, values in COMPRESSED.items():
+            value = getattr(strategy, name)
+            if value not in values and (name != "optimizer" or way == "sparsity"):
+                raise SpecError(
+                    f"{shown}: gradients can be compressed with strategy.{name} ="
+                    f" {' or '.join(map(repr, values))}, not {value!r}; the legal value is 0."
+                )
+        for name in SPLIT_FIELDS:
+            value = getattr(strategy, name)
+            if np.any(np.not_equal(value, getattr(Strategy, name))):
+                raise SpecError(
+                    f"{shown}: with strategy.{name} = {value!r} gradients travel whole; the legal value is 0."
+                )
 
 
 def _check_outer(experiment: "Experiment") -> None:

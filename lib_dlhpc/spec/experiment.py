@@ -144,8 +144,8 @@ class Experiment:
 
     @property
     def compressed(self) -> bool:
-        """Whether only the largest gradients are exchanged."""
-        return bool(np.any(self.training.sparsity))
+        """Whether only the largest gradients, or factors of them, are exchanged."""
+        return bool(np.any(self.training.sparsity) or np.any(self.training.low_rank))
 
     @property
     def global_batch(self) -> Any:

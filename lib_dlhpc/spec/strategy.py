@@ -8,6 +8,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.schema import choice, flag, number, text, whole
+from lib_dlhpc.spec.training import Training
 
 # Allreduce algorithms by name, with the path of the record (schedules/algorithm.py).
 ALLREDUCES = OrderedDict(
@@ -198,10 +199,12 @@ def check_split(strategy: Strategy) -> None:
             raise SpecError(message)
 
 
-def exchange_in_words(strategy: Strategy, sparsity: float = 0.0) -> str:
-    """Describe the gradient synchronization of a scalar strategy; sparsity: of compressed gradients."""
-    if sparsity:
-        return f"{100 * (1 - sparsity):.3g} % of the gradients, all-gathered"
+def exchange_in_words(strategy: Strategy, training: Training) -> str:
+    """Describe the gradient synchronization of a scalar experiment."""
+    if training.low_rank:
+        return f"gradients in factors of rank {training.low_rank}"
+    if training.sparsity:
+        return f"{100 * (1 - training.sparsity):.3g} % of the gradients, all-gathered"
     if strategy.update == "asynchronous":
         several = "s" * (strategy.servers > 1)
         bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)

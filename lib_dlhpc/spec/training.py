@@ -41,6 +41,8 @@ class Training:
     sparsity: float = number(default=0.0, most=0.9999)
     # epochs over which the sparsity rises
     sparsity_warm_up: float = number(default=0.0, run_only=WARM_UP)
+    # gradient compression: columns of the two factors of a matrix; 0: none (PowerSGD)
+    low_rank: int = whole(default=0, least=0)
     # local updates: of the outer optimizer, on the difference that an average makes; 1 and 0: none (DiLoCo)
     outer_rate: float = number(default=1.0, positive=True)
     outer_momentum: float = number(default=0.0, most=1.0)

@@ -182,7 +182,7 @@ class Synchronous(Rank):
         for what in (row[self.groups.place.pipeline] for row in program.end):
             if isinstance(what, Collective | Move):
                 posted = True
-                if isinstance(what, Collective):
+                if isinstance(what, Collective) and what.layers:
                     found.append(partial(self.stages[what.layers[0]].post, what))
             elif isinstance(what, Wait) and posted and what.stream == data_parallelism.STREAM:
                 posted = False

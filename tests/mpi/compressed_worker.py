@@ -179,8 +179,8 @@ def predicted_bytes_are_recorded():
     if p == 1:
         return
     ways = [{"strategy__wire": wire} for wire in ("same", "fp16", "bf16")]
-    ways += [{"training__sparsity": 0.8}, {"training__sparsity": 0.99}]
-    names = ("bucket", "largest", "small")
+    ways += [{"training__sparsity": 0.8}, {"training__sparsity": 0.99}, {"training__low_rank": 1}]
+    names = ("bucket", "largest", "small", "left", "right")
     for way in ways:
         run = experiment_of(run__epochs=1.0, **way)
         table = train(run, comm).timeline
@@ -236,6 +236,60 @@ def compressed(experiment, momentum):
     return own[0].weights
 
 
+def low_rank():
+    """PowerSGD on p ranks in one process: every factor and error as in the paper's algorithms."""
+    for columns, rule in ((1, "momentum"), (2, "adam")):
+        run = experiment_of(
+            training__low_rank=columns, strategy__optimizer=rule, strategy__precision="fp64"
+        )
+        weights = train(run, comm).network.weights
+        expected = factored(run, columns)
+        off = np.abs(weights - expected).max() / np.abs(expected).max()
+        assert off <= 1e-9, (rule, off)
+    with tempfile.TemporaryDirectory() as own:
+        folder = Path(comm.bcast(own))
+        train(run.set({"run.epochs": 1.4}), comm, folder)
+        assert train(run, comm, folder).network.weights.tobytes() == weights.tobytes()
+        comm.Barrier()
+
+
+def factored(experiment, columns):
+    """Weights after a run with gradients in factors, emulated; columns are made orthonormal by Gram and Schmidt."""
+    every = Emulated(experiment, np.float64)
+    own = every.networks
+    rules = [Optimizer(experiment.strategy.optimizer, experiment.training) for _ in range(p)]
+    random, bases = np.random.default_rng(experiment.run.seed), {}
+    errors = [np.zeros_like(network.weights) for network in own]
+    for each in own[0].parameters:
+        shape = (each.shape[0], int(np.prod(each.shape[1:])))
+        if each.decays and columns * sum(shape) < np.prod(shape):
+            bases[each.name] = random.normal(size=(shape[1], columns))
+    assert bases and len(bases) < len(own[0].parameters)
+    for _, rate, indices in every.steps():
+        every.backward(indices)
+        total = np.sum([network.gradients for network in own], axis=0)
+        for each in own[0].parameters:
+            if each.name not in bases:
+                continue
+            part, shape = slice(each.start, each.stop), (each.shape[0], -1)
+            ms = [n.gradients[part] + e[part] for n, e in zip(own, errors, strict=True)]
+            ms = [m.reshape(shape) for m in ms]
+            left = sum(m @ bases[each.name] for m in ms)
+            for at in range(columns):
+                for before in range(at):
+                    left[:, at] -= (left[:, before] @ left[:, at]) * left[:, before]
+                left[:, at] /= np.linalg.norm(left[:, at])
+            bases[each.name] = sum(m.T @ left for m in ms)
+            sent = left @ bases[each.name].T
+            total[part] = sent.ravel()
+            for error, m in zip(errors, ms, strict=True):
+                error[part] = (m - sent / p).ravel()
+        for network, rule in zip(own, rules, strict=True):
+            network.gradients[...] = total
+            rule.update(network, rate)
+    return own[0].weights
+
+
 def outer_optimizer():
     """DiLoCo in one process; with an outer rate of 1 and no momentum, plain averages, to the last bit."""
     local = {"strategy__update": "local", "strategy__local_steps": 3, "run__epochs": 2.0}
@@ -283,6 +337,7 @@ def main():
         formats()
     partitioned()
     deep_gradient_compression()
+    low_rank()
     outer_optimizer()
     predicted_bytes_are_recorded()
     if rank == 0:

@@ -91,6 +91,7 @@ CHANGES = {
     "strategy.local_steps": (4, {"strategy.update": "local"}),
     "strategy.staleness": (1, SERVED),
     "strategy.servers": (2, SERVED),
+    "training.low_rank": (1, {"strategy.optimizer": "sgd"}),
     "training.outer_rate": (0.7, {"strategy.update": "local"}),
     "training.outer_momentum": (0.9, {"strategy.update": "local"}),
     "training.sparsity": (0.9, {"strategy.optimizer": "sgd"}),

@@ -35,6 +35,7 @@ def check(workflow: Workflow) -> None:
         "strategy.wire": (strategy.wire, (SAME,)),
         "strategy.allreduce": (strategy.allreduce, ("auto", "ring")),
         "training.sparsity": (experiment.training.sparsity, (0.0,)),
+        "training.low_rank": (experiment.training.low_rank, (0,)),
         "training.collective": (experiment.training.collective, ("schedule",)),
         "training.shift": (experiment.training.shift, (0,)),
     }
