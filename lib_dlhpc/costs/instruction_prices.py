@@ -7,7 +7,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.costs.wire_format import wire_format
+from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.program import Collective, Group, Priced
 from lib_dlhpc.program.instructions import PAIRS, SAMPLES, WEIGHTS, WIRE
 from lib_dlhpc.program.program import Floats
@@ -26,7 +26,7 @@ class CollectivePrices:
         self.element = {  # B
             SAMPLES: self.sample,
             WEIGHTS: weight,
-            WIRE: float(compute.BYTES[wire_format(strategy)]),
+            WIRE: float(BYTES[wire_format(strategy)]),
             PAIRS: float(pair_bytes(strategy.precision)),
         }
         self._known: dict[tuple[Any, ...], Priced] = {}

@@ -2,14 +2,21 @@
 
 A cast reads every gradient in one format and writes it in the other, at the bandwidth of the device's memory. Ranks
 add in the format of the wire, so an allreduce moves its bytes only (PyTorch's fp16_compress_hook does the same).
+fp8 has few magnitudes: first the ranks agree on the largest of a bucket, so that its sum just fits.
 """
 
 from typing import Any
 
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import SAME, Strategy
+
+BYTES = {
+    **compute.BYTES,
+    "fp8": 1,
+}  # fp8: e4m3 (Micikevicius et al. 2022, "FP8 formats for deep learning")
+SCALE_BYTES = 4.0  # the largest magnitude of a bucket, in fp32
 
 
 def wire_format(strategy: Strategy) -> str:
@@ -28,6 +35,18 @@ def on_wire(strategy: Strategy, size: Any) -> Any:
     if not is_cast(strategy):
         return size
     return size * (BYTES[wire_format(strategy)] / BYTES[strategy.precision])
+
+
+def is_scaled(strategy: Strategy) -> bool:
+    """Return whether a bucket has a scale, on which ranks agree before it is cast."""
+    return wire_format(strategy) == "fp8"
+
+
+def search_time(experiment: Experiment, size: Any) -> Any:
+    """Return the seconds to find the largest of `size` bytes of gradients, if they are scaled: each is read once."""
+    if not is_scaled(experiment.strategy):
+        return 0.0 * size
+    return size / last_axis(experiment.machine.device.memory_bandwidth)
 
 
 def cast_time(experiment: Experiment, size: Any) -> Any:

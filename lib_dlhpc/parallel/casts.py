@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lib_dlhpc.costs import compute
-from lib_dlhpc.costs.wire_format import cast_time, is_cast
+from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_cast, is_scaled, search_time
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Instruction, Move
-from lib_dlhpc.program.instructions import WIRE
+from lib_dlhpc.program.instructions import WEIGHTS, WIRE
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -30,10 +30,20 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
     found: list[Instruction] = []
     for each in instructions:
         if isinstance(each, Collective) and each.of == WIRE:
-            seconds = float(cast_time(experiment, each.elements * element))
+            size = each.elements * element
+            if is_scaled(experiment.strategy):
+                found += _scale(each, float(search_time(experiment, size)), element)
+            seconds = float(cast_time(experiment, size))
             one = ("data", each.stream, seconds, 0.0)
             found.append(Move(*one, label=f"cast {each.label}"))
             found += [each, Move(*one, label=f"cast back {each.label}")]
         else:
             found.append(each)
     return found
+
+
+def _scale(bucket: Collective, seconds: float, element: int) -> list[Instruction]:
+    """Return what the ranks do to agree on the largest magnitude of a bucket, in `seconds` and a collective."""
+    one = (bucket.kind, bucket.group, "allreduce", SCALE_BYTES / element, WEIGHTS, bucket.stream)
+    found = Collective(*one, label=f"scale {bucket.label}", ranked=bucket.ranked)
+    return [Move("data", bucket.stream, seconds, 0.0, label=f"search {bucket.label}"), found]

@@ -12,13 +12,14 @@ from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.offload import offload_link
 from lib_dlhpc.costs.outer import outer_time
-from lib_dlhpc.costs.wire_format import cast_time, on_wire
+from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import AUTO
 
 
 def predict(experiment: Experiment) -> Breakdown:
@@ -187,7 +188,10 @@ def _buckets(experiment: Experiment, work: Work) -> Cost:
     strategy, net = experiment.strategy, network_of(experiment)
     sent = on_wire(strategy, work.sizes)
     cost = cheapest("allreduce", sent, net, strategy.allreduce).times(work.sizes > 0)
-    casts = 2 * cast_time(experiment, work.sizes) * np.greater(last_axis(experiment.devices), 1)
+    if is_scaled(strategy):
+        cost += cheapest("allreduce", SCALE_BYTES, net, AUTO).times(work.sizes > 0)
+    casts = 2 * cast_time(experiment, work.sizes) + search_time(experiment, work.sizes)
+    casts = casts * np.greater(last_axis(experiment.devices), 1)
     # Which bucket has the outer update makes no difference: local updates overlap nothing.
     outer = last_axis(outer_time(experiment)) * (np.arange(np.shape(work.sizes)[-1]) == 0)
     return cost._replace(bandwidth=cost.bandwidth + casts + outer)

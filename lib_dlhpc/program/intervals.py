@@ -65,7 +65,10 @@ def draw_pass(
     place, kind, (word, sent) = call.place, "backward" if call.backward else "forward", exchanged
     name = pass_name(program, call)
     alone = name == kind and not sent and not waits
-    filled = [at for post, at, _, _ in posted if alone and isinstance(post.what, Collective)]
+    fills = (
+        at for post, at, _, _ in posted if isinstance(post.what, Collective) and post.what.layers
+    )
+    filled = [*fills] if alone else []
     for segment, begin, stop in segments(name, start, filled, worked):
         record(place, "compute", kind, segment, begin, stop)
     behind = end - sum(waits.values()) if waits else end

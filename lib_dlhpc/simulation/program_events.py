@@ -301,7 +301,7 @@ class _Rank:
                 waits[f"the {word}"] = waits.get(f"the {word}", 0.0) + self.sim.env.now - begun
             else:
                 posted[what.key] = self._post(what)
-                if isinstance(what, Collective):
+                if isinstance(what, Collective) and what.layers:
                     filled.append(self.sim.env.now)
         at = since + worked
         alone = name == kind and not waits

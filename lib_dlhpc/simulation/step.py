@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from lib_dlhpc import parallel
 from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
-from lib_dlhpc.costs.wire_format import cast_time
+from lib_dlhpc.costs.wire_format import cast_time, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.program import Collective, Move, Program
@@ -206,12 +206,18 @@ def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
     step = parallel.program(experiment)
     exchange, start = ranked_exchange(step), np.zeros(step.shape)
     in_order = (*step.stages[0][0].last.variants[0].instructions, *(row[0] for row in step.end))
-    buckets = (what for what in in_order if isinstance(what, Collective))
-    costs = (float(exchange(0, what, start).max()) for what in buckets)
+    found, seconds, beside = list[float](), 0.0, 0.0
+    for what in in_order:
+        if isinstance(what, Collective):
+            seconds += float(exchange(0, what, start).max())
+            if what.layers:  # others come before a bucket
+                found, seconds = [*found, seconds], 0.0
+        elif isinstance(what, Move):
+            beside += what.seconds
     if not experiment.overlaps:
-        beside = sum(what.seconds for what in in_order if isinstance(what, Move))
-        return np.array([sum(costs) + beside])
-    casts = 2 * cast_time(experiment, work.sizes)
+        return np.array([sum(found) + seconds + beside])
+    casts = 2 * cast_time(experiment, work.sizes) + search_time(experiment, work.sizes)
+    costs = iter(found)
     return np.array([next(costs) if size else 0.0 for size in work.sizes]) + casts
 
 

@@ -30,7 +30,7 @@ SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
 SAME = "same"  # gradients are exchanged in the precision
-WIRES = (SAME, "fp32", "fp16", "bf16")
+WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",

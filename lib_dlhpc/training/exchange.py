@@ -41,12 +41,16 @@ class Exchange:
         self.wire, self.recorder, self.form = wire, recorder, form
         self.first_bucket = 1  # its number in the timeline, if a rank has several exchanges
         self._stream = InOrder()
+        self.scaling: Scaling | None = None  # of formats with few magnitudes
 
     def begin(self, epoch: float) -> None:
         """Begin a step; epoch: as a fraction."""
 
     def post(self, number: int) -> None:
         """Bucket `number` is filled: start it when those before it are done."""
+        if self.scaling is not None:
+            ends = (partial(self._search, number), partial(self._found, number))
+            self._stream.post(self.scaling.reductions[number], *ends)
         ends = (partial(self._begin, number), partial(self._end, number))
         self._stream.post(self.reductions[number], *ends)
 
@@ -63,13 +67,45 @@ class Exchange:
         size = (last - first) * self.wire.itemsize
         self.recorder.begin(f"bucket {self.first_bucket + number}", size)
         if self.form is not None:
-            self.wire[: last - first] = self.form.encode(self.gradients[first:last])
+            values = self.gradients[first:last]
+            if self.scaling is not None:
+                values = values * values.dtype.type(self.scaling.factor(number))
+            self.wire[: last - first] = self.form.encode(values)
 
     def _end(self, number: int) -> None:
         first, last = self.bounds[number]
         if self.form is not None:
             self.gradients[first:last] = self.form.decode(self.wire[: last - first])
+            if self.scaling is not None:
+                self.gradients[first:last] /= self.gradients.dtype.type(self.scaling.factor(number))
         self.recorder.end(f"bucket {self.first_bucket + number}")
+
+    def _search(self, number: int) -> None:
+        assert self.scaling is not None
+        (first, last), name = self.bounds[number], f"scale bucket {self.first_bucket + number}"
+        largest = self.scaling.largest[number : number + 1]
+        self.recorder.begin(name, largest.nbytes)
+        largest[:] = np.abs(self.gradients[first:last]).max(initial=0.0)
+
+    def _found(self, number: int) -> None:
+        self.recorder.end(f"scale bucket {self.first_bucket + number}")
+
+
+class Scaling:
+    """The largest magnitude of each bucket on any rank, by an allreduce before that of the bucket."""
+
+    def __init__(self, form: Format, buckets: int, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self.form, self.ranks, self.largest = form, comm.size, np.zeros(buckets, np.float32)
+        parts = (self.largest[number : number + 1] for number in range(buckets))
+        self.reductions = [
+            _Library(partial(comm.Iallreduce, MPI.IN_PLACE, part, MPI.MAX)) for part in parts
+        ]
+
+    def factor(self, number: int) -> float:
+        """Return by what a bucket is multiplied on the wire."""
+        return self.form.scale(float(self.largest[number]), self.ranks)
 
 
 @contextmanager
@@ -92,7 +128,10 @@ def exchange_of(
         for first, last in bounds:
             part = wire[: last - first] if form else wire[first:last]
             reductions.append(stack.enter_context(_reduction(experiment, comm, part, form)))
-        yield Exchange(gradients, bounds, reductions, wire, recorder, form)
+        exchange = Exchange(gradients, bounds, reductions, wire, recorder, form)
+        if form is not None and form.most and bounds:
+            exchange.scaling = Scaling(form, len(bounds), comm)
+        yield exchange
 
 
 def format_of(experiment: Experiment, kind: Any) -> Format | None:
@@ -148,10 +187,10 @@ def _reduction(
         if form is None or part.itemsize > 2:
             yield _Library(lambda: comm.Iallreduce(MPI.IN_PLACE, part, MPI.SUM))
             return
-        # MPI has no 16-bit float type: it moves bytes, numpy adds them.
+        # MPI has no small float types: it moves bytes, numpy adds them.
         combine, number = (
-            MPI.Op.Create(partial(_add_halves, form), commute=True),
-            MPI.BYTE.Create_contiguous(2).Commit(),
+            MPI.Op.Create(partial(_add_bytes, form), commute=True),
+            MPI.BYTE.Create_contiguous(part.itemsize).Commit(),
         )
         try:
             yield _Library(
@@ -167,6 +206,6 @@ def _reduction(
         yield run
 
 
-def _add_halves(form: Format, one: Any, other: Any, _: Any) -> None:
+def _add_bytes(form: Format, one: Any, other: Any, _: Any) -> None:
     total = np.frombuffer(other, form.dtype)
     form.add(total, np.frombuffer(one, form.dtype), out=total)

@@ -77,6 +77,41 @@ def test_both_simulations_send_the_bytes_of_the_format(fidelity, precision, wire
     )
 
 
+@pytest.mark.parametrize("overlap", [True, False])
+def test_fp8_has_a_scale_before_each_bucket(overlap):
+    run = run_of(wire="fp8", overlap=overlap)
+    found, prices = instructions(run)
+    buckets = [at for at, each in enumerate(found) if isinstance(each, Collective) and each.layers]
+    assert len(buckets) > 2
+    for at in buckets:
+        search, scale, cast, bucket, back = found[at - 3 : at + 2]
+        assert prices.bytes(scale) == 4 and not scale.layers
+        size = 4 * bucket.elements
+        memory = run.machine.device.memory_bandwidth
+        seconds = [each.seconds * memory / size for each in (search, cast, back)]
+        assert seconds == pytest.approx([1, 1.25, 1.25])
+        assert prices.bytes(bucket) == size / 4
+    predicted, played = predict(run), breakdown(simulate(run))
+    for name, seconds in predicted.terms.items():
+        assert played.terms[name] == pytest.approx(seconds, abs=1e-9 * played.step_time), name
+    events = breakdown(simulate(run, "events")).step_time
+    assert events == pytest.approx(played.step_time, rel=1e-4)
+    rows = [each.name for each in simulate(run) if each.rank == 0 and each.kind == "backward"]
+    plain = [each.name for each in simulate(run_of(overlap=overlap)) if each.rank == 0]
+    assert rows == [name for name in plain if name.startswith("backward")]
+
+
+@pytest.mark.parametrize("wire", ["same", "bf16", "fp8"])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_rate_measured_so_is_reproduced(wire, overlap):
+    slow = {"machine.device.efficiency": 0.001}
+    run = run_of(wire=wire, overlap=overlap).set(
+        {**slow, "calibration.rate": 50.0, "calibration.devices": 4}
+    )
+    for step in (predict(run).step_time, breakdown(simulate(run)).step_time):
+        assert run.global_batch / step == pytest.approx(50.0, rel=1e-9)
+
+
 @pytest.mark.parametrize("ways", [{}, {"microbatches": 4}], ids=["plain", "split"])
 def test_one_bucket_takes_half_the_bandwidth_and_two_casts(ways):
     run = run_of(bucket=1e12, overlap=False, allreduce="ring", **ways)

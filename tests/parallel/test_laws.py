@@ -25,7 +25,7 @@ KINDS = {
     "data": {"data": 4},
     "small buckets": {"data": 2, "bucket": 1e4},
     "no overlap": {"overlap": False},
-    "wire": {"data": 4, "wire": "bf16"},
+    "wire": {"data": 4, "wire": "fp8"},
     "tensor": {"tensor": 2},
     "sequence": {"tensor": 2, "sequence_parallel": True},
     "column": {"tensor": 2, "split": "column"},
