@@ -185,7 +185,8 @@ class Breakdown(Result):
         servers = self.experiment.servers
         idle = (self.experiment.devices + servers) * machine.device.idle_power
         idle = idle + (self.experiment.strategy.nodes + servers) * machine.node_power
-        return self.steps * sum(self.energy.values()) + self.start_time * idle * machine.pue
+        steps = self.steps + self.warm_up / self.step_time  # at the power of the others
+        return steps * sum(self.energy.values()) + self.start_time * idle * machine.pue
 
     @property
     def device_hours(self) -> Any:

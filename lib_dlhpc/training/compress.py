@@ -182,9 +182,7 @@ def _candidates(sizes: Array, count: int) -> Array:
     """Return indices that include the `count` largest: more than that many, in most cases not many more."""
     sample = sizes[::SAMPLED]
     expected = count / SAMPLED
-    rank = ceil(
-        expected + 4 * sqrt(expected) + 4
-    )  # four standard deviations: then too few are rare
+    rank = ceil(expected + 4 * sqrt(expected) + 4)  # by four deviations: too few are rare
     if rank < len(sample):
         threshold = np.partition(sample, len(sample) - rank)[len(sample) - rank]
         found = np.flatnonzero(sizes >= threshold)
