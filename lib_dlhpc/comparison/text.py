@@ -81,7 +81,7 @@ def title(of: "Comparison") -> str:
     e = of.placed.experiment
     return (
         f"{e.model.name or e.model.family} on {count(of.placed.ranks, 'rank')} of this machine,"
-        f" {exchange_in_words(e.strategy)}, {count(e.global_batch, 'sample')} a step"
+        f" {exchange_in_words(e.strategy, e.training)}, {count(e.global_batch, 'sample')} a step"
     )
 
 

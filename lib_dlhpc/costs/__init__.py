@@ -3,6 +3,10 @@
 compute.py            layer times by roofline; optimizer update
 layer_rates.py        layer times by measured rates
 buckets.py            gradient buckets, and when backward has filled them
+wire_format.py        gradients in the format of their exchange: bytes, casts
+compression.py        deep gradient compression: elements sent, selection
+low_rank.py           low-rank compression: elements sent, products
+outer.py              the outer optimizer of local updates
 segments.py           segments of activation recomputation
 work.py               one device's compute in a data-parallel step
 exchanges.py          what the layers of a part exchange

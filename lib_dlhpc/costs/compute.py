@@ -94,6 +94,13 @@ def _repeated_flop(model: Model) -> NDArray[np.float64]:
     return np.array([layer.traits.repeated_flop(layer) for layer in model.layers])
 
 
+def streaming_time(device: Device, optimizer: str, moved: Any) -> Any:
+    """Return the time to move bytes through memory in s: as an update of this optimizer does, if that is measured."""
+    rate = device.layers.get(optimizer)
+    bandwidth = device.memory_bandwidth if rate is None else rate.bandwidth
+    return device.slowdown * moved / bandwidth
+
+
 def update_time(model: Model, device: Device, optimizer: str) -> Any:
     """Return the time of one optimizer update of all fp32 (master) parameters in s: memory-bound."""
     rate = device.layers.get(optimizer)

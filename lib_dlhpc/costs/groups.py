@@ -19,6 +19,7 @@ from lib_dlhpc.costs.network import (
     congestion,
     network_of,
 )
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
@@ -119,10 +120,10 @@ def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO
 
 
 def allreduces(experiment: Experiment) -> dict[float, Algorithm]:
-    """Return the allreduce algorithms of a scalar experiment, by bucket size in bytes."""
+    """Return the allreduce algorithms of a scalar experiment, by the bytes of a bucket on the wire."""
     strategy, net = experiment.strategy, network_of(experiment)
     cut = buckets(experiment.model, float(strategy.bucket), compute.BYTES[strategy.precision])
-    sizes = set(cut.sizes[cut.sizes > 0].tolist())
+    sizes = set(on_wire(strategy, cut.sizes[cut.sizes > 0]).tolist())
     return {size: chosen("allreduce", size, net, strategy.allreduce) for size in sorted(sizes)}
 
 

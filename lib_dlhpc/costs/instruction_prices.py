@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.program import Collective, Compute, Group, Priced
-from lib_dlhpc.program.instructions import SAMPLES
+from lib_dlhpc.program.instructions import PAIRS, SAMPLES, WEIGHTS, WIRE
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -22,14 +24,20 @@ class CollectivePrices:
     def __init__(self, experiment: Experiment, groups_of: Mapping[str, Group]) -> None:
         strategy = experiment.strategy
         self.groups = groups_of
-        self.weight = float(compute.BYTES[strategy.precision])
-        self.sample = float(strategy.batch / strategy.microbatches) * self.weight
+        weight = float(compute.BYTES[strategy.precision])
+        self.sample = float(strategy.batch / strategy.microbatches) * weight
+        self.element = {  # B
+            SAMPLES: self.sample,
+            WEIGHTS: weight,
+            WIRE: float(BYTES[wire_format(strategy)]),
+            PAIRS: float(pair_bytes(strategy.precision)),
+        }
         self._known: dict[tuple[Any, ...], Priced] = {}
         self._of: dict[int, tuple[Collective, Priced]] = {}  # by identity: most are asked for often
 
     def bytes(self, what: Collective) -> float:
         """Return the bytes of the buffer."""
-        return float(what.elements * (self.sample if what.of == SAMPLES else self.weight))
+        return float(what.elements * self.element[what.of])
 
     def priced(self, what: Collective) -> Priced:
         """Return the cost if all ranks start together, its total in s, and the bytes of the buffer."""

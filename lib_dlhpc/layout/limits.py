@@ -32,11 +32,6 @@ def untrained(experiment: Experiment) -> str:
         )
     if strategy.precision == "fp16":
         return "strategy.precision = 'fp16': a network that is sharded is trained with 'fp64' or 'fp32'."
-    if training.sparsity:
-        return (
-            f"training.sparsity = {training.sparsity}: the gradients of a sharded network travel"
-            " whole; the legal value is 0."
-        )
     batch_statistics = any(layer.traits.batch_statistics for layer in experiment.model.layers)
     if strategy.microbatches > 1 and training.normalization == "global" and batch_statistics:
         return (

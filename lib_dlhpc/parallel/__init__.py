@@ -7,8 +7,11 @@ layers.py         layer after layer, with the communication layers of `layout`: 
 recomputation.py  forward passes repeated in backward
 zero.py           weights gathered ahead of their layers (ZeRO 3); weights gathered after the update (ZeRO 1, 2)
 data.py           gradient buckets, exchanged as backward fills them
+compression.py    the largest gradients selected, gathered and added, in place of buckets
+low_rank.py       factors of gradients, in place of buckets
+casts.py          casts of gradients into the format of the exchange, and back
 offload.py        what moves to the host and back
-local.py          weights averaged every few steps, in place of gradients
+local.py          weights averaged every few steps, in place of gradients, with an outer optimizer or without
 pipeline.py       messages between stages; tables that two stages share
 """
 

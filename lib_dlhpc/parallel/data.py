@@ -10,10 +10,11 @@ from typing import NamedTuple
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.exchanges import extra_reductions, share_of_experts
+from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import Part, shards, sizes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
-from lib_dlhpc.program.instructions import WEIGHTS
+from lib_dlhpc.program.instructions import WEIGHTS, WIRE
 from lib_dlhpc.spec.experiment import Experiment
 
 STREAM = "data"
@@ -102,6 +103,7 @@ def _filled(
         return {}
     each_pass = _each_pass(experiment)
     over = sharded_over(experiment)
+    of = WIRE if is_cast(strategy) else WEIGHTS
     experts = share_of_experts(part.model) if strategy.experts > 1 else 0.0
     found: dict[int, list[Collective]] = {}
     chunk, first = held.index(part), _first_bucket(experiment, held, part)
@@ -119,7 +121,7 @@ def _filled(
             if share and size.data > 1:
                 own.append(
                     Collective(
-                        *("data", group, goal, share * elements, WEIGHTS, STREAM),
+                        *("data", group, goal, share * elements, of, STREAM),
                         algorithm=strategy.allreduce,
                         label=label,
                         ranked=not each_pass,

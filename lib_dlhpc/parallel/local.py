@@ -1,20 +1,28 @@
 """Local updates: each rank updates its own weights, and all ranks average them every H steps.
 
-Nothing hides the exchange: the weights are known only after the last update. Source: Lin et al. 2020, "Don't use
-large mini-batches, use local SGD".
+Nothing hides the exchange: the weights are known only after the last update. An outer optimizer may update the average
+once more, which counts as exchange. Sources: Lin et al. 2020, "Don't use large mini-batches, use local SGD"; Douillard
+et al. 2023, "DiLoCo".
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lib_dlhpc.costs.outer import has_outer, outer_time
 from lib_dlhpc.parallel.data import STREAM
-from lib_dlhpc.program import Instruction, Program, Update, Wait
+from lib_dlhpc.program import Instruction, Move, Program, Update, Wait
 from lib_dlhpc.spec.experiment import Experiment
 
 
-def averaged(update: Update, buckets: Sequence[Instruction]) -> list[Instruction]:
+def averaged(
+    experiment: Experiment, update: Update, buckets: Sequence[Instruction]
+) -> list[Instruction]:
     """Return the end of a step after which the weights are averaged; buckets: the collectives that average them."""
-    return [update, *buckets, Wait("data", STREAM, "", "the average")]
+    outer: list[Instruction] = []
+    if has_outer(experiment):
+        seconds = float(outer_time(experiment))
+        outer = [Move("data", STREAM, seconds, 0.0, label="outer update")]
+    return [update, *buckets, *outer, Wait("data", STREAM, "", "the average")]
 
 
 def cycle(experiment: Experiment, averaging: Program) -> tuple[Program, ...]:

@@ -6,9 +6,20 @@ from itertools import zip_longest
 from typing import Any
 
 from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
 from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, shards, sizes
-from lib_dlhpc.parallel import data, local, offload, pipeline, zero, zero_bubble
+from lib_dlhpc.parallel import (
+    casts,
+    compression,
+    data,
+    local,
+    low_rank,
+    offload,
+    pipeline,
+    zero,
+    zero_bubble,
+)
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
@@ -84,6 +95,7 @@ class _Key:
                 int(s.experts),
                 s.recompute,
                 s.precision,
+                s.wire,
             ),
             *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
             zero_bubble.is_split(experiment),
@@ -110,7 +122,7 @@ def _passes(key: _Key) -> tuple[Passes, ...]:
 
 def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank."""
-    found = _passes(_Key(experiment, held))
+    found = casts.cast(experiment, _passes(_Key(experiment, held)))
     return offload.offloaded(experiment, held, found)
 
 
@@ -164,9 +176,10 @@ def _end(
         return (what,) * len(held)
 
     updates = [Update(update_time(experiment, each, scale)) for each in held]
-    remaining = [data.remaining(experiment, each) for each in held]
+    remaining = [_exchange(experiment, each) for each in held]
     if experiment.strategy.update == "local":
-        return tuple(rows([local.averaged(*each) for each in zip(updates, remaining, strict=True)]))
+        every = zip(updates, remaining, strict=True)
+        return tuple(rows([local.averaged(experiment, *each) for each in every]))
     met = [all_do(Meet())] if experiment.strategy.is_split else []
     found = rows(remaining)
     found.append(all_do(Wait("data", data.STREAM, "", "the exchange")))
@@ -183,8 +196,17 @@ def _end(
     return tuple(found)
 
 
+def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
+    """Return the exchange of gradients, or weights, that follows the passes of a rank."""
+    if experiment.training.low_rank:
+        return low_rank.factored(experiment, held[0])
+    if experiment.compressed:
+        return compression.exchanged(experiment, held[0])
+    return casts.with_casts(experiment, data.remaining(experiment, held))
+
+
 def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> float:
     """Return the seconds of a rank's update; of its share of it where replicas share the state."""
-    device, optimizer = experiment.machine.device, experiment.strategy.optimizer
+    device, optimizer = experiment.machine.device, applied_rule(experiment)
     seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
     return float(scale * seconds / shards(experiment))

@@ -64,6 +64,7 @@ class Breakdown(Result):
     exposed: Mapping[str, Any] = field(default_factory=dict)  # exposed communication by purpose
     offloaded: Any = 0.0  # B that the fullest rank offloads
     offload_capacity: Any = np.inf  # B that a device may offload
+    warm_up: Any = 0.0  # s of the run while more gradients are sent than in this step
     server_load: Any = 0.0  # utilization of the servers' slowest station
 
     @property
@@ -175,7 +176,7 @@ class Breakdown(Result):
     @property
     def time_to_train(self) -> Any:
         """Seconds of the run, startup included."""
-        return self.start_time + self.steps * self.step_time
+        return self.start_time + self.steps * self.step_time + self.warm_up
 
     @property
     def energy_to_train(self) -> Any:
@@ -184,7 +185,8 @@ class Breakdown(Result):
         servers = self.experiment.servers
         idle = (self.experiment.devices + servers) * machine.device.idle_power
         idle = idle + (self.experiment.strategy.nodes + servers) * machine.node_power
-        return self.steps * sum(self.energy.values()) + self.start_time * idle * machine.pue
+        steps = self.steps + self.warm_up / self.step_time  # at the power of the others
+        return steps * sum(self.energy.values()) + self.start_time * idle * machine.pue
 
     @property
     def device_hours(self) -> Any:

@@ -5,11 +5,12 @@ from typing import TypeAlias
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
-from lib_dlhpc.prediction import asynchronous
+from lib_dlhpc.costs.outer import has_outer, outer_time
+from lib_dlhpc.prediction import asynchronous, compressed
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.energy import explain_energy
 from lib_dlhpc.prediction.explain_split import explain_split
-from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
+from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.io import explain_input
 from lib_dlhpc.prediction.memory import explain_memory
 from lib_dlhpc.prediction.overlap import explain_exposed
@@ -40,6 +41,8 @@ def explain(prediction: Breakdown) -> list[Explanation]:
         ]
     served = prediction.experiment.strategy.update == "asynchronous"
     exchange = SERVED if served else EXCHANGE
+    if prediction.experiment.compressed:
+        exchange = COMPRESSED
     parts = [part(prediction) for part in (_compute, *exchange, *REST)]
     return [*parts, *explain_resilience(prediction)]
 
@@ -142,6 +145,14 @@ def _local_steps(p: Breakdown) -> tuple[list[tuple[str, str, str]], bool]:
     return [("local steps H", f"{strategy.local_steps}", "given")] * local, local
 
 
+def _outer(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return the outer update that follows an average, as an input."""
+    if not has_outer(p.experiment):
+        return []
+    seconds = show(float(outer_time(p.experiment)), "s")
+    return [("outer update", seconds, "memory traffic; once in H steps (Douillard et al. 2023)")]
+
+
 def _communication(p: Breakdown) -> Explanation:
     e, total = p.experiment, p.communication
     links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
@@ -154,7 +165,9 @@ def _communication(p: Breakdown) -> Explanation:
             "parameters × bytes of the precision",
         ),
         ("bucket", show(float(e.strategy.bucket), "B"), "given"),
+        *wire_inputs(p),
         *every,
+        *_outer(p),
     ]
     for owner, where in links:
         inputs += link_inputs(p, owner, where)
@@ -248,6 +261,7 @@ def _starts_with(e: Experiment) -> str:
 
 Parts: TypeAlias = tuple[Callable[[Breakdown], Explanation], ...]
 EXCHANGE: Parts = (_straggler, _communication, explain_exposed)
+COMPRESSED: Parts = (_straggler, compressed.explain_communication, explain_exposed)
 SERVED: Parts = (
     asynchronous.explain_waiting,
     asynchronous.explain_communication,

@@ -3,9 +3,10 @@
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.groups import group_network, shard_network
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import parts, shards, sizes
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
+from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.ledger import explain_split_memory
 from lib_dlhpc.prediction.pipelined import explain_bubble
 from lib_dlhpc.schedules.choice import chosen
@@ -58,7 +59,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
     if ranks:
         members = getattr(sizes(e), ranks) if kind != "experts" else int(e.strategy.experts)
         inputs.append(("ranks of a group", f"{members}", "given"))
-        inputs += _algorithms(p) * (kind == "data")
+        inputs += [*wire_inputs(p), *_algorithms(p)] * (kind == "data")
         inputs += link_inputs(p, "intra_node", "inside a node")
         inputs += link_inputs(p, "inter_node", "between nodes")
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
@@ -97,7 +98,7 @@ def _algorithms(p: Breakdown) -> list[tuple[str, str, str]]:
     element, many = BYTES[strategy.precision], shards(e)
     net = shard_network(e) if many > 1 else group_network(e, "data")
     cuts = [buckets(part.model, float(strategy.bucket), element).sizes for part in parts(e, 0)]
-    bytes_of = {size for cut in cuts for size in cut.tolist() if size}
+    bytes_of = {size for cut in cuts for size in on_wire(strategy, cut).tolist() if size}
     goals = ("reduce_scatter", "allgather") if strategy.zero else ("allreduce",)
     labels = dict.fromkeys(
         chosen(goal, size, net, strategy.allreduce).label

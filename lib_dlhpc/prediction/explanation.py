@@ -4,6 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.costs.wire_format import (
+    BYTES,
+    cast_time,
+    is_cast,
+    is_scaled,
+    search_time,
+    wire_format,
+)
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import field_of, load_machine, read_device, read_link
 from lib_dlhpc.spec.units import format_quantity as show
@@ -69,4 +77,19 @@ def link_inputs(p: "Breakdown", owner: str, where: str) -> list[tuple[str, str, 
             f"{link.efficiency:.0%}",
             source_of(p, owner, "efficiency"),
         ),
+    ]
+
+
+def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
+    """Return the format in which gradients are exchanged, if it is another, and the rate of casts, as inputs."""
+    e = p.experiment
+    if not is_cast(e.strategy):
+        return []
+    size, name = BYTES[wire_format(e.strategy)], wire_format(e.strategy)
+    rate = 1 / float(2 * cast_time(e, 1.0) + search_time(e, 1.0))
+    scale = ("scale of a bucket", "its largest magnitude", "an allreduce of 4 B before each")
+    return [
+        ("on the wire", f"{name}, {size} B a gradient", "strategy.wire"),
+        ("casts, there and back", show(rate, "B/s"), "memory bandwidth; gradients in memory"),
+        *[scale] * is_scaled(e.strategy),
     ]

@@ -6,13 +6,16 @@ an epoch move, `nodes_needed` for capacity, `needed_bandwidth` for what storage 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.costs import compression, low_rank
 from lib_dlhpc.costs import reading as costs
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.experiment import Experiment
@@ -161,8 +164,17 @@ def volumes(experiment: Experiment) -> Volumes:
     missed = costs.miss_share(experiment) if experiment.storage.tier else 0.0
     stored = batch * missed * costs.stored_bytes(experiment)
     replicas = experiment.devices / strategy.replica
-    weights = experiment.model.parameters * BYTES[strategy.precision]
+    weights = on_wire(strategy, experiment.model.parameters * BYTES[strategy.precision])
     sent = 2 * (replicas - 1) / replicas * weights / strategy.replica / strategy.local_steps
+    if experiment.training.low_rank:
+        factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))
+        elements = factors.left + factors.right + factors.whole
+        sent = 2 * (replicas - 1) / replicas * elements * BYTES[strategy.precision]
+    elif experiment.compressed:  # pairs are all-gathered
+        share = compression.density(experiment.training, inf)
+        pairs, whole = compression.sent(experiment.model, share)
+        sent = (replicas - 1) * pairs * compression.pair_bytes(strategy.precision)
+        sent = sent + 2 * (replicas - 1) / replicas * whole * BYTES[strategy.precision]
     steps = np.ceil(experiment.dataset.trained / batch)
     return Volumes(
         samples=batch,

@@ -21,6 +21,7 @@ from lib_dlhpc.costs.stored_activations import (
     stored_bytes,
     waiting_bytes,
 )
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import Part, parts, place, rank_at, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
@@ -180,7 +181,7 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
             bucket = AT_ONCE * _largest_bucket(model, bucket / element) * element
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
-        found += min(bucket, model.parameters * element)
+        found += on_wire(strategy, min(bucket, model.parameters * element))
         if strategy.zero == 3:
             found += AT_ONCE * largest * element
     if len(chain) > 1:

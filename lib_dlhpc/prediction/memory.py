@@ -4,9 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.costs import low_rank
+from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+from lib_dlhpc.costs.outer import outer_arrays
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
+from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import Part
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.experiment import Experiment
@@ -30,24 +34,41 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
     size = BYTES[strategy.precision]
     shape = experiment.dataset.sample_shape or model.input_shape
     gradients = model.parameters * size
+    state = STATE[strategy.optimizer] + outer_arrays(experiment)
+    if np.any(experiment.training.sparsity):
+        state = ARRAYS
+    if experiment.training.low_rank:
+        state = state + 1  # errors; bases are small
+    buffer = on_wire(strategy, np.minimum(strategy.bucket, gradients))
     return {
         "weights": model.parameters * size,
         "master weights": model.parameters
         * MASTER_BYTES
         * (updates and strategy.precision in MIXED),
         "gradients": gradients,
-        "optimizer state": model.parameters
-        * STATE[strategy.optimizer]
-        * max(size, MASTER_BYTES)
-        * updates,
+        "optimizer state": model.parameters * state * max(size, MASTER_BYTES) * updates,
         "activations": strategy.batch * stored_bytes(whole, size),
         "working set": strategy.batch * backward_extra(whole, size),
         "input batch": strategy.batch * float(np.prod(shape)) * size,
-        "communication buffer": np.where(
-            updates & (experiment.devices > 1), np.minimum(strategy.bucket, gradients), 0.0
-        )[()],
+        "communication buffer": _compressed(experiment)
+        if experiment.compressed
+        else np.where(updates & (experiment.devices > 1), buffer, 0.0)[()],
         "driver and workspace": experiment.machine.device.reserved_memory,
     }
+
+
+def _compressed(experiment: Experiment) -> float:
+    """Return the bytes of what a rank receives of compressed gradients; the experiment holds no arrays."""
+    if experiment.training.low_rank:
+        factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))
+        return float(sum(factors[:3]) * BYTES[experiment.strategy.precision])
+    known = sent(
+        experiment.model, density(experiment.training, 0.0)
+    )  # most is sent in the first epoch
+    precision = experiment.strategy.precision
+    return float(
+        experiment.devices * known.pairs * pair_bytes(precision) + known.whole * BYTES[precision]
+    )
 
 
 def server_bytes(experiment: Experiment) -> Any:

@@ -1,7 +1,9 @@
 """Settings that are legal and bring nothing, as the rest of the experiment stands: one sentence each."""
 
+from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import sizes
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import SAME
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -26,6 +28,12 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(f"strategy.zero = {s.zero}: replicas share out the state, and there is one.")
     elif s.shards == sizes(experiment).data:
         found.append(f"strategy.shards = {s.shards}: those are all replicas, as with 0.")
+    if s.wire != SAME and sizes(experiment).data == 1:
+        found.append(f"strategy.wire = '{s.wire}': replicas exchange gradients, and there is one.")
+    elif s.wire != SAME and not is_cast(s):
+        found.append(
+            f"strategy.wire = '{s.wire}': gradients of precision {s.precision} have that format."
+        )
     if s.tensor == 1 and s.split != "paired":
         found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
     attends = any(layer.traits.selective for layer in experiment.model.layers)

@@ -70,7 +70,7 @@ def as_text(
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {count(e.strategy.nodes, 'node')}, {count(e.devices, 'device')},"
         f" batch {int(e.global_batch):,} ({e.strategy.batch} a {'replica' if e.strategy.replica > 1 else 'device'}),"
-        f" {e.strategy.precision}, {exchange_in_words(e.strategy)}",
+        f" {e.strategy.precision}, {exchange_in_words(e.strategy, e.training)}",
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
     ]

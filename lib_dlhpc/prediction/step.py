@@ -1,19 +1,25 @@
 """predict(experiment): time of a step by cause, memory, cost of the run."""
 
+from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.costs import calibration, checkpoints, compute, split_calibration, stragglers
+from lib_dlhpc.costs.compression import applied_rule, density
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.offload import offload_link
+from lib_dlhpc.costs.outer import outer_time
+from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import AUTO
 
 
 def predict(experiment: Experiment) -> Breakdown:
@@ -31,10 +37,12 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     check_precision(experiment)
     if experiment.strategy.is_split:
         return _split(experiment, scale)
+    if experiment.compressed and (holds_arrays(experiment) or np.ndim(scale)):
+        return elementwise(breakdown, experiment, scale)
     strategy = experiment.strategy
     work = device_work(experiment, scale)
     update = scale * compute.update_time(
-        experiment.model, experiment.machine.device, strategy.optimizer
+        experiment.model, experiment.machine.device, applied_rule(experiment)
     )
     follow = _on_servers if strategy.update == "asynchronous" else _on_devices
     update, waiting, cost, exposed, load = follow(experiment, work, update)
@@ -66,7 +74,24 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         single_device=work.forward + work.backward + update,
         messages={"data": cost},
         exposed={"data": exposed},
+        warm_up=_warm_up(experiment, scale),
     )
+
+
+def _warm_up(experiment: Experiment, scale: Any) -> float:
+    """Return the seconds by which the steps of a run whose sparsity is still rising are longer than the others."""
+    epochs, training = experiment.run.epochs, experiment.training
+    if not training.sparsity or not training.sparsity_warm_up:
+        return 0.0
+    last = min(float(training.sparsity_warm_up), float(epochs))
+    still = replace(training, sparsity_warm_up=0.0)
+    usual = breakdown(replace(experiment, training=still), scale)
+    longer = 0.0
+    for epoch in range(ceil(last)):
+        now = replace(still, sparsity=1 - density(training, epoch))
+        step = breakdown(replace(experiment, training=now), scale).step_time
+        longer += min(last - epoch, 1.0) * float(step - usual.step_time)
+    return longer * float(usual.steps / epochs)
 
 
 def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
@@ -139,10 +164,11 @@ def compute_scale(experiment: Experiment) -> Any:
     A rate of one device is that of the unsplit network. A rate of several devices is that of the same
     split, with any number of replicas. Raises SpecError where no compute time gives the rate.
     """
+    special = experiment.strategy.is_split or experiment.compressed
+    if special and holds_arrays(experiment):
+        return elementwise(compute_scale, experiment)
     if not experiment.strategy.is_split:
         return calibration.compute_scale(experiment, bucket_times)
-    if holds_arrays(experiment):
-        return elementwise(compute_scale, experiment)
     return split_calibration.compute_scale(
         experiment,
         lambda small: calibration.compute_scale(small, bucket_times),
@@ -151,14 +177,24 @@ def compute_scale(experiment: Experiment) -> Any:
 
 
 def bucket_times(experiment: Experiment, work: Work) -> Any:
-    """Return the communication time of each bucket in s, shape (..., buckets)."""
+    """Return the communication time of each bucket in s, shape (..., buckets); compressed gradients are one."""
+    if experiment.compressed:
+        return np.array([hybrid.split_step(experiment, 1.0).messages["data"].total])
     return _buckets(experiment, work).total
 
 
 def _buckets(experiment: Experiment, work: Work) -> Cost:
-    """Return the cost of each bucket, shape (..., buckets)."""
-    name, net = experiment.strategy.allreduce, network_of(experiment)
-    return cheapest("allreduce", work.sizes, net, name).times(work.sizes > 0)
+    """Return the cost of each bucket, casts and outer update included, shape (..., buckets)."""
+    strategy, net = experiment.strategy, network_of(experiment)
+    sent = on_wire(strategy, work.sizes)
+    cost = cheapest("allreduce", sent, net, strategy.allreduce).times(work.sizes > 0)
+    if is_scaled(strategy):
+        cost += cheapest("allreduce", SCALE_BYTES, net, AUTO).times(work.sizes > 0)
+    casts = 2 * cast_time(experiment, work.sizes) + search_time(experiment, work.sizes)
+    casts = casts * np.greater(last_axis(experiment.devices), 1)
+    # Which bucket has the outer update makes no difference: local updates overlap nothing.
+    outer = last_axis(outer_time(experiment)) * (np.arange(np.shape(work.sizes)[-1]) == 0)
+    return cost._replace(bandwidth=cost.bandwidth + casts + outer)
 
 
 def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
@@ -192,6 +228,9 @@ def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
 
 def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, Any]:
     """Return the cost of all buckets by cause, and its exposed part."""
+    if experiment.compressed:
+        priced = hybrid.split_step(experiment, 1.0)
+        return priced.messages["data"], priced.exposed["data"]
     terms = _buckets(experiment, work)
     total = Cost(*(term.sum(axis=-1) for term in terms))
     if not experiment.overlaps:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.compute import update_time
 from lib_dlhpc.costs.split_calibration import measured_with
 from lib_dlhpc.costs.work import device_work
@@ -64,6 +65,6 @@ def _one_device(experiment: Experiment, scale: Any, batch: Any) -> Experiment:
     else:
         work, device = device_work(small, scale), small.machine.device
         busy = work.forward + work.backward
-        busy = busy + scale * update_time(small.model, device, small.strategy.optimizer)
+        busy = busy + scale * update_time(small.model, device, applied_rule(small))
     measured = replace(experiment.calibration, rate=batch / busy, devices=1, batch=batch)
     return replace(experiment, calibration=measured)

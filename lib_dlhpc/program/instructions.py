@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.strategy import AUTO
 
-SAMPLES, WEIGHTS = "samples", "weights"
+# What the elements of a buffer are: WIRE, gradients in the format of the exchange; PAIRS, gradients with their indices.
+SAMPLES, WEIGHTS, WIRE, PAIRS = "samples", "weights", "wire", "pairs"
 GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
 
 
@@ -46,13 +47,14 @@ class Collective(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Move `seconds` worth of data between device and host or storage, both directions at once."""
+    """Move `seconds` worth of data: between device and host or storage, both directions at once, or within memory."""
 
     kind: str
     stream: str
     seconds: float
-    bytes: float
+    bytes: float  # that leave or enter the device
     key: str = ""
+    label: str = ""  # of its row
 
 
 class Wait(NamedTuple):
@@ -89,10 +91,12 @@ Instruction: TypeAlias = Compute | Collective | Move | Wait | Swap | Update | Me
 
 
 def sums(each: Instruction | None) -> TypeGuard[Collective]:
-    """Return whether an instruction sums gradients, or weights, of some layers."""
-    return isinstance(each, Collective) and bool(each.layers) and each.goal != GATHER
+    """Return whether an instruction sums gradients, or weights, of some layers; ranks that gather pairs add them."""
+    if not isinstance(each, Collective) or not each.layers:
+        return False
+    return each.goal != GATHER or each.of == PAIRS
 
 
 def gathers(each: Instruction | None) -> TypeGuard[Collective]:
     """Return whether an instruction gathers the weights of some layers."""
-    return isinstance(each, Collective) and bool(each.layers) and each.goal == GATHER
+    return isinstance(each, Collective) and bool(each.layers) and not sums(each)

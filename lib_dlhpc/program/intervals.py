@@ -71,7 +71,10 @@ def draw_pass(
     place, kind, (word, sent) = call.place, kind_of(call), exchanged
     name = pass_name(program, call)
     alone = name == kind and not sent and not waits
-    filled = [at for post, at, _, _ in posted if alone and isinstance(post.what, Collective)]
+    fills = (
+        at for post, at, _, _ in posted if isinstance(post.what, Collective) and post.what.layers
+    )
+    filled = [*fills] if alone else []
     for segment, begin, stop in segments(name, start, filled, worked):
         record(place, "compute", kind, segment, begin, stop)
     behind = end - sum(waits.values()) if waits else end
@@ -83,7 +86,7 @@ def draw_pass(
         behind = behind + seconds
     together: dict[str, list[tuple[Post, Any, Any]]] = {}
     for post, _, begin, done in posted:
-        if isinstance(post.what, Collective) and post.what.label:
+        if post.what.label:
             _communicate(record, place, post.what.label, begin, done, post.bytes)
         else:
             together.setdefault(program.kinds[post.what.kind], []).append((post, begin, done))

@@ -260,9 +260,8 @@ class Path:
             priced = what if isinstance(what, Move) else prices.priced(what)
             size = priced.bytes
             begin, end = self._post(place, Post(what, priced.seconds, size), start)
-            label = what.label if isinstance(what, Collective) else ""
-            if self.record is not None and label:
-                where = (place, "communication", "communication", label)
+            if self.record is not None and what.label:
+                where = (place, "communication", "communication", what.label)
                 self.record(*where, begin, end, bytes=size)
 
     def _swap(self, what: Swap) -> None:

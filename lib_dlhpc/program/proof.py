@@ -255,10 +255,13 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
 def _prove_once(
     what: str, found: Sequence[Collective], weights: Floats, required: bool = False
 ) -> None:
-    """Prove that collectives, if there are any, have every layer with weights once, in each of their groups."""
-    groups = {each.group for each in found}
-    for group in groups or ({""} if required else set()):
-        members = (each for each in found if each.group == group)
+    """Prove that collectives, if there are any, have every layer with weights once, in each of their groups.
+
+    Some gradients of a layer may travel with their indices, and others without.
+    """
+    groups = {(each.group, each.of) for each in found}
+    for group, of in groups or ({("", "")} if required else set()):
+        members = (each for each in found if (each.group, each.of) == (group, of))
         count = Counter(layer for each in members for layer in range(*each.layers[1:]))
         wrong = {
             layer: count[layer] for layer, own in enumerate(weights) if own and count[layer] != 1

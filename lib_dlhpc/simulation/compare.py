@@ -25,9 +25,10 @@ def heading(
     """Return what is known before a simulation: what is simulated, and the step that is predicted."""
     e, every = experiment, int(experiment.strategy.local_steps)
     steps = -(-steps // every) * every  # the last one ends with an average
+    how = exchange_in_words(e.strategy, e.training)
     return (
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
-        f" {count(e.devices, 'rank')}, {exchange_in_words(e.strategy)}, fidelity {fidelity}, steps {steps}\n"
+        f" {count(e.devices, 'rank')}, {how}, fidelity {fidelity}, steps {steps}\n"
         f"  predicted: {show(sum(predicted.values()), 's')} a step"
     )
 

@@ -302,7 +302,7 @@ class _Rank:
                 waits[f"the {word}"] = waits.get(f"the {word}", 0.0) + self.sim.env.now - begun
             else:
                 posted[what.key] = self._post(what)
-                if isinstance(what, Collective):
+                if isinstance(what, Collective) and what.layers:
                     filled.append(self.sim.env.now)
         at = since + worked
         alone = name == kind and not waits
@@ -343,7 +343,7 @@ class _Rank:
                 yield before
             since = self.sim.env.now
             if isinstance(what, Move):
-                size, word = what.bytes, self.shared.step.kinds[what.kind]
+                size, word = what.bytes, what.label or self.shared.step.kinds[what.kind]
                 yield self.sim.until(since + what.seconds)
             else:
                 size, word = self.prices.bytes(what), what.label or _word(what)

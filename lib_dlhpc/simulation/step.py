@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike
 from lib_dlhpc import parallel
 from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
+from lib_dlhpc.costs.wire_format import cast_time, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.program import Collective, Program
+from lib_dlhpc.program import Collective, Move, Program
 from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.measure import measure
@@ -201,13 +202,23 @@ def _quiet_step(experiment: Experiment, scale: float) -> float:
 
 
 def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
-    """Return the seconds on the network of each bucket when all ranks start together."""
+    """Return the seconds that the exchange of each bucket takes when all ranks start together."""
     step = parallel.program(experiment)
     exchange, start = ranked_exchange(step), np.zeros(step.shape)
     in_order = (*step.stages[0][0].last.variants[0].instructions, *(row[0] for row in step.end))
-    buckets = (what for what in in_order if isinstance(what, Collective))
-    costs = (float(exchange(0, what, start).max()) for what in buckets)
-    return np.array([next(costs) if size else 0.0 for size in work.sizes])
+    found, seconds, beside = list[float](), 0.0, 0.0
+    for what in in_order:
+        if isinstance(what, Collective):
+            seconds += float(exchange(0, what, start).max())
+            if what.layers:  # others come before a bucket
+                found, seconds = [*found, seconds], 0.0
+        elif isinstance(what, Move):
+            beside += what.seconds
+    if not experiment.overlaps:
+        return np.array([sum(found) + seconds + beside])
+    casts = 2 * cast_time(experiment, work.sizes) + search_time(experiment, work.sizes)
+    costs = iter(found)
+    return np.array([next(costs) if size else 0.0 for size in work.sizes]) + casts
 
 
 def check(

@@ -7,10 +7,26 @@ import numpy as np
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.calibration import check_calibration
 from lib_dlhpc.spec.machine import storage_tier
-from lib_dlhpc.spec.strategy import check_split, check_update
+from lib_dlhpc.spec.strategy import (
+    SAME,
+    SPLIT_FIELDS,
+    Strategy,
+    check_split,
+    check_update,
+    check_wire,
+)
 
 if TYPE_CHECKING:
     from lib_dlhpc.spec.experiment import Experiment
+
+
+# What allows compressed gradients; to keep the largest, the optimizer must be linear in the gradient.
+COMPRESSED = {
+    "optimizer": ("sgd", "momentum"),
+    "update": ("synchronous",),
+    "precision": ("fp64", "fp32", "tf32"),
+    "wire": (SAME,),
+}
 
 
 def check_consistency(experiment: "Experiment") -> None:
@@ -23,6 +39,9 @@ def check_consistency(experiment: "Experiment") -> None:
         )
     check_update(s)
     check_split(s)
+    check_wire(s)
+    _check_compression(experiment)
+    _check_outer(experiment)
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         legal = ["host", *machine.storage]
         raise SpecError(
@@ -50,6 +69,43 @@ def check_consistency(experiment: "Experiment") -> None:
         raise SpecError(
             "run.checkpoint_interval needs storage.tier: checkpoints are written there."
         )
+
+
+def _check_compression(experiment: "Experiment") -> None:
+    """Raise SpecError where gradients cannot be compressed."""
+    strategy, training = experiment.strategy, experiment.training
+    if np.any(training.sparsity) and np.any(training.low_rank):
+        raise SpecError(
+            f"training.low_rank = {np.max(training.low_rank)}: with training.sparsity above 0 the legal value is 0."
+        )
+    for way in ("sparsity", "low_rank"):
+        if not np.any(getattr(training, way)):
+            continue
+        shown = f"training.{way} = {np.max(getattr(training, way)):g}"
+        for name, values in COMPRESSED.items():
+            value = getattr(strategy, name)
+            if value not in values and (name != "optimizer" or way == "sparsity"):
+                raise SpecError(
+                    f"{shown}: gradients can be compressed with strategy.{name} ="
+                    f" {' or '.join(map(repr, values))}, not {value!r}; the legal value is 0."
+                )
+        for name in SPLIT_FIELDS:
+            value = getattr(strategy, name)
+            if np.any(np.not_equal(value, getattr(Strategy, name))):
+                raise SpecError(
+                    f"{shown}: with strategy.{name} = {value!r} gradients travel whole; the legal value is 0."
+                )
+
+
+def _check_outer(experiment: "Experiment") -> None:
+    """Raise SpecError for an outer optimizer without averages."""
+    for name, none in (("outer_rate", 1.0), ("outer_momentum", 0.0)):
+        value = getattr(experiment.training, name)
+        if experiment.strategy.update != "local" and np.any(np.not_equal(value, none)):
+            raise SpecError(
+                f"training.{name} = {np.max(value):g}: applies only with strategy.update = 'local'; with"
+                f" {experiment.strategy.update!r} the legal value is {none:g}."
+            )
 
 
 def _check_devices(experiment: "Experiment") -> None:

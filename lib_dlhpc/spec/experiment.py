@@ -141,8 +141,13 @@ class Experiment:
 
     @property
     def overlaps(self) -> bool:
-        """Whether gradient synchronization overlaps with backward: only with synchronous updates."""
-        return self.strategy.overlaps and self.machine.progress
+        """Whether gradient synchronization overlaps with backward: of synchronous updates, not compressed."""
+        return self.strategy.overlaps and self.machine.progress and not self.compressed
+
+    @property
+    def compressed(self) -> bool:
+        """Whether only the largest gradients, or factors of them, are exchanged."""
+        return bool(np.any(self.training.sparsity) or np.any(self.training.low_rank))
 
     @property
     def fuses_attention(self) -> bool:

@@ -17,7 +17,7 @@ TABLES = ("strategy", "training", "storage")
 
 
 def run_only(experiment: "Experiment") -> dict[str, str]:
-    """Return the run-only settings that differ from their defaults, such as "training.sparsity = 0.99", and effects."""
+    """Return the run-only settings that differ from their defaults, such as "training.shift = 2", and effects."""
     found = {}
     for table in TABLES:
         noun = getattr(experiment, table)

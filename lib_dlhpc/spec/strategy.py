@@ -8,6 +8,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.schema import choice, flag, number, text, whole
+from lib_dlhpc.spec.training import Training
 
 # Allreduce algorithms by name, with the path of the record (schedules/algorithm.py).
 ALLREDUCES = OrderedDict(
@@ -29,6 +30,8 @@ SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
 FUSED = (AUTO, "on", "off")
+SAME = "same"  # gradients are exchanged in the precision
+WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",
@@ -67,9 +70,9 @@ class Strategy:
 
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
-    steps, then average their weights. staleness: the most steps that an asynchronous device may be ahead
-    of the slowest (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel
-    parameter server").
+    steps, then average their weights. wire: the format in which gradients are exchanged and added.
+    staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
+    effective distributed ML via a stale synchronous parallel parameter server").
     """
 
     nodes: int = whole(default=1)
@@ -79,6 +82,7 @@ class Strategy:
     allreduce: str = choice(ChainMap(ALLREDUCES, {AUTO: ""}), default=AUTO)
     overlap: bool = flag(default=True)
     bucket: float = number("B", default=25e6, positive=True)
+    wire: str = choice(WIRES, default=SAME)  # of gradients between replicas
     optimizer: str = choice(OPTIMIZERS, default="momentum")
     data: int = whole(default=0, least=0)  # 0: devices / (tensor x pipeline x spatial)
     tensor: int = whole(default=1)
@@ -132,6 +136,23 @@ def check_update(strategy: Strategy) -> None:
             raise SpecError(
                 f"strategy.{name} = {np.max(value)}: applies only with strategy.update = {update!r};"
                 f" with {strategy.update!r} the legal value is {none}."
+            )
+
+
+def check_wire(strategy: Strategy) -> None:
+    """Raise SpecError where something else than gradients travels between replicas, or parts of them."""
+    s = strategy
+    if s.wire == SAME:
+        return
+    for name, wrong, legal in (
+        ("update", s.update != "synchronous", "'synchronous'"),
+        ("zero", np.any(np.greater(s.zero, 0)), "0"),
+        ("offload", s.offload == "all", "'none', 'activations'"),
+    ):
+        if wrong:
+            raise SpecError(
+                f"strategy.wire = {s.wire!r}: only the allreduce of gradients is cast; with it strategy.{name} ="
+                f" {getattr(s, name)!r} is not legal, but {legal}."
             )
 
 
@@ -206,15 +227,20 @@ def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
     )
 
 
-def exchange_in_words(strategy: Strategy) -> str:
-    """Describe the gradient synchronization of a scalar strategy."""
+def exchange_in_words(strategy: Strategy, training: Training) -> str:
+    """Describe the gradient synchronization of a scalar experiment."""
+    if training.low_rank:
+        return f"gradients in factors of rank {training.low_rank}"
+    if training.sparsity:
+        return f"{100 * (1 - training.sparsity):.3g} % of the gradients, all-gathered"
     if strategy.update == "asynchronous":
         several = "s" * (strategy.servers > 1)
         bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)
         return f"asynchronous with {strategy.servers} server{several}{bound}"
     every = f" of weights, every {strategy.local_steps} steps" * (strategy.update == "local")
     how = "cheapest allreduce" if strategy.allreduce == AUTO else strategy.allreduce
-    return f"{how}{every}{_split_in_words(strategy)}"
+    wire = f" in {strategy.wire}" * (strategy.wire != SAME)
+    return f"{how}{wire}{every}{_split_in_words(strategy)}"
 
 
 def _split_in_words(strategy: Strategy) -> str:

@@ -1,4 +1,4 @@
-"""Training: hyper-parameters of the optimizer and of the gradients. Only a real run reads them."""
+"""Training: hyper-parameters of the optimizer and of the gradients."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,14 @@ from lib_dlhpc.spec.schema import LEARNING, choice, number, whole
 DECAYS = ("constant", "step", "cosine", "quadratic", "growth")
 NORMALIZATIONS = ("local", "global")
 COLLECTIVES = ("schedule", "mpi")  # strategy.allreduce's schedule, or MPI_Allreduce
-COMPRESSED = "gradient compression sends smaller messages, and selecting the elements takes time"
+WARM_UP = (
+    "a step is priced after the warm-up, in which more is sent; the time of the run includes it"
+)
 
 
 @dataclass(frozen=True)
 class Training:
-    """Hyper-parameters of a run; all are run-only (run_only.py). Epochs are passes over the training samples."""
+    """Hyper-parameters of a run; most are run-only (run_only.py). Epochs are passes over the training samples."""
 
     # learning rate after the warm-up
     rate: float = number(default=0.02, positive=True, run_only=LEARNING)
@@ -36,9 +38,14 @@ class Training:
     # keeps fp16 gradients from underflow
     loss_scale: float = number(default=1024.0, positive=True, run_only=LEARNING)
     # gradient compression: fraction of elements not sent
-    sparsity: float = number(default=0.0, most=0.9999, run_only=COMPRESSED)
+    sparsity: float = number(default=0.0, most=0.9999)
     # epochs over which the sparsity rises
-    sparsity_warm_up: float = number(default=0.0, run_only=COMPRESSED)
+    sparsity_warm_up: float = number(default=0.0, run_only=WARM_UP)
+    # gradient compression: columns of the two factors of a matrix; 0: none (PowerSGD)
+    low_rank: int = whole(default=0, least=0)
+    # local updates: of the outer optimizer, on the difference that an average makes; 1 and 0: none (DiLoCo)
+    outer_rate: float = number(default=1.0, positive=True)
+    outer_momentum: float = number(default=0.0, most=1.0)
     # largest random shift of an image, in pixels
     shift: int = whole(default=0, least=0, run_only="ranks shift images while loading a batch")
     # which allreduce synchronizes the gradients

@@ -19,7 +19,10 @@ optimizers.py   SGD, momentum, LARS, Adam, LAMB;  rates.py: warm-up, scaling, de
 data.py         samples that need no download, and their order;  datasets/: real images
 exchange.py     gradient allreduce, bucket by bucket, overlapped with backward;
                 in_order.py: one collective after another
+wire.py         formats of gradients on the wire: fp16, bf16
 compress.py     deep gradient compression: only the largest gradients are sent
+outer.py        the outer optimizer of local updates
+low_rank.py     low-rank compression: factors of gradients are sent
 server.py       asynchronous updates with parameter servers;  staleness.py: their staleness
 collectives.py  sums and means over all ranks;  single_rank.py: a communicator of size 1;  threads.py: one thread
 snapshot.py     checkpoint of a run in one file;  snapshot_parts.py: of a sharded network;

@@ -3,7 +3,6 @@
 from lib_dlhpc import layout
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.compress import check_compression
 from lib_dlhpc.training.data import check_data
 from lib_dlhpc.training.trainable import check_layers
 
@@ -23,7 +22,6 @@ def check(experiment: Experiment) -> None:
     reason = layout.untrained(experiment)
     if reason:
         raise SpecError(reason)
-    check_compression(experiment)
     check_layers(experiment.model)
     check_data(experiment)
 

@@ -71,7 +71,7 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
 
 
 def precision_of(experiment: Experiment) -> Any:
-    """Return the dtype in memory; 16-bit precision applies to communication only."""
+    """Return the dtype in memory; 16-bit precision applies to gradients on the wire only."""
     return np.float64 if experiment.strategy.precision == "fp64" else np.float32
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs import groups
+from lib_dlhpc.costs.wire_format import wire_format
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
@@ -20,6 +21,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.in_order import InOrder, Request
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.weights import Parameter
+from lib_dlhpc.training.wire import FORMATS, Format
 
 
 class Exchange:
@@ -32,17 +34,23 @@ class Exchange:
         reductions: Sequence[Request],
         wire: Array,
         recorder: Recorder,
+        form: Format | None = None,
     ) -> None:
+        """wire: what is reduced: the gradients, or room for a bucket in another format, `form`."""
         self.gradients, self.bounds, self.reductions = gradients, bounds, reductions
-        self.wire, self.recorder = wire, recorder
+        self.wire, self.recorder, self.form = wire, recorder, form
         self.first_bucket = 1  # its number in the timeline, if a rank has several exchanges
         self._stream = InOrder()
+        self.scaling: Scaling | None = None  # of formats with few magnitudes
 
     def begin(self, epoch: float) -> None:
         """Begin a step; epoch: as a fraction."""
 
     def post(self, number: int) -> None:
         """Bucket `number` is filled: start it when those before it are done."""
+        if self.scaling is not None:
+            ends = (partial(self._search, number), partial(self._found, number))
+            self._stream.post(self.scaling.reductions[number], *ends)
         ends = (partial(self._begin, number), partial(self._end, number))
         self._stream.post(self.reductions[number], *ends)
 
@@ -58,14 +66,46 @@ class Exchange:
         first, last = self.bounds[number]
         size = (last - first) * self.wire.itemsize
         self.recorder.begin(f"bucket {self.first_bucket + number}", size)
-        if self.wire is not self.gradients:
-            self.wire[first:last] = self.gradients[first:last]
+        if self.form is not None:
+            values = self.gradients[first:last]
+            if self.scaling is not None:
+                values = values * values.dtype.type(self.scaling.factor(number))
+            self.wire[: last - first] = self.form.encode(values)
 
     def _end(self, number: int) -> None:
         first, last = self.bounds[number]
-        if self.wire is not self.gradients:
-            self.gradients[first:last] = self.wire[first:last]
+        if self.form is not None:
+            self.gradients[first:last] = self.form.decode(self.wire[: last - first])
+            if self.scaling is not None:
+                self.gradients[first:last] /= self.gradients.dtype.type(self.scaling.factor(number))
         self.recorder.end(f"bucket {self.first_bucket + number}")
+
+    def _search(self, number: int) -> None:
+        assert self.scaling is not None
+        (first, last), name = self.bounds[number], f"scale bucket {self.first_bucket + number}"
+        largest = self.scaling.largest[number : number + 1]
+        self.recorder.begin(name, largest.nbytes)
+        largest[:] = np.abs(self.gradients[first:last]).max(initial=0.0)
+
+    def _found(self, number: int) -> None:
+        self.recorder.end(f"scale bucket {self.first_bucket + number}")
+
+
+class Scaling:
+    """The largest magnitude of each bucket on any rank, by an allreduce before that of the bucket."""
+
+    def __init__(self, form: Format, buckets: int, comm: Any) -> None:
+        from mpi4py import MPI
+
+        self.form, self.ranks, self.largest = form, comm.size, np.zeros(buckets, np.float32)
+        parts = (self.largest[number : number + 1] for number in range(buckets))
+        self.reductions = [
+            _Library(partial(comm.Iallreduce, MPI.IN_PLACE, part, MPI.MAX)) for part in parts
+        ]
+
+    def factor(self, number: int) -> float:
+        """Return by what a bucket is multiplied on the wire."""
+        return self.form.scale(float(self.largest[number]), self.ranks)
 
 
 @contextmanager
@@ -78,17 +118,29 @@ def exchange_of(
 ) -> Iterator[Exchange]:
     """Yield the allreduces of an experiment's buckets; their messages are set up once and freed at the end.
 
-    With 16-bit precision gradients are sent and summed in 2 bytes each.
+    In the format of the wire gradients are sent and added, one bucket at a time (wire.py).
     """
-    strategy = experiment.strategy
-    half = strategy.precision == "fp16" and strategy.update == "synchronous"
-    wire = np.empty(gradients.size, np.float16) if half else gradients
+    form = format_of(experiment, gradients.dtype)
+    largest = max((last - first for first, last in bounds), default=0)
+    wire = np.empty(largest, form.dtype) if form else gradients
     with ExitStack() as stack:
-        reductions = [
-            stack.enter_context(_reduction(experiment, comm, wire[first:last]))
-            for first, last in bounds
-        ]
-        yield Exchange(gradients, bounds, reductions, wire, recorder)
+        reductions = []
+        for first, last in bounds:
+            part = wire[: last - first] if form else wire[first:last]
+            reductions.append(stack.enter_context(_reduction(experiment, comm, part, form)))
+        exchange = Exchange(gradients, bounds, reductions, wire, recorder, form)
+        if form is not None and form.most and bounds:
+            exchange.scaling = Scaling(form, len(bounds), comm)
+        yield exchange
+
+
+def format_of(experiment: Experiment, kind: Any) -> Format | None:
+    """Return the format of the wire if it is another than numbers of type `kind` have; weights are sent as they are."""
+    strategy = experiment.strategy
+    form = FORMATS.get(wire_format(strategy))  # numpy has no tf32
+    if strategy.update != "synchronous" or form is None or form.dtype == kind:
+        return None
+    return form
 
 
 def start_of(parameters: list[Parameter], layer: int) -> int:
@@ -125,31 +177,35 @@ class _Library:
 
 
 @contextmanager
-def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Request]:
-    name = experiment.strategy.allreduce
+def _reduction(
+    experiment: Experiment, comm: Any, part: Array, form: Format | None
+) -> Iterator[Request]:
+    name, add = experiment.strategy.allreduce, form.add if form else np.add
     if experiment.training.collective == "mpi":
         from mpi4py import MPI
 
-        if part.dtype != np.float16:
+        if form is None or part.itemsize > 2:
             yield _Library(lambda: comm.Iallreduce(MPI.IN_PLACE, part, MPI.SUM))
             return
-        # MPI has no 16-bit float type: it moves bytes, numpy adds them.
-        add, number = (
-            MPI.Op.Create(_add_halves, commute=True),
-            MPI.BYTE.Create_contiguous(2).Commit(),
+        # MPI has no small float types: it moves bytes, numpy adds them.
+        combine, number = (
+            MPI.Op.Create(partial(_add_bytes, form), commute=True),
+            MPI.BYTE.Create_contiguous(part.itemsize).Commit(),
         )
         try:
-            yield _Library(lambda: comm.Iallreduce(MPI.IN_PLACE, [part, part.size, number], add))
+            yield _Library(
+                lambda: comm.Iallreduce(MPI.IN_PLACE, [part, part.size, number], combine)
+            )
         finally:
-            add.Free()
+            combine.Free()
             number.Free()
         return
     net = groups.group_network(experiment, "data")
     chosen = plan("allreduce", float(part.nbytes), net, comm.size, part.size, name)
-    with prepared(chosen, comm, part) as run:
+    with prepared(chosen, comm, part, add) as run:
         yield run
 
 
-def _add_halves(one: Any, other: Any, _: Any) -> None:
-    total = np.frombuffer(other, np.float16)
-    total += np.frombuffer(one, np.float16)
+def _add_bytes(form: Format, one: Any, other: Any, _: Any) -> None:
+    total = np.frombuffer(other, form.dtype)
+    form.add(total, np.frombuffer(one, form.dtype), out=total)

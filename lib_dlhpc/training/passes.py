@@ -30,7 +30,7 @@ def carried_out(model: Model, instructions: Iterable[Instruction]) -> list[Instr
         each
         for each in instructions
         if (isinstance(each, Compute) and not still[each.layer])
-        or (isinstance(each, Collective) and each.stream)
+        or (isinstance(each, Collective) and each.stream and each.layers)
         or (isinstance(each, Wait) and not each.key)
     ]
 

@@ -62,6 +62,13 @@ class Recorder:
         if self.on:
             self.rows.append(("communication", "communication", name, start, stop, size, peer))
 
+    @contextmanager
+    def phase(self, name: str, size: int = 0) -> Iterator[None]:
+        """Record the block as communication of `size` B."""
+        self.begin(name, size)
+        yield
+        self.end(name)
+
     def working(self, kind: str, name: str) -> "Recorder":
         """Record the work within the block that this opens, without its waits for other ranks."""
         self._work, self._since, self._filled = (kind, name), self.now(), 0

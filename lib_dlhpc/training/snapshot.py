@@ -112,7 +112,7 @@ def state_of(
     seen = {"statistics": network.statistics} if network.statistics.size else {}
     if experiment.strategy.update == "local":
         return {}, moving | seen
-    if experiment.training.sparsity:  # unsent gradients are local
+    if experiment.compressed:  # unsent gradients are local
         return {"weights": network.weights}, optimizer.state | seen
     if experiment.training.normalization == "local":
         return moving, seen

@@ -32,6 +32,7 @@ from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of
 from lib_dlhpc.training.full_tensors import Piece, parts_by_name
 from lib_dlhpc.training.groups import Groups, duplicated
 from lib_dlhpc.training.in_order import InOrder, Later
+from lib_dlhpc.training.low_rank import factoring
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.offload import offloaded
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
@@ -319,10 +320,11 @@ class Stage:
     def _exchange(self, experiment: Experiment) -> AbstractContextManager[Exchange]:
         """Return the exchange over the replicas of gradients, or of local weights, that have a full array."""
         comm, recorder = self.replicas, self.recorder
-        if self.apart or (comm.size == 1 and not experiment.training.sparsity):
+        if self.apart or (comm.size == 1 and not experiment.compressed):
             return exchange_of(experiment, np.empty(0), comm, recorder, [])
-        if experiment.training.sparsity:
-            return compressed(experiment, self.network, self.optimizer, comm, recorder)
+        if experiment.compressed:
+            exchange = factoring if experiment.training.low_rank else compressed
+            return exchange(experiment, self.network, self.optimizer, comm, recorder)
         bounds, flat = self._buckets(self.network.parameters), self.network.gradients
         if self.level == 1:
             parts = [

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout, parallel
+from lib_dlhpc.costs.outer import has_outer
+from lib_dlhpc.costs.wire_format import wire_format
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel import data as data_parallelism
@@ -24,6 +26,7 @@ from lib_dlhpc.program import (
     Collective,
     Instruction,
     Meet,
+    Move,
     Program,
     Swap,
     Update,
@@ -41,6 +44,7 @@ from lib_dlhpc.training.bubble import with_bubble
 from lib_dlhpc.training.data import Data, precision_of, samples_of, share
 from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite
+from lib_dlhpc.training.outer import Outer
 from lib_dlhpc.training.passes import Order, carried_out
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.rank import Diverged, Rank
@@ -131,10 +135,12 @@ class Synchronous(Rank):
         self.schedule = self.cycle[-1].schedule
         self.stream = list(_with_receives(self.schedule.streams[self.groups.place.pipeline]))
         strategy = self.experiment.strategy
-        half = strategy.precision == "fp16" and strategy.update == "synchronous"
+        half = wire_format(strategy) == "fp16" and strategy.update == "synchronous"
         # Small gradients would be zero in 16 bits.
         self.scale = float(self.experiment.training.loss_scale) if half else 1.0
         self.weight = self.comm.size if self._local_updates else 1  # of this rank's samples
+        own = self.experiment.training, self.network, self.optimizer
+        self.outer = Outer(*own) if has_outer(self.experiment) else None
         self.ends = [self._end(program) for program in self.cycle]
         groups, passes = self.groups, self.schedule.ranks * self.schedule.microbatches
         if passes * groups.tensor.size * groups.spatial.size == 1 and self.stages[0].level < 2:
@@ -176,11 +182,12 @@ class Synchronous(Rank):
         """Return what this rank does after its last pass, in order."""
         found: list[Callable[[], None]] = []
         tied = dict.fromkeys(self.tied.shared)  # to be summed over their stages, once
-        posted = bool(self.experiment.training.sparsity) or any(s.does.buckets for s in self.stages)
+        posted = any(stage.does.buckets for stage in self.stages)
         for what in (row[self.groups.place.pipeline] for row in program.end):
-            if isinstance(what, Collective):
+            if isinstance(what, Collective | Move):
                 posted = True
-                found.append(partial(self.stages[what.layers[0]].post, what))
+                if isinstance(what, Collective) and what.layers:
+                    found.append(partial(self.stages[what.layers[0]].post, what))
             elif isinstance(what, Wait) and posted and what.stream == data_parallelism.STREAM:
                 posted = False
                 found += [partial(stage.post, what) for stage in self.stages]
@@ -196,8 +203,11 @@ class Synchronous(Rank):
         return found
 
     def _average(self) -> None:
-        """Make the sum of all ranks' weights their mean."""
+        """Make the sum of all ranks' weights their mean, which the outer optimizer updates, if there is one."""
         self.network.weights /= self.network.dtype.type(self.weight)
+        if self.outer is not None:
+            with self.recorder.communicates("outer update", 0):
+                self.outer.update()
 
     def _filled(self, what: Instruction) -> None:
         """Post a bucket, and record what has filled it."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lib_dlhpc.costs.compression import MATRICES
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.spec.model import Model
@@ -66,7 +67,7 @@ def table_of(model: Model, layers: list[Any]) -> Table:
             of[-1]["weight"] = owners[tied]
         for name, shape in shapes.items():
             start = found[-1].stop if found else 0
-            decays = name in ("weight", "recurrent")
+            decays = name in MATRICES
             found.append(
                 Parameter(f"{noun.name}.{name}", index, start, start + prod(shape), shape, decays)
             )

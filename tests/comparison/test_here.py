@@ -43,7 +43,7 @@ def test_a_stall_that_no_run_here_has_is_not_part_of_it(digits, calibrated):
 
 def test_it_stands_beside_what_was_measured_with_what_it_does_not_know(digits):
     lines = on_ranks.result_lines(
-        digits.set({"training.sparsity": 0.9}), 1e6, RESULT, 2, "predicted 7 ms"
+        digits.set({"training.shift": 2}), 1e6, RESULT, 2, "predicted 7 ms"
     )
     assert "  step: 1 ms; predicted 7 ms" in lines
-    assert any("do not model training.sparsity = 0.9" in line for line in lines)
+    assert any("do not model training.shift = 2" in line for line in lines)

@@ -272,7 +272,7 @@ def compressed_runs_resume_bit_for_bit():
     train(experiment.set({"run.epochs": 1.0}), comm, folder)
     rest = train(experiment, comm, folder)
     same(rest.network.weights, whole.network.weights, "resumed")
-    assert rest.sent < 0.1 * rest.network.weights.nbytes
+    assert rest.sent < (0.05 + 0.025 * p) * rest.network.weights.nbytes  # pairs of all ranks
     sent = whole.timeline.bytes[whole.timeline.where("communication")].sum() if rank == 0 else 0
     if rank == 0:
         assert sent == whole.sent * 46 * p  # what the rows say is what the run says

@@ -25,6 +25,7 @@ KINDS = {
     "data": {"data": 4},
     "small buckets": {"data": 2, "bucket": 1e4},
     "no overlap": {"overlap": False},
+    "wire": {"data": 4, "wire": "fp8"},
     "tensor": {"tensor": 2},
     "sequence": {"tensor": 2, "sequence_parallel": True},
     "column": {"tensor": 2, "split": "column"},
@@ -133,7 +134,14 @@ def test_time_grows_by_a_microbatch_a_period(microbatches):
     assert second == pytest.approx(first, rel=1e-6)
 
 
-PLAIN = [{}, {"overlap": False}, {"bucket": 1e4}, {"allreduce": "rabenseifner"}, {"node": 2}]
+PLAIN = [
+    {},
+    {"overlap": False},
+    {"wire": "fp16"},
+    {"bucket": 1e4},
+    {"allreduce": "rabenseifner"},
+    {"node": 2},
+]
 
 
 @pytest.mark.parametrize("ways", PLAIN, ids=str)

@@ -103,6 +103,7 @@ CHANGES = {
     "strategy.allreduce": ("ring", {}),
     "strategy.overlap": (True, {}),
     "strategy.bucket": (1e6, {}),
+    "strategy.wire": ("fp16", {}),
     "strategy.optimizer": ("adam", {}),
     "strategy.update": ("asynchronous", UNCALIBRATED),
     "strategy.local_steps": (4, {"strategy.update": "local"}),

@@ -16,6 +16,9 @@ CASES = [
     (GPT, {"nodes": 8, "allreduce": "hierarchical", "devices_per_node": 4}),
     (GPT, {"nodes": 4, "update": "local", "local_steps": 3}),
     (GPT, {"nodes": 4, "update": "asynchronous", "servers": 2}),
+    (GPT, {"nodes": 5, "bucket": 1e4, "wire": "fp8"}),
+    (GPT, {"nodes": 5, "training": {"sparsity": 0.9}}),
+    (GPT, {"nodes": 5, "training": {"low_rank": 2}}),
     (GPT, {"nodes": 4, "tensor": 4}),
     (GPT, {"nodes": 4, "tensor": 2, "sequence_parallel": True}),
     (GPT, {"nodes": 4, "tensor": 4, "recompute": "full"}),
@@ -36,7 +39,9 @@ CASES = [
 
 def run_of(model, ways):
     strategy = {"batch": 12, "devices_per_node": 1, **ways}
+    training = strategy.pop("training", {})
     tables = {"model": model, "dataset": {"name": "imagenet"}, "strategy": strategy}
+    tables["training"] = training
     return read_experiment(tables | {"machine": {"name": "h100-pod", "nodes": 64}})
 
 

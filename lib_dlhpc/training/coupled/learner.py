@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import SAME
 from lib_dlhpc.spec.workflow import Workflow, share
 from lib_dlhpc.training.coupled.heat import decay, modes
 from lib_dlhpc.training.coupled.samples import unseen
@@ -31,8 +32,10 @@ def check(workflow: Workflow) -> None:
     legal = {
         "strategy.precision": (strategy.precision, ("fp64", "fp32")),
         "strategy.update": (strategy.update, ("synchronous",)),
+        "strategy.wire": (strategy.wire, (SAME,)),
         "strategy.allreduce": (strategy.allreduce, ("auto", "ring")),
         "training.sparsity": (experiment.training.sparsity, (0.0,)),
+        "training.low_rank": (experiment.training.low_rank, (0,)),
         "training.collective": (experiment.training.collective, ("schedule",)),
         "training.shift": (experiment.training.shift, (0,)),
     }

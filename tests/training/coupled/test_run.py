@@ -93,7 +93,7 @@ def test_kernels_alternate():
     [
         ({"strategy.precision": "fp16"}, "strategy.precision = 'fp16': a workflow is trained with"),
         ({"strategy.allreduce": "rabenseifner"}, "strategy.allreduce = 'rabenseifner'"),
-        ({"training.sparsity": 0.9}, "training.sparsity = 0.9"),
+        ({"training.sparsity": 0.9, "strategy.optimizer": "sgd"}, "training.sparsity = 0.9"),
         ({"training.shift": 1}, "training.shift = 1"),
     ],
 )

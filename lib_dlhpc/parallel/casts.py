@@ -1,0 +1,49 @@
+"""Gradients exchanged in another format: each bucket is cast before its exchange, and back after it.
+
+Both casts belong to the exchange: they take their turn on its stream, and overlap computation as it does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from lib_dlhpc.costs import compute
+from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_cast, is_scaled, search_time
+from lib_dlhpc.parallel.passes import Passes
+from lib_dlhpc.program import Collective, Instruction, Move
+from lib_dlhpc.program.instructions import WEIGHTS, WIRE
+from lib_dlhpc.spec.experiment import Experiment
+
+
+def cast(experiment: Experiment, every: tuple[Passes, ...]) -> tuple[Passes, ...]:
+    """Return the passes of a rank's parts with the casts of the gradients that they post."""
+    if not is_cast(experiment.strategy):
+        return every
+    return tuple(
+        replace(passes, last=with_casts(experiment, passes.last))  # the only one that posts any
+        for passes in every
+    )
+
+
+def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> list[Instruction]:
+    """Return instructions with the casts of the gradients that they post."""
+    element = compute.BYTES[experiment.strategy.precision]
+    found: list[Instruction] = []
+    for each in instructions:
+        if isinstance(each, Collective) and each.of == WIRE:
+            size = each.elements * element
+            if is_scaled(experiment.strategy):
+                found += _scale(each, float(search_time(experiment, size)), element)
+            seconds = float(cast_time(experiment, size))
+            one = ("data", each.stream, seconds, 0.0)
+            found.append(Move(*one, label=f"cast {each.label}"))
+            found += [each, Move(*one, label=f"cast back {each.label}")]
+        else:
+            found.append(each)
+    return found
+
+
+def _scale(bucket: Collective, seconds: float, element: int) -> list[Instruction]:
+    """Return what the ranks do to agree on the largest magnitude of a bucket, in `seconds` and a collective."""
+    one = (bucket.kind, bucket.group, "allreduce", SCALE_BYTES / element, WEIGHTS, bucket.stream)
+    found = Collective(*one, label=f"scale {bucket.label}", ranked=bucket.ranked)
+    return [Move("data", bucket.stream, seconds, 0.0, label=f"search {bucket.label}"), found]
