@@ -85,7 +85,7 @@ def share_of_experts(model: Model) -> float:
 
 def routed_elements(layer: Layer) -> int:
     """Return the elements of a sample that a rank sends to the experts of a layer; it receives as many."""
-    return int(layer.attributes["chosen"] * prod(layer.output_shape))
+    return int(layer.attributes["routed"] * layer.output_shape[-1])
 
 
 @lru_cache(maxsize=256)

@@ -29,17 +29,27 @@ class Gelu(Kind):
         saved.values["x"] = x
         y = saved.array(x.shape, x.dtype)
         for up, own in chunks(x, y):
-            np.multiply(up, 0.5 * (1 + self._tanh(up)), out=own)
+            own[...] = gelu(up)
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
         for down, x in chunks(dy, saved.values["x"]):
-            t = self._tanh(x)
-            inner = ROOT * (1 + 3 * 0.044715 * x * x)
-            down *= 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
+            down *= slope(x)
         return dy
 
-    @staticmethod
-    def _tanh(x: Array) -> Array:
-        return np.tanh(ROOT * (x + 0.044715 * x * x * x))
+
+def gelu(x: Array) -> Array:
+    """Return GELU(x)."""
+    return x * (0.5 * (1 + _tanh(x)))
+
+
+def slope(x: Array) -> Array:
+    """Return the derivative of GELU at x."""
+    t = _tanh(x)
+    inner = ROOT * (1 + 3 * 0.044715 * x * x)
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner
+
+
+def _tanh(x: Array) -> Array:
+    return np.tanh(ROOT * (x + 0.044715 * x * x * x))

@@ -15,6 +15,8 @@ from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.spec.model import Model
 
+MATRICES = ("weight", "recurrent", "expand", "contract")  # not biases, scales and shifts
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -25,7 +27,7 @@ class Parameter:
     start: int
     stop: int
     shape: tuple[int, ...]
-    decays: bool  # biases, scales and shifts take neither weight decay nor a local rate
+    decays: bool  # others take neither weight decay nor a local rate
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def table_of(model: Model, layers: list[Any]) -> Table:
             of[-1]["weight"] = owners[tied]
         for name, shape in shapes.items():
             start = found[-1].stop if found else 0
-            decays = name in ("weight", "recurrent")
+            decays = name in MATRICES
             found.append(
                 Parameter(f"{noun.name}.{name}", index, start, start + prod(shape), shape, decays)
             )

@@ -44,6 +44,33 @@ def test_a_network_with_experts_is_counted():
         read_model({**GPT, "experts": 2, "chosen": 3})
 
 
+def test_experts_of_any_width_with_some_that_all_words_take():
+    """`shared` experts are a feed-forward network of their hidden sizes together, beside the chosen ones."""
+    routed = read_model({**GPT, "experts": 16, "chosen": 2, "expert_hidden": 100})
+    mixed = read_model({**GPT, "experts": 16, "chosen": 2, "expert_hidden": 100, "shared": 3})
+    plain, inner = read_model(GPT), 2 * 512 * 100 + 100 + 512
+    dense = 2 * 512 * 2048 + 2048 + 512
+    assert routed.parameters - plain.parameters == 4 * (16 * inner + 512 * 16 - dense)
+    assert mixed.parameters - routed.parameters == 4 * (2 * 512 * 300 + 300 + 512)
+    assert mixed.forward_flop - routed.forward_flop == pytest.approx(4 * 4 * 256 * 512 * 300)
+    for name in ("shared", "expert_hidden"):
+        with pytest.raises(SpecError, match=f"experts = 0: with .*{name} = 2.*legal: 0"):
+            read_model({**GPT, name: 2})
+
+
+def test_a_capacity_below_an_equal_share_bounds_the_work():
+    """An expert takes at most ceil(capacity x chosen x positions / experts) positions of a sample."""
+    free, ample, half = (
+        read_model({**GPT, "experts": 16, "chosen": 2, "capacity": capacity})
+        for capacity in (0, 1.25, 0.5)
+    )
+    assert ample.forward_flop == free.forward_flop
+    work = 4 * 4 * 512 * 2048 * 16 * (2 * 256 / 16 - 16)
+    assert free.forward_flop - half.forward_flop == pytest.approx(work)
+    with pytest.raises(SpecError, match=r"capacity = -1: must be a number from 0"):
+        read_model({**GPT, "experts": 16, "capacity": -1})
+
+
 def test_replicas_share_out_the_experts():
     whole = predict(RUN)
     inner = 4 * 16 * (2 * 512 * 2048 + 2048 + 512)

@@ -258,6 +258,7 @@ def test_layers_carry_what_a_trainer_needs():
         "leaky_relu": {"slope"},
         "pixel_shuffle": {"factor"},
         "gather": {"positions"},
+        "experts": {"experts", "chosen", "features", "capacity", "routed"},
     }
     for name in catalog.names("models"):
         for layer in named(name).layers:

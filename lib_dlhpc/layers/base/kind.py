@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NewType
 
 from lib_dlhpc.errors import SpecError
 
 Shape = tuple[int, ...]
+Factor = NewType("Factor", float)  # an option that is 0 or more; a float is a fraction below 1
 FOLDER = Path(__file__).parent.parent
 
 
