@@ -47,6 +47,7 @@ class Experts(Kind):
     several_inputs = True
     product = True
     tensor = "experts"
+    expert_parameters = ("expand", "expand_bias", "contract", "contract_bias")
     dimensions = (2,)
 
     @staticmethod

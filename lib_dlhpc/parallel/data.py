@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.exchanges import extra_reductions, share_of_experts
+from lib_dlhpc.costs.exchanges import extra_reductions
 from lib_dlhpc.layout import Part, sizes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
@@ -97,7 +97,6 @@ def _filled(
         return {}
     each_pass = _each_pass(experiment)
     goal = "reduce_scatter" if strategy.zero else "allreduce"
-    experts = share_of_experts(part.model) if strategy.experts > 1 else 0.0
     found: dict[int, list[Collective]] = {}
     chunk, first = held.index(part), _first_bucket(experiment, held, part)
     for number, (elements, layer, stop) in enumerate(cut(experiment, part), first):
@@ -106,16 +105,36 @@ def _filled(
         for group, share in summed:
             one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
             own.append(Collective(*one, label=label, layers=layers))
-        for group, share in (("data", 1 - experts), ("alike", experts)):
-            if share and size.data > 1:
-                own.append(
-                    Collective(
-                        *("data", group, goal, share * elements, WEIGHTS, STREAM),
-                        algorithm=strategy.allreduce,
-                        label=label,
-                        ranked=not each_pass,
-                        layers=layers,
-                    )
+        for group, count, omits in _replicas(experiment, part, layer, stop, elements):
+            own.append(
+                Collective(
+                    *("data", group, goal, count, WEIGHTS, STREAM),
+                    algorithm=strategy.allreduce,
+                    label=label,
+                    ranked=not each_pass,
+                    layers=layers,
+                    omits=omits,
                 )
+            )
         found.setdefault(layer if experiment.overlap or not each_pass else 0, []).extend(own)
     return found
+
+
+def _replicas(
+    experiment: Experiment, part: Part, first: int, stop: int, elements: float
+) -> list[tuple[str, float, tuple[int, ...]]]:
+    """Return the groups over which a bucket's replicas sum: elements of each, and layers that it omits.
+
+    Replicas that share out the experts sum an expert's gradients only with those that hold it too (Rajbhandari et
+    al. 2022, "DeepSpeed-MoE", section 5.2).
+    """
+    if sizes(experiment).data == 1:
+        return []
+    if experiment.strategy.experts == 1:
+        return [("data", elements, ())]
+    inside = range(first, stop)
+    experts = tuple(at for at in inside if part.model.layers[at].kind == "experts")
+    others = tuple(at for at in inside if at not in experts)
+    own = float(sum(part.model.layers[at].parameters for at in experts))
+    both = (("data", elements - own, experts), ("alike", own, others))
+    return [each for each in both if each[1]]

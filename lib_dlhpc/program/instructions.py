@@ -40,6 +40,7 @@ class Collective(NamedTuple):
         tuple[int, int, float], ...
     ] = ()  # of a halo: from, to (places in the group), elements
     layers: tuple[int, ...] = ()  # of weights: chunk, first layer, one past the last
+    omits: tuple[int, ...] = ()  # layers between these that it leaves to another group
 
 
 class Move(NamedTuple):
@@ -88,6 +89,11 @@ Instruction: TypeAlias = Compute | Collective | Move | Wait | Swap | Update | Me
 def sums(each: Instruction | None) -> TypeGuard[Collective]:
     """Return whether an instruction sums gradients, or weights, of some layers."""
     return isinstance(each, Collective) and bool(each.layers) and each.goal != GATHER
+
+
+def summed_layers(each: Collective) -> list[int]:
+    """Return the layers of which a collective has the gradients or the weights."""
+    return [layer for layer in range(*each.layers[1:]) if layer not in each.omits]
 
 
 def gathers(each: Instruction | None) -> TypeGuard[Collective]:

@@ -10,7 +10,7 @@ A dependency too many takes time and changes no number: that is for the laws of 
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lib_dlhpc.program.calls import calls
 from lib_dlhpc.program.instructions import (
@@ -24,9 +24,10 @@ from lib_dlhpc.program.instructions import (
     Update,
     Wait,
     gathers,
+    summed_layers,
     sums,
 )
-from lib_dlhpc.program.program import Block, Chunk, Floats, Program
+from lib_dlhpc.program.program import Block, Chunk, Floats, Group, Program
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Backward, Forward
 
@@ -139,7 +140,7 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
         elif isinstance(each, Compute) and each.layer in done:
             raise ProofError(f"{where}: layer {each.layer} is repeated after its backward pass.")
         elif sums(each):
-            early = set(range(*each.layers[1:])) - set(done)
+            early = set(summed_layers(each)) - set(done)
             if early:
                 raise ProofError(f"{where}: posts gradients of layers {sorted(early)} too early.")
     if done != order:
@@ -202,26 +203,35 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     every, last = ([each for each in one.variants[0].instructions if sums(each)] for one in passes)
     total = [*last, *filter(sums, own)]
     for each in (every, total):
-        _prove_once(f"{where}: sums", each, weights)
+        _prove_once(f"{where}: sums", each, weights, step.groups)
     alone = step.shape[0] == 1 or not any(weights)
     if not alone and not any(step.groups[each.group].axis == 0 for each in total):
         raise ProofError(f"{where}: replicas never sum their gradients.")
     ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
     if not ahead and any(each.goal == SCATTER for each in total):
         found = [each for each in own if gathers(each)]
-        _prove_once(f"{where}: gathers", found, weights, required=True)
+        _prove_once(f"{where}: gathers", found, weights, step.groups, required=True)
 
 
 def _prove_once(
-    what: str, found: Sequence[Collective], weights: Floats, required: bool = False
+    what: str,
+    found: Sequence[Collective],
+    weights: Floats,
+    groups: Mapping[str, Group],
+    required: bool = False,
 ) -> None:
-    """Prove that collectives, if there are any, have every layer with weights once, in each of their groups."""
-    groups = {each.group for each in found}
-    for group in groups or ({""} if required else set()):
-        members = (each for each in found if each.group == group)
-        count = Counter(layer for each in members for layer in range(*each.layers[1:]))
+    """Prove that collectives, if there are any, have every layer with weights once, in each kind of group.
+
+    All groups of replicas are one kind: a layer is in one of them, as ranks may hold different parts of others.
+    """
+    kinds: dict[int, list[Collective]] = {0: []} if required else {}
+    for each in found:
+        kinds.setdefault(groups[each.group].axis, []).append(each)
+    for members in kinds.values():
+        count = Counter(layer for each in members for layer in summed_layers(each))
+        over = " and ".join(dict.fromkeys(each.group for each in members)) or "no group"
         wrong = {
             layer: count[layer] for layer, own in enumerate(weights) if own and count[layer] != 1
         }
         for layer, times in wrong.items():
-            raise ProofError(f"{what} layer {layer} {times} times over {group or 'no group'}.")
+            raise ProofError(f"{what} layer {layer} {times} times over {over}.")

@@ -58,7 +58,7 @@ class Strategy:
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
-    degree of expert parallelism (not trained).
+    degree of expert parallelism: replicas that hold the experts of each layer together.
 
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`

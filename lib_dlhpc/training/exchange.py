@@ -16,6 +16,7 @@ from lib_dlhpc.costs import groups
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
+from lib_dlhpc.schedules.network import Network
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.in_order import InOrder, Request
 from lib_dlhpc.training.record import Recorder
@@ -84,8 +85,9 @@ def exchange_of(
     half = strategy.precision == "fp16" and strategy.update == "synchronous"
     wire = np.empty(gradients.size, np.float16) if half else gradients
     with ExitStack() as stack:
+        net = groups.group_network(experiment, "data")
         reductions = [
-            stack.enter_context(_reduction(experiment, comm, wire[first:last]))
+            stack.enter_context(reduction(experiment, comm, net, wire[first:last]))
             for first, last in bounds
         ]
         yield Exchange(gradients, bounds, reductions, wire, recorder)
@@ -125,7 +127,8 @@ class _Library:
 
 
 @contextmanager
-def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Request]:
+def reduction(experiment: Experiment, comm: Any, net: Network, part: Array) -> Iterator[Request]:
+    """Yield the allreduce of a contiguous part, ready to be started; net: of the ranks of `comm`."""
     name = experiment.strategy.allreduce
     if experiment.training.collective == "mpi":
         from mpi4py import MPI
@@ -144,7 +147,6 @@ def _reduction(experiment: Experiment, comm: Any, part: Array) -> Iterator[Reque
             add.Free()
             number.Free()
         return
-    net = groups.group_network(experiment, "data")
     chosen = plan("allreduce", float(part.nbytes), net, comm.size, part.size, name)
     with prepared(chosen, comm, part) as run:
         yield run

@@ -1,8 +1,8 @@
-"""The communicators of a run: this rank's tensor, spatial, data and pipeline group."""
+"""The communicators of a run: this rank's tensor, spatial, data and pipeline group, and those of its experts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lib_dlhpc import layout
@@ -23,6 +23,8 @@ class Groups:
     data: Any
     spatial: Any
     tensor: Any
+    experts: Any = field(default_factory=SingleRank)  # that hold all experts together
+    alike: Any = field(default_factory=SingleRank)  # replicas with the same experts
 
     @property
     def first(self) -> bool:
@@ -46,10 +48,14 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
                 found[kind] = SingleRank()
             else:
                 found[kind] = comm.Split(ranks[0], getattr(place, kind))
+        if experiment.strategy.experts > 1:
+            for kind, ranks_of in (("experts", layout.expert_group), ("alike", layout.alike_group)):
+                ranks = ranks_of(experiment, comm.rank)
+                found[kind] = comm.Split(ranks[0], ranks.index(comm.rank))
         yield Groups(comm, place, **found)
     finally:
         for group in found.values():
-            if group.size > 1:
+            if not isinstance(group, SingleRank):
                 group.Free()
 
 

@@ -27,6 +27,7 @@ from lib_dlhpc.training.weights import InMemory, Store, table_of
 
 SINGLE = "single"  # the single pass in flight of a network that is not a stage
 NOTHING: Mapping[str, Array] = {}
+GATHERED = "gathered again"  # in backward, instead of a saved input
 
 
 class Network:
@@ -257,8 +258,8 @@ class Network:
             if not saved or index in self._recomputed:
                 own.saved[index].values.clear()
             else:
-                if self._inputs[index][0] in self._gathers:
-                    del own.saved[index].values["x"]
+                if self._inputs[index][0] in self._gathers and "x" in own.saved[index].values:
+                    own.saved[index].values["x"] = GATHERED
                 self.offload.put(own.offloaded, (BACK, index), own.saved[index].values, x)
             for name in self._read_last[index]:
                 del outputs[name]
@@ -307,7 +308,7 @@ class Network:
         saved = own.saved[index]
         self.offload.get(own.offloaded, (BACK, index), saved.values)
         dy = pending.pop(self.model.layers[index].name)
-        if self._inputs[index][0] in self._gathers and "x" not in saved.values:
+        if saved.values.get("x") is GATHERED:
             place = self._gathers[self._inputs[index][0]]
             saved.values["x"] = self.layers[place].gather_again(own.saved[place])
         if self.table.of[index]:
