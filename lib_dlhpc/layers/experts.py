@@ -1,8 +1,9 @@
 """Mixture of experts: each position is routed to its top feed-forward networks."""
 
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +14,15 @@ from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
 from lib_dlhpc.layers.gelu import gelu, slope
 
 
-class Load(NamedTuple):
-    """What training has routed: positions that chose each expert, and how many of all choices were dropped."""
+@dataclass
+class Load:
+    """What training has routed so far, without repeated passes."""
 
-    chosen: Array  # (experts,)
-    dropped: int
+    chosen: Array  # positions that chose each expert, (experts,)
+    dropped: int = 0  # choices
+    received: list[int] = field(
+        default_factory=list
+    )  # positions of this rank's experts, pass by pass
 
 
 class AtHome:
@@ -102,7 +107,7 @@ class Experts(Kind):
             "contract_bias": (own, self.width),
         }
         self.travel: Any = AtHome()
-        self.load = Load(np.zeros(self.experts, np.int64), 0)
+        self.load = Load(np.zeros(self.experts, np.int64))
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
@@ -113,10 +118,10 @@ class Experts(Kind):
     def forward(self, weights: Tensors, saved: Saved, x: Array, scores: Array) -> Array:
         """Return y of the shape of x."""
         routing = routed(scores, self.chosen, self.limit)
-        if saved.context.training and not saved.context.recomputing:
-            self._count(routing)
         order, counts = self._by_expert(routing)
         here = self.travel.begin(saved, counts)
+        if saved.context.training and not saved.context.recomputing:
+            self._count(routing, here)
         sent = np.empty((len(order), self.width + 1), x.dtype)
         sent[:, :-1] = x.reshape(-1, self.width)[order // self.chosen]
         sent[:, -1] = routing.weights.reshape(-1)[order]
@@ -182,10 +187,10 @@ class Experts(Kind):
             flat[order[some] // self.chosen] += rows[some]
         return total
 
-    def _count(self, routing: Routing) -> None:
-        chosen = np.bincount(routing.experts.reshape(-1), minlength=self.experts)
-        dropped = int(np.count_nonzero(~routing.stays))
-        self.load = Load(self.load.chosen + chosen, self.load.dropped + dropped)
+    def _count(self, routing: Routing, here: Array) -> None:
+        self.load.chosen += np.bincount(routing.experts.reshape(-1), minlength=self.experts)
+        self.load.dropped += int(np.count_nonzero(~routing.stays))
+        self.load.received.append(int(here.sum()))
 
 
 def _slices(counts: Array) -> Any:

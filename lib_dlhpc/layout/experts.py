@@ -41,27 +41,40 @@ def check_experts(experiment: Experiment) -> None:
 
 
 @lru_cache(maxsize=256)
-def own_experts(model: Model, shared: int, place: int) -> Model:
-    """Return a model with only the experts of one rank, if `shared` replicas hold all; place: among them."""
-    if shared == 1 or all(layer.kind != "experts" for layer in model.layers):
+def own_experts(model: Model, shared: int, place: int, imbalance: float) -> Model:
+    """Return a model with only the experts of one rank, if `shared` replicas hold all; place: among them.
+
+    Its counts are those of the busiest rank, with `imbalance` times the mean's positions: the others wait for it.
+    """
+    if all(layer.kind != "experts" for layer in model.layers):
         return model
     layers = (
-        _own(layer, shared, place) if layer.kind == "experts" else layer for layer in model.layers
+        _own(layer, shared, place, imbalance) if layer.kind == "experts" else layer
+        for layer in model.layers
     )
     return replace(model, layers=tuple(layers))
 
 
-def _own(layer: Layer, shared: int, place: int) -> Layer:
-    first, stop = layer.attributes.get("served", (0, layer.attributes["experts"]))
-    many = (stop - first) // shared
-    own = (first + place * many, first + (place + 1) * many)
-    attributes = {
-        **layer.attributes,
-        "own": own,
-        "part": dict.fromkeys(layer.traits.expert_parameters, (0, (own,))),
-        "whole": layer.attributes.get("whole", layer),
-    }
-    return replace(layer, parameters=layer.parameters // shared, attributes=attributes)
+def _own(layer: Layer, shared: int, place: int, imbalance: float) -> Layer:
+    if shared == 1 and "served" not in layer.attributes:  # each rank has them all
+        return layer
+    attributes = dict(layer.attributes, routed=layer.attributes["routed"] * imbalance)
+    if shared > 1:
+        first, stop = layer.attributes.get("served", (0, layer.attributes["experts"]))
+        many = (stop - first) // shared
+        own = (first + place * many, first + (place + 1) * many)
+        attributes |= {
+            "own": own,
+            "part": dict.fromkeys(layer.traits.expert_parameters, (0, (own,))),
+            "whole": layer.attributes.get("whole", layer),
+        }
+    return replace(
+        layer,
+        parameters=layer.parameters // shared,
+        forward_flop=layer.forward_flop * imbalance,
+        stored=round(layer.stored * imbalance),
+        attributes=attributes,
+    )
 
 
 def expert_group(experiment: Experiment, rank: int) -> tuple[int, ...]:

@@ -63,6 +63,7 @@ class Described:
             *map(int, numbers),
             (s.split, s.schedule, s.sequence_parallel, s.precision, s.recompute, s.offload),
             memory if s.pipeline > 1 else 0.0,
+            float(s.expert_imbalance),
         )
 
     def __hash__(self) -> int:
@@ -101,8 +102,10 @@ def _stages(described: Described, spatial: int, tensor: int, expert: int) -> tup
         comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
         found.append(Part(own, stage, comes, goes))
         start = stop
-    shared = int(strategy.experts)
-    found = [replace(part, model=own_experts(part.model, shared, expert)) for part in found]
+    shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
+    found = [
+        replace(part, model=own_experts(part.model, shared, expert, busiest)) for part in found
+    ]
     return _with_tables(found, layers)
 
 

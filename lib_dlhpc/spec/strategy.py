@@ -58,7 +58,8 @@ class Strategy:
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
-    degree of expert parallelism: replicas that hold the experts of each layer together.
+    degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance:
+    positions of the busiest of the ranks that share out experts, over their mean; a run measures it.
 
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
@@ -88,6 +89,7 @@ class Strategy:
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
+    expert_imbalance: float = number(default=1.0, least=1.0, most=1e3)  # 1: balanced
     offload_to: str = text(default="host")  # or a storage tier of the machine
     update: str = choice(UPDATES, default="synchronous")
     local_steps: int = whole(default=1)  # between weight averages, with local updates

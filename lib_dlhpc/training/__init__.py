@@ -24,7 +24,7 @@ server.py       asynchronous updates with parameter servers;  staleness.py: thei
 collectives.py  sums and means over all ranks;  single_rank.py: a communicator of size 1;  threads.py: one thread
 snapshot.py     checkpoint of a run in one file;  snapshot_parts.py: of a sharded network;
                 versions.py: asynchronous checkpoints in a store
-record.py       records what a rank does and when;  cores.py: run-queue delay
+record.py       records what a rank does and when;  cores.py: run-queue delay;  expert_load.py: load imbalance
 probe.py        what `dlhpc calibrate` times: layers and updates;  probe_disk.py: offload bandwidth;
                 probe_steps.py: whole steps
 coupled/        a simulation that feeds training, on the same ranks or on others

@@ -75,16 +75,32 @@ def one_rank(model, optimizer):
 
 
 def equals_one_rank(model, optimizer, **split):
-    off = difference(model, optimizer, **split)
+    off = difference(model, optimizer, load_of=split, **split)
     assert off <= 1e-10, (model, optimizer, split, off)
     largest[0] = max(largest[0], off)
 
 
-def difference(model, optimizer, **split):
+def difference(model, optimizer, load_of=None, **split):
     """The largest relative difference of losses, weights and optimizer state from one rank."""
     found = result(experiment_of(model, p, optimizer=optimizer, **split), comm)
+    if rank == 0 and load_of is not None:
+        check_load(model, found[0].experts, one_rank(model, optimizer)[0].experts, load_of)
     off = apart(found, one_rank(model, optimizer), (model, split)) if rank == 0 else 0.0
     return comm.bcast(off)
+
+
+def check_load(model, found, expected, split):
+    """As many positions choose each expert, and are dropped, as on one rank; only ranks that share are uneven."""
+    assert len(found) == MODEL["layers"]
+    loads = {each.layer: each for each in found}
+    for each in expected:
+        load = loads[each.layer]
+        assert (load.positions, load.dropped) == (each.positions, each.dropped), (split, load, each)
+        # Three steps of the 46 samples to train with, in batches of 24.
+        assert sum(load.positions) == (24 + 22 + 24) * 5 * MODELS[model]["chosen"]
+        assert (load.dropped > 0) == (model != "free")
+        ranks = split["experts"] * split["tensor"]
+        assert 1 < load.imbalance < ranks if ranks > 1 else load.imbalance == 1, (split, load)
 
 
 def apart(found, expected, where):

@@ -94,6 +94,25 @@ def test_positions_travel_to_their_experts_and_back():
     assert away.total > found.total
 
 
+@pytest.mark.parametrize("split", [{"strategy.experts": 8}, {"strategy.tensor": 8}])
+def test_all_wait_for_the_rank_with_most_positions(split):
+    """Its compute, its stored activations and its all-to-alls grow with the imbalance; all else stays."""
+    even, uneven = (
+        predict(RUN.set({**split, "strategy.expert_imbalance": most})) for most in (1, 1.5)
+    )
+    work = 4 * 2 * 8 * 256 * 4 * 512 * 2048 / split.get("strategy.tensor", 1)
+    device = RUN.machine.device
+    least = 0.5 * work / (device.peak["fp16"] * device.efficiency)
+    assert uneven.terms["forward"] - even.terms["forward"] == pytest.approx(least, rel=0.3)
+    before, after = (each.messages["experts"].total for each in (even, uneven))
+    assert after <= 1.5 * before
+    assert (after > 1.2 * before) == ("strategy.experts" in split)
+    for kind in ("data", "tensor"):
+        assert uneven.messages[kind].total == even.messages[kind].total
+    grown = {name for name, held in uneven.memory.items() if held > even.memory[name]}
+    assert "activations" in grown and "weights" not in grown
+
+
 def test_an_experts_gradients_go_to_those_who_have_it_too():
     whole, eight, all_ = (
         predict(RUN.set({"strategy.experts": e})).messages["data"].bandwidth for e in (1, 8, 16)

@@ -36,6 +36,8 @@ VOID = [
     *(({**WHOLE, "strategy.batch": 8}, {"strategy.zero": z}, "there is one") for z in (1, 2, 3)),
     ({}, {"strategy.split": "row"}, "no layer is split"),
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
+    ({}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
+    ({"strategy.tensor": 8}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
 ]
 REAL = [
     (PIPE, {"strategy.schedule": "gpipe"}),

@@ -85,6 +85,7 @@ CHANGES = {
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
+    "strategy.expert_imbalance": (2.0, {"model.experts": 4, "strategy.experts": 2}),
     "strategy.offload_to": ("near", {"strategy.offload": "all"}),
     "strategy.update": ("asynchronous", {}),
     "strategy.local_steps": (4, {"strategy.update": "local"}),
