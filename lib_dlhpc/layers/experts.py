@@ -90,6 +90,12 @@ class Experts(Kind):
             },
         )
 
+    @staticmethod
+    def numpy_traffic(layer: Layer) -> float:
+        """Return the elements of copied positions, and of what GELU reads and writes."""
+        options = layer.attributes
+        return float(options["routed"] * (4 * layer.output_shape[-1] + 4 * options["features"]))
+
     def __init__(self, layer: Layer) -> None:
         options = layer.attributes
         positions, self.width = layer.input_shape

@@ -3,10 +3,11 @@
 import sys
 import tempfile
 import traceback
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
+from hybrid_worker import planned, recorded
 from mpi4py import MPI
 
 from lib_dlhpc.spec.experiment import read_experiment
@@ -34,7 +35,10 @@ MODELS = {
     "free": MODEL,
     "limited": MODEL | {"capacity": 0.9, "shared": 2},
     "switch": MODEL | {"chosen": 1, "capacity": 1.0},
+    "six": MODEL | {"experts": 6},
+    "three": MODEL | {"experts": 3, "capacity": 0.9},
 }
+SHARDED = ("free", "limited", "switch")
 known, largest = {}, [0.0]
 
 
@@ -98,8 +102,9 @@ def check_load(model, found, expected, split):
         assert (load.positions, load.dropped) == (each.positions, each.dropped), (split, load, each)
         # Three steps of the 46 samples to train with, in batches of 24.
         assert sum(load.positions) == (24 + 22 + 24) * 5 * MODELS[model]["chosen"]
-        assert (load.dropped > 0) == (model != "free")
-        ranks = split["experts"] * split["tensor"]
+        assert (load.dropped > 0) == ("capacity" in MODELS[model])
+        tensor = split.get("tensor", 1)
+        ranks = split.get("experts", 1) * (tensor if MODELS[model]["experts"] >= tensor else 1)
         assert 1 < load.imbalance < ranks if ranks > 1 else load.imbalance == 1, (split, load)
 
 
@@ -140,7 +145,7 @@ def every_layout():
     )
     sequences = cycle((False, True))
     for split in [each for _ in range(2 if p < 4 else 1) for each in ways()]:
-        for model in MODELS:
+        for model in SHARDED:
             more = next(options)
             if split["pipeline"] > 1 and more.get("offload") == "all":
                 more = {"microbatches": 4}  # the table of words is tied
@@ -150,6 +155,22 @@ def every_layout():
                 replicas = p // (split["tensor"] * split["pipeline"])
                 more = more | {"microbatches": min(more["microbatches"], BATCH // replicas)}
             equals_one_rank(model, next(optimizers), **split, **more)
+
+
+def uneven_shares():
+    """Ranks of a tensor group serve 2, 2, 1 and 1 of six experts; three are too few for them, so each has all."""
+    for model, sequence in product(("six", "three"), (False, True)):
+        equals_one_rank(model, "lamb", tensor=4, sequence_parallel=sequence)
+
+
+def program_is_carried_out():
+    """In a step a rank does what the program says, in its order."""
+    for split in ways():
+        for overlap in (True, False):
+            run = experiment_of("limited", p, 0.5, optimizer="momentum", overlap=overlap, **split)
+            expected, found = planned(run), recorded(run)
+            assert found == expected, (split, found, expected)
+            assert any("alike" in what for what in found) == (split["experts"] > 1)
 
 
 def resumes_under_another_layout():
@@ -214,9 +235,12 @@ if __name__ == "__main__":
     sys.excepthook = abort
     every_layout()
     if p > 1:
+        program_is_carried_out()
         resumes_under_another_layout()
         divergence_is_reported()
         mistakes_are_found()
+    if p == 4:
+        uneven_shares()
     if rank == 0:
         print(f"largest relative difference from one rank: {largest[0]:.1e}")
         print(f"all right on {p} ranks")
