@@ -68,10 +68,11 @@ class Experts(Kind):
         positions, width = site.at_least(2)
         if not 1 <= chosen <= experts:
             raise SpecError(f"{site.name}: chosen = {chosen}; legal: 1 to the {experts} experts.")
-        if len(site.shapes) == 2 and site.shapes[1] != (positions, experts):
+        scores = (positions, experts)
+        if site.shapes[1:] != (scores,):
             raise SpecError(
-                f"{site.name}: scores of shape {site.shapes[1]}; legal: one for each position and expert,"
-                f" {(positions, experts)}."
+                f"{site.name}: reads {', '.join(map(str, site.shapes))}; legal: positions and their scores,"
+                f" {(positions, width)} and {scores}."
             )
         pairs = chosen * positions
         if limit := most(positions, experts, chosen, capacity):
