@@ -77,7 +77,7 @@ def as_text(
     lines.append(f"  one step {show(sum(terms.values()), 's')}, of which")
     lines += [f"    {name:<25} {show(seconds, 's'):>10}" for name, seconds in terms.items()]
     lines += _exchanged(result)
-    lines += [_routed(each, result["ranks"]) for each in result["experts"]]
+    lines += [_routed(each, result["ranks"]) for each in result.get("experts", ())]
     lines.append(f"  run folder: {job.folder}")
     return "\n".join(lines)
 
