@@ -77,15 +77,9 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> int:
     return max(0, stop - start)
 
 
-def share_of_experts(model: Model) -> float:
-    """Return the share of a model's parameters that are those of experts."""
-    own = sum(layer.parameters for layer in model.layers if layer.kind == "experts")
-    return own / max(1, model.parameters)
-
-
 def routed_elements(layer: Layer) -> int:
     """Return the elements of a sample that a rank sends to the experts of a layer; it receives as many."""
-    return int(layer.attributes["chosen"] * prod(layer.output_shape))
+    return int(layer.attributes["routed"] * layer.output_shape[-1])
 
 
 @lru_cache(maxsize=256)

@@ -77,6 +77,7 @@ def as_text(
     lines.append(f"  one step {show(sum(terms.values()), 's')}, of which")
     lines += [f"    {name:<25} {show(seconds, 's'):>10}" for name, seconds in terms.items()]
     lines += _exchanged(result)
+    lines += [_routed(each, result["ranks"]) for each in result.get("experts", ())]
     lines.append(f"  run folder: {job.folder}")
     return "\n".join(lines)
 
@@ -95,6 +96,17 @@ def _exchanged(result: dict[str, Any]) -> list[str]:
             f" {stale['largest']}"
         )
     return lines
+
+
+def _routed(load: dict[str, Any], ranks: int) -> str:
+    """Return the load of the experts of a layer."""
+    positions = load["positions"]
+    mean = sum(positions) / len(positions)
+    busiest = f"; the busiest rank has {load['imbalance']:.2f} times the mean" * (ranks > 1)
+    return (
+        f"  {load['layer']}: the experts were chosen {min(positions) / mean:.2f} to"
+        f" {max(positions) / mean:.2f} times the mean, {load['dropped']:.1%} dropped{busiest}"
+    )
 
 
 def _damaged(job: Job) -> str:

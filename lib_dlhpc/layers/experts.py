@@ -1,29 +1,206 @@
 """Mixture of experts: each position is routed to its top feed-forward networks."""
 
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layers.base.kind import Counts, Kind, Site
+from lib_dlhpc.layers.base.kind import Counts, Factor, Kind, Layer, Site
+from lib_dlhpc.layers.base.routing import NO_LIMIT, Routing, most, routed, scores_gradient
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
+from lib_dlhpc.layers.gelu import gelu, gelu_slope
+
+
+@dataclass
+class Load:
+    """What training has routed so far, without repeated passes."""
+
+    chosen: Array  # positions that chose each expert, (experts,)
+    dropped: int = 0  # choices
+    received: list[int] = field(
+        default_factory=list
+    )  # positions of this rank's experts, pass by pass
+
+
+class AtHome:
+    """All experts are on this rank: positions stay."""
+
+    def begin(self, saved: Saved, counts: Array) -> Array:
+        """Return the rows that arrive for each expert of this rank; counts: that leave for each of all experts."""
+        return counts
+
+    def there(self, saved: Saved, rows: Array) -> Array:
+        """Return the rows of this rank's experts; rows: of all experts, in their order."""
+        return rows
+
+    def home(self, saved: Saved, rows: Array) -> Array:
+        """Return each row to where it came from."""
+        return rows
 
 
 class Experts(Kind):
-    """Mixture of experts; its inputs are the positions and their router scores; not trained here."""
+    """y = sum of w GELU(x W1 + b1) W2 + b2 over the chosen experts of a position, with weights w by its scores.
+
+    The inputs are positions (batch, positions, features) and their scores (batch, positions, experts); see
+    base/routing.py. w travels with the position, so that no expert's output is stored: with t = dy W2^T its gradient is
+    t . GELU(x W1 + b1) + dy . b2. A position without any expert left has an output of 0.
+    """
 
     several_inputs = True
+    product = True
+    tensor = "experts"
+    expert_parameters = ("expand", "expand_bias", "contract", "contract_bias")
+    dimensions = (2,)
 
     @staticmethod
-    def describe(site: Site, experts: int, chosen: int, features: int) -> Counts:
+    def describe(
+        site: Site, experts: int, chosen: int, features: int, capacity: Factor = NO_LIMIT
+    ) -> Counts:
         """Return the counts; each position is routed to its top `chosen` networks of hidden size `features`.
 
-        The load is balanced: all experts have the same number of positions (Fedus et al. 2022, "Switch
+        capacity: the positions of a sample that an expert takes, relative to an equal share; more are dropped. 0: no
+        limit. The counted load is balanced: all experts have the same number of positions (Fedus et al. 2022, "Switch
         transformers", section 2.2, adds a loss for that).
         """
         positions, width = site.at_least(2)
         if not 1 <= chosen <= experts:
             raise SpecError(f"{site.name}: chosen = {chosen}; legal: 1 to the {experts} experts.")
-        routed = chosen * positions
+        scores = (positions, experts)
+        if site.shapes[1:] != (scores,):
+            raise SpecError(
+                f"{site.name}: reads {', '.join(map(str, site.shapes))}; legal: positions and their scores,"
+                f" {(positions, width)} and {scores}."
+            )
+        pairs = chosen * positions
+        if limit := most(positions, experts, chosen, capacity):
+            pairs = min(pairs, experts * limit)
         return Counts(
             (positions, width),
             parameters=experts * (2 * width * features + features + width),
-            forward_flop=4.0 * routed * width * features,
-            stored=routed * (2 * features + width),
-            attributes={"experts": experts, "chosen": chosen, "features": features},
+            forward_flop=4.0 * pairs * width * features,
+            stored=pairs * (2 * features + width),
+            attributes={
+                "experts": experts,
+                "chosen": chosen,
+                "features": features,
+                "capacity": capacity,
+                "routed": pairs,
+            },
         )
+
+    @staticmethod
+    def numpy_traffic(layer: Layer) -> float:
+        """Return the elements of copied positions, and of what GELU reads and writes."""
+        options = layer.attributes
+        return float(options["routed"] * (4 * layer.output_shape[-1] + 4 * options["features"]))
+
+    def __init__(self, layer: Layer) -> None:
+        options = layer.attributes
+        positions, self.width = layer.input_shape
+        self.experts, self.chosen = options["experts"], options["chosen"]
+        # Those to which this rank sends positions, and those of them that it has.
+        self.served = options.get("served", (0, self.experts))
+        first, stop = options.get("own", self.served)
+        self.limit = most(positions, self.experts, self.chosen, options["capacity"])
+        own, features = stop - first, options["features"]
+        self.features = features
+        self.shapes: Shapes = {
+            "expand": (own, self.width, features),
+            "expand_bias": (own, features),
+            "contract": (own, features, self.width),
+            "contract_bias": (own, self.width),
+        }
+        self.travel: Any = AtHome()
+        self.load = Load(np.zeros(self.experts, np.int64))
+
+    def start(self, weights: Tensors, rng: Rng) -> None:
+        """Initialize the weights: He et al. 2015, equation 10."""
+        for name, inputs in (("expand", self.width), ("contract", self.features)):
+            weights[name][...] = rng.normal(0, np.sqrt(2 / inputs), weights[name].shape)
+            weights[f"{name}_bias"].fill(0)
+
+    def forward(self, weights: Tensors, saved: Saved, x: Array, scores: Array) -> Array:
+        """Return y of the shape of x."""
+        routing = routed(scores, self.chosen, self.limit)
+        order, counts = self._by_expert(routing)
+        here = self.travel.begin(saved, counts)
+        if saved.context.training and not saved.context.recomputing:
+            self._count(routing, here)
+        sent = np.empty((len(order), self.width + 1), x.dtype)
+        sent[:, :-1] = x.reshape(-1, self.width)[order // self.chosen]
+        sent[:, -1] = routing.weights.reshape(-1)[order]
+        rows = self.travel.there(saved, sent)
+        hidden, out = np.empty((len(rows), self.features), x.dtype), np.empty_like(rows[:, :-1])
+        for expert, own in _slices(here):
+            np.matmul(rows[own, :-1], weights["expand"][expert], out=hidden[own])
+            hidden[own] += weights["expand_bias"][expert]
+        active = gelu(hidden)
+        for expert, own in _slices(here):
+            np.matmul(active[own], weights["contract"][expert], out=out[own])
+            out[own] += weights["contract_bias"][expert]
+        out *= rows[:, -1:]
+        saved.values.update(rows=rows, hidden=hidden, active=active, here=here, order=order)
+        saved.values.update(routing._asdict())
+        return self._sum(saved, self.travel.home(saved, out), order, x.shape)
+
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx and the gradient of the scores."""
+        values = saved.values
+        order, rows, active = (values[name] for name in ("order", "rows", "active"))
+        routing = Routing(*(values[name] for name in Routing._fields))
+        g = self.travel.there(saved, dy.reshape(-1, self.width)[order // self.chosen])
+        back, t = np.empty_like(rows), np.empty_like(active)
+        for expert, own in _slices(values["here"]):
+            np.matmul(g[own], weights["contract"][expert].T, out=t[own])
+            back[own, -1] = np.einsum("ij,ij->i", t[own], active[own])
+            back[own, -1] += g[own] @ weights["contract_bias"][expert]
+        g *= rows[:, -1:]
+        t *= rows[:, -1:]
+        t *= gelu_slope(values["hidden"])
+        for expert, own in _slices(values["here"]):
+            np.matmul(active[own].T, g[own], out=gradients["contract"][expert])
+            np.matmul(rows[own, :-1].T, t[own], out=gradients["expand"][expert])
+            np.sum(g[own], axis=0, out=gradients["contract_bias"][expert])
+            np.sum(t[own], axis=0, out=gradients["expand_bias"][expert])
+            back[own, :-1] = t[own] @ weights["expand"][expert].T
+        back = self.travel.home(saved, back)
+        dweights = np.zeros_like(routing.weights)
+        dweights.reshape(-1)[order] = back[:, -1]
+        dx = self._sum(saved, back[:, :-1], order, dy.shape)
+        return dx, scores_gradient(routing, dweights)
+
+    def _by_expert(self, routing: Routing) -> tuple[Array, Array]:
+        """Return the choices that stay and are served here, expert by expert, and how many each expert has.
+
+        A choice is a number: position times `chosen`, plus its rank among the position's experts.
+        """
+        first, stop = self.served
+        experts = routing.experts.reshape(-1)
+        some = routing.stays.reshape(-1) & (first <= experts) & (experts < stop)
+        stays = np.flatnonzero(some)
+        order = stays[np.argsort(experts[stays], kind="stable")]
+        return order, np.bincount(experts[order] - first, minlength=stop - first)
+
+    def _sum(self, saved: Saved, rows: Array, order: Array, shape: tuple[int, ...]) -> Array:
+        """Return for each position the sum of its rows."""
+        total = saved.array(shape, rows.dtype)
+        total.fill(0)
+        flat = total.reshape(prod(shape[:-1]), self.width)
+        for number in range(self.chosen):  # a position occurs once among its n-th choices
+            some = order % self.chosen == number
+            flat[order[some] // self.chosen] += rows[some]
+        return total
+
+    def _count(self, routing: Routing, here: Array) -> None:
+        self.load.chosen += np.bincount(routing.experts.reshape(-1), minlength=self.experts)
+        self.load.dropped += int(np.count_nonzero(~routing.stays))
+        self.load.received.append(int(here.sum()))
+
+
+def _slices(counts: Array) -> Any:
+    """Yield each expert and the slice of its rows."""
+    ends = np.cumsum(counts).tolist()
+    return enumerate(slice(first, stop) for first, stop in pairwise([0, *ends]))

@@ -10,7 +10,7 @@ from functools import lru_cache
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.groups import group, place, sizes
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.model import Layer, Model
 
 
 def check_experts(experiment: Experiment) -> None:
@@ -28,24 +28,53 @@ def check_experts(experiment: Experiment) -> None:
         raise SpecError(
             f"strategy.experts = {shared}: it must divide the {replicas} replicas, which share them out."
         )
+    tensor = int(experiment.strategy.tensor)
     for layer in layers:
-        if layer.attributes["experts"] % shared:
+        count = layer.attributes["experts"]
+        # A tensor group serves them in equal parts, each by the same replicas.
+        parts = shared * tensor if count >= tensor else shared
+        if count % parts:
+            over = f" times strategy.tensor = {tensor}" if parts > shared else ""
             raise SpecError(
-                f"strategy.experts = {shared}: it must divide the {layer.attributes['experts']} experts of"
-                f" {layer.name}."
+                f"strategy.experts = {shared}{over}: it must divide the {count} experts of {layer.name}."
             )
 
 
 @lru_cache(maxsize=256)
-def own_experts(model: Model, shared: int) -> Model:
-    """Return a model with only the experts of one rank, if `shared` replicas hold all."""
-    if shared == 1 or all(layer.kind != "experts" for layer in model.layers):
+def own_experts(model: Model, shared: int, place: int, imbalance: float) -> Model:
+    """Return a model with only the experts of one rank, if `shared` replicas hold all; place: among them.
+
+    Its counts are those of the busiest rank, with `imbalance` times the mean's positions: the others wait for it.
+    """
+    if all(layer.kind != "experts" for layer in model.layers):
         return model
     layers = (
-        replace(layer, parameters=layer.parameters // shared) if layer.kind == "experts" else layer
+        _own(layer, shared, place, imbalance) if layer.kind == "experts" else layer
         for layer in model.layers
     )
     return replace(model, layers=tuple(layers))
+
+
+def _own(layer: Layer, shared: int, place: int, imbalance: float) -> Layer:
+    if shared == 1 and "served" not in layer.attributes:  # each rank has them all
+        return layer
+    attributes = dict(layer.attributes, routed=layer.attributes["routed"] * imbalance)
+    if shared > 1:
+        first, stop = layer.attributes.get("served", (0, layer.attributes["experts"]))
+        many = (stop - first) // shared
+        own = (first + place * many, first + (place + 1) * many)
+        attributes |= {
+            "own": own,
+            "part": dict.fromkeys(layer.traits.expert_parameters, (0, (own,))),
+            "whole": layer.attributes.get("whole", layer),
+        }
+    return replace(
+        layer,
+        parameters=layer.parameters // shared,
+        forward_flop=layer.forward_flop * imbalance,
+        stored=round(layer.stored * imbalance),
+        attributes=attributes,
+    )
 
 
 def expert_group(experiment: Experiment, rank: int) -> tuple[int, ...]:

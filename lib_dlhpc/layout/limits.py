@@ -9,6 +9,7 @@ def is_partitioned(experiment: Experiment) -> bool:
     """Return whether a rank is other than one full replica that computes its batch in one pass."""
     s = experiment.strategy
     split = (s.tensor, s.pipeline, s.spatial, s.microbatches) != (1, 1, 1, 1)
+    split = split or s.experts > 1
     return bool(split or s.zero or s.recompute != "none" or s.offload != "none")
 
 
@@ -18,11 +19,6 @@ def untrained(experiment: Experiment) -> str:
     Raises SpecError if the network cannot be split so at all.
     """
     strategy, training = experiment.strategy, experiment.training
-    if strategy.experts > 1:
-        return (
-            f"strategy.experts = {strategy.experts}: can be predicted and simulated, not trained; the legal"
-            " value is 1."
-        )
     if not is_partitioned(experiment):
         return ""
     if strategy.update != "synchronous":

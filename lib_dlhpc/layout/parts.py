@@ -39,14 +39,16 @@ class Part:
 def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     """Return the parts of a rank: one, or one for each of its chunks.
 
-    The experiment holds no arrays. Ranks that differ in their place in the data group have equal parts.
+    The experiment holds no arrays. Ranks that differ in their place in the data group have equal parts, but for
+    which experts they hold.
     Raises SpecError for a model that cannot be split so.
     """
     at, size = place(experiment, rank), sizes(experiment)
     stages = size.pipeline * int(experiment.strategy.chunks)
     check_experts(experiment)
     shards(experiment)
-    every = _stages(Described(experiment), at.spatial, at.tensor)
+    apart = at.data % int(experiment.strategy.experts)
+    every = _stages(Described(experiment), at.spatial, at.tensor, apart)
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
 
 
@@ -62,6 +64,7 @@ class Described:
             *map(int, numbers),
             (s.split, s.schedule, s.sequence_parallel, s.precision, s.recompute, s.offload),
             memory if s.pipeline > 1 else 0.0,
+            float(s.expert_imbalance),
         )
 
     def __hash__(self) -> int:
@@ -72,8 +75,8 @@ class Described:
 
 
 @lru_cache(maxsize=16)
-def _stages(described: Described, spatial: int, tensor: int) -> tuple[Part, ...]:
-    """Return all stages as the ranks at one place of the tensor and the spatial group have them."""
+def _stages(described: Described, spatial: int, tensor: int, expert: int) -> tuple[Part, ...]:
+    """Return all stages as the ranks at one place of the tensor, the spatial and the expert group have them."""
     experiment, model = described.experiment, described.experiment.model
     strategy = experiment.strategy
     layers, homes = model.layers, tuple(range(len(model.layers)))
@@ -100,8 +103,10 @@ def _stages(described: Described, spatial: int, tensor: int) -> tuple[Part, ...]
         comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
         found.append(Part(own, stage, comes, goes))
         start = stop
-    shared = int(strategy.experts)
-    found = [replace(part, model=own_experts(part.model, shared)) for part in found]
+    shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
+    found = [
+        replace(part, model=own_experts(part.model, shared, expert, busiest)) for part in found
+    ]
     return _with_tables(found, layers)
 
 

@@ -66,6 +66,8 @@ class _Splitter:
             self._heads(home, layer, source)
         elif way == "features" and features and self._features_stay(layer):
             self._by_feature(home, layer, source)
+        elif way == "experts" and layer.attributes["experts"] >= self.ranks:
+            self._experts(home, layer)
         elif self._by_position(layer):
             self._at_positions(home, layer)
         else:
@@ -98,16 +100,7 @@ class _Splitter:
 
     def _column(self, home: int, layer: Layer) -> None:
         """Each rank computes some outputs; the gradient of the input is an allreduce."""
-        graph, source = self.graph, self.graph.held[layer.inputs[0]]
-        if source.axis != WHOLE:
-            gives = Held("", source.shape)
-            entered = graph.exchange(
-                home, source, gives, "collect", "all_gather", "reduce_scatter", source.axis
-            )
-        elif source.name == "input":
-            entered = source
-        else:
-            entered = graph.exchange(home, source, source, "copy", "none", "all_reduce", WHOLE)
+        graph, entered = self.graph, self._entered(home, self.graph.held[layer.inputs[0]])
         ranges = self._output_ranges(layer)
         mine, many = length(ranges[graph.rank]), _outputs(layer)
         weight, bias = layer.traits.weight_axes[0], layer.attributes["bias"]
@@ -118,6 +111,16 @@ class _Splitter:
         gives = Held("", layer.output_shape, _features(layer.output_shape), ranges)
         changed: dict[str, Any] = {layer.traits.output_option: mine}
         graph.append(home, (entered,), gives, mine / many, part, each * mine, **changed)
+
+    def _entered(self, home: int, source: Held) -> Held:
+        """Return all of an input of which each rank gives a part of the gradient."""
+        if source.axis != WHOLE:
+            gives = Held("", source.shape)
+            way = ("collect", "all_gather", "reduce_scatter")
+            return self.graph.exchange(home, source, gives, *way, source.axis)
+        if source.name == "input":
+            return source
+        return self.graph.exchange(home, source, source, "copy", "none", "all_reduce", WHOLE)
 
     def _row(self, home: int, layer: Layer, source: Held) -> None:
         """Each rank reads some inputs; the output is an allreduce, to which the first rank adds the bias."""
@@ -151,16 +154,20 @@ class _Splitter:
         )
         graph.held[layer.name] = self._summed(home, layer, partial)
 
-    def _summed(self, home: int, layer: Layer, partial: Held) -> Held:
-        """Reduce the partial sums of an output: allreduce, or reduce-scatter to the rank's own positions."""
+    def _summed(self, home: int, layer: Layer, partial: Held, stored: int | None = None) -> Held:
+        """Reduce the partial sums of an output: allreduce, or reduce-scatter to the rank's own positions.
+
+        stored: elements of the sum that are stored for backward; those of the layer by default.
+        """
+        stored = layer.stored if stored is None else stored
         if self.sequence and len(layer.output_shape) == 2:
             gives = self._positions(partial.shape)
-            stored = layer.stored // layer.output_shape[0] * length(gives.ranges[self.graph.rank])
+            stored = stored // layer.output_shape[0] * length(gives.ranges[self.graph.rank])
             return self.graph.exchange(
                 home, partial, gives, "reduce", "reduce_scatter", "all_gather", SEQUENCE, stored
             )
         return self.graph.exchange(
-            home, partial, partial, "reduce", "all_reduce", "none", WHOLE, layer.stored
+            home, partial, partial, "reduce", "all_reduce", "none", WHOLE, stored
         )
 
     def _output_ranges(self, layer: Layer) -> tuple[Ranges, ...]:
@@ -211,6 +218,33 @@ class _Splitter:
             kv_heads=length((kv_heads[rank],)),
             scores=heads[rank],
         )
+
+    def _experts(self, home: int, layer: Layer) -> None:
+        """Each rank serves some experts, for all positions; the sum of their outputs is an allreduce.
+
+        All ranks route alike. The gradient of the scores is that of the rank's own experts, to be summed too.
+        """
+        graph, count = self.graph, layer.attributes["experts"]
+        positions, *scores = layer.inputs
+        inputs = (
+            self._entered(home, graph.held[positions]),
+            *(self._entered(home, self.whole(home, name)) for name in scores),
+        )
+        ranges = tuple((each,) for each in even(count, self.ranks))
+        served = ranges[graph.rank][0]
+        mine = length((served,))
+        partial = graph.append(
+            home,
+            inputs,
+            Held("", layer.output_shape),
+            mine / count,
+            dict.fromkeys(layer.traits.expert_parameters, (0, ranges)),
+            layer.parameters // count * mine,
+            stored=layer.stored * mine // count,
+            served=served,
+            routed=layer.attributes["routed"] * mine / count,
+        )
+        graph.held[layer.name] = self._summed(home, layer, partial, stored=0)
 
     def _by_feature(self, home: int, layer: Layer, source: Held) -> None:
         """Each output feature depends on one input feature, or each input feature gives several."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.exchanges import extra_reductions, share_of_experts
+from lib_dlhpc.costs.exchanges import extra_reductions
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import Part, shards, sizes
 from lib_dlhpc.parallel.passes import Passes
@@ -102,9 +102,7 @@ def _filled(
     if size.data == 1 and not summed:
         return {}
     each_pass = _each_pass(experiment)
-    over = sharded_over(experiment)
     of = WIRE if is_cast(strategy) else WEIGHTS
-    experts = share_of_experts(part.model) if strategy.experts > 1 else 0.0
     found: dict[int, list[Collective]] = {}
     chunk, first = held.index(part), _first_bucket(experiment, held, part)
     for number, (elements, layer, stop) in enumerate(cut(experiment, part), first):
@@ -113,20 +111,42 @@ def _filled(
         for group, share in summed:
             one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
             own.append(Collective(*one, label=label, layers=layers))
-        goal = "reduce_scatter" if shards(experiment) > 1 else "allreduce"
-        sums = [(over, goal, 1 - experts), ("alike", goal, experts)]
-        if over != "data":  # each its shard, with those that have the same
-            sums.append(("copies", "allreduce", 1 / shards(experiment)))
-        for group, goal, share in sums:
-            if share and size.data > 1:
-                own.append(
-                    Collective(
-                        *("data", group, goal, share * elements, of, STREAM),
-                        algorithm=strategy.allreduce,
-                        label=label,
-                        ranked=not each_pass,
-                        layers=layers,
-                    )
+        for group, goal, count, omits in _replicas(experiment, part, layer, stop, elements):
+            own.append(
+                Collective(
+                    *("data", group, goal, count, of, STREAM),
+                    algorithm=strategy.allreduce,
+                    label=label,
+                    ranked=not each_pass,
+                    layers=layers,
+                    omits=omits,
                 )
+            )
         found.setdefault(layer if experiment.overlap or not each_pass else 0, []).extend(own)
     return found
+
+
+def _replicas(
+    experiment: Experiment, part: Part, first: int, stop: int, elements: float
+) -> list[tuple[str, str, float, tuple[int, ...]]]:
+    """Return over which groups a bucket's replicas sum: goal, elements, and layers that each omits.
+
+    Replicas that share out the experts sum an expert's gradients only with those that hold it too (Rajbhandari et
+    al. 2022, "DeepSpeed-MoE", section 5.2). Those that shard the state scatter the sums, and then sum each shard with
+    those that have the same.
+    """
+    many, replicas = shards(experiment), sizes(experiment).data
+    if replicas == 1:
+        return []
+    if many > 1:
+        scattered = (sharded_over(experiment), "reduce_scatter", elements, ())
+        copies = ("copies", "allreduce", elements / many, ())
+        return [scattered, copies] if many < replicas else [scattered]
+    if experiment.strategy.experts == 1:
+        return [("data", "allreduce", elements, ())]
+    inside = range(first, stop)
+    experts = tuple(at for at in inside if part.model.layers[at].kind == "experts")
+    others = tuple(at for at in inside if at not in experts)
+    own = float(sum(part.model.layers[at].parameters for at in experts))
+    both = (("data", elements - own, experts), ("alike", own, others))
+    return [(group, "allreduce", count, omits) for group, count, omits in both if count]

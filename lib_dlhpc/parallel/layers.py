@@ -6,7 +6,7 @@ from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, regathered, rou
 from lib_dlhpc.costs.groups import GOALS
 from lib_dlhpc.layout import Part
 from lib_dlhpc.parallel.passes import Passes
-from lib_dlhpc.program import Collective, Compute
+from lib_dlhpc.program import Collective, Compute, Instruction
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
 
@@ -20,29 +20,38 @@ def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
     passes, shared = Passes(part), int(experiment.strategy.experts)
     again = {layer.name for layer in regathered(part.model, experiment.strategy.recompute)}
     for number, layer in enumerate(part.model.layers):
-        passes.forward += [Compute(number, "forward"), *communication(layer, "forward", shared)]
+        passes.forward += one_layer(number, layer, "forward", shared)
     for number, layer in reversed(list(enumerate(part.model.layers))):
-        twice = communication(layer, "forward", shared) if layer.name in again else []
+        twice = communication(layer, "forward") if layer.name in again else []
         if experiment.overlap:
             passes.hidden += twice
         else:
             passes.backward += twice
-        passes.backward += [Compute(number, "backward"), *communication(layer, "backward", shared)]
+        passes.backward += one_layer(number, layer, "backward", shared)
     passes.last = list(passes.backward)
     return passes
 
 
-def communication(layer: Layer, direction: str, experts: int) -> list[Collective]:
-    """Return the collectives of a layer in one direction; experts: over how many ranks experts are sharded."""
+def one_layer(number: int, layer: Layer, direction: str, experts: int) -> list[Instruction]:
+    """Return a layer's computation in one direction, with its collectives.
+
+    experts: over how many ranks experts are sharded. Positions, and in backward their gradients, are sent to the
+    experts before their work and home after it (Lepikhin et al. 2020, "GShard", section 3.2).
+    """
+    work = Compute(number, direction)
+    if layer.kind == "experts" and experts > 1:
+        routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
+        return [routed, work, routed]
+    return [work, *communication(layer, direction)]
+
+
+def communication(layer: Layer, direction: str) -> list[Collective]:
+    """Return the collectives of a communication layer in one direction."""
     if layer.kind == "exchange":
         group, way = layer.attributes["group"], layer.attributes[direction]
         whole = max(prod(layer.input_shape), prod(layer.output_shape))
         kind = "tensor" if group == "tensor" else "halo"
         return [Collective(kind, group, GOALS[way], whole)] if way in GOALS else []
-    if layer.kind == "experts" and experts > 1:
-        # To the experts and back; here both come after the layer's work (Lepikhin et al. 2020).
-        routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
-        return [routed, routed]
     if layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
         pairs = halo_pairs(layer, direction)
         if pairs:

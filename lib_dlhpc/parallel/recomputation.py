@@ -5,7 +5,7 @@ Sources: Chen et al. 2016; Korthikanti et al. 2022 (attention alone).
 
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.layout import Part
-from lib_dlhpc.parallel.layers import communication
+from lib_dlhpc.parallel.layers import one_layer
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Compute, Instruction
 from lib_dlhpc.spec.experiment import Experiment
@@ -27,8 +27,7 @@ def repeated(
     for segment in segments(model, recompute):
         again = before.setdefault(segment.stop - 1, [])
         for number in range(segment.first, segment.stop):
-            again.append(Compute(number, "forward"))
-            again += communication(model.layers[number], "forward", experts)
+            again += one_layer(number, model.layers[number], "forward", experts)
     found: list[Instruction] = []
     for each in instructions:
         if isinstance(each, Compute):

@@ -33,7 +33,7 @@ def _in_two(
     experiment: Experiment, part: Part, instructions: list[Instruction]
 ) -> tuple[list[Instruction], list[Instruction]]:
     """Return a backward pass without weight gradients, and what computes them."""
-    layers, shared = part.model.layers, int(experiment.strategy.experts)
+    layers = part.model.layers
     again = {layer.name for layer in regathered(part.model, experiment.strategy.recompute)}
     backward: list[Instruction] = []
     weights: list[Instruction] = []
@@ -48,7 +48,7 @@ def _in_two(
         else:
             if layers[each.layer].name in again and not experiment.overlap:
                 # The repeated all-gather before it is for a weight gradient.
-                count = len(communication(layers[each.layer], "forward", shared))
+                count = len(communication(layers[each.layer], "forward"))
                 weights += backward[len(backward) - count :]
                 del backward[len(backward) - count :]
             backward.append(each)

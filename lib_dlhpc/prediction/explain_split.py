@@ -18,7 +18,8 @@ FORMULAS = {
     " size and network: at least 2 (t-1)/t n β + (t-1)/t n γ for an allreduce, half of it for the others; forward,"
     " backward, and again where forward is recomputed",
     "experts": "two all-to-alls for each layer of experts and pass, by the algorithm that is"
-    " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each",
+    " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each"
+    " times strategy.expert_imbalance, as all wait for the busiest rank",
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"

@@ -45,4 +45,12 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append("strategy.fused_attention = 'on': the network has no attention.")
     if s.offload == "none" and s.offload_to != "host":
         found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
+    if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
+        found.append(
+            f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
+        )
     return found
+
+
+def _has_experts(experiment: Experiment) -> bool:
+    return any(layer.kind == "experts" for layer in experiment.model.layers)

@@ -44,6 +44,7 @@ class Collective(NamedTuple):
         tuple[int, int, float], ...
     ] = ()  # of a halo: from, to (places in the group), elements
     layers: tuple[int, ...] = ()  # of weights: chunk, first layer, one past the last
+    omits: tuple[int, ...] = ()  # layers between these that it leaves to another group
 
 
 class Move(NamedTuple):
@@ -95,6 +96,11 @@ def sums(each: Instruction | None) -> TypeGuard[Collective]:
     if not isinstance(each, Collective) or not each.layers:
         return False
     return each.goal != GATHER or each.of == PAIRS
+
+
+def summed_layers(each: Collective) -> list[int]:
+    """Return the layers of which a collective has the gradients or the weights."""
+    return [layer for layer in range(*each.layers[1:]) if layer not in each.omits]
 
 
 def gathers(each: Instruction | None) -> TypeGuard[Collective]:

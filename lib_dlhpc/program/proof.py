@@ -11,7 +11,7 @@ A dependency too many takes time and changes no number: that is for the laws of 
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeGuard
 
@@ -27,12 +27,14 @@ from lib_dlhpc.program.instructions import (
     Update,
     Wait,
     gathers,
+    summed_layers,
     sums,
 )
-from lib_dlhpc.program.program import Block, Chunk, Floats, Program
+from lib_dlhpc.program.program import Block, Chunk, Floats, Group, Program
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Work
 
+AXES = 3  # of the ranks of a stage: replicas, space, tensor
 AHEAD = 2  # layers with gathered weights: the current one, and the next
 
 
@@ -172,7 +174,7 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
         elif isinstance(each, Compute) and each.layer in done:
             raise ProofError(f"{where}: layer {each.layer} is repeated after its backward pass.")
         elif sums(each):
-            early = set(range(*each.layers[1:])).intersection(order) - set(done)
+            early = set(summed_layers(each)).intersection(order) - set(done)
             if early:
                 raise ProofError(f"{where}: posts gradients of layers {sorted(early)} too early.")
     if done != order:
@@ -240,7 +242,7 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     )
     total = [*last, *filter(sums, own)]
     for each in (every, total):
-        _prove_once(f"{where}: sums", each, weights)
+        _prove_once(f"{where}: sums", each, weights, step.groups)
     groups = {each.group: step.groups[each.group] for each in total}
     inside = prod(step.shape[1:])  # ranks of a replica
     over = prod(group.size for group in groups.values() if group.apart >= inside)
@@ -249,22 +251,31 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
     if not ahead and any(each.goal == SCATTER for each in total):
         found = [each for each in own if gathers(each)]
-        _prove_once(f"{where}: gathers", found, weights, required=True)
+        _prove_once(f"{where}: gathers", found, weights, step.groups, required=True)
 
 
 def _prove_once(
-    what: str, found: Sequence[Collective], weights: Floats, required: bool = False
+    what: str,
+    found: Sequence[Collective],
+    weights: Floats,
+    groups: Mapping[str, Group],
+    required: bool = False,
 ) -> None:
-    """Prove that collectives, if there are any, have every layer with weights once, in each of their groups.
+    """Prove that collectives, if there are any, have every layer with weights once, in each kind of group.
 
-    Some gradients of a layer may travel with their indices, and others without.
+    A layer is in one of the groups of replicas that do the same, as ranks may hold different parts of others. Some
+    gradients of a layer may travel with their indices, and others without.
     """
-    groups = {(each.group, each.of) for each in found}
-    for group, of in groups or ({("", "")} if required else set()):
-        members = (each for each in found if (each.group, each.of) == (group, of))
-        count = Counter(layer for each in members for layer in range(*each.layers[1:]))
+    kinds: dict[tuple[object, ...], list[Collective]] = {(): []} if required and not found else {}
+    for each in found:
+        group = groups[each.group]
+        axis = min(len(group.shape) - group.axis, AXES)
+        kinds.setdefault((axis, each.goal, each.of), []).append(each)
+    for members in kinds.values():
+        count = Counter(layer for each in members for layer in summed_layers(each))
+        over = " and ".join(dict.fromkeys(each.group for each in members)) or "no group"
         wrong = {
             layer: count[layer] for layer, own in enumerate(weights) if own and count[layer] != 1
         }
         for layer, times in wrong.items():
-            raise ProofError(f"{what} layer {layer} {times} times over {group or 'no group'}.")
+            raise ProofError(f"{what} layer {layer} {times} times over {over}.")

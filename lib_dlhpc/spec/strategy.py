@@ -65,8 +65,10 @@ class Strategy:
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
-    degree of expert parallelism (not trained). fused_attention: whether attention is one kernel that stores no
-    scores and recomputes them in backward (Dao et al. 2022, "FlashAttention"); "auto": as on the device.
+    degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance:
+    positions of the busiest of the ranks that share out experts, over their mean; a run measures it. fused_attention:
+    whether attention is one kernel that stores no scores and recomputes them in backward (Dao et al. 2022,
+    "FlashAttention"); "auto": as on the device.
 
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
@@ -99,6 +101,7 @@ class Strategy:
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
     fused_attention: str = choice(FUSED, default=AUTO)
+    expert_imbalance: float = number(default=1.0, least=1.0, most=1e3)  # 1: balanced
     offload_to: str = text(default="host")  # or a storage tier of the machine
     update: str = choice(UPDATES, default="synchronous")
     local_steps: int = whole(default=1)  # between weight averages, with local updates

@@ -5,7 +5,7 @@ rank.py         Rank: the loop of a run on one rank, step by step
 synchronous.py  the program of a step, carried out;  microbatches.py: microbatches in flight through the stages
 stage.py        one pipeline stage of this rank;  groups.py: communicators;  pipe.py: messages between stages;
                 tied.py: weights tied across stages;  zero.py: ZeRO;  sharding.py: shards of a flat array;
-                full_tensors.py: full tensors assembled from shards
+                full_tensors.py: full tensors assembled from shards;  tensor_norms.py: their norms
 worker.py       one rank of `dlhpc run`;  shared_memory.py: MPICH's shared memory is freed with the run
 check.py        what can be trained, checked before any rank starts
 network.py      a trainable model or one stage of it;  trainable.py: which models;  graph.py: layer dependencies;
@@ -18,8 +18,8 @@ loss.py         cross-entropy, mean squared error
 optimizers.py   SGD, momentum, LARS, Adam, LAMB;  rates.py: warm-up, scaling, decay
 data.py         samples that need no download, and their order;  datasets/: real images
 exchange.py     gradient allreduce, bucket by bucket, overlapped with backward;
-                in_order.py: one collective after another
-wire.py         formats of gradients on the wire: fp16, bf16
+                expert_exchange.py: of replicas that share out the experts; in_order.py: one collective after another
+wire.py         formats of gradients on the wire: fp16, bf16, fp8
 compress.py     deep gradient compression: only the largest gradients are sent
 outer.py        the outer optimizer of local updates
 low_rank.py     low-rank compression: factors of gradients are sent
@@ -27,7 +27,7 @@ server.py       asynchronous updates with parameter servers;  staleness.py: thei
 collectives.py  sums and means over all ranks;  single_rank.py: a communicator of size 1;  threads.py: one thread
 snapshot.py     checkpoint of a run in one file;  snapshot_parts.py: of a sharded network;
                 versions.py: asynchronous checkpoints in a store
-record.py       records what a rank does and when;  cores.py: run-queue delay
+record.py       records what a rank does and when;  cores.py: run-queue delay;  expert_load.py: load imbalance
 probe.py        what `dlhpc calibrate` times: layers and updates;  probe_disk.py: offload bandwidth;
                 probe_steps.py: whole steps
 coupled/        a simulation that feeds training, on the same ranks or on others

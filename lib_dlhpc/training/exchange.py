@@ -17,6 +17,7 @@ from lib_dlhpc.costs.wire_format import wire_format
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
+from lib_dlhpc.schedules.network import Network
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.in_order import InOrder, Request
 from lib_dlhpc.training.record import Recorder
@@ -124,10 +125,10 @@ def exchange_of(
     largest = max((last - first for first, last in bounds), default=0)
     wire = np.empty(largest, form.dtype) if form else gradients
     with ExitStack() as stack:
-        reductions = []
+        net, reductions = groups.group_network(experiment, "data"), []
         for first, last in bounds:
             part = wire[: last - first] if form else wire[first:last]
-            reductions.append(stack.enter_context(_reduction(experiment, comm, part, form)))
+            reductions.append(stack.enter_context(reduction(experiment, comm, net, part, form)))
         exchange = Exchange(gradients, bounds, reductions, wire, recorder, form)
         if form is not None and form.most and bounds:
             exchange.scaling = Scaling(form, len(bounds), comm)
@@ -177,9 +178,10 @@ class _Library:
 
 
 @contextmanager
-def _reduction(
-    experiment: Experiment, comm: Any, part: Array, form: Format | None
+def reduction(
+    experiment: Experiment, comm: Any, net: Network, part: Array, form: Format | None = None
 ) -> Iterator[Request]:
+    """Yield the allreduce of a contiguous part, ready to be started; net: of the ranks of `comm`."""
     name, add = experiment.strategy.allreduce, form.add if form else np.add
     if experiment.training.collective == "mpi":
         from mpi4py import MPI
@@ -200,7 +202,6 @@ def _reduction(
             combine.Free()
             number.Free()
         return
-    net = groups.group_network(experiment, "data")
     chosen = plan("allreduce", float(part.nbytes), net, comm.size, part.size, name)
     with prepared(chosen, comm, part, add) as run:
         yield run

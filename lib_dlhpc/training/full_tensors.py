@@ -48,6 +48,16 @@ def parts_by_name(layers: Iterable[Layer]) -> dict[str, Part]:
     }
 
 
+def expert_tensors(layers: Iterable[Layer]) -> frozenset[str]:
+    """Return the names of the tensors of experts that replicas share out."""
+    return frozenset(
+        f"{layer.name}.{name}"
+        for layer in layers
+        if "own" in layer.attributes
+        for name in layer.traits.expert_parameters
+    )
+
+
 def assemble(places: dict[str, Place], pieces: Iterable[Piece], dtype: Any) -> Array:
     """Return the flat array of full tensors assembled from the pieces of all ranks."""
     flat = np.zeros(size_of(places), dtype)

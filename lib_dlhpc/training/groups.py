@@ -1,4 +1,4 @@
-"""The communicators of a run: this rank's tensor, spatial, data and pipeline group, and what ZeRO cuts data into."""
+"""The communicators of a run: this rank's tensor, spatial, data and pipeline group, those of ZeRO and of experts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +28,8 @@ class Groups:
     tensor: Any
     shards: Any = field(default_factory=SingleRank)
     copies: Any = field(default_factory=SingleRank)
+    experts: Any = field(default_factory=SingleRank)  # that hold all experts together
+    alike: Any = field(default_factory=SingleRank)  # replicas with the same experts
 
     @property
     def first(self) -> bool:
@@ -56,10 +58,14 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
             number, own = divmod(place.data, many)
             found["shards"] = found["data"].Split(number, own)
             found["copies"] = found["data"].Split(own, number)
+        if experiment.strategy.experts > 1:
+            for kind, ranks_of in (("experts", layout.expert_group), ("alike", layout.alike_group)):
+                ranks = ranks_of(experiment, comm.rank)
+                found[kind] = comm.Split(ranks[0], ranks.index(comm.rank))
         yield Groups(comm, place, **found)
     finally:
         for group in found.values():
-            if group.size > 1:
+            if not isinstance(group, SingleRank):
                 group.Free()
 
 

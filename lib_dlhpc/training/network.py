@@ -27,6 +27,7 @@ from lib_dlhpc.training.weights import InMemory, Store, table_of
 
 SINGLE = "single"  # the single pass in flight of a network that is not a stage
 NOTHING: Mapping[str, Array] = {}
+GATHERED = "gathered again"  # in backward, instead of a saved input
 
 
 class Network:
@@ -277,8 +278,8 @@ class Network:
             if not saved or index in self._recomputed:
                 own.saved[index].values.clear()
             else:
-                if self._inputs[index][0] in self._gathers:
-                    del own.saved[index].values["x"]
+                if self._inputs[index][0] in self._gathers and "x" in own.saved[index].values:
+                    own.saved[index].values["x"] = GATHERED
                 self.offload.put(own.offloaded, (BACK, index), own.saved[index].values, x)
             for name in self._read_last[index]:
                 del outputs[name]
@@ -356,12 +357,13 @@ class Network:
 
     def _gather_input(self, index: int, own: Pass) -> None:
         """Gather the input of a layer once more, where only this rank's share of it was kept."""
-        name = self._inputs[index][0]
-        if name in self._gathers and "x" not in own.saved[index].values:
+        if own.saved[index].values.get("x") is GATHERED:
+            name = self._inputs[index][0]
             place = self._gathers[name]
             x = self.layers[place].gather_again(own.saved[place])
-            for reader in (at for at, reads in enumerate(self._inputs) if reads[0] == name):
-                own.saved[reader].values["x"] = x  # once for all products that read it
+            for saved, reads in zip(own.saved, self._inputs, strict=True):
+                if reads[0] == name and saved.values.get("x") is GATHERED:
+                    saved.values["x"] = x  # once for all products that read it
 
     def _give(self, index: int, dx: Any, pending: dict[str, Array]) -> None:
         """Add the gradients of a layer's inputs to those that are pending."""

@@ -80,6 +80,8 @@ NETWORKS: tuple[tuple[Mapping[str, Any], tuple[int, ...]], ...] = (
     (_words(2, 48, 24, 48, 0.1), (4, 12)),
     (_words(2, 96, 40, 80, 0.1), (2, 4, 14)),  # 2 samples: a microbatch
     (_words(2, 64, 32, 64, 0.0), (4, 12)),
+    ({**_words(2, 48, 24, 48, 0.0), "experts": 4, "expert_hidden": 64}, (4, 16)),
+    ({**_words(1, 64, 16, 48, 0.0), "experts": 8, "expert_hidden": 192}, (8,)),
 )
 # CPU time of this rank's thread: time in which other processes hold the core does not count. Where the CPU clock is
 # too coarse, wall-clock time.

@@ -1,7 +1,7 @@
 """Rank: the loop of a training run on one rank, step by step; what a step is, subclasses know."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from math import ceil
@@ -20,6 +20,7 @@ from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.collectives import decided_by_rank_zero, mean
 from lib_dlhpc.training.data import Data, global_batches, own_rows, share
+from lib_dlhpc.training.expert_load import ExpertLoad, expert_load
 from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.microbatches import Step, through
 from lib_dlhpc.training.network import Network
@@ -59,6 +60,7 @@ class Run:
     memory: list[Memory] = field(default_factory=list)  # of each rank, on rank 0
     # s that each rank waited for a core, (ranks, steps), on rank 0; empty if unknown
     core_wait: list[list[float]] = field(default_factory=list)
+    experts: list[ExpertLoad] = field(default_factory=list)  # of each layer of experts, on rank 0
 
     @property
     def gradients(self) -> int:
@@ -152,7 +154,7 @@ class Rank:
         sent = self.recorder.sent / max(place.step - first, 1)
         run = Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds, sent)
         run.core_wait = self.comm.gather(self.recorder.core_wait.steps) or []
-        return run
+        return replace(run, experts=expert_load(self.groups, self.stages))
 
     @property
     def _local_updates(self) -> bool:

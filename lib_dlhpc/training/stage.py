@@ -4,7 +4,7 @@ The network accumulates the gradients of a rank's microbatches. Then a bucket at
 says, they are reduced over
 
     the tensor or spatial group   where each rank has processed part of the positions
-    the replicas                  the data group
+    the replicas                  the data group; of experts those that hold the same ones
     the stages                    that share weights, those of a tied embedding (tied.py)
 
 each exactly once. With ZeRO each replica owns a shard of the replicated state.
@@ -29,7 +29,8 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.collectives import PIECE, allreduce_in_place, allreduce_of
 from lib_dlhpc.training.compress import compressed, plain
 from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of
-from lib_dlhpc.training.full_tensors import Piece, parts_by_name
+from lib_dlhpc.training.expert_exchange import GROUPS, expert_exchange, number_of
+from lib_dlhpc.training.full_tensors import Piece, expert_tensors, parts_by_name
 from lib_dlhpc.training.groups import Groups, duplicated
 from lib_dlhpc.training.in_order import InOrder, Later
 from lib_dlhpc.training.low_rank import factoring
@@ -40,6 +41,7 @@ from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Sharding
 from lib_dlhpc.training.single_rank import SingleRank
+from lib_dlhpc.training.tensor_norms import whole_squares
 from lib_dlhpc.training.weights import Parameter
 from lib_dlhpc.training.zero import Shards
 
@@ -81,17 +83,19 @@ class Stage:
         strategy = experiment.strategy
         self.part, self.groups, self.recorder, self.does = part, groups, recorder, does
         self.model, self.parts = part.model, parts_by_name(part.model.layers)
+        self.experts = expert_tensors(part.model.layers)  # that replicas share out
         self.level = int(strategy.zero) if groups.shards.size > 1 else 0
         # Of its own, as several stages of a rank may have collectives in flight.
         self.replicas = stack.enter_context(duplicated(groups.data))
         self.shards = stack.enter_context(duplicated(groups.shards))
         self.copies = stack.enter_context(duplicated(groups.copies))
+        self.alike = stack.enter_context(duplicated(groups.alike))
         self.on_disk = strategy.offload == "all"
         self.apart = self.on_disk or self.level >= 2  # gradients have no full array
         self.optimizer = Optimizer(strategy.optimizer, experiment.training)
         if experiment.training.sparsity:
             self.optimizer = plain(experiment.training)
-        self.optimizer.whole = self._whole_squares
+        self.optimizer.whole = partial(whole_squares, groups, part.model.layers, self.level > 0)
         options = stack.enter_context(offloaded(strategy.offload, folder, self.optimizer))
         self.network = self._network(experiment, precision, arena, options)
         if self.on_disk:
@@ -125,7 +129,7 @@ class Stage:
         network.post = self.post
         context, groups = network.context, self.groups
         context.communicates = self.recorder.communicates
-        context.groups = {"tensor": groups.tensor, "spatial": groups.spatial}
+        context.groups = {name: getattr(groups, name) for name in ("tensor", "spatial", "experts")}
         if experiment.training.normalization == "global" and groups.data.size > 1:
             context.sum_over_ranks = self._sum_over_data
         return network
@@ -179,9 +183,10 @@ class Stage:
                 self.gathers.post(Later(partial(self.sharding.all_gather, flat, *part)))
             elif what.group == "copies":
                 return  # it follows the reduce-scatter of the shards at once
-            elif what.group in ("data", "shards"):
+            elif what.group in (*GROUPS, "shards"):
+                bucket = self.does.buckets.index((first, stop))
                 place = self.store if self.level >= 2 else self.exchange
-                place.post(self.does.buckets.index((first, stop)))
+                place.post(number_of(bucket, what.group) if self.experts else bucket)
             else:
                 self.sum_over(what.group, first, stop)
 
@@ -229,7 +234,8 @@ class Stage:
         """
         for p in self._named(tensor):
             values, part = self._values(array, p), self.parts.get(tensor)
-            if self.groups.place.data == 0 and (part is not None or self.groups.first):
+            holders = self.groups.experts.size if tensor in self.experts else 1
+            if self.groups.place.data < holders and (part is not None or self.groups.first):
                 yield Piece(tensor, part, values.reshape(p.shape))
 
     def statistics(self) -> Iterator[Piece]:
@@ -319,12 +325,19 @@ class Stage:
 
     def _exchange(self, experiment: Experiment) -> AbstractContextManager[Exchange]:
         """Return the exchange over the replicas of gradients, or of local weights, that have a full array."""
-        comm, recorder = self.replicas, self.recorder
+        comm, recorder, experts = self.replicas, self.recorder, self.experts
         if self.apart or (comm.size == 1 and not experiment.compressed):
             return exchange_of(experiment, np.empty(0), comm, recorder, [])
         if experiment.compressed:
             exchange = factoring if experiment.training.low_rank else compressed
             return exchange(experiment, self.network, self.optimizer, comm, recorder)
+        if experts and not self.apart:
+            comms, flat = (comm, self.alike), self.network.gradients
+            buckets = [
+                [p for p in self.network.parameters if first <= p.layer < stop]
+                for first, stop in self.does.buckets
+            ]
+            return expert_exchange(experiment, flat, comms, recorder, buckets, experts)
         bounds, flat = self._buckets(self.network.parameters), self.network.gradients
         if self.level == 1:
             parts = [
@@ -340,9 +353,11 @@ class Stage:
         """Allreduce a layer's gradients before its weights are updated on disk."""
         for group in self._over(index):
             self._sum_over(group, [gradient])
-        if self.groups.data.size > 1:
+        apart = "own" in self.model.layers[index].attributes
+        replicas = self.groups.alike if apart else self.groups.data
+        if replicas.size > 1:
             with self.recorder.communicates("gradients", gradient.nbytes):
-                allreduce_in_place(self.groups.data, gradient)
+                allreduce_in_place(replicas, gradient)
 
     def _over(self, index: int) -> tuple[str, ...]:
         """Return the groups, beside the replicas, over which a layer's gradients are reduced."""
@@ -370,13 +385,3 @@ class Stage:
     def _sum_over_data(self, values: Array) -> Array:
         with self.recorder.communicates("sum over data", values.nbytes):
             return allreduce_of(self.groups.data)(values)
-
-    def _whole_squares(self, squares: Array, names: list[str]) -> Array:
-        """Sum squares over the shards, and over the tensor group for tensors partitioned there."""
-        if self.level:
-            squares = allreduce_of(self.groups.shards)(squares)
-        if self.groups.tensor.size > 1:
-            split = np.array([name in self.parts for name in names], np.bool_)
-            total = allreduce_of(self.groups.tensor)(np.where(split, squares, 0))
-            squares = np.where(split, total, squares).astype(squares.dtype)
-        return squares

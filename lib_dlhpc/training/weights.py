@@ -26,7 +26,7 @@ class Parameter:
     start: int
     stop: int
     shape: tuple[int, ...]
-    decays: bool  # biases, scales and shifts take neither weight decay nor a local rate
+    decays: bool  # others take neither weight decay nor a local rate
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def test_what_is_shown_names_step_errors_and_intervals():
     text = "\n".join(as_lines(found))
     assert "eager to rendezvous switch at 8.19 kB" in text
     assert "message: latency" in text and "median error  gemm" in text
-    assert "90 % interval" in text and "22 networks" in text
+    assert "90 % interval" in text and "25 networks" in text
     assert "messages and collectives from 4.1 kB on: linear fit off by" in text
     assert "capped at the GEMM peak rate" not in text
     result = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))
@@ -187,7 +187,7 @@ def test_what_is_shown_names_step_errors_and_intervals():
     low, high = result["machine"]["measured"]["intervals"]["intra_node.latency"]
     assert low <= result["machine"]["intra_node"]["latency"] <= high
     assert set(result["raw"]) == {PROBE, WORKER}
-    assert len(result["networks"]) == 22
+    assert len(result["networks"]) == 25
 
 
 def test_a_kind_is_not_given_more_flop_a_second_than_any_product_reaches():

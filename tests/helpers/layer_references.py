@@ -5,7 +5,7 @@ Everything here has samples first, (batch, channels, *space), whatever the layer
 
 from dataclasses import dataclass
 from itertools import product
-from math import pi, prod, sqrt, tanh
+from math import ceil, pi, prod, sqrt, tanh
 from typing import Any
 
 import numpy as np
@@ -191,6 +191,29 @@ def slopes(heads):
         return [2 ** (-8 * (head + 1) / heads) for head in range(heads)]
     below = 1 << (heads.bit_length() - 1)
     return slopes(below) + slopes(2 * below)[::2][: heads - below]
+
+
+def experts(x, scores, weights, chosen, capacity):
+    """Output, positions that chose each expert, and dropped choices: one sample, one choice at a time."""
+    batch, positions, _ = x.shape
+    count = scores.shape[-1]
+    limit = ceil(capacity * chosen * positions / count) if capacity else positions
+    y, load, dropped = np.zeros_like(x), [0] * count, 0
+    for n in range(batch):
+        taken = [0] * count
+        tops = [sorted(range(count), key=lambda e, i=i: -scores[n, i, e]) for i in range(positions)]
+        for number, i in product(range(chosen), range(positions)):
+            e = tops[i][number]
+            load[e] += 1
+            if taken[e] == limit:
+                dropped += 1
+                continue
+            taken[e] += 1
+            of = range(count) if chosen == 1 else tops[i][:chosen]
+            w = np.exp(scores[n, i, e]) / sum(np.exp(scores[n, i, each]) for each in of)
+            hidden = gelu(x[n, i] @ weights["expand"][e] + weights["expand_bias"][e])
+            y[n, i] += w * (hidden @ weights["contract"][e] + weights["contract_bias"][e])
+    return y, load, dropped
 
 
 def lstm(x, weight, recurrent, bias, sequences):

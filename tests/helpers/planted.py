@@ -12,6 +12,7 @@ from lib_dlhpc.training.probe import NETWORKS, TINY
 from lib_dlhpc.training.probe_disk import SIZES
 
 KINDS = {"conv": 30e-6, "dense": 8e-6, "attention": 90e-6, "attention_with_dropout": 120e-6}
+KINDS["experts"] = 150e-6
 UPDATES = {name: LayerRate(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}
 LATENCY, BANDWIDTH, SUMMED, CALL = 2e-6, 5e9, 1e11, 3e-7
 OUT, BACK = 30e-6, 3e9  # of the way out of memory: s, and B/s each way

@@ -11,6 +11,7 @@ from layer_references import (
     attention,
     bench,
     convolution,
+    experts,
     gelu,
     inputs_of,
     lstm,
@@ -25,6 +26,17 @@ from lib_dlhpc.layers.fused_attention import fused
 
 WORDS = {"kind": "embedding", "vocabulary": 7, "features": 4, "name": "words"}
 TWO = ({"kind": "relu", "name": "a"}, {"kind": "tanh", "name": "b", "after": "input"})
+
+
+def experts_of(positions, width, count, chosen, capacity=0.0):
+    """A layer of experts that reads positions, and scores of them."""
+    options = {"experts": count, "chosen": chosen, "features": 3, "capacity": capacity}
+    return model_of(
+        (positions, width),
+        {"kind": "dense", "features": count, "name": "router"},
+        {"kind": "experts", "inputs": ["input", "router"], **options},
+    )
+
 
 # name: a network whose last layer is the one to look at
 CASES = {
@@ -93,6 +105,11 @@ CASES = {
     "dropout, image": model_of((2, 3, 4), {"kind": "dropout", "rate": 0.5}),
     "dropout, none": model_of((4,), {"kind": "dropout", "rate": 0.0}),
     "embedding": model_of((6,), WORDS),
+    "experts": experts_of(5, 4, 3, 2),
+    "experts, one": experts_of(3, 2, 4, 1),
+    "experts, limited": experts_of(7, 3, 4, 2, 0.8),
+    "experts, one limited": experts_of(6, 2, 3, 1, 0.5),
+    "experts, all": experts_of(2, 3, 2, 2),
     "flatten": model_of((4, 3), {"kind": "flatten"}),
     "flatten, volume": model_of((2, 3, 2, 3), {"kind": "flatten"}),
     "fused_attention": model_of((5, 12), {"kind": "fused_attention", "heads": 2}),
@@ -309,6 +326,36 @@ def test_attention_is_fused_and_back(name):
         4 * apart.attributes["heads"] * positions,
     )
     assert KINDS["fused_attention"].repeated_flop(whole) == whole.forward_flop / 2
+
+
+@named("experts")
+def test_experts(name):
+    """Outputs and dropped choices are those of a loop over positions and choices."""
+    one, (x, scores) = bench(CASES[name]), inputs_of(CASES[name], 3)
+    options = one.noun.attributes
+    y, load, dropped = experts(x, scores, one.weights, options["chosen"], options["capacity"])
+    np.testing.assert_allclose(one.forward([x, scores]), y, rtol=1e-12, atol=1e-14)
+    assert one.layer.load.chosen.tolist() == load and one.layer.load.dropped == dropped
+    assert (dropped > 0) == ("limited" in name)
+
+
+@named("experts")
+def test_experts_that_have_no_position_get_no_gradient(name):
+    one, (x, scores) = bench(CASES[name]), inputs_of(CASES[name], 2)
+    scores[..., 0] = -50.0
+    chosen = one.noun.attributes["chosen"] < one.noun.attributes["experts"]
+    _, _, gradients = one.run([x, scores], np.ones_like(x))
+    for gradient in gradients.values():
+        assert np.all(gradient[0] == 0) == chosen
+
+
+def test_an_evaluation_and_a_recomputed_pass_count_no_load():
+    one, inputs = bench(CASES["experts"]), inputs_of(CASES["experts"], 2)
+    one.saved.context.recomputing = True
+    one.forward(inputs)
+    one.saved.context.recomputing, one.saved.context.training = False, False
+    one.forward(inputs)
+    assert one.layer.load.chosen.sum() == 0
 
 
 @named("lstm")

@@ -177,6 +177,7 @@ SPECIAL = {
     "strategy.chunks": [1, 1, 1],
     "strategy.zero": [0, 2, 3],
     "strategy.experts": [1, 1, 1],
+    "strategy.expert_imbalance": [1.0, 1.0, 1.0],
     "strategy.local_steps": [1, 1, 1],
     "strategy.staleness": [0, 0, 0],
     "strategy.servers": [1, 1, 1],

@@ -122,6 +122,7 @@ CHANGES = {
     "strategy.offload": ("all", {}),
     "strategy.experts": (4, MOE),
     "strategy.fused_attention": ("on", {"model.name": "bert-base"}),
+    "strategy.expert_imbalance": (1.5, {**MOE, "strategy.experts": 4}),
     "strategy.offload_to": ("nvme", OFFLOADED),
     "machine.host_memory": (1e9, OFFLOADED),
     "machine.host_link.latency": (1e-2, OFFLOADED),

@@ -44,6 +44,33 @@ def test_a_network_with_experts_is_counted():
         read_model({**GPT, "experts": 2, "chosen": 3})
 
 
+def test_experts_of_any_width_with_some_that_all_words_take():
+    """`shared` experts are a feed-forward network of their hidden sizes together, beside the chosen ones."""
+    routed = read_model({**GPT, "experts": 16, "chosen": 2, "expert_hidden": 100})
+    mixed = read_model({**GPT, "experts": 16, "chosen": 2, "expert_hidden": 100, "shared": 3})
+    plain, inner = read_model(GPT), 2 * 512 * 100 + 100 + 512
+    dense = 2 * 512 * 2048 + 2048 + 512
+    assert routed.parameters - plain.parameters == 4 * (16 * inner + 512 * 16 - dense)
+    assert mixed.parameters - routed.parameters == 4 * (2 * 512 * 300 + 300 + 512)
+    assert mixed.forward_flop - routed.forward_flop == pytest.approx(4 * 4 * 256 * 512 * 300)
+    for name in ("shared", "expert_hidden"):
+        with pytest.raises(SpecError, match=f"experts = 0: with .*{name} = 2.*legal: 0"):
+            read_model({**GPT, name: 2})
+
+
+def test_a_capacity_below_an_equal_share_bounds_the_work():
+    """An expert takes at most ceil(capacity x chosen x positions / experts) positions of a sample."""
+    free, ample, half = (
+        read_model({**GPT, "experts": 16, "chosen": 2, "capacity": capacity})
+        for capacity in (0, 1.25, 0.5)
+    )
+    assert ample.forward_flop == free.forward_flop
+    work = 4 * 4 * 512 * 2048 * 16 * (2 * 256 / 16 - 16)
+    assert free.forward_flop - half.forward_flop == pytest.approx(work)
+    with pytest.raises(SpecError, match=r"capacity = -1: must be a number from 0"):
+        read_model({**GPT, "experts": 16, "capacity": -1})
+
+
 def test_replicas_share_out_the_experts():
     whole = predict(RUN)
     inner = 4 * 16 * (2 * 512 * 2048 + 2048 + 512)
@@ -65,6 +92,25 @@ def test_positions_travel_to_their_experts_and_back():
     assert found.total <= (least + 4 * 4 * 7 * link.latency) * (1 + 1e-12)  # one after another
     away = predict(RUN.set({"strategy.experts": 16})).messages["experts"]
     assert away.total > found.total
+
+
+@pytest.mark.parametrize("split", [{"strategy.experts": 8}, {"strategy.tensor": 8}])
+def test_all_wait_for_the_rank_with_most_positions(split):
+    """Its compute, its stored activations and its all-to-alls grow with the imbalance; all else stays."""
+    even, uneven = (
+        predict(RUN.set({**split, "strategy.expert_imbalance": most})) for most in (1, 1.5)
+    )
+    work = 4 * 2 * 8 * 256 * 4 * 512 * 2048 / split.get("strategy.tensor", 1)
+    device = RUN.machine.device
+    least = 0.5 * work / (device.peak["fp16"] * device.efficiency)
+    assert uneven.terms["forward"] - even.terms["forward"] == pytest.approx(least, rel=0.3)
+    before, after = (each.messages["experts"].total for each in (even, uneven))
+    assert after <= 1.5 * before
+    assert (after > 1.2 * before) == ("strategy.experts" in split)
+    for kind in ("data", "tensor"):
+        assert uneven.messages[kind].total == even.messages[kind].total
+    grown = {name for name, held in uneven.memory.items() if held > even.memory[name]}
+    assert "activations" in grown and "weights" not in grown
 
 
 def test_an_experts_gradients_go_to_those_who_have_it_too():

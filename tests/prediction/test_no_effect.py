@@ -41,6 +41,8 @@ VOID = [
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
     (FUSED, {"strategy.recompute": "selective"}, "fused and stores no scores"),
     (LSTM, {"strategy.fused_attention": "on"}, "the network has no attention"),
+    ({}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
+    ({"strategy.tensor": 8}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
 ]
 REAL = [
     (PIPE, {"strategy.schedule": "gpipe"}),

@@ -87,6 +87,7 @@ CHANGES = {
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
     "strategy.fused_attention": ("on", {}),
+    "strategy.expert_imbalance": (2.0, {"model.experts": 4, "strategy.experts": 2}),
     "strategy.offload_to": ("near", {"strategy.offload": "all"}),
     "strategy.update": ("asynchronous", {}),
     "strategy.local_steps": (4, {"strategy.update": "local"}),

@@ -263,6 +263,7 @@ def test_layers_carry_what_a_trainer_needs():
         "leaky_relu": {"slope"},
         "pixel_shuffle": {"factor"},
         "gather": {"positions"},
+        "experts": {"experts", "chosen", "features", "capacity", "routed"},
     }
     for name in catalog.names("models"):
         for layer in named(name).layers:
@@ -295,6 +296,7 @@ def test_options_given_to_build_are_copied():
 
 # -- errors name the value and what is legal -----------------------------------------------------
 
+EXPERTS = {"experts": 2, "chosen": 1, "features": 5}
 SMALL = {"input": [1, 8, 8]}
 
 
@@ -313,6 +315,16 @@ SMALL = {"input": [1, 8, 8]}
         ("gpt", {"layers": 2, "hidden": 8}, ["needs", "'heads'"]),
         ("gpt", {"layers": 2, "hidden": 10, "heads": 3}, ["heads = 3", "divide"]),
         ("gpt", {"layers": 2, "hidden": 8, "heads": 2, "dropout": 1.5}, ["1.5", "< 1"]),
+        (
+            "gpt",
+            {"layers": 2, "hidden": 8, "heads": 2, "experts": 4, "capacity": "1"},
+            ["capacity = '1'", "a number from 0"],
+        ),
+        (
+            "sequential",
+            {"input": [4, 3], "layers": [{"kind": "experts", "inputs": ["input"], **EXPERTS}]},
+            ["experts1", "(4, 3)", "(4, 2)"],
+        ),
         ("gpt", {"layers": 10**6, "hidden": 8, "heads": 2}, ["at most 100,000 layers"]),
         ("gpt", {"layers": 2, "hidden": 10**10, "heads": 2}, ["10000000000", "1,000,000,000"]),
         ("bert", {"sequence": 600}, ["512", "600"]),

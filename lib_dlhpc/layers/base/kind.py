@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NewType
 
 from lib_dlhpc.errors import SpecError
 
 Shape = tuple[int, ...]
+Factor = NewType("Factor", float)  # an option that is 0 or more; a float is a fraction below 1
 FOLDER = Path(__file__).parent.parent
 
 
@@ -132,14 +133,15 @@ class Kind:
     # Selective recomputation recomputes it.
     selective = False
     # Tensor parallelism: "product" by columns or rows of the weights, "heads", "table" by rows of a table, "features"
-    # where features are independent. Sequence parallelism: whether positions are. Spatial parallelism: "rows" where
-    # rows are independent, "windows" where an output reads a window of rows.
+    # where features are independent, "experts" one by one. Sequence parallelism: whether positions are independent.
+    # Spatial parallelism: "rows" where rows are independent, "windows" where an output reads a window of rows.
     tensor = ""
     sequence = False
     spatial = ""
     output_option = "features"  # of a product: names its outputs
     weight_axes = (1, 0)  # of a product: the axes of outputs and inputs
     feature_parameters: tuple[str, ...] = ()  # of "features": one number a feature each
+    expert_parameters: tuple[str, ...] = ()  # of "experts": stacked, one entry an expert each
     padding_value = 0.0  # of "windows"
     # Training: dimensions of a sample; none given, any. 3 stands for 3 or more.
     dimensions: tuple[int, ...] = ()

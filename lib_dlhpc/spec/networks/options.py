@@ -7,6 +7,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.layers.base.kind import Factor
 
 LARGEST = 10**9  # integer; larger values would overflow the counts
 
@@ -18,7 +19,7 @@ def check_options(
 
     The signature of a function is the specification: an unknown name, a missing name without a default, a value
     of another type and a value outside a Literal are errors. Integers must be at least 1,
-    or at least 0 where the default is 0; fractions lie in [0, 1).
+    or at least 0 where the default is 0; fractions lie in [0, 1), factors from 0 on.
 
     Raises SpecError, which names `where`, the option, its value and the legal ones.
     """
@@ -74,6 +75,10 @@ def _convert(value: Any, hint: Any, default: Any, what: str) -> Any:
         if whole and least <= value <= LARGEST:
             return int(value)
         raise SpecError(f"{what}: must be a whole number of at least {least}, at most {LARGEST:,}.")
+    if hint is Factor:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST:
+            return float(value)
+        raise SpecError(f"{what}: must be a number from 0 to {LARGEST:,}.")
     if hint is float:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1:
             return float(value)

@@ -3,6 +3,8 @@
 from typing import Literal
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layers.base.kind import Factor
+from lib_dlhpc.layers.base.routing import NO_LIMIT
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
 
@@ -17,6 +19,9 @@ def gpt(
     dropout: float = 0.1,
     experts: int = 0,
     chosen: int = 2,
+    capacity: Factor = NO_LIMIT,
+    expert_hidden: int = 0,
+    shared: int = 0,
 ) -> Builder:
     """GPT; one sample is a sequence of `sequence` words.
 
@@ -27,10 +32,15 @@ def gpt(
     (Korthikanti et al. 2022, table 2), plus 5sh + 4sV around them (section 4.4).
 
     experts: number of experts that replace each feed-forward network; each word is routed to its top
-    `chosen` (Lepikhin et al. 2020, "GShard"); 0: dense.
+    `chosen` (Lepikhin et al. 2020, "GShard"); 0: dense. capacity: the words of a sequence that an expert
+    takes, relative to an equal share; more are dropped; 0: no limit. expert_hidden: hidden size of an expert;
+    0: 4 hidden. shared: experts that every word takes besides (Dai et al. 2024, "DeepSeekMoE"), computed as one
+    feed-forward network of their hidden sizes together.
     """
-    if experts < 0:
-        raise SpecError(f"experts = {experts}: legal: 0, or at least `chosen`.")
+    if not experts and expert_hidden + shared:
+        raise SpecError(
+            f"experts = 0: with expert_hidden = {expert_hidden}, shared = {shared}; legal: 0."
+        )
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, name="words")
     net.position_embedding(name="positions")
@@ -43,7 +53,7 @@ def gpt(
             source = net.add((net.last, source))
             net.layer_norm()
             if experts:
-                _experts(net, hidden, dropout, experts, chosen)
+                _experts(net, dropout, experts, chosen, capacity, expert_hidden, shared)
             else:
                 _feed_forward(net, hidden, dropout)
             net.add((net.last, source))
@@ -114,8 +124,21 @@ def _feed_forward(net: Builder, hidden: int, dropout: float) -> None:
     net.dropout(dropout)
 
 
-def _experts(net: Builder, hidden: int, dropout: float, experts: int, chosen: int) -> None:
-    words = net.last
+def _experts(
+    net: Builder,
+    dropout: float,
+    experts: int,
+    chosen: int,
+    capacity: float,
+    expert_hidden: int,
+    shared: int,
+) -> None:
+    words, hidden = net.last, net.shape()[-1]
+    width = expert_hidden or 4 * hidden
     scores = net.dense(experts, bias=False, name="router")
-    net.experts((words, scores), experts, chosen, 4 * hidden, name="experts")
+    routed = net.experts((words, scores), experts, chosen, width, capacity, name="experts")
+    if shared:
+        net.dense(shared * width, name="shared_expand", after=words)
+        net.gelu(name="shared_gelu")
+        net.add((net.dense(hidden, keep=False, name="shared_contract"), routed), name="mixture")
     net.dropout(dropout)

@@ -1,8 +1,12 @@
-"""Numpy passes of the layers in which ranks communicate: exchange.py and halo.py; `built` for any layer."""
+"""Numpy passes of the layers in which ranks communicate: exchange.py, halo.py; `built` for any layer.
+
+all_to_all.py: how positions travel to experts on other ranks.
+"""
 
 from typing import Any
 
 from lib_dlhpc.layers import Layer
+from lib_dlhpc.training.messages.all_to_all import AllToAll
 from lib_dlhpc.training.messages.exchange import Exchange
 from lib_dlhpc.training.messages.halo import Halo
 
@@ -14,4 +18,7 @@ def trained(layer: Layer) -> bool:
 
 def built(layer: Layer) -> Any:
     """Return the passes of a layer."""
-    return {"exchange": Exchange, "halo": Halo}.get(layer.kind, layer.traits)(layer)
+    made: Any = {"exchange": Exchange, "halo": Halo}.get(layer.kind, layer.traits)(layer)
+    if "own" in layer.attributes:  # experts that several ranks hold together
+        made.travel = AllToAll(layer)
+    return made

@@ -1,0 +1,80 @@
+"""Sums of gradients over replicas that share out the experts: of a bucket, each group sums what it has in common.
+
+All replicas have the other layers, and only some hold the same experts (Rajbhandari et al. 2022, "DeepSpeed-MoE",
+section 5.2). A bucket is a slice of the gradients in which both alternate, so each is packed for its sum.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs import groups
+from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.training.exchange import Exchange, reduction
+from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.weights import Parameter
+
+GROUPS = ("data", "alike")  # all replicas, and those with the same experts
+
+
+def number_of(bucket: int, group: str) -> int:
+    """Return the number of a bucket's sum over one of GROUPS."""
+    return len(GROUPS) * bucket + GROUPS.index(group)
+
+
+class ExpertExchange(Exchange):
+    """Two sums for each bucket, packed one after the other in `wire`; the second is that of the experts."""
+
+    pieces: Sequence[Sequence[slice]]  # of the gradients, for each sum
+
+    def _begin(self, number: int) -> None:
+        packed = self._packed(number)
+        self.recorder.begin(self._name(number), packed.nbytes)
+        np.concatenate([self.gradients[piece] for piece in self.pieces[number]], out=packed)
+
+    def _end(self, number: int) -> None:
+        packed, first = self._packed(number), 0
+        for piece in self.pieces[number]:
+            stop = first + piece.stop - piece.start
+            self.gradients[piece] = packed[first:stop]
+            first = stop
+        self.recorder.end(self._name(number))
+
+    def _packed(self, number: int) -> Array:
+        return self.wire[slice(*self.bounds[number])]
+
+    def _name(self, number: int) -> str:
+        return f"bucket {self.first_bucket + number // len(GROUPS)}"
+
+
+@contextmanager
+def expert_exchange(
+    experiment: Experiment,
+    gradients: Array,
+    comms: Sequence[Any],
+    recorder: Recorder,
+    buckets: Sequence[Sequence[Parameter]],
+    experts: frozenset[str],
+) -> Iterator[ExpertExchange]:
+    """Yield the allreduces of each bucket's parameters; comms: of GROUPS; experts: names of the tensors of experts."""
+    nets = groups.group_network(experiment, "data"), groups.alike_network(experiment)
+    pieces = [
+        [slice(each.start, each.stop) for each in bucket if (each.name in experts) == of_experts]
+        for bucket in buckets
+        for of_experts in (False, True)
+    ]
+    ends = np.cumsum([0, *(sum(one.stop - one.start for one in each) for each in pieces)])
+    bounds, wire = list(pairwise(ends.tolist())), np.empty(int(ends[-1]), gradients.dtype)
+    with ExitStack() as stack:
+        reductions = []
+        for number, (first, stop) in enumerate(bounds):
+            which = number % len(GROUPS)
+            one = reduction(experiment, comms[which], nets[which], wire[first:stop])
+            reductions.append(stack.enter_context(one))
+        made = ExpertExchange(gradients, bounds, reductions, wire, recorder)
+        made.pieces = pieces
+        yield made

@@ -1,0 +1,33 @@
+"""Sums of squares of full tensors from those of a rank's parts: LARS and LAMB need the norms of full tensors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.training.collectives import allreduce_of
+from lib_dlhpc.training.full_tensors import expert_tensors, parts_by_name
+from lib_dlhpc.training.groups import Groups
+
+
+def whole_squares(
+    groups: Groups, layers: Sequence[Layer], sharded: bool, squares: Array, names: list[str]
+) -> Array:
+    """Return the sums over the groups that partition each tensor; all their ranks call this.
+
+    layers: of this rank. sharded: over replicas, too (ZeRO). squares: of this rank's part of each tensor.
+    """
+    if sharded:
+        squares = allreduce_of(groups.shards)(squares)
+    # A tensor group with more ranks than experts holds them alike.
+    alike = expert_tensors(each for each in layers if "served" not in each.attributes)
+    for comm, split in (
+        (groups.tensor, parts_by_name(layers).keys() - alike),
+        (groups.experts, expert_tensors(layers)),
+    ):
+        if comm.size > 1:
+            some = np.array([name in split for name in names], np.bool_)
+            total = allreduce_of(comm)(np.where(some, squares, 0))
+            squares = np.where(some, total, squares).astype(squares.dtype)
+    return squares

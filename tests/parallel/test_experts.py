@@ -1,0 +1,72 @@
+"""Laws of the program of a step with experts: where their messages stand, and what of a bucket each group sums."""
+
+import pytest
+from split_runs import MOE, split
+
+from lib_dlhpc import parallel
+from lib_dlhpc.parallel import step
+from lib_dlhpc.program import Collective, Compute, prove
+from lib_dlhpc.program.instructions import summed_layers
+from lib_dlhpc.schedules.checks import ProofError
+
+EXPERTS = {"data": 4, "experts": 2}
+
+
+def passes_of(**strategy):
+    program = parallel.program(split(MOE, **EXPERTS, **strategy))
+    chunk = program.stages[0][0]
+    layers = chunk.forward.prices[0].model.layers
+    for phase in ("forward", "backward", "last"):
+        yield phase, layers, getattr(chunk, phase).variants[0].instructions
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_positions_go_to_the_experts_before_their_work_and_home_after_it(recompute):
+    for phase, layers, instructions in passes_of(recompute=recompute):
+        inside = [each for each in instructions if not getattr(each, "stream", "")]
+        worked = [
+            at
+            for at, each in enumerate(inside)
+            if isinstance(each, Compute) and layers[each.layer].kind == "experts"
+        ]
+        again = 2 if recompute == "full" and phase != "forward" else 1
+        assert len(worked) == again * MOE["layers"]
+        around = [inside[at + side] for at in worked for side in (-1, 1)]
+        assert all(isinstance(each, Collective) for each in around)
+        assert {each.goal for each in around} == {"all_to_all"}
+        assert sum(isinstance(each, Collective) for each in inside) == len(around)
+
+
+@pytest.mark.parametrize("bucket", [1, 1e5, 1e9])
+def test_experts_are_summed_where_they_are_alike_and_all_else_everywhere(bucket):
+    """Each bucket's two sums have exactly the parameters of their layers, and together all of them once."""
+    run = split(MOE, **EXPERTS, bucket=bucket)
+    prove(parallel.steps(run))
+    program = parallel.program(run)
+    last = program.stages[0][0].last
+    layers = last.prices[0].model.layers
+    summed = {"data": [], "alike": []}
+    for each in last.variants[0].instructions:
+        if isinstance(each, Collective) and each.group in summed:
+            own = summed_layers(each)
+            assert each.elements == sum(layers[at].parameters for at in own)
+            summed[each.group] += [at for at in own if layers[at].parameters]
+    of_kind = [layer.kind == "experts" for layer in layers]
+    assert sorted(summed["alike"]) == [at for at, yes in enumerate(of_kind) if yes]
+    weights = [at for at, layer in enumerate(layers) if layer.parameters and not of_kind[at]]
+    assert sorted(summed["data"]) == weights
+
+
+@pytest.mark.parametrize(("omits", "times"), [((), 2), (range(1000), 0)])
+def test_experts_that_are_summed_twice_or_not_at_all_are_found(monkeypatch, omits, times):
+    def mistaken(experiment, held, passes):
+        passes.last = [
+            each._replace(omits=tuple(omits))
+            if isinstance(each, Collective) and each.layers
+            else each
+            for each in passes.last
+        ]
+
+    monkeypatch.setattr(step, "PASSES", (*step.PASSES, mistaken))
+    with pytest.raises(ProofError, match=f"{times} times over data and alike"):
+        prove(parallel.steps(split(MOE, **EXPERTS, bucket=2.5e4 + times)))
