@@ -10,9 +10,12 @@ from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.model_parallel.a100 import on_a100
+from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import moments
 from lib_dlhpc.prediction.pipelined import in_flight
+from lib_dlhpc.program import pass_seconds
+from lib_dlhpc.program.calls import PASSES as PHASES
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -111,13 +114,16 @@ def simulated_bubble(setting: Pipe) -> float:
 def formula(setting: Pipe) -> float:
     """Return (p-1)/(v m): the bubble over the work if all stages are equal and messages free.
 
-    Zero bubble: (p-1)(F + B - W) of m (F + B + W), where W, for weight gradients, is half of backward, and B is the
-    other half and what is recomputed; forward takes W as well.
+    Zero bubble: (p-1)(F + B - W) of m (F + B + W), with F, B, W of the mean stage.
     """
     schedule, chunks = SCHEDULES[setting.schedule]
     share = 1.0 / chunks
     if schedule == "zb-h1":
-        share = 1 / 2 if setting.recompute == "full" else 1 / 3
+        stages = [stage for (stage,) in program(pipeline(setting)).stages]
+        forward, backward, weights = (
+            sum(pass_seconds(stage.block(phase, False)) for stage in stages) for phase in PHASES
+        )
+        share = (forward + backward - weights) / (forward + backward + weights)
     return share * (setting.ranks - 1) / setting.microbatches
 
 
