@@ -150,6 +150,7 @@ def check_wire(strategy: Strategy) -> None:
     for name, wrong, legal in (
         ("update", s.update != "synchronous", "'synchronous'"),
         ("zero", np.any(np.greater(s.zero, 0)), "0"),
+        ("experts", np.any(np.greater(s.experts, 1)), "1"),
         ("offload", s.offload == "all", "'none', 'activations'"),
     ):
         if wrong:

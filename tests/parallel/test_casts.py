@@ -148,6 +148,7 @@ def test_events_are_rounds_where_every_rank_has_a_node():
         ({"update": "local"}, "strategy.update = 'local'"),
         ({"update": "asynchronous"}, "'synchronous'"),
         ({"offload": "all"}, "'none', 'activations'"),
+        ({"experts": 2}, "strategy.experts = 2"),
     ],
 )
 def test_what_is_no_allreduce_of_gradients_is_refused(other, message):

@@ -205,6 +205,9 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.precision": _precisions,
     "strategy.optimizer": _named(strategy.OPTIMIZERS),
     "strategy.allreduce": _allreduces,
+    "strategy.wire": _named(
+        strategy.WIRES, lambda name: "as computed" if name == strategy.SAME else name
+    ),
     "strategy.overlap": _ticks,
     "strategy.bucket": _among(
         "strategy.bucket", BUCKETS, lambda b: show(b, "B") if b < 1e12 else "all at once"
@@ -231,6 +234,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.shards": lambda e: e.strategy.zero,
     "strategy.fused_attention": lambda e: any("attention" in x.kind for x in e.model.layers),
     **{f"strategy.{name}": lambda e: e.devices > 1 for name in ("allreduce", "overlap", "bucket")},
+    "strategy.wire": lambda e: replicas(e) > 1 and e.strategy.update == "synchronous",
     "run.checkpoint_interval": lambda e: e.storage.tier,
 }
 TABLE = tomllib.loads((Path(__file__).parent / "static" / "controls.toml").read_text("utf-8"))

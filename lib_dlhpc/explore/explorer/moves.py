@@ -20,9 +20,10 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
-from lib_dlhpc.spec.strategy import SPLIT_FIELDS, Strategy
+from lib_dlhpc.spec.strategy import SAME, SPLIT_FIELDS, Strategy
 
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial")
+PLAIN_WIRE = {"strategy.wire": SAME}
 NO_PIPELINE = {"strategy.schedule": "1f1b", "strategy.chunks": 1}
 STREAMED = {"storage.access": "stream", "storage.local": ""}
 Changes = dict[str, Any]
@@ -88,8 +89,9 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return {"strategy.chunks": 1} | (
                 {"strategy.offload": "none"} if value == "zb-h1" else {}
             )
-        case "strategy.offload" if value != "none" and s.schedule == "zb-h1":
-            return {"strategy.schedule": "1f1b"}
+        case "strategy.offload" if value != "none":
+            found = {"strategy.schedule": "1f1b"} if s.schedule == "zb-h1" else {}
+            return found | PLAIN_WIRE if value == "all" else found
         case "strategy.batch" if s.microbatches > 1:  # of as many samples as before
             many = max(1, int(value) // _samples(s))
             whole = s.schedule == "interleaved"
@@ -97,9 +99,12 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.microbatches" if value > s.batch:
             return {"strategy.batch": value}
         case "strategy.experts" if value > 1:
-            return {"strategy.zero": 0, "strategy.shards": 0}
+            return {"strategy.zero": 0, "strategy.shards": 0, **PLAIN_WIRE}
         case "strategy.zero":
-            return {"strategy.experts": 1} if value else {"strategy.shards": 0}
+            return {"strategy.experts": 1, **PLAIN_WIRE} if value else {"strategy.shards": 0}
+        case "strategy.wire" if value != SAME:
+            near = {"strategy.offload": "activations"} if s.offload == "all" else {}
+            return {"strategy.zero": 0, "strategy.shards": 0, "strategy.experts": 1} | near
         case "storage.tier" if not value:
             return {"run.checkpoint_interval": 0.0, **STREAMED}
     return {}
