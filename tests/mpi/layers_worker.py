@@ -356,7 +356,11 @@ def masks():
     cuts = even(heads)
     first, last = cuts[rank], cuts[rank + 1]
     thirds = tuple((2 * (k * heads + first), 2 * (k * heads + last)) for k in range(3))
-    attributes = dict(layer.attributes) | {"heads": last - first, "scores": (first, last)}
+    attributes = dict(layer.attributes) | {
+        "heads": last - first,
+        "kv_heads": last - first,
+        "scores": (first, last),
+    }
     local = replace(
         layer,
         input_shape=(5, 6 * (last - first)),

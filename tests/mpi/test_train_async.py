@@ -38,7 +38,8 @@ def test_a_result_reports_bytes_and_staleness(mpiexec, tmp_path):
     experiment = experiment.set(small)
     job = start(experiment, 2, tmp_path / "small")
     result = job.wait()
-    assert result["sent"] < 0.05 * result["gradients"]
+    # The pairs of both ranks, 8 B each for 4 B of 1 % of the weights, and all biases.
+    assert result["sent"] < 0.06 * result["gradients"]
     assert "% of the gradients'" in as_text(experiment, job, result)
 
 

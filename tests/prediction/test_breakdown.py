@@ -176,6 +176,7 @@ SPECIAL = {
     "strategy.microbatches": [1, 4, 8],
     "strategy.chunks": [1, 1, 1],
     "strategy.zero": [0, 2, 3],
+    "strategy.shards": [0, 0, 0],
     "strategy.experts": [1, 1, 1],
     "strategy.expert_imbalance": [1.0, 1.0, 1.0],
     "strategy.local_steps": [1, 1, 1],

@@ -118,6 +118,7 @@ CHANGES = {
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"model.name": "bert-base", "strategy.tensor": 2}),
     "strategy.zero": (1, {}),
+    "strategy.shards": (3, {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (4, MOE),

@@ -83,6 +83,7 @@ CHANGES = {
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"strategy.tensor": 2}),
     "strategy.zero": (3, {}),
+    "strategy.shards": (2, {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
