@@ -5,6 +5,7 @@ allreduce (Rajbhandari et al. 2020, section 7): 2 stages free the gradients of e
 with each.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from lib_dlhpc.costs import compute
@@ -103,6 +104,7 @@ def _filled(
         return {}
     each_pass = _each_pass(experiment)
     of = WIRE if is_cast(strategy) else WEIGHTS
+    over_replicas = partial(_replicas, size.data, shards(experiment), int(strategy.experts))
     found: dict[int, list[Collective]] = {}
     chunk, first = held.index(part), _first_bucket(experiment, held, part)
     for number, (elements, layer, stop) in enumerate(cut(experiment, part), first):
@@ -111,7 +113,7 @@ def _filled(
         for group, share in summed:
             one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
             own.append(Collective(*one, label=label, layers=layers))
-        for group, goal, count, omits in _replicas(experiment, part, layer, stop, elements):
+        for group, goal, count, omits in over_replicas(part, layer, stop, elements):
             own.append(
                 Collective(
                     *("data", group, goal, count, of, STREAM),
@@ -127,26 +129,30 @@ def _filled(
 
 
 def _replicas(
-    experiment: Experiment, part: Part, first: int, stop: int, elements: float
+    replicas: int, many: int, experts: int, part: Part, first: int, stop: int, elements: float
 ) -> list[tuple[str, str, float, tuple[int, ...]]]:
     """Return over which groups a bucket's replicas sum: goal, elements, and layers that each omits.
+
+    many: of the replicas shard the state, experts: of them share out the experts.
 
     Replicas that share out the experts sum an expert's gradients only with those that hold it too (Rajbhandari et
     al. 2022, "DeepSpeed-MoE", section 5.2). Those that shard the state scatter the sums, and then sum each shard with
     those that have the same.
     """
-    many, replicas = shards(experiment), sizes(experiment).data
     if replicas == 1:
         return []
+    if many == replicas:
+        return [("data", "reduce_scatter", elements, ())]
     if many > 1:
-        scattered = (sharded_over(experiment), "reduce_scatter", elements, ())
-        copies = ("copies", "allreduce", elements / many, ())
-        return [scattered, copies] if many < replicas else [scattered]
-    if experiment.strategy.experts == 1:
+        return [
+            ("shards", "reduce_scatter", elements, ()),
+            ("copies", "allreduce", elements / many, ()),
+        ]
+    if experts == 1:
         return [("data", "allreduce", elements, ())]
     inside = range(first, stop)
-    experts = tuple(at for at in inside if part.model.layers[at].kind == "experts")
-    others = tuple(at for at in inside if at not in experts)
-    own = float(sum(part.model.layers[at].parameters for at in experts))
-    both = (("data", elements - own, experts), ("alike", own, others))
+    theirs = tuple(at for at in inside if part.model.layers[at].kind == "experts")
+    others = tuple(at for at in inside if at not in theirs)
+    own = float(sum(part.model.layers[at].parameters for at in theirs))
+    both = (("data", elements - own, theirs), ("alike", own, others))
     return [(group, "allreduce", count, omits) for group, count, omits in both if count]
