@@ -1,5 +1,6 @@
 """On every rank: train mixtures of experts, sharded in every way, and compare with one rank. See test_experts.py."""
 
+import shutil
 import sys
 import tempfile
 import traceback
@@ -61,12 +62,14 @@ def experiment_of(model, ranks, epochs=1.5, rate=None, **changes):
 
 def result(experiment, on, folder=None):
     """Losses and the load of the run, and its snapshot: full tensors."""
-    folder = folder or Path(on.bcast(tempfile.mkdtemp() if on.rank == 0 else None))
-    run = train(experiment, on, folder)
+    place = folder or Path(on.bcast(tempfile.mkdtemp() if on.rank == 0 else None))
+    run = train(experiment, on, place)
     if on.rank:
         return None
-    with np.load(folder / "snapshot.npz") as file:
+    with np.load(place / "snapshot.npz") as file:
         arrays = {name: file[name] for name in file.files}
+    if folder is None:
+        shutil.rmtree(place)
     return run, arrays
 
 

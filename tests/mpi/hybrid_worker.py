@@ -1,5 +1,6 @@
 """On every rank: train under every kind of parallelism, and compare with one rank. See test_hybrid.py."""
 
+import shutil
 import sys
 import tempfile
 import traceback
@@ -152,6 +153,7 @@ def result(experiment, on):
         return None
     with np.load(folder / "snapshot.npz") as file:
         arrays = {name.removeprefix("own."): file[name] for name in file.files}
+    shutil.rmtree(folder)
     return (run.loss, run.test_loss), arrays, run
 
 
