@@ -43,7 +43,7 @@ def sizes(experiment: Experiment) -> Place:
 def shards(experiment: Experiment) -> int:
     """Return over how many replicas ZeRO shards the state, 1 without it; the experiment holds no arrays.
 
-    Raises SpecError where so many cannot.
+    Raises SpecError unless that divides the replicas.
     """
     strategy, replicas = experiment.strategy, sizes(experiment).data
     if not strategy.zero:

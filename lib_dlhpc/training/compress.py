@@ -35,7 +35,9 @@ from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.record import Recorder
 
 INDEX = np.int32
-SAMPLED = 101  # one in so many is in the sample; a prime, seldom in step with the rows of a matrix
+SAMPLED = (
+    101  # every 101st element is in the sample; a prime, seldom in step with the rows of a matrix
+)
 
 
 def plain(training: Training) -> Optimizer:

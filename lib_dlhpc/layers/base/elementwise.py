@@ -1,9 +1,11 @@
-"""Elementwise layers that work in place, and their functions."""
+"""Elementwise layers: those that work in place, and those that save their input; their functions."""
+
+from typing import Any, ClassVar
 
 import numpy as np
 
 from lib_dlhpc.layers.base.kind import Counts, Kind, Site
-from lib_dlhpc.layers.base.saved import Array, Saved
+from lib_dlhpc.layers.base.saved import Array, Saved, Tensors, chunks
 
 
 class InPlace(Kind):
@@ -16,6 +18,38 @@ class InPlace(Kind):
     def describe(site: Site) -> Counts:
         """Return the counts."""
         return Counts(site.shape, stored=0)
+
+
+class OfInput(Kind):
+    """An elementwise layer that saves its input, as its output does not determine it.
+
+    function, slope: of an array, and its derivative.
+    """
+
+    backward_reads = frozenset({"input"})
+    elementwise = True
+    tensor, sequence, spatial = "features", True, "rows"
+    function: ClassVar["staticmethod[[Array], Array]"]
+    slope: ClassVar["staticmethod[[Array], Array]"]
+
+    @staticmethod
+    def describe(site: Site) -> Counts:
+        """Return the counts; it stores its output beside its input."""
+        return Counts(site.shape)
+
+    def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
+        """Return y."""
+        saved.values["x"] = x
+        y = saved.array(x.shape, x.dtype)
+        for up, own in chunks(x, y):
+            own[...] = type(self).function(up)
+        return y
+
+    def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx."""
+        for down, x in chunks(dy, saved.values["x"]):
+            down *= type(self).slope(x)
+        return dy
 
 
 def in_place(saved: Saved, x: Array) -> Array:
