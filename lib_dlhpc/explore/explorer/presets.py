@@ -14,6 +14,7 @@ CHIPS = {  # what stands on the chips
     "you-2018": "You 2018",
     "narayanan-2021": "GPT-3 on 1,024 A100",
     "cosmoflow-2018": "CosmoFlow",
+    "llama3-405b": "Llama 3 405B",
     "laptop": "Runs on this laptop",
 }
 
