@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs import reading
+from lib_dlhpc.costs.sample_path import sample_path
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -125,27 +126,14 @@ class Way:
         if not experiment.storage.tier:
             raise SpecError('storage.tier = "": the data is in memory, and nobody queues for it.')
         self.nodes = int(experiment.strategy.nodes)
-        tier, link = reading.read_tier(experiment), experiment.machine.inter_node
-        self._shared = tier.scope == "shared"
-        self._cooperative = experiment.storage.access == "cooperative"
-        size, rate = float(reading.stored_bytes(experiment)), link.bandwidth * link.efficiency
-        asked, calls = float(reading.operations(experiment)), float(reading.reads(experiment))
-        self._lookup = asked / tier.metadata_rate, asked * tier.operation_latency
-        served = calls / tier.read_rate + size / tier.bandwidth
-        self._read = served, calls * tier.read_latency + size / tier.reader_bandwidth
-        crowd = float(np.max(reading.congestion(experiment)))
-        through = size * crowd / (experiment.machine.nics * rate)
-        self._network = through, 2 * link.latency + size / rate
-        each = reading.reader_time(experiment)
-        self._decode = float(each["decompression"] + each["decoding"])
+        self._path = path = sample_path(experiment)
         self._missed = float(reading.miss_share(experiment))
         self._remote = float(reading.remote_share(experiment))
         self._random = np.random.default_rng(seed)
-        copies = 1 if self._shared else self.nodes
+        copies = 1 if path.shared else self.nodes
         self._data = [Station() for _ in range(copies)]
         # One disk and kernel do both: who looks a file up queues with those who read.
-        apart = tier.servers == "apart"
-        self._metadata = [Station() for _ in range(copies)] if apart else self._data
+        self._metadata = [Station() for _ in range(copies)] if path.apart else self._data
         self._nics = [Station() for _ in range(self.nodes)]
 
     def of(self) -> list[tuple[str, list[Station]]]:
@@ -161,26 +149,27 @@ class Way:
 
         A stage that nobody else is in the way of takes the time that lib_dlhpc/costs/reading.py has.
         """
+        path = self._path
         missed = self._missed >= 1 or self._random.random() < self._missed
         if missed:
-            at = 0 if self._shared else node
-            if self._lookup[0] or self._lookup[1]:
-                now = self._metadata[at].take(now, self._lookup[0]) + self._lookup[1]
+            at = 0 if path.shared else node
+            if any(path.lookup):
+                now = self._metadata[at].take(now, path.lookup[0]) + path.lookup[1]
                 yield now
             remote = self._remote > 0 and self._random.random() < self._remote
             if remote:
                 at = self._elsewhere(node)
-            start = self._data[at].take(now, self._read[0])
+            start = self._data[at].take(now, path.read[0])
             if start > now:
                 yield start
-            now = start + self._read[1]
-            if remote or self._shared:
+            now = start + path.read[1]
+            if remote or path.shared:
                 yield now
-                start = self._nics[node].take(now, self._network[0])
+                start = self._nics[node].take(now, path.network[0])
                 if start > now:
                     yield start
-                now = start + (self._network[1] if remote else 0.0)
-        yield now + self._decode
+                now = start + (path.network[1] if remote else 0.0)
+        yield now + path.decode
 
     def _elsewhere(self, node: int) -> int:
         """Return a random other node."""

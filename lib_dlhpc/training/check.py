@@ -4,6 +4,7 @@ from lib_dlhpc import layout
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.data import check_data
+from lib_dlhpc.training.input.sample_files import layout_of
 from lib_dlhpc.training.trainable import check_layers
 
 PRECISIONS = ("fp64", "fp32", "fp16")
@@ -24,6 +25,8 @@ def check(experiment: Experiment) -> None:
         raise SpecError(reason)
     check_layers(experiment.model)
     check_data(experiment)
+    if experiment.storage.tier:
+        layout_of(experiment)
 
 
 def check_ranks(experiment: Experiment, ranks: int) -> None:

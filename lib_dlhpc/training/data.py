@@ -120,18 +120,20 @@ def samples_of(
     indices: Array,
     mine: slice,
     rows: slice | None = None,
+    read: Array | None = None,
 ) -> Array:
     """Return a rank's samples of a global batch, with random image shifts if training.shift is set.
 
     rows: the rows of each image that the rank reads. All ranks draw for the whole batch, so the partition over
-    ranks changes nothing.
+    ranks changes nothing. read: the samples as they come from storage; None: they are those in memory.
     """
     most = int(experiment.training.shift)
     if not most:
-        return own_rows(data.x, rows)[indices[mine]]
+        return own_rows(data.x, rows)[indices[mine]] if read is None else own_rows(read, rows)
     rng = np.random.default_rng([experiment.run.seed, SHIFT, step])
     moves = rng.integers(-most, most + 1, (len(indices), 2))[mine]
-    return own_rows(shifted(data.x[indices[mine]], moves), rows)
+    own = data.x[indices[mine]] if read is None else read
+    return own_rows(shifted(own, moves), rows)
 
 
 def own_rows(x: Array, rows: slice | None) -> Array:

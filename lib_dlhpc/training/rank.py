@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from lib_dlhpc.training.collectives import decided_by_rank_zero, mean
 from lib_dlhpc.training.data import Data, global_batches, own_rows, share
 from lib_dlhpc.training.expert_load import ExpertLoad, expert_load
 from lib_dlhpc.training.groups import Groups
+from lib_dlhpc.training.input.readers import Readers
 from lib_dlhpc.training.microbatches import Step, through
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
@@ -79,6 +80,7 @@ class Rank:
     pipe: Pipe
     recorder: Recorder
     versions: Versions | None = field(default=None, init=False)
+    readers: Readers | None = field(default=None, init=False)  # None: samples are in memory
     # _step(step, at, indices): train on one global batch; return this rank's part of its mean loss.
     _step: ClassVar[Callable[..., float]]
 
@@ -104,6 +106,20 @@ class Rank:
         if spatial == 1:
             return None
         return slice(*layout.rows_read(self.experiment.model, spatial)[self.groups.place.spatial])
+
+    @property
+    def reads(self) -> bool:
+        """Whether this rank reads samples."""
+        return any(stage.reads for stage in self.stages)
+
+    def upcoming(self, place: Place) -> Iterator[Array]:
+        """Yield the numbers of this rank's samples of each step from `place` on."""
+        for epoch in range(place.epoch, ceil(self.experiment.run.epochs)):
+            batches = global_batches(self.experiment, len(self.data.x), epoch)
+            first = place.batch if epoch == place.epoch else 0
+            for at, indices in islice(batches, first, None):
+                if at < self.experiment.run.epochs:
+                    yield indices[self._own(len(indices))]
 
     def run(
         self,
@@ -196,6 +212,23 @@ class Rank:
 
     def _rate(self, at: float, batch: int) -> float:
         return rate_at(self.experiment.training, at, float(self.experiment.run.epochs), batch)
+
+    def _own(self, batch: int) -> slice:
+        """Return this replica's samples of a global batch."""
+        return share(batch, self.groups.place.data, self.groups.data.size)
+
+    def _fetch(self, indices: Array) -> Array | None:
+        """Wait for this rank's samples of a step, and record the wait; None where they are in memory."""
+        if self.readers is None:
+            return None
+        begin = self.recorder.now()
+        batch = self.readers.take()
+        assert np.array_equal(batch.indices, indices)
+        now = self.recorder.now()
+        came = now - max(perf_counter() - batch.ready, 0.0)
+        self.recorder.add("input", "wait for input", begin, now)
+        self.recorder.add("input", "fetch the next batch", came - batch.took, came, "input")
+        return batch.x
 
     def _mean_loss(self, own: float) -> float:
         return float(self.comm.allreduce(own)) / (self.comm.size if self._local_updates else 1)

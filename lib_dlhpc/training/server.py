@@ -127,6 +127,18 @@ class Asynchronous(Rank):
         run.sent, run.updates = float(self.network.gradients.nbytes), log.as_updates()
         return run
 
+    @property
+    def reads(self) -> bool:
+        """Whether this rank is a worker."""
+        return self.comm.rank < self.workers
+
+    def upcoming(self, place: Place) -> Iterator[Array]:
+        """Yield the numbers of this worker's samples of each of its mini-batches from `place` on."""
+        ahead = replace(place)
+        while batches := self._left(ahead):
+            yield from (indices for _, indices in batches[self.comm.rank :: self.workers])
+            ahead.epoch, ahead.batch = ahead.epoch + 1, 0
+
     def _left(self, place: Place) -> Batches:
         """Return the remaining mini-batches of an epoch, of all workers."""
         batches = list(global_batches(self.experiment, len(self.data.x), place.epoch))
@@ -158,8 +170,9 @@ class Asynchronous(Rank):
         """Compute the gradients of a mini-batch; return its mean loss. Raises Diverged."""
         network, now, add = self.network, self.recorder.now, self.recorder.add
         network.context.step, network.context.first_sample = step, 0
+        read = self._fetch(indices)
         begin = now()
-        x = samples_of(self.experiment, self.data, step, indices, slice(None))
+        x = samples_of(self.experiment, self.data, step, indices, slice(None), read=read)
         fetched = now()
         loss, dy = self._loss(network.forward(x), self.data.y[indices], len(indices))
         if not np.isfinite(loss):

@@ -41,7 +41,7 @@ from lib_dlhpc.schedules.pipeline import Instruction as StreamInstruction
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training.bubble import with_bubble
-from lib_dlhpc.training.data import Data, precision_of, samples_of, share
+from lib_dlhpc.training.data import Data, precision_of, samples_of
 from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite
 from lib_dlhpc.training.outer import Outer
@@ -233,13 +233,15 @@ class Synchronous(Rank):
 
     def _begin(self, step: int, indices: Array) -> Step:
         """Cut this replica's share of a global batch into microbatches."""
-        mine = share(len(indices), self.groups.place.data, self.groups.data.size)
+        mine = self._own(len(indices))
         slices = cut(mine, self.schedule.microbatches)
+        read = self._fetch(indices[mine])
 
         def inputs(microbatch: int) -> Array:
             begin = self.recorder.now()
             part = slices[microbatch]
-            x = samples_of(self.experiment, self.data, step, indices, part, self.rows)
+            came = None if read is None else read[part.start - mine.start : part.stop - mine.start]
+            x = samples_of(self.experiment, self.data, step, indices, part, self.rows, came)
             self.recorder.add("input", "fetch the batch", begin, self.recorder.now())
             return x
 

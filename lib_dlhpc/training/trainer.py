@@ -7,6 +7,7 @@ a parameter server (server.py). With local updates (local SGD) every rank update
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.data import Data, load, precision_of
+from lib_dlhpc.training.input.source import readers_of
 from lib_dlhpc.training.peak import Peak
 from lib_dlhpc.training.rank import Diverged, Rank, Report, Run
 from lib_dlhpc.training.record import Recorder, offset
 from lib_dlhpc.training.server import asynchronous
 from lib_dlhpc.training.snapshot import Place
-from lib_dlhpc.training.synchronous import synchronous
+from lib_dlhpc.training.synchronous import on_ranks, synchronous
 from lib_dlhpc.training.versions import ROOM, versions_of
 
 FAR = (
@@ -60,6 +62,8 @@ def train(
         own: Rank = stack.enter_context(way(experiment, comm, data, recorder, folder))
         own.versions = stack.enter_context(versions_of(folder, comm, experiment, room))
         place = own.restore(folder) if folder is not None else Place()
+        of = on_ranks(experiment, comm.size), comm, data.x, folder, own.upcoming(replace(place))
+        own.readers = stack.enter_context(readers_of(*of, own.reads))
         run = own.run(place, folder, report, begins, shift)
     run.memory = comm.gather(peak.memory(data.size)) or []
     guess = loss_of_a_guess(data, int(experiment.model.output_shape[-1]))
