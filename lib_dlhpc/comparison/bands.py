@@ -32,12 +32,11 @@ SMALLEST = 1e-3  # smallest draw, as a fraction of the value
 ALL = "one step"
 
 
-def bands(experiment: Experiment, left_out: Sequence[str] = ()) -> dict[str, Band]:
+def bands(experiment: Experiment) -> dict[str, Band]:
     """Return (low, high) s of a step and of each of its terms, by name; empty for a machine without intervals.
 
-    "one step" is the total without the terms in left_out. A band always contains the prediction from the machine's own
-    numbers, even if their intervals lie on one side of them. Raises SpecError where drawn numbers contradict the
-    experiment.
+    A band always contains the prediction from the machine's own numbers, even if their intervals lie on one side of
+    them. Raises SpecError where drawn numbers contradict the experiment.
     """
     machine = experiment.machine
     intervals = machine.measured.intervals if machine.measured else {}
@@ -45,16 +44,14 @@ def bands(experiment: Experiment, left_out: Sequence[str] = ()) -> dict[str, Ban
         return {}
     several = DRAWS_OF_A_SPLIT if experiment.strategy.is_split else DRAWS
     drawn = replace(experiment, machine=drawn_machine(machine, intervals, several))
-    own = seconds_of(predict(experiment), left_out)
-    spread = seconds_of(predict(drawn), left_out)
+    own = seconds_of(predict(experiment))
+    spread = seconds_of(predict(drawn))
     return {name: _band(seconds, own[name]) for name, seconds in spread.items()}
 
 
-def seconds_of(prediction: Breakdown, left_out: Sequence[str] = ()) -> dict[str, Any]:
-    """Return s of a step and of each of its terms, by name, without those in left_out."""
-    terms = prediction.terms
-    less = sum(terms.pop(name) for name in left_out)
-    return {ALL: prediction.step_time - less, **terms}
+def seconds_of(prediction: Breakdown) -> dict[str, Any]:
+    """Return s of a step and of each of its terms, by name."""
+    return {ALL: prediction.step_time, **prediction.terms}
 
 
 def widened(

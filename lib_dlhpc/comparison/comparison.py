@@ -14,7 +14,7 @@ from lib_dlhpc.comparison.bands import ALL, Band, bands, carried, seconds_of, wi
 from lib_dlhpc.comparison.load import Load, load_of, slowdown_of, spread_of, too_busy
 from lib_dlhpc.comparison.placed import Placed, check_here, placed
 from lib_dlhpc.comparison.short import FEWEST, shortened, steps_in, steps_of_an_epoch
-from lib_dlhpc.comparison.steady import OTHER, Slowdown, Steps, steady, steps_of
+from lib_dlhpc.comparison.steady import Slowdown, Steps, steady, steps_of
 from lib_dlhpc.comparison.timelines import typical_step
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.local import Job, start
@@ -61,8 +61,6 @@ class Comparison(Result):
     folder: Path | None = None
     slowdown: Slowdown | None = None  # slowdown factors during the run; None: unknown
     load: Load = field(default_factory=Load)
-    # Terms that a run here lacks, excluded from every step of this comparison: name -> way -> s
-    not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     timeline: Timeline | None = None  # of a typical measured step
     verdict: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -179,7 +177,6 @@ class Expected:
     terms: Mapping[str, Mapping[str, float]]  # way -> name -> s
     bands: Mapping[str, Mapping[str, Band]]
     notes: tuple[str, ...]
-    not_measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # as terms
 
     @property
     def step(self) -> dict[str, float]:
@@ -220,28 +217,22 @@ def estimated(here: Placed, spread: Slowdown = (1.0, 1.0)) -> Expected:
             ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=steps)).terms
         except SpecError as error:
             notes.append(f"fidelity {fidelity} is left out: {error}")
-    left_out = here.not_measured
-    not_measured = {way: {name: terms[name] for name in left_out} for way, terms in ways.items()}
-    ways = {
-        way: {name: seconds for name, seconds in terms.items() if name not in left_out}
-        for way, terms in ways.items()
-    }
-    known = bands(experiment, left_out)
+    known = bands(experiment)
     if known and max(spread) > 1:
-        known = widened(known, seconds_of(predict(experiment), left_out), _edges(here, spread))
+        known = widened(known, seconds_of(predict(experiment)), _edges(here, spread))
     if experiment.strategy.offload == "all":
         ways = {way: _within_backward(terms, 0.0) for way, terms in ways.items()}
         known = known and _within_backward(known, (0.0, 0.0))
     whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
     held = {way: carried(known, whole["predicted"], terms) for way, terms in whole.items()}
-    return Expected(here, ways, held if known else {}, tuple(notes), not_measured)
+    return Expected(here, ways, held if known else {}, tuple(notes))
 
 
 def _edges(here: Placed, spread: Slowdown) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return s of a step and its terms on a machine faster by these factors, and on a slower one."""
     work, calls = spread
     quick, slow = (
-        seconds_of(predict(_slower(here, factors).experiment), here.not_measured)
+        seconds_of(predict(_slower(here, factors).experiment))
         for factors in ((1 / work, 1 / calls), (work, calls))
     )
     return quick, slow
@@ -286,13 +277,6 @@ def measured(
     return replace(found, slowdowns=known, asked=bool(beside), timeline=step)
 
 
-def _without(terms: Mapping[str, float], left_out: Sequence[str]) -> dict[str, float]:
-    """Return measured terms without left_out; their time counts as other time."""
-    less = sum(terms.get(name, 0.0) for name in left_out)
-    kept = {name: seconds for name, seconds in terms.items() if name not in left_out}
-    return {**kept, OTHER: kept.get(OTHER, 0.0) + less}
-
-
 def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
     """Compare measured runs with the expected step at the slowdown that the probes beside the runs measured."""
     from lib_dlhpc.comparison.verdict import verdict
@@ -303,7 +287,7 @@ def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None
         expected = expected.at_slowdown(now, spread)
         quick, slow = (edge[ALL] for edge in _edges(expected.placed, spread))
         apart = float(slow / quick)
-    ways = {**expected.terms, "measured": _without(found.terms, expected.placed.not_measured)}
+    ways = {**expected.terms, "measured": found.terms}
     names = dict.fromkeys(name for terms in ways.values() for name in terms)
     terms = {
         name: {way: of[name] for way, of in ways.items() if name in of}
@@ -313,9 +297,5 @@ def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None
     step = {**expected.step, "measured": found.step}
     parts = (expected.placed, terms, step, (found.low, found.high), expected.bands, found.steps)
     load = load_of(runs, found, apart)
-    names = dict.fromkeys(name for of in expected.not_measured.values() for name in of)
-    not_measured = {
-        name: {way: of[name] for way, of in expected.not_measured.items()} for name in names
-    }
-    bare = Comparison(*parts, expected.notes, folder, now, load, not_measured, runs[0].timeline)
+    bare = Comparison(*parts, expected.notes, folder, now, load, runs[0].timeline)
     return replace(bare, verdict=tuple(verdict(bare)))

@@ -18,8 +18,8 @@ def step_here(experiment: Experiment, ranks: int, machine: Machine | None = None
     """
     try:
         here = placed(experiment, ranks, machine)
-        seconds = seconds_of(predict(here.experiment), here.not_measured)[ALL]
-        step = f"{show(float(seconds), 's')}{''.join(f' without {name}' for name in here.not_measured)}"
+        seconds = seconds_of(predict(here.experiment))[ALL]
+        step = show(float(seconds), "s")
     except SpecError as error:
         return f"no prediction: {error}"
     measured = here.experiment.machine.measured

@@ -16,8 +16,6 @@ from lib_dlhpc.spec.measured_machine import STAND_IN, default_machine, foreign, 
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.training.check import check
 
-STALL = "input stall"
-
 
 @dataclass(frozen=True)
 class Placed:
@@ -36,11 +34,6 @@ class Placed:
     def calibration(self) -> str:
         """When and where this machine's numbers were measured, as text; "" if they were not."""
         return calibration_of(self.experiment.machine)
-
-    @property
-    def not_measured(self) -> tuple[str, ...]:
-        """Terms that no run here has: the trainer reads its samples from memory, not from storage."""
-        return (STALL,) if self.experiment.storage.tier else ()
 
     @property
     def oversubscribed(self) -> bool:
@@ -72,10 +65,10 @@ def placed(
             f"a step has {batch * shares} samples in place of {int(experiment.global_batch)}:"
             f" {batch} on each of {count(shares, 'rank')}."
         )
-    if experiment.storage.tier:
+    if experiment.storage.tier and experiment.storage.cache:
         notes.append(
-            f"the trainer has all samples in memory and reads none from storage.tier ="
-            f" {experiment.storage.tier!r}: the input stall is not measured, and the steps compared leave it out."
+            f"the input stall is predicted as a mean of run.epochs = {experiment.run.epochs:g}, of which the first has"
+            " nothing in the cache; the run here has fewer steps, and so fewer hits."
         )
     notes += run_only.notes(experiment)
     nodes = max(int(here.nodes), 1 + int(experiment.servers))

@@ -26,7 +26,13 @@ def shortened(experiment: Experiment, steps: int) -> Experiment:
     cut = _with_trained(dataset, each * batch)
     epochs, rest = divmod(steps, each)
     part = rest * batch / int(cut.trained)
-    return replace(experiment, dataset=cut, run=replace(experiment.run, epochs=epochs + part))
+    storage, share = experiment.storage, cut.bytes / dataset.bytes
+    return replace(
+        experiment,
+        dataset=cut,
+        storage=replace(storage, cache=storage.cache * share),  # of the same part of the data set
+        run=replace(experiment.run, epochs=epochs + part),
+    )
 
 
 def steps_of_an_epoch(experiment: Experiment) -> int:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 ALL = "one step"
 NAME, TIME, OFF = 26, 10, 11  # minimum width of the columns
-NOT_MEASURED = "not measured"
 BAR = 60  # characters of the longest step
 # A letter for each cause, in the order of a step; others are "?".
 LETTERS = {
@@ -62,7 +61,6 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
             name: {way: of.error(way, name) for way in of.step if way != "measured"}
             for name in (ALL, *of.terms)
         },
-        "not_measured": {name: dict(ways) for name, ways in of.not_measured.items()},
         "bands": {
             way: {name: list(band) for name, band in bands.items() if name in (ALL, *of.terms)}
             for way, bands in of.bands.items()
@@ -107,11 +105,7 @@ def _table(of: "Comparison") -> list[str]:
         times.append([show(seconds[way], "s") if way in seconds else "" for way in ways])
         off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in expected]
         errors.append([f"{each / of.step['measured']:+.1%}" for each in off])
-    for seconds in of.not_measured.values():
-        shown = {**{way: show(seconds[way], "s") for way in seconds}, "measured": NOT_MEASURED}
-        times.append([shown.get(way, "") for way in ways])
-        errors.append([""] * len(expected))
-    left = _column(["", *rows, *(f"  {name}" for name in of.not_measured)], NAME, "<")
+    left = _column(["", *rows], NAME, "<")
     left = [name + row for name, row in zip(left, _columns(times, TIME), strict=True)]
     right = _columns(errors, OFF)
     over = "off by, of the measured step"

@@ -22,7 +22,8 @@ MORE = {
     "exposed communication": "messages take longer, or less of them is hidden: the link is slower than the machine's"
     " numbers, calls dominate over bytes, or ranks wait for a core",
     "pipeline bubble": "stages are unbalanced; try another split, or more microbatches",
-    "input stall": "batches are assembled while all ranks wait; the prediction has them ready",
+    "input stall": "samples are read slower than the tier predicts, by this disk or by Python, and put together while"
+    " all ranks wait",
     "checkpoint": "writing takes longer than the storage tier predicts",
     "other": "Python time between the layers: few samples a step make it large",
 }
@@ -33,7 +34,7 @@ LESS = {
     "waiting for the slowest": "ranks differ by less than the machine's jitter",
     "exposed communication": "messages are faster than the link's numbers, or more of them is hidden",
     "pipeline bubble": "stages wait less, or the wait counts as communication",
-    "input stall": "batches arrive sooner than the storage tier predicts: samples are in memory here",
+    "input stall": "batches arrive sooner than the storage tier predicts: the first are read ahead",
     "checkpoint": "a short run checkpoints less often than the prediction's average",
     "other": "there is less time between the layers than predicted",
 }
@@ -43,7 +44,7 @@ def verdict(of: "Comparison") -> list[str]:
     """Return sentences: the whole step first, then the term with the largest error; or why there is no verdict."""
     if of.no_verdict:
         return [f"No verdict: {of.no_verdict}"]
-    sentences = [_whole(of), *_not_measured(of), *_without_core(of), *_slowdown(of), *_spread(of)]
+    sentences = [_whole(of), *_without_core(of), *_slowdown(of), *_spread(of)]
     name, off = worst(of)
     if abs(off) < NOTABLE * of.step[MEASURED]:
         return [*sentences, f"No term is off by more than {NOTABLE:.0%} of the step."]
@@ -73,14 +74,6 @@ def _whole(of: "Comparison") -> str:
     low, high = of.bands["predicted"][ALL]
     place = "inside" if inside else "outside"
     return f"{words} It is {place} the 90 % band of {show(low, 's')} to {show(high, 's')}."
-
-
-def _not_measured(of: "Comparison") -> list[str]:
-    """Report the predicted terms that the compared steps exclude."""
-    return [
-        f"Not measured, and left out of the step: {name}, {show(ways['predicted'], 's')} predicted."
-        for name, ways in of.not_measured.items()
-    ]
 
 
 def _without_core(of: "Comparison") -> list[str]:

@@ -16,6 +16,7 @@ groups.py             the network of a process group, and its collectives
 stragglers.py         the slowest of p ranks
 length.py             number of steps of a run
 reading.py            read time of a sample from storage, by limit
+sample_path.py        a sample's turn at each server, which simulation and runs queue by
 input.py              input time of a batch; listing and staging before the first step
 calibration.py        compute_scale: from a measured rate
 split_calibration.py  the same for a partitioned network

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.reading import stored_bytes
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.fit import ways_to_fit
 from lib_dlhpc.prediction.ledger import peak_of
@@ -84,12 +85,24 @@ def result_lines(
         step_words = f"predicted {show(float(predict(experiment).step_time), 's')} on {where}"
     if step_words:
         lines.append(f"  step: {show(step, 's')}; {step_words}")
+    lines += _input_line(experiment)
     lines += [f"  note: {note}" for note in run_only.warnings(experiment)]
     if ranks > here:
         lines.append(
             f"  {count(ranks, 'rank')} share {count(here, 'core')}: times say nothing about the method"
         )
     return lines
+
+
+def _input_line(experiment: Experiment) -> list[str]:
+    """Return what a run reads from the storage tier, in words."""
+    if not experiment.storage.tier:
+        return []
+    size = show(float(stored_bytes(experiment)), "B")
+    return [
+        f"  input: {int(experiment.dataset.trained):,} samples of {size} an epoch, read from files of this machine,"
+        f" throttled to storage.tier = {experiment.storage.tier!r}"
+    ]
 
 
 def peak_lines(predicted: float, measured: list[float], cap: float) -> list[str]:

@@ -13,6 +13,9 @@ FORMATS = ("files", "packed")
 class Storage:
     """Source of the samples and access pattern; an empty tier means that samples are in memory.
 
+    A run reads as described here, from files of this machine that are throttled to the tier (training/input/); the
+    listing and copying before its first step are predicted only.
+
     access: "stream" reads from `tier` in every epoch; "stage" copies the whole data set to the `local` tier
     of each node before the first step; "cooperative" distributes it over the nodes' local tiers, with
     `replication` copies and all metadata in memory, and reads remote samples over the network (FanStore).

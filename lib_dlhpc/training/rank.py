@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 from math import ceil
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,10 +224,8 @@ class Rank:
         begin = self.recorder.now()
         batch = self.readers.take()
         assert np.array_equal(batch.indices, indices)
-        now = self.recorder.now()
-        came = now - max(perf_counter() - batch.ready, 0.0)
-        self.recorder.add("input", "wait for input", begin, now)
-        self.recorder.add("input", "fetch the next batch", came - batch.took, came, "input")
+        self.recorder.add("input", "wait for input", begin, self.recorder.now())
+        self.recorder.add("input", "fetch the next batch", batch.ordered, batch.ready, "input")
         return batch.x
 
     def _mean_loss(self, own: float) -> float:

@@ -63,7 +63,7 @@ def train(
         own.versions = stack.enter_context(versions_of(folder, comm, experiment, room))
         place = own.restore(folder) if folder is not None else Place()
         of = on_ranks(experiment, comm.size), comm, data.x, folder, own.upcoming(replace(place))
-        own.readers = stack.enter_context(readers_of(*of, own.reads))
+        own.readers = stack.enter_context(readers_of(*of, own.reads, recorder.now))
         run = own.run(place, folder, report, begins, shift)
     run.memory = comm.gather(peak.memory(data.size)) or []
     guess = loss_of_a_guess(data, int(experiment.model.output_shape[-1]))

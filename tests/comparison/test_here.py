@@ -35,10 +35,12 @@ def test_a_broken_calibration_is_named_and_spoils_no_run(digits):
     assert str(default_path()) in step_here(digits, 1)
 
 
-def test_a_stall_that_no_run_here_has_is_not_part_of_it(digits, calibrated):
+def test_a_stall_is_part_of_it(digits, calibrated):
     slow = {"machine.storage.slow": {"scope": "node", "bandwidth": 1e4}, "storage.tier": "slow"}
-    text, without = (step_here(each, 1, calibrated) for each in (digits.set(slow), digits))
-    assert text == without.replace(" by your", " without input stall by your")
+    here = placed(digits.set(slow), 1, calibrated).experiment
+    text = step_here(digits.set(slow), 1, calibrated)
+    assert f"predicted {format_quantity(float(predict(here).step_time), 's')} by" in text
+    assert predict(here).input_stall > 0
 
 
 def test_it_stands_beside_what_was_measured_with_what_it_does_not_know(digits):

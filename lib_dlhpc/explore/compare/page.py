@@ -22,7 +22,6 @@ from lib_dlhpc.comparison.comparison import (
     start_beside,
 )
 from lib_dlhpc.comparison.placed import check_here, placed, why_not
-from lib_dlhpc.comparison.text import NOT_MEASURED
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import ROWS, compared_state, predicted_state
@@ -109,9 +108,6 @@ def comparison_html(of: Comparison) -> str:
         errors = [f"{each / of.step['measured']:+.1%}" for each in off]
         times = [show(seconds[way], "s") if way in seconds else "" for way in ways]
         lines.append([name, *times, *errors])
-    for name, seconds in of.not_measured.items():
-        shown = {way: show(each, "s") for way, each in seconds.items()} | {"measured": NOT_MEASURED}
-        lines.append([name, *(shown.get(way, "") for way in ways), *("" for _ in other_ways)])
     flag = [f"No verdict: {of.no_verdict}"] if of.no_verdict else []
     notes = "".join(notice_html(note) for note in (*flag, *of.notes))
     words = "off: predicted less measured, of the measured step."

@@ -8,7 +8,7 @@ threads read, and a batch is there when the last of its samples would have come.
 
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -22,7 +22,7 @@ from lib_dlhpc.training.input.sample_files import SampleFiles
 from lib_dlhpc.training.input.throttle import Throttle
 
 AHEAD = 8  # batches, where [storage] says as many as needed
-THREADS = 4  # that read where [storage] says so of readers
+THREADS = 2  # that read where [storage] says so of readers
 LATE = 5e-3  # s: a thread wakes later than asked for; its next read makes up for so much
 LOOK = 0.5  # s between checks that readers are alive
 _WORK = bytes(1 << 16)
@@ -30,7 +30,7 @@ _WORK = bytes(1 << 16)
 
 @dataclass(eq=False)
 class Batch:
-    """A batch on its way. Times are of perf_counter, in s."""
+    """A batch on its way. Times are of the run's clock, in s."""
 
     indices: Array
     ordered: float
@@ -42,11 +42,6 @@ class Batch:
         """Nothing has come yet."""
         self.left, self.ready = len(self.indices), self.ordered
         self.samples = [None] * self.left
-
-    @property
-    def took(self) -> float:
-        """Seconds from its order to its last sample."""
-        return self.ready - self.ordered
 
     @property
     def x(self) -> Array:
@@ -65,8 +60,13 @@ class Readers:
         readers: int = 0,
         ahead: int = 0,
         alike: int = 1,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
-        """readers, ahead: 0, as many as needed. alike: ranks that read the same samples."""
+        """readers, ahead: 0, as many as needed. alike: ranks that read the same samples. clock: of the run.
+
+        The clock may be set back by time that does not count, such as an evaluation: what was read in it comes later.
+        """
+        self._clock = clock
         self._files, self._throttle, self._batches = files, throttle, batches
         self._readers, self._alike = readers, alike
         self._orders: deque[Batch] = deque()
@@ -107,7 +107,7 @@ class Readers:
 
     def _order(self) -> None:
         with suppress(StopIteration):
-            batch = Batch(next(self._batches), perf_counter())
+            batch = Batch(next(self._batches), self._clock())
             self._orders.append(batch)
             for place in range(batch.left):
                 self._queue.put((batch, place))
@@ -130,13 +130,13 @@ class Readers:
     def _read(self, batch: Batch, place: int, begin: float) -> float:
         """Read a sample that a reader begins with at `begin`; return when it is done."""
         sample = int(batch.indices[place])
-        until = self._throttle.pass_through(sample, begin, self._alike)
+        served, until = self._throttle.pass_through(sample, begin, self._alike)
         batch.samples[place] = self._files.read(sample)
-        if self._readers:
-            self._sleep(until)
+        # A queue in front of the servers is of few samples of each rank, so that they serve all ranks alike.
+        self._sleep(until if self._readers else served)
         until += self._throttle.decode
         self._decode()
-        end = perf_counter()
+        end = self._clock()
         return until if end < until + LATE else end
 
     def _decode(self) -> None:
@@ -146,6 +146,5 @@ class Readers:
             zlib.crc32(_WORK)
 
     def _sleep(self, until: float) -> None:
-        left = until - perf_counter()
-        if left > 0:
-            self._stop.wait(left)
+        while (left := until - self._clock()) > 0 and not self._stop.wait(left):
+            pass

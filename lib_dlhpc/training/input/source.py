@@ -1,9 +1,10 @@
 """Source: what a rank reads of the data set on storage, and when; without a storage tier, samples are in memory."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from lib_dlhpc.layers.base.saved import Array
@@ -24,12 +25,13 @@ def readers_of(
     folder: Path | None,
     batches: Iterator[Array],
     reads: bool,
+    clock: Callable[[], float] = perf_counter,
 ) -> Iterator[Readers | None]:
     """Write the training samples x as files, and yield this rank's readers; None where it reads none.
 
     All ranks call this, with the experiment on them. folder: the run folder, in which the files are until the run ends;
     if it is killed, a resumed run takes them up. batches: numbers of this rank's samples of each coming step. reads:
-    whether this rank reads; ranks of a replica that do, read the same samples.
+    whether this rank reads; ranks of a replica that do, read the same samples. clock: of the run, in s.
     """
     if not experiment.storage.tier:
         yield None
@@ -46,7 +48,7 @@ def readers_of(
         alike = max(comm.allreduce(int(reads)) * replica // comm.size, 1)
         if reads:
             number = int(storage.workers) * replica
-            readers = Readers(files, throttle, batches, number, int(storage.prefetch), alike)
+            readers = Readers(files, throttle, batches, number, int(storage.prefetch), alike, clock)
             stack.callback(readers.close)
         yield readers
         comm.Barrier()  # all have read

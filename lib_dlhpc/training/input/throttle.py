@@ -91,14 +91,15 @@ class Throttle:
         """CPU s of a reader for a sample, cached or not."""
         return self._path.decode
 
-    def pass_through(self, sample: int, now: float, readers: int = 1) -> float:
-        """Return when a sample that is asked for at `now` (perf_counter) has come; `now` if it is cached.
+    def pass_through(self, sample: int, now: float, readers: int = 1) -> tuple[float, float]:
+        """Return when a sample that is asked for at `now` (s of a clock) is served, and when it has come.
 
-        readers: ranks that read the same samples; each pays its part of the servers' time.
+        Both are `now` if it is cached. readers: ranks that read the same samples; each pays its part of the servers'
+        time.
         """
         path, node = self._path, self._node
         if self._room and self._cached[node, sample]:
-            return now
+            return now, now
         at = 0 if path.shared else node
         with self._shared.locked():
             if any(path.lookup):
@@ -106,15 +107,15 @@ class Throttle:
             remote = not path.shared and self._is_remote(sample)
             if remote:
                 at = sample % self._nodes
-            now = self._take(self._data + at, now, path.read[0] * self._slower / readers)
-            now += path.read[1]
+            served = self._take(self._data + at, now, path.read[0] * self._slower / readers)
+            now = served + path.read[1]
             if remote or path.shared:
                 now = self._take(self._nics + node, now, path.network[0] / readers)
                 now += path.network[1] if remote else 0.0
             if self._held[node] < self._room and not self._cached[node, sample]:
                 self._cached[node, sample] = True
                 self._held[node] += 1
-        return now
+        return served, now
 
     def close(self) -> None:
         """Release the shared memory."""
