@@ -10,6 +10,7 @@ Both numbers are stored in the [calibration] of the other experiment, and in its
 """
 
 from collections.abc import Callable
+from math import copysign, exp, inf, log
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
@@ -18,6 +19,8 @@ from lib_dlhpc.spec.experiment import Experiment
 
 __all__ = ["compute_scale", "link_efficiency", "meet"]
 
+CLOSE = 1e-9  # of a number that is met, to the one tried before: what remains is its square
+TRIES = 50
 LEAST_SHARE = 0.01  # of the line rate: below that the link is not the bottleneck
 
 
@@ -41,10 +44,28 @@ def link_efficiency(experiment: Experiment, rate: float) -> float:
 
 
 def meet(wanted: float, function: Callable[[float], Any], low: float, high: float) -> float:
-    """Return the number between low and high at which a monotonic function is `wanted`, by bisection."""
-    rises = function(high) > function(low)
-    for _ in range(50):
-        middle = (low * high) ** 0.5
-        above = function(middle) > wanted
-        low, high = (low, middle) if above == rises else (middle, high)
-    return float((low * high) ** 0.5)
+    """Return the number between low and high at which a monotonic function is `wanted`, else the nearer end.
+
+    Source: Ridders, IEEE Trans. Circuits Syst. 26(11), 979 (1979), in the logarithm of the number. Bisection alone
+    would call the function, a prediction each time, five times as often.
+    """
+    points = [(log(end), float(function(end)) - wanted) for end in (low, high)]
+    (_, below), (_, above) = points
+    if below * above >= 0:
+        return low if abs(below) <= abs(above) else high
+    found = inf
+    for _ in range(TRIES):
+        (left, below), (right, above) = points
+        middle = (left + right) / 2
+        miss = float(function(exp(middle))) - wanted
+        if miss == 0:
+            return exp(middle)
+        share = miss / (miss**2 - below * above) ** 0.5
+        last, found = found, middle + (middle - left) * copysign(share, share * (below - above))
+        points += [(middle, miss), (found, float(function(exp(found))) - wanted)]
+        points.sort()
+        at = next(i for i in range(3) if points[i][1] * points[i + 1][1] <= 0)
+        points = points[at : at + 2]
+        if abs(found - last) < CLOSE or points[0][1] * points[1][1] == 0:
+            break
+    return exp(found)

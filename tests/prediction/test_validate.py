@@ -6,6 +6,7 @@ from collections import Counter
 from statistics import median
 
 import pytest
+from scored import scored
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.prediction import predict
@@ -36,34 +37,32 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps, loads
 from lib_dlhpc.spec.machine import load_machine
 
-ROWS = validate()
 FAMILIES = {name: family(name) for name in catalog.names("published")}
 INPUTS = {entry["id"] for table in FAMILIES.values() for entry in entries(table, "inputs")}
 ENTRIES = [(name, entry) for name, table in FAMILIES.items() for entry in entries(table, "rows")]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_a_row_is_met_or_its_miss_has_a_reason(row):
-    assert row.verdict in ("ok", "miss"), f"{row.error:+.1%}"
-    if row.verdict == "miss":
-        assert len(row.reason) > 20
-    if row.known_error:
-        assert row.reason and row.known_error > row.tolerance
+def test_a_row_is_met_or_its_miss_has_a_reason():
+    failed = {row.id: f"{row.error:+.1%}" for row in scored() if row.verdict == "FAIL"}
+    assert failed == {}
+    for row in scored():
+        if row.verdict == "miss":
+            assert len(row.reason) > 20, row.id
+        if row.known_error:
+            assert row.reason and row.known_error > row.tolerance, row.id
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_arithmetic_is_exact_to_the_publications_digits(row):
-    if (
-        row.group in ("memory", "ZeRO", "checkpoint", "definition", "storage demand")
-        and not row.reason
-    ):
-        assert abs(row.error) <= 0.03
+def test_arithmetic_is_exact_to_the_publications_digits():
+    classes = ("memory", "ZeRO", "checkpoint", "definition", "storage demand")
+    exact = [row for row in scored() if row.group in classes and not row.reason]
+    assert len(exact) > 20
+    assert {row.id: row.error for row in exact if abs(row.error) > 0.03} == {}
 
 
 def test_what_ran_is_predicted_to_fit():
     """All rows that measured a rate really ran."""
     rates = ("throughput", "achieved_per_gpu", "iteration_time")
-    ran = [r for r in ROWS if r.quantity.startswith(rates) and r.experiment]
+    ran = [r for r in scored() if r.quantity.startswith(rates) and r.experiment]
     assert {r.id for r in ran if not predict(r.experiment).fits} == set()
 
 
@@ -83,7 +82,7 @@ def test_every_published_row_is_scored_or_an_input_or_left_out_with_a_reason(ope
     for row in open_rows:
         assert results()[row["id"]] == row
     assert {name for name, found in known.items() if found.status == "scored"} == {
-        row.id for row in ROWS
+        row.id for row in scored()
     }
     for name, found in known.items():
         assert found.status in ("scored", "input", "left out")
@@ -101,12 +100,16 @@ def test_a_row_stands_once():
 
 def test_what_is_scored_is_what_a_user_would_predict_from_the_rows_toml():
     """All that a row starts from stands in its experiment: nothing is private to validation."""
-    for row in ROWS:
-        _, entry = next(each for each in ENTRIES if each[1]["id"] == row.id)
+    classes = set()
+    for row in scored():
+        name, entry = next(each for each in ENTRIES if each[1]["id"] == row.id)
         if row.experiment is None or "relative_to" in entry:
             continue
         again = loads(dumps(row.experiment))
         assert again == row.experiment
+        if (name, row.group, row.quantity) in classes:
+            continue  # equal experiments have equal predictions: one of a kind will do
+        classes.add((name, row.group, row.quantity))
         unit = UNITS.get(row.unit, 1.0)
         assert float(quantity_of(again, row.quantity)) / unit == pytest.approx(row.predicted), (
             row.id
@@ -115,7 +118,7 @@ def test_what_is_scored_is_what_a_user_would_predict_from_the_rows_toml():
 
 def test_the_starts_of_rows_are_what_the_public_functions_find():
     """GPT on one V100 gives the compute scale, on two nodes the share of the line rate."""
-    rows = {row.id: row.experiment for row in ROWS}
+    rows = {row.id: row.experiment for row in scored()}
     started = rows["dlgpt-mp_1x32x1_16_3072x32-tflops"].calibration
     one = rows["dlgpt-dp_8x1x1_16_1536x16"].set({"strategy.nodes": 1})
     assert started.compute_scale == pytest.approx(compute_scale(one), rel=1e-6)
@@ -128,7 +131,7 @@ def test_the_starts_of_rows_are_what_the_public_functions_find():
 
 def test_a_row_that_changes_its_machine_says_by_which_source():
     changed = 0
-    for row in ROWS:
+    for row in scored():
         if row.experiment is None:
             continue
         name, entry = next(each for each in ENTRIES if each[1]["id"] == row.id)
@@ -188,21 +191,21 @@ def test_replays_know_their_miss():
 
 
 def test_the_rows_that_gave_the_jitter_are_not_scored():
-    assert not [r.id for r in ROWS if r.id.startswith("dlperf-r50fp32") and r.id.endswith("-8")]
+    assert not [r.id for r in scored() if r.id.startswith("dlperf-r50fp32") and r.id.endswith("-8")]
 
 
 def test_data_parallel_rows_are_accurate():
-    found = summary(ROWS)["data parallel"]
+    found = summary(scored())["data parallel"]
     assert found["rows"] >= 60
     assert found["median"] >= 0.95 and found["mean"] >= 0.85
 
 
 def test_split_networks_are_accurate():
     """The mark to beat is 86.7 % over all strategies (Kahira et al. 2021, HPDC)."""
-    found = summary(ROWS)
+    found = summary(scored())
     assert found["all splits"]["mean"] >= 0.867
     assert found["3-D"]["mean"] >= 0.94 and found["3-D"]["worst"] >= 0.88
-    errors = {row.id: abs(row.error) for row in ROWS}
+    errors = {row.id: abs(row.error) for row in scored()}
     megatron = [
         e
         for i, e in errors.items()
@@ -226,11 +229,11 @@ def test_one_measured_row_starts_all_of_a_machine():
 def test_misses_are_few():
     models = [
         row
-        for row in ROWS
+        for row in scored()
         if row.quantity == "throughput" or row.group in ("data parallel", *SPLIT_CLASSES)
     ]
     assert sum(row.verdict == "miss" for row in models) <= len(models) / 5
-    others = {row.id for row in ROWS if row.verdict == "miss"} - {row.id for row in models}
+    others = {row.id for row in scored() if row.verdict == "miss"} - {row.id for row in models}
     assert others == {
         "arb32-131072",
         "arb32-524288",
@@ -248,9 +251,9 @@ def test_misses_are_few():
 
 
 def test_every_row_is_scored_once_and_is_published():
-    ids = [row.id for row in ROWS]
+    ids = [row.id for row in scored()]
     assert len(ids) == len(set(ids)) and set(ids) <= set(results())
-    for row in ROWS:
+    for row in scored():
         assert row.published == float(results()[row.id]["value"])
 
 
@@ -276,7 +279,7 @@ def test_no_chain_of_inputs_comes_back_to_its_start():
 
 def test_rates_are_the_published_ones_and_are_written_nowhere_else():
     by_id = {entry["id"]: entry for _, entry in ENTRIES}
-    for row in ROWS:
+    for row in scored():
         measured = by_id[row.id].get("from")
         if row.experiment and measured and results()[measured]["quantity"] == "throughput":
             assert row.experiment.calibration.rate == float(results()[measured]["value"])
@@ -319,12 +322,12 @@ def test_goyals_rate_is_256_images_in_the_step_that_the_notes_derive():
 
 
 def test_the_rings_two_points_are_published_and_not_scored():
-    scored = {row.id for row in ROWS}
+    ids = {row.id for row in scored()}
     for entry in FAMILIES["arb32"]["rows"]:
         for size, bandwidth in (entry["inputs"]["small"], entry["inputs"]["large"]):
             point = results()[f"arb32-{size}"]
             assert float(point["value"]) * 1e9 == pytest.approx(bandwidth)
-            assert point["id"] not in scored
+            assert point["id"] not in ids
 
 
 def test_verdicts():
@@ -346,9 +349,13 @@ def test_a_miss_counts_in_every_average():
 
 
 def test_families_can_be_chosen_and_a_wrong_one_is_named():
-    assert {row.id for row in validate(["goyal17"])} < {row.id for row in ROWS}
+    assert {row.id for row in validate(["goyal17"])} < {row.id for row in scored()}
     with pytest.raises(SpecError, match="Did you mean 'goyal17'"):
         validate(["goyal18"])
+
+
+# Families with rows that exchanges bound, and that are predicted in no time.
+EXCHANGED = ["jia18", "goyal17", "horovod18", "abci", "dlperf-bert-amp", "dlperf-bert-fp32"]
 
 
 @pytest.mark.parametrize(("factor", "least"), [(2.0, 2), (3.0, 3), (0.5, 3), (0.25, 3)])
@@ -361,5 +368,5 @@ def test_a_wrong_link_bandwidth_would_be_noticed(monkeypatch, factor, least):
         return cost._replace(bandwidth=cost.bandwidth * factor)
 
     monkeypatch.setattr(Algorithm, "priced", wrong)
-    failed = [row.id for row in validate() if row.verdict == "FAIL"]
+    failed = [row.id for row in validate(EXCHANGED) if row.verdict == "FAIL"]
     assert len(failed) >= least

@@ -10,6 +10,7 @@ import pytest
 
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import loads
 
 
@@ -57,7 +58,8 @@ def test_links_lead_somewhere(readme, repository):
 def test_the_error_of_the_roofline_alone_is_what_readme_says(readme):
     """Every measured rate of one device that some row starts from, predicted without it."""
     measured = {}
-    for row in validate():
+    split = {"megatron", "korthikanti"}  # families that take seconds and never fit on one device
+    for row in validate(set(catalog.names("published")) - split):
         whole = row.experiment and row.experiment.strategy.replica == 1
         if whole and row.experiment.calibration.devices == 1:
             rate = row.experiment.calibration
