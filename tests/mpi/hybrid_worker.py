@@ -9,6 +9,7 @@ from itertools import cycle, pairwise, product
 from pathlib import Path
 
 import numpy as np
+import patient
 from mpi4py import MPI
 
 from lib_dlhpc import layout, parallel
@@ -184,22 +185,28 @@ def difference(array, other):
 
 
 def equals_one_rank(model, split, within=1e-10, **common):
-    off = comm.bcast(error(model, common, split))
+    off = patient.bcast(comm, error(model, common, split))
     assert off <= within, (model, common, split, off)
     largest[within] = max(off, largest.get(within, 0.0))
 
 
 def shapes(spatial):
-    """All factorizations of p ranks into data x pipeline x tensor, or, for images, spatial."""
+    """Factorizations of p ranks into data x pipeline x tensor, or, for images, spatial.
+
+    All of them on up to 4 ranks; on 6 those of two kinds, on 8 those of three, which fewer ranks do not have.
+    """
     for pipeline, tensor, rows in product(range(1, p + 1), repeat=3):
         legal = tensor == 1 or rows == 1
         legal = legal and (rows == 1 or (spatial and rows <= 4))
-        if legal and p % (pipeline * tensor * rows) == 0:
+        if not legal or p % (pipeline * tensor * rows):
+            continue
+        kinds = sum(n > 1 for n in (p // (pipeline * tensor * rows), pipeline, tensor, rows))
+        if kinds >= {6: 2, 8: 3}.get(p, 0):
             yield {"pipeline": pipeline, "tensor": tensor, "spatial": rows}
 
 
 def every_layout():
-    """Each model in each shape (on 8 ranks, a subset); other options rotate, so many combinations occur."""
+    """Each model in each shape; other options rotate, so many combinations occur."""
     schedules = cycle(("1f1b", "gpipe", "interleaved", "zb-h1", "1f1b", "zb-h1"))
     microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
     recomputes = cycle(("none", "full", "none", "selective", "full"))
@@ -208,9 +215,7 @@ def every_layout():
     zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
     for model in MOST_STAGES:
-        for number, shape in enumerate(shapes(model in ("images", "fields"))):
-            if p > 6 and model in SOME and (number + SOME.index(model)) % len(SOME):
-                continue
+        for shape in shapes(model in ("images", "fields")):
             depth, tensor = shape["pipeline"], shape["tensor"]
             if depth > MOST_STAGES[model] or tensor > MOST_TENSOR[model]:
                 continue
@@ -243,7 +248,6 @@ def every_layout():
 
 
 NONE = {"zero": 0, "shards": 0}
-SOME = ("rows", "fields", "sequences")
 MOST_STAGES = {"images": 8, "rows": 6, "fields": 8, "words": 5, "sequences": 3, "llama": 5}
 MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4, "sequences": 3, "llama": 2}
 
@@ -285,7 +289,7 @@ def random_ways(seed="0", number="40"):
         if not legal_here:
             continue
         legal += 1
-        off = comm.bcast(error(model, rule, split))
+        off = patient.bcast(comm, error(model, rule, split))
         assert off <= 1e-10, (model, rule, split, off)
         for name, value in split.items():
             if value not in (1, 0, False, "none", "off"):
@@ -321,7 +325,7 @@ def replicas_with_local_normalization():
     if rank < 2:
         expected = result(experiment_of("images", devices_per_node=2, **common), two)
     for kind in ("spatial", "pipeline", "tensor"):
-        off = comm.bcast(error("images", common, {kind: p // 2}, expected))
+        off = patient.bcast(comm, error("images", common, {kind: p // 2}, expected))
         assert off <= 1e-10, (kind, off)
     two.Free()
 
@@ -335,7 +339,7 @@ def empty_microbatches():
 
 def uneven_shares():
     """Tensor ranks without any part of a layer, and replicas with more test batches than others."""
-    for zero in (1, 2, 3):
+    for zero in (1, 3):
         split = {"tensor": 4, "sequence_parallel": True, "zero": zero, "bucket": 8}
         equals_one_rank("short words", split, optimizer="lamb")
     with mutated((rank_file, "TEST_BATCH", 1)):
@@ -502,17 +506,23 @@ def mistakes_are_found():
     forward, init, tied, expect = Halo.forward, Halo.__init__, Tied.sum, Pipe.expect
     if p <= 4:
         with mutated((Halo, "__init__", made), (Halo, "forward", short)):
-            assert comm.bcast(error("images", {}, {"spatial": p})) > 1e-6, "a halo one row short"
+            assert patient.bcast(comm, error("images", {}, {"spatial": p})) > 1e-6, (
+                "a halo one row short"
+            )
     flow = {"pipeline": p, "microbatches": 3, "schedule": "gpipe"}
     if p <= 4:
         with mutated((Tied, "sum", twice)):
-            assert comm.bcast(error("words", {}, flow)) > 1e-6, "tied gradients summed twice"
+            assert patient.bcast(comm, error("words", {}, flow)) > 1e-6, (
+                "tied gradients summed twice"
+            )
         with mutated((Pipe, "expect", reused)):
-            assert comm.bcast(error("words", {}, flow)) <= 1e-10, "buffers may come again"
+            assert patient.bcast(comm, error("words", {}, flow)) <= 1e-10, "buffers may come again"
         with mutated((Pipe, "expect", reused), (Receive, "forward", alias)):
-            assert comm.bcast(error("words", {}, flow)) > 1e-6, "a stage's input is the buffer"
+            assert patient.bcast(comm, error("words", {}, flow)) > 1e-6, (
+                "a stage's input is the buffer"
+            )
         with mutated((Stage, "sum_over", lambda self, *_: None)):
-            assert comm.bcast(error("fields", {}, {"spatial": p})) > 1e-6, "a sum left out"
+            assert patient.bcast(comm, error("fields", {}, {"spatial": p})) > 1e-6, "a sum left out"
 
 
 class Reusing:
@@ -632,8 +642,10 @@ if __name__ == "__main__":
         random_ways(*sys.argv[2:])
         sys.exit()
     chosen = sys.argv[1:]
-    checks = [every_layout, divergence_is_reported, resumes_under_another_layout, recorded_events]
-    checks += [program_is_carried_out] if p <= 4 else []
+    checks = [every_layout]
+    if p <= 4:  # more ranks on few cores are slow, and have nothing new here
+        checks += [divergence_is_reported, resumes_under_another_layout, recorded_events]
+        checks += [program_is_carried_out]
     checks += [single_precision] if p in (2, 4) else []
     checks += [gathered_once] if p == 2 else []
     checks += [empty_microbatches] if p in (2, 3) else []

@@ -6,6 +6,7 @@ import sys
 import traceback
 
 import numpy as np
+import patient
 from mpi4py import MPI
 
 from lib_dlhpc.prediction.ledger import peak_of
@@ -175,7 +176,7 @@ if __name__ == "__main__":
     chosen = sys.argv[1:]
     modes = {name: way for (name, ranks), way in MODES.items() if ranks == p}
     found = {
-        name: comm.bcast(compare(name, *way))
+        name: patient.bcast(comm, compare(name, *way))
         for name, way in modes.items()
         if not chosen or name in chosen
     }
