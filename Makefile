@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test notebooks docs lint format bench soak lock clean
+.PHONY: help install explore test test-extras notebooks docs lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -22,7 +22,7 @@ NOTEBOOKS = $(wildcard modules/*.ipynb labs/*/*.ipynb)
 NBVAL = $(if $(NOTEBOOKS),--nbval --nbval-sanitize-with=tests/notebooks/sanitize.cfg)
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
 install: $(READY) ## set up .venv with exactly the packages of requirements.lock
 
@@ -54,6 +54,16 @@ explore: $(READY) ## open the dashboards in the browser (ARGS=--no-browser print
 # What runs by default is a setting, so that pytest itself tells paths in ARGS, which replace it, from options.
 test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS="-k NAME": of all)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
+
+# What other tools count for the models that are imported from them. They are large, so they live apart.
+test-extras: .venv-extras/.ready ## run the tests beside PyTorch, transformers and ONNX
+	.venv-extras/bin/python -m pytest -q tests/extras $(ARGS)
+
+.venv-extras/.ready: pyproject.toml
+	@test -n "$(PYTHON)"
+	@$(PYTHON) -m venv .venv-extras
+	@.venv-extras/bin/python -m pip install --quiet --editable '.[import,test]'
+	@touch $@
 
 notebooks: $(READY) ## execute the modules anew and store their outputs (needs Chromium)
 	$(BIN)/python modules/store.py $(ARGS)
@@ -102,7 +112,7 @@ lock: ## remake requirements.lock (ARGS=--upgrade takes the newest versions)
 	    --output-file requirements.lock pyproject.toml
 
 clean: ## remove the environments and every cache
-	rm -rf $(VENV) .venv-bench .venv-docs .venv-lock build dist *.egg-info
+	rm -rf $(VENV) .venv-bench .venv-docs .venv-extras .venv-lock build dist *.egg-info
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find lib_dlhpc tests modules labs benchmarks -name __pycache__ -type d -prune \
 	    -exec rm -rf {} + 2>/dev/null || true

@@ -15,6 +15,7 @@ from lib_dlhpc import renamed
 if TYPE_CHECKING:
     from lib_dlhpc.comparison import compare
     from lib_dlhpc.errors import SpecError
+    from lib_dlhpc.importing import import_model
     from lib_dlhpc.launch import submit
     from lib_dlhpc.prediction import predict, sweep
     from lib_dlhpc.prediction.validate import validate
@@ -31,6 +32,7 @@ __all__ = [
     "compare",
     "dump",
     "dumps",
+    "import_model",
     "load",
     "loads",
     "predict",
@@ -49,6 +51,7 @@ _HOMES = {
     "dump": "lib_dlhpc.spec.experiment",
     "dumps": "lib_dlhpc.spec.experiment",
     "SpecError": "lib_dlhpc.errors",
+    "import_model": "lib_dlhpc.importing",
     "predict": "lib_dlhpc.prediction",
     "sweep": "lib_dlhpc.prediction",
     "validate": "lib_dlhpc.prediction.validate",

@@ -1,13 +1,14 @@
 """Kinds of layers, one file each: counts, splits, and passes in numpy; base/kind.py says what a file declares.
 
-    conv dense lstm experts                       products with weights
+    conv dense lstm experts gated_experts         products with weights
     attention fused_attention                     products of positions
+    latent_attention fused_latent_attention       products of positions, keys and values from one latent vector
     embedding position_embedding                  tables
-    batch_norm layer_norm rms_norm                normalizations
+    batch_norm layer_norm rms_norm head_norm      normalizations
     relu leaky_relu prelu gelu silu tanh sigmoid softmax dropout
     glu                                           a gate times another input
     max_pool avg_pool global_avg_pool             pools
-    add concat flatten gather upsample pixel_shuffle
+    add multiply concat flatten gather upsample pixel_shuffle
     exchange halo receive table                   between ranks, placed by layout/
 
 base/: what the files share. KINDS: the kinds by name, a mapping; a file is imported when it is first asked for.

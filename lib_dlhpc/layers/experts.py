@@ -52,7 +52,7 @@ class Experts(Kind):
     several_inputs = True
     product = True
     tensor = "experts"
-    expert_parameters = ("expand", "expand_bias", "contract", "contract_bias")
+    expert_parameters: tuple[str, ...] = ("expand", "expand_bias", "contract", "contract_bias")
     dimensions = (2,)
 
     @staticmethod
@@ -65,18 +65,8 @@ class Experts(Kind):
         limit. The counted load is balanced: all experts have the same number of positions (Fedus et al. 2022, "Switch
         transformers", section 2.2, adds a loss for that).
         """
-        positions, width = site.at_least(2)
-        if not 1 <= chosen <= experts:
-            raise SpecError(f"{site.name}: chosen = {chosen}; legal: 1 to the {experts} experts.")
-        scores = (positions, experts)
-        if site.shapes[1:] != (scores,):
-            raise SpecError(
-                f"{site.name}: reads {', '.join(map(str, site.shapes))}; legal: positions and their scores,"
-                f" {(positions, width)} and {scores}."
-            )
-        pairs = chosen * positions
-        if limit := most(positions, experts, chosen, capacity):
-            pairs = min(pairs, experts * limit)
+        pairs = pairs_of(site, experts, chosen, capacity)
+        positions, width = site.shape
         return Counts(
             (positions, width),
             parameters=experts * (2 * width * features + features + width),
@@ -105,16 +95,19 @@ class Experts(Kind):
         self.served = options.get("served", (0, self.experts))
         first, stop = options.get("own", self.served)
         self.limit = most(positions, self.experts, self.chosen, options["capacity"])
-        own, features = stop - first, options["features"]
-        self.features = features
-        self.shapes: Shapes = {
-            "expand": (own, self.width, features),
-            "expand_bias": (own, features),
-            "contract": (own, features, self.width),
-            "contract_bias": (own, self.width),
-        }
+        self.features = options["features"]
+        self.shapes = self.shapes_of(stop - first)
         self.travel: Any = AtHome()
         self.load = Load(np.zeros(self.experts, np.int64))
+
+    def shapes_of(self, experts: int) -> Shapes:
+        """Return the shapes of the weights of so many experts."""
+        return {
+            "expand": (experts, self.width, self.features),
+            "expand_bias": (experts, self.features),
+            "contract": (experts, self.features, self.width),
+            "contract_bias": (experts, self.width),
+        }
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
@@ -133,44 +126,55 @@ class Experts(Kind):
         sent[:, :-1] = x.reshape(-1, self.width)[order // self.chosen]
         sent[:, -1] = routing.weights.reshape(-1)[order]
         rows = self.travel.there(saved, sent)
-        hidden, out = np.empty((len(rows), self.features), x.dtype), np.empty_like(rows[:, :-1])
-        for expert, own in _slices(here):
-            np.matmul(rows[own, :-1], weights["expand"][expert], out=hidden[own])
-            hidden[own] += weights["expand_bias"][expert]
-        active = gelu(hidden)
-        for expert, own in _slices(here):
-            np.matmul(active[own], weights["contract"][expert], out=out[own])
-            out[own] += weights["contract_bias"][expert]
+        saved.values.update(rows=rows, here=here, order=order, **routing._asdict())
+        out = self.networks(weights, saved, rows[:, :-1], here)
         out *= rows[:, -1:]
-        saved.values.update(rows=rows, hidden=hidden, active=active, here=here, order=order)
-        saved.values.update(routing._asdict())
         return self._sum(saved, self.travel.home(saved, out), order, x.shape)
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx and the gradient of the scores."""
         values = saved.values
-        order, rows, active = (values[name] for name in ("order", "rows", "active"))
-        routing = Routing(*(values[name] for name in Routing._fields))
+        order, routing = values["order"], Routing(*(values[name] for name in Routing._fields))
         g = self.travel.there(saved, dy.reshape(-1, self.width)[order // self.chosen])
+        back = self.travel.home(saved, self.networks_back(weights, gradients, saved, g))
+        dweights = np.zeros_like(routing.weights)
+        dweights.reshape(-1)[order] = back[:, -1]
+        dx = self._sum(saved, back[:, :-1], order, dy.shape)
+        return dx, scores_gradient(routing, dweights)
+
+    def networks(self, weights: Tensors, saved: Saved, x: Array, here: Array) -> Array:
+        """Return the outputs of the experts for their rows, `here` of each."""
+        hidden, out = np.empty((len(x), self.features), x.dtype), np.empty_like(x)
+        for expert, own in slices(here):
+            np.matmul(x[own], weights["expand"][expert], out=hidden[own])
+            hidden[own] += weights["expand_bias"][expert]
+        active = gelu(hidden)
+        for expert, own in slices(here):
+            np.matmul(active[own], weights["contract"][expert], out=out[own])
+            out[own] += weights["contract_bias"][expert]
+        saved.values.update(hidden=hidden, active=active)
+        return out
+
+    def networks_back(self, weights: Tensors, gradients: Tensors, saved: Saved, g: Array) -> Array:
+        """Return the gradients of the rows and of their weights; g: of their sums' terms."""
+        rows, here, active, hidden = (
+            saved.values[name] for name in ("rows", "here", "active", "hidden")
+        )
         back, t = np.empty_like(rows), np.empty_like(active)
-        for expert, own in _slices(values["here"]):
+        for expert, own in slices(here):
             np.matmul(g[own], weights["contract"][expert].T, out=t[own])
             back[own, -1] = np.einsum("ij,ij->i", t[own], active[own])
             back[own, -1] += g[own] @ weights["contract_bias"][expert]
         g *= rows[:, -1:]
         t *= rows[:, -1:]
-        t *= gelu_slope(values["hidden"])
-        for expert, own in _slices(values["here"]):
+        t *= gelu_slope(hidden)
+        for expert, own in slices(here):
             np.matmul(active[own].T, g[own], out=gradients["contract"][expert])
             np.matmul(rows[own, :-1].T, t[own], out=gradients["expand"][expert])
             np.sum(g[own], axis=0, out=gradients["contract_bias"][expert])
             np.sum(t[own], axis=0, out=gradients["expand_bias"][expert])
             back[own, :-1] = t[own] @ weights["expand"][expert].T
-        back = self.travel.home(saved, back)
-        dweights = np.zeros_like(routing.weights)
-        dweights.reshape(-1)[order] = back[:, -1]
-        dx = self._sum(saved, back[:, :-1], order, dy.shape)
-        return dx, scores_gradient(routing, dweights)
+        return back
 
     def _by_expert(self, routing: Routing) -> tuple[Array, Array]:
         """Return the choices that stay and are served here, expert by expert, and how many each expert has.
@@ -200,7 +204,23 @@ class Experts(Kind):
         self.load.received.append(int(here.sum()))
 
 
-def _slices(counts: Array) -> Any:
+def pairs_of(site: Site, experts: int, chosen: int, capacity: float) -> int:
+    """Return how many pairs of position and expert a sample has; raise SpecError for what cannot be routed."""
+    positions, width = site.at_least(2)
+    if not 1 <= chosen <= experts:
+        raise SpecError(f"{site.name}: chosen = {chosen}; legal: 1 to the {experts} experts.")
+    scores = (positions, experts)
+    if site.shapes[1:] != (scores,):
+        raise SpecError(
+            f"{site.name}: reads {', '.join(map(str, site.shapes))}; legal: positions and their scores,"
+            f" {(positions, width)} and {scores}."
+        )
+    pairs = chosen * positions
+    limit = most(positions, experts, chosen, capacity)
+    return min(pairs, experts * limit) if limit else pairs
+
+
+def slices(counts: Array) -> Any:
     """Yield each expert and the slice of its rows."""
     ends = np.cumsum(counts).tolist()
     return enumerate(slice(first, stop) for first, stop in pairwise([0, *ends]))

@@ -19,7 +19,7 @@ def check_experts(experiment: Experiment) -> None:
     if shared == 1:
         return
     model, replicas = experiment.model, sizes(experiment).data
-    layers = [layer for layer in model.layers if layer.kind == "experts"]
+    layers = [layer for layer in model.layers if layer.traits.tensor == "experts"]
     if not layers:
         raise SpecError(
             f"strategy.experts = {shared}: {model.name or 'the model'} has no experts; the legal value is 1."
@@ -46,10 +46,10 @@ def own_experts(model: Model, shared: int, place: int, imbalance: float) -> Mode
 
     Its counts are those of the busiest rank, with `imbalance` times the mean's positions: the others wait for it.
     """
-    if all(layer.kind != "experts" for layer in model.layers):
+    if all(layer.traits.tensor != "experts" for layer in model.layers):
         return model
     layers = (
-        _own(layer, shared, place, imbalance) if layer.kind == "experts" else layer
+        _own(layer, shared, place, imbalance) if layer.traits.tensor == "experts" else layer
         for layer in model.layers
     )
     return replace(model, layers=tuple(layers))

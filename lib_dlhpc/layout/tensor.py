@@ -180,8 +180,12 @@ class _Splitter:
             return tuple((each,) for each in even(vocabulary.attributes["vocabulary"], self.ranks))
         if len(readers) == 1 and readers[0].traits.tensor == "heads":
             options = readers[0].attributes
+            if readers[0].traits.several_inputs:
+                each_head = _outputs(layer) // options["heads"]
+                heads_of, _ = _split_heads(readers[0], self.ranks)
+                return tuple(scaled((part,), each_head) for part in heads_of)
             heads, kv_heads = options["heads"], options["kv_heads"]
-            size = readers[0].output_shape[-1] // heads
+            size = _outputs(layer) // (heads + 2 * kv_heads)
             return tuple(
                 scaled((queries, _moved(keys, heads), _moved(keys, heads + kv_heads)), size)
                 for queries, keys in zip(*_split_heads(readers[0], self.ranks), strict=True)
@@ -194,30 +198,35 @@ class _Splitter:
         reads = [each for each in readers if each.traits.tensor == "heads"]
         if not reads:
             return True
-        heads, kv_heads = (reads[0].attributes[name] for name in ("heads", "kv_heads"))
+        heads = reads[0].attributes["heads"]
+        kv_heads = reads[0].attributes.get("kv_heads", heads)
         if kv_heads < min(heads, self.ranks):
             raise SpecError(
                 f"strategy.tensor = {self.ranks}: {reads[0].name} has {kv_heads} heads of keys and values for its"
                 f" {heads} heads of queries, and they are not replicated over ranks; legal: 1 to {kv_heads}."
             )
-        return len(readers) == 1 and bool(heads >= self.ranks)
+        shared = [reads[0].inputs[at] for at in reads[0].traits.shared_inputs]
+        return len(readers) == 1 and bool(heads >= self.ranks) and layer.name not in shared
 
     # -- all else --------------------------------------------------------------------------------
 
     def _heads(self, home: int, layer: Layer, source: Held) -> None:
-        (heads, kv_heads), rank = _split_heads(layer, self.ranks), self.graph.rank
-        many = layer.attributes["heads"]
-        mine = length((heads[rank],))
-        ranges = tuple(scaled((part,), layer.output_shape[-1] // many) for part in heads)
-        self.graph.append(
-            home,
-            (source,),
-            Held("", layer.output_shape, 1, ranges),
-            mine / many,
-            heads=mine,
-            kv_heads=length((kv_heads[rank],)),
-            scores=heads[rank],
+        """Each rank has some heads; an input that all heads read is whole on each."""
+        graph, (heads, kv_heads) = self.graph, _split_heads(layer, self.ranks)
+        shared = [layer.inputs[at] for at in layer.traits.shared_inputs]
+        others = (
+            self._entered(home, graph.held[name]) if name in shared else graph.held[name]
+            for name in layer.inputs[1:]
         )
+        many, mine = layer.attributes["heads"], length((heads[graph.rank],))
+        own: dict[str, Any] = {"heads": mine, "scores": heads[graph.rank]}
+        if "kv_heads" in layer.attributes:
+            own["kv_heads"] = length((kv_heads[graph.rank],))
+        ranges = tuple(scaled((part,), layer.output_shape[-1] // many) for part in heads)
+        if layer.output_shape == layer.input_shape:  # queries, keys and values pass
+            ranges = source.ranges
+        gives = Held("", layer.output_shape, 1, ranges)
+        graph.append(home, (source, *others), gives, mine / many, sums=True, **own)
 
     def _experts(self, home: int, layer: Layer) -> None:
         """Each rank serves some experts, for all positions; the sum of their outputs is an allreduce.
@@ -335,8 +344,10 @@ def _outputs(layer: Layer) -> int:
 
 def _split_heads(layer: Layer, ranks: int) -> tuple[Ranges, Ranges]:
     """Return the heads of queries of each rank, and of keys and values: whole groups."""
-    keys = even(layer.attributes["kv_heads"], ranks)
-    return scaled(keys, layer.attributes["heads"] // layer.attributes["kv_heads"]), keys
+    heads = layer.attributes["heads"]
+    kv_heads = layer.attributes.get("kv_heads", heads)
+    keys = even(kv_heads, ranks)
+    return scaled(keys, heads // kv_heads), keys
 
 
 def _moved(each: Range, by: int) -> Range:

@@ -151,7 +151,7 @@ def _replicas(
     if experts == 1:
         return [("data", "allreduce", elements, ())]
     inside = range(first, stop)
-    theirs = tuple(at for at in inside if part.model.layers[at].kind == "experts")
+    theirs = tuple(at for at in inside if part.model.layers[at].traits.tensor == "experts")
     others = tuple(at for at in inside if at not in theirs)
     own = float(sum(part.model.layers[at].parameters for at in theirs))
     both = (("data", elements - own, theirs), ("alike", own, others))

@@ -39,7 +39,7 @@ def one_layer(number: int, layer: Layer, direction: str, experts: int) -> list[I
     experts before their work and home after it (Lepikhin et al. 2020, "GShard", section 3.2).
     """
     work = Compute(number, direction)
-    if layer.kind == "experts" and experts > 1:
+    if layer.traits.tensor == "experts" and experts > 1:
         routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
         return [routed, work, routed]
     return [work, *communication(layer, direction)]

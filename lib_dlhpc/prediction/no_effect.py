@@ -53,4 +53,4 @@ def without_effect(experiment: Experiment) -> list[str]:
 
 
 def _has_experts(experiment: Experiment) -> bool:
-    return any(layer.kind == "experts" for layer in experiment.model.layers)
+    return any(layer.traits.tensor == "experts" for layer in experiment.model.layers)

@@ -4,15 +4,24 @@ from dataclasses import replace
 from functools import lru_cache
 
 from lib_dlhpc.layers.fused_attention import fused
+from lib_dlhpc.layers.fused_latent_attention import fused_latent
 from lib_dlhpc.spec.model import Model
 
-KINDS = ("attention", "fused_attention")
+PAIRS = {  # kinds apart and fused, and what makes one the other
+    ("attention", "fused_attention"): fused,
+    ("latent_attention", "fused_latent_attention"): fused_latent,
+}
+CHANGES = {kind: change for kinds, change in PAIRS.items() for kind in kinds}
 
 
 @lru_cache(maxsize=64)
 def with_attention(model: Model, fuse: bool) -> Model:
     """Return the network with all attention fused, or none; the same object if it is so."""
-    if all(layer.kind != KINDS[not fuse] for layer in model.layers):
+    others = {kinds[not fuse] for kinds in PAIRS}
+    if all(layer.kind not in others for layer in model.layers):
         return model
-    layers = (fused(layer, fuse) if layer.kind in KINDS else layer for layer in model.layers)
+    layers = (
+        CHANGES[layer.kind](layer, fuse) if layer.kind in CHANGES else layer
+        for layer in model.layers
+    )
     return replace(model, layers=tuple(layers))

@@ -193,6 +193,15 @@ def slopes(heads):
     return slopes(below) + slopes(2 * below)[::2][: heads - below]
 
 
+def expert(x, weights):
+    """One feed-forward network: gated, or with biases and GELU."""
+    if "gate" in weights:
+        gate = x @ weights["gate"]
+        return (gate / (1 + np.exp(-gate)) * (x @ weights["up"])) @ weights["down"]
+    hidden = gelu(x @ weights["expand"] + weights["expand_bias"])
+    return hidden @ weights["contract"] + weights["contract_bias"]
+
+
 def experts(x, scores, weights, chosen, capacity):
     """Output, positions that chose each expert, and dropped choices: one sample, one choice at a time."""
     batch, positions, _ = x.shape
@@ -211,8 +220,7 @@ def experts(x, scores, weights, chosen, capacity):
             taken[e] += 1
             of = range(count) if chosen == 1 else tops[i][:chosen]
             w = np.exp(scores[n, i, e]) / sum(np.exp(scores[n, i, each]) for each in of)
-            hidden = gelu(x[n, i] @ weights["expand"][e] + weights["expand_bias"][e])
-            y[n, i] += w * (hidden @ weights["contract"][e] + weights["contract_bias"][e])
+            y[n, i] += w * expert(x[n, i], {key: each[e] for key, each in weights.items()})
     return y, load, dropped
 
 

@@ -28,13 +28,13 @@ WORDS = {"kind": "embedding", "vocabulary": 7, "features": 4, "name": "words"}
 TWO = ({"kind": "relu", "name": "a"}, {"kind": "tanh", "name": "b", "after": "input"})
 
 
-def experts_of(positions, width, count, chosen, capacity=0.0):
+def experts_of(positions, width, count, chosen, capacity=0.0, kind="experts"):
     """A layer of experts that reads positions, and scores of them."""
     options = {"experts": count, "chosen": chosen, "features": 3, "capacity": capacity}
     return model_of(
         (positions, width),
         {"kind": "dense", "features": count, "name": "router"},
-        {"kind": "experts", "inputs": ["input", "router"], **options},
+        {"kind": kind, "inputs": ["input", "router"], **options},
     )
 
 
@@ -110,6 +110,16 @@ CASES = {
     "experts, limited": experts_of(7, 3, 4, 2, 0.8),
     "experts, one limited": experts_of(6, 2, 3, 1, 0.5),
     "experts, all": experts_of(2, 3, 2, 2),
+    "gated_experts": experts_of(5, 4, 3, 2, kind="gated_experts"),
+    "gated_experts, limited": experts_of(6, 2, 3, 1, 0.5, kind="gated_experts"),
+    "head_norm": model_of((3, 12), {"kind": "head_norm", "heads": 2}),
+    "head_norm, grouped": model_of((2, 16), {"kind": "head_norm", "heads": 4, "kv_heads": 2}),
+    "multiply": model_of((5,), *TWO, {"kind": "multiply", "inputs": ["a", "b"]}),
+    "multiply, gate": model_of(
+        (4, 3),
+        {"kind": "dense", "features": 1, "name": "gate"},
+        {"kind": "multiply", "inputs": ["input", "gate"]},
+    ),
     "flatten": model_of((4, 3), {"kind": "flatten"}),
     "flatten, volume": model_of((2, 3, 2, 3), {"kind": "flatten"}),
     "fused_attention": model_of((5, 12), {"kind": "fused_attention", "heads": 2}),
@@ -328,7 +338,7 @@ def test_attention_is_fused_and_back(name):
     assert KINDS["fused_attention"].repeated_flop(whole) == whole.forward_flop / 2
 
 
-@named("experts")
+@named(("experts", "gated_experts"))
 def test_experts(name):
     """Outputs and dropped choices are those of a loop over positions and choices."""
     one, (x, scores) = bench(CASES[name]), inputs_of(CASES[name], 3)
@@ -339,7 +349,7 @@ def test_experts(name):
     assert (dropped > 0) == ("limited" in name)
 
 
-@named("experts")
+@named(("experts", "gated_experts"))
 def test_experts_that_have_no_position_get_no_gradient(name):
     one, (x, scores) = bench(CASES[name]), inputs_of(CASES[name], 2)
     scores[..., 0] = -50.0
@@ -356,6 +366,18 @@ def test_an_evaluation_and_a_recomputed_pass_count_no_load():
     one.saved.context.recomputing, one.saved.context.training = False, False
     one.forward(inputs)
     assert one.layer.load.chosen.sum() == 0
+
+
+@named("head_norm")
+def test_head_norm(name):
+    """Heads of queries, then of keys, are normalized; values pass."""
+    noun, x, y, weights = forward(name)
+    heads, kv_heads = noun.attributes["heads"], noun.attributes["kv_heads"]
+    each = x.reshape(*x.shape[:2], heads + 2 * kv_heads, -1).copy()
+    for head in range(heads + kv_heads):
+        root = np.sqrt(np.mean(each[:, :, head] ** 2, axis=-1, keepdims=True) + 1e-5)
+        each[:, :, head] *= weights["queries" if head < heads else "keys"] / root
+    np.testing.assert_allclose(y, each.reshape(x.shape), rtol=1e-12)
 
 
 @named("lstm")

@@ -40,6 +40,17 @@ MODELS = {
     "six": MODEL | {"experts": 6},
     "three": MODEL | {"experts": 3, "capacity": 0.9},
 }
+# Gated experts beside a scaled shared network, heads normalized before attention.
+MODELS["gated"] = {
+    "family": "decoder",
+    "layers": 2,
+    "hidden": 12,
+    "sequence": 5,
+    "vocabulary": 11,
+    "attention": {"heads": 4, "kv_heads": 2, "head_size": 4, "normed": True, "rotary_base": 100},
+    "feed_forward": {"features": 10},
+    "experts": {"experts": 8, "chosen": 2, "features": 6, "shared": 6, "shared_gate": True},
+}
 SHARDED = ("free", "limited", "switch")
 known, largest = {}, [0.0]
 
@@ -105,10 +116,10 @@ def check_load(model, found, expected, split):
         load = loads[each.layer]
         assert (load.positions, load.dropped) == (each.positions, each.dropped), (split, load, each)
         # Three steps of the 46 samples to train with, in batches of 24.
-        assert sum(load.positions) == (24 + 22 + 24) * 5 * MODELS[model]["chosen"]
+        assert sum(load.positions) == (24 + 22 + 24) * 5 * MODELS[model].get("chosen", 2)
         assert (load.dropped > 0) == ("capacity" in MODELS[model])
         tensor = split.get("tensor", 1)
-        ranks = split.get("experts", 1) * (tensor if MODELS[model]["experts"] >= tensor else 1)
+        ranks = split.get("experts", 1) * (tensor if len(load.positions) >= tensor else 1)
         assert 1 < load.imbalance < ranks if ranks > 1 else load.imbalance == 1, (split, load)
 
 
@@ -161,6 +172,13 @@ def every_layout():
                 replicas = p // (split["tensor"] * split["pipeline"])
                 more = more | {"microbatches": min(more["microbatches"], BATCH // replicas)}
             equals_one_rank(model, next(optimizers), **split, **more)
+
+
+def gated_experts():
+    """A decoder with gated experts and normalized heads, experts and heads on several ranks."""
+    equals_one_rank("gated", "adam", experts=2)
+    equals_one_rank("gated", "momentum", tensor=2, sequence_parallel=False)
+    equals_one_rank("gated", "lamb", tensor=2, sequence_parallel=True, recompute="full")
 
 
 def uneven_shares():
@@ -245,6 +263,8 @@ if __name__ == "__main__":
         resumes_under_another_layout()
         divergence_is_reported()
         mistakes_are_found()
+    if p == 2:
+        gated_experts()
     if p == 4:
         uneven_shares()
     if rank == 0:

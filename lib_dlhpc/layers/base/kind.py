@@ -141,6 +141,7 @@ class Kind:
     output_option = "features"  # of a product: names its outputs
     weight_axes = (1, 0)  # of a product: the axes of outputs and inputs
     feature_parameters: tuple[str, ...] = ()  # of "features": one number a feature each
+    shared_inputs: tuple[int, ...] = ()  # of "heads": inputs that all heads read
     expert_parameters: tuple[str, ...] = ()  # of "experts": stacked, one entry an expert each
     padding_value = 0.0  # of "windows"
     # Training: dimensions of a sample; none given, any. 3 stands for 3 or more.

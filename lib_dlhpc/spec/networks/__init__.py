@@ -10,6 +10,7 @@ from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks.alexnet import alexnet, lenet5, vgg
 from lib_dlhpc.spec.networks.cosmoflow import cosmoflow, cosmoflow_large
+from lib_dlhpc.spec.networks.decoder import decoder
 from lib_dlhpc.spec.networks.decoders import bloom, llama, mpt, opt, palm
 from lib_dlhpc.spec.networks.inception import inception
 from lib_dlhpc.spec.networks.recurrent import frnn, lstm_language_model
@@ -28,6 +29,7 @@ FAMILIES: dict[str, Callable[..., Model]] = {
         bloom,
         cosmoflow,
         cosmoflow_large,
+        decoder,
         frnn,
         gpt,
         inception,

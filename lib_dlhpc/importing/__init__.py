@@ -1,0 +1,12 @@
+"""Networks of other tools as models: exact parameters and FLOP; what is not understood is an error that names it.
+
+imported.py        Imported: a model, and notes on what its source says beyond that
+sources.py         import_model: of a path, a configuration or a torch.nn.Module
+hugging_face.py    `config.json` of causal language models, by its fields
+configuration.py   the fields of a configuration: each is read, known not to matter, or an error
+"""
+
+from lib_dlhpc.importing.imported import Imported
+from lib_dlhpc.importing.sources import import_model
+
+__all__ = ["Imported", "import_model"]

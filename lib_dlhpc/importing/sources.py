@@ -1,0 +1,30 @@
+"""Where a network comes from: a path, the table of a configuration, or a torch.nn.Module."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.importing.hugging_face import from_config
+from lib_dlhpc.importing.imported import Imported
+
+
+def import_model(source: Any, sequence: int = 0) -> Imported:
+    """Return a network of another tool as a model, with its layer graph.
+
+    source: a `config.json` of Hugging Face, its table, or a folder that holds one. sequence: words of a sample;
+    0: as many as the source has positions for. Raises SpecError, which names what is not understood.
+    """
+    if isinstance(source, Mapping):
+        return from_config(source, sequence)
+    path = Path(source)
+    if path.is_dir():
+        path /= "config.json"
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: cannot be read as JSON: {error}.") from None
+    if not isinstance(table, dict):
+        raise SpecError(f"{path}: must be a JSON object, such as the config.json of a model.")
+    return from_config(table, sequence, str(path))

@@ -1,0 +1,8 @@
+"""Tests beside other tools, which `make test-extras` installs; elsewhere nothing is collected here."""
+
+from importlib.util import find_spec
+
+NEEDED = {"test_transformers.py": ("torch", "transformers"), "test_torch.py": ("torch",)}
+collect_ignore = [
+    file for file, names in NEEDED.items() if not all(find_spec(name) for name in names)
+]

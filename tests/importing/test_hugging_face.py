@@ -1,0 +1,96 @@
+"""Imported configurations have the parameters and FLOP that transformers and torch's counter report for them.
+
+tests/data/hugging_face/models.json holds sizes of public models, their parameters on torch's meta device, and the
+FLOP of a forward pass by torch.utils.flop_counter where that runs there; tests/extras counts both anew.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.importing import import_model
+from lib_dlhpc.importing.hugging_face import READERS
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.networks import build
+
+RECORD = Path(__file__).parents[1] / "data" / "hugging_face" / "models.json"
+MODELS = json.loads(RECORD.read_text(encoding="utf-8"))
+LLAMA = MODELS["llama3-8b"]["config"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_and_flop_are_those_of_transformers(name):
+    recorded = MODELS[name]
+    model = import_model(recorded["config"], recorded["sequence"]).model
+    assert model.parameters == recorded["parameters"]
+    assert recorded["forward_flop"] in (None, model.forward_flop)
+
+
+def test_each_known_type_is_recorded():
+    assert {each["config"]["model_type"] for each in MODELS.values()} == set(READERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [("llama3-8b", "llama3-8b"), ("bloom-7b1", "bloom-176b"), ("mpt-7b", "mpt-7b")],
+)
+def test_an_imported_network_is_that_of_its_family_layer_by_layer(name, entry):
+    options = catalog.body("models", entry)
+    family = options.pop("family")
+    if entry == "bloom-176b":
+        options |= {"layers": 30, "hidden": 4096, "heads": 32}
+    found = import_model(MODELS[name]["config"], options["sequence"]).model
+    assert found.layers == build(family, options).layers
+
+
+def test_a_window_of_some_layers():
+    """Gemma 3: five layers of a window, then one that sees all (Gemma team 2025, section 2)."""
+    model = import_model(MODELS["gemma-3-1b"]["config"]).model
+    windows = [layer.attributes["window"] for layer in model.layers if layer.kind == "attention"]
+    assert windows == [0 if number % 6 == 0 else 512 for number in range(1, 27)]
+
+
+def test_the_toml_is_the_model_again(tmp_path):
+    found = import_model(MODELS["tiny-deepseek_v3"]["config"])
+    again = read_model(tomllib.loads(found.toml())["model"])
+    assert again.layers == found.model.layers
+    (tmp_path / "config.json").write_text(json.dumps(MODELS["tiny-deepseek_v3"]["config"]))
+    assert import_model(tmp_path).model.layers == again.layers
+
+
+def test_what_no_count_depends_on_is_a_note():
+    found = import_model({**LLAMA, "rope_scaling": {"factor": 8.0}, "torch_dtype": "bfloat16"})
+    assert found.notes == ("rope_scaling = {'factor': 8.0}: angles of positions.",)
+    assert "# rope_scaling" in found.toml()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "lama"}, ["'lama'", "'llama'", "mixtral"]),
+        ({"model_type": None}, ["model_type"]),
+        ({"hidden_size": None}, ["hidden_size", "n_embd"]),
+        ({"hidden_act": "mish"}, ["'mish'", "silu", "gelu"]),
+        ({"sinks": 4, "loops": 2}, ["sinks = 4", "loops = 2"]),
+        ({"clip_qkv": 8.0}, ["clip_qkv = 8.0", "legal: 0"]),
+        ({"num_key_value_heads": 5}, ["kv_heads = 5", "heads = 32"]),
+        ({"layer_types": ["linear_attention"], "sliding_window": 5}, ["linear_attention"]),
+    ],
+)
+def test_what_is_not_understood_is_named(changes, words):
+    with pytest.raises(SpecError) as error:
+        import_model({**LLAMA, **changes})
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", None])
+def test_a_file_that_is_no_configuration(tmp_path, text):
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(SpecError, match=r"config\.json"):
+        import_model(tmp_path)
