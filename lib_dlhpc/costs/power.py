@@ -1,0 +1,90 @@
+"""What a power limit does to a device: its power and its time, from a measurement without a limit.
+
+A device that trains alternates between being busy, at P_b, and waiting, at idle power. A limit L below P_b lowers the
+clock, to phi = f / f_max. Of the busy power a static part P_s remains at any clock; the rest grows with phi^4,
+as voltage falls with the clock:
+
+    L = P_s + (P_b - P_s) phi^4,    P_s = idle + static (P_b - idle)
+
+Only arithmetic is slowed, by 1 / phi. Memory, links, launches and the host keep their pace. How much of the time is
+arithmetic is not measured; it is what a batch that uses the device well is, c = u e^compute, with u the fraction of the
+time that the device is busy and e its throughput over that of the best batch. u follows from the mean power: with
+x = (P - idle) / (most - idle), the busy power is idle + (most - idle) x^busy. With t = T / T_0:
+
+    t = 1 - c + c / phi,    energy / T_0 = (1 - u) idle + (u - c + c / phi) min(L, P_b)
+
+The four exponents and fractions are fitted to 766 measured rows, two GPUs and six workloads under limits of 100 W to
+250 W: You et al. 2023, "Zeus", NSDI (`tests/data/power_limits.csv`); tests refit them with each workload left out.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LOWEST_CLOCK = 0.25  # of the highest: devices do not clock lower under a limit
+
+
+class Shape(NamedTuple):
+    """How power depends on use and on the clock: the fitted numbers, without unit."""
+
+    busy: float = 0.63  # exponent of the mean power that gives the busy power
+    static: float = 0.3  # fraction of the busy power above idle that no clock lowers
+    clock: float = 0.25  # exponent of the power above the static part that gives the clock
+    compute: float = 1.6  # exponent of the relative throughput that gives the arithmetic
+
+
+SHAPE = Shape()
+
+
+class Limited(NamedTuple):
+    """A device under a limit: its time over the time without one, and its mean power in W."""
+
+    time: Any
+    power: Any
+
+
+def clock(limit: Any, busy: Any, idle: Any, shape: Shape = SHAPE) -> Any:
+    """Return the clock under a power limit over the highest, 0.25 to 1.
+
+    limit, busy, idle: W, arrays that broadcast; busy: what the device draws without a limit. No limit is infinite.
+    """
+    static = idle + shape.static * (busy - idle)
+    above = np.minimum(limit, busy) - static
+    whole = np.where(np.greater(busy, static), busy - static, 1.0)
+    relative = np.where(np.greater(busy, static), np.maximum(above, 0.0) / whole, 1.0)
+    return np.maximum(relative**shape.clock, LOWEST_CLOCK)[()]
+
+
+def under_limit(
+    limit: Any, power: Any, efficiency: Any, idle: Any, most: Any, shape: Shape = SHAPE
+) -> Limited:
+    """Return time and power under a limit, from the mean power without one.
+
+    limit, power, idle, most: W, arrays that broadcast; most: the power that the device never exceeds, its TDP.
+    efficiency: throughput over that of the workload's best batch on the device, 0 to 1. Source: the module's text.
+    """
+    mean = (power - idle) / (most - idle)
+    busy = idle + (most - idle) * mean**shape.busy
+    used = (power - idle) / (busy - idle)
+    arithmetic = used * efficiency**shape.compute
+    slowed = arithmetic / clock(limit, busy, idle, shape)
+    time = 1 - arithmetic + slowed
+    energy = (1 - used) * idle + (used - arithmetic + slowed) * np.minimum(limit, busy)
+    return Limited(time, energy / time)
+
+
+def between_batches(
+    batch: Any, batches: tuple[float, float], times: tuple[float, float], watts: tuple[float, float]
+) -> tuple[Any, Any]:
+    """Return the time for a number of samples, in s, and the mean power, in W, of a batch between two measured ones.
+
+    The squared time is linear in the squared number of steps, as of a part that depends on the samples and one that
+    depends on the steps, neither hidden nor added in full; the power is linear in the throughput.
+    """
+    steps = [1 / b**2 for b in batches]
+    weight = (1 / np.square(batch) - steps[0]) / (steps[1] - steps[0])
+    time = np.sqrt((1 - weight) * times[0] ** 2 + weight * times[1] ** 2)
+    if times[0] == times[1]:
+        return time, np.full_like(time, sum(watts) / 2)
+    share = (1 / time - 1 / times[0]) / (1 / times[1] - 1 / times[0])
+    return time, watts[0] + share * (watts[1] - watts[0])
