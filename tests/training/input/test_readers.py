@@ -1,7 +1,7 @@
 """Readers: batches in their order, no further ahead than asked for; the stall is that of the tier."""
 
 import threading
-from time import process_time
+from time import perf_counter, process_time
 
 import numpy as np
 import pytest
@@ -88,6 +88,24 @@ def test_decoding_takes_the_cpu_time_that_is_priced():
         for _ in order:
             source.take()
     assert process_time() - begin >= 20 * 0.02
+
+
+def test_time_that_does_not_count_gives_readers_no_head_start():
+    """As an evaluation between two steps: the tier is as slow before and after it, by the clock of the steps."""
+    order, left_out = batches(6), [0.0]
+    slow = RUN.set({"machine.storage.slow.bandwidth": 100e3})  # 50 ms a batch
+
+    def clock():
+        return perf_counter() - left_out[0]
+
+    with readers_of(slow, SingleRank(), X, None, iter(order), True, clock) as source:
+        begin = clock()
+        source.take()
+        threading.Event().wait(0.5)
+        left_out[0] = 0.5
+        for _ in order[1:]:
+            source.take()
+        assert clock() - begin >= 0.99 * 0.05 * (len(order) - 1)
 
 
 def test_an_error_of_a_reader_is_raised_by_the_step_that_waits(tmp_path):
