@@ -59,10 +59,11 @@ test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS
 test-extras: .venv-extras/.ready ## run the tests beside PyTorch, transformers and ONNX
 	.venv-extras/bin/python -m pytest -q tests/extras $(ARGS)
 
-.venv-extras/.ready: pyproject.toml
+.venv-extras/.ready: requirements-extras.lock pyproject.toml
 	@test -n "$(PYTHON)"
 	@$(PYTHON) -m venv .venv-extras
-	@.venv-extras/bin/python -m pip install --quiet --editable '.[import,test]'
+	@.venv-extras/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-extras.lock
+	@.venv-extras/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 notebooks: $(READY) ## execute the modules anew and store their outputs (needs Chromium)
@@ -104,12 +105,15 @@ soak: $(READY) ## thirty visitors, long pages, many runs: what is left? (half an
 	$(BIN)/python tests/soak/soak.py $(ARGS)
 
 # Versions stay as they are unless pyproject.toml asks for others; ARGS=--upgrade renews them all.
-lock: ## remake requirements.lock (ARGS=--upgrade takes the newest versions)
+lock: ## remake both locks (ARGS=--upgrade takes the newest versions)
 	@test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock && \
 	    .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv; }
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
 	    --fork-strategy fewest --generate-hashes --no-header --extra test $(ARGS) \
 	    --output-file requirements.lock pyproject.toml
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
+	    --fork-strategy fewest --generate-hashes --no-header --extra import --extra test $(ARGS) \
+	    --output-file requirements-extras.lock pyproject.toml
 
 clean: ## remove the environments and every cache
 	rm -rf $(VENV) .venv-bench .venv-docs .venv-extras .venv-lock build dist *.egg-info

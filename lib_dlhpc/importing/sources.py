@@ -8,16 +8,24 @@ from typing import Any
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.hugging_face import from_config
 from lib_dlhpc.importing.imported import Imported
+from lib_dlhpc.importing.torch_module import from_module
 
 
-def import_model(source: Any, sequence: int = 0) -> Imported:
+def import_model(source: Any, sequence: int = 0, sample: Any = None) -> Imported:
     """Return a network of another tool as a model, with its layer graph.
 
-    source: a `config.json` of Hugging Face, its table, or a folder that holds one. sequence: words of a sample;
-    0: as many as the source has positions for. Raises SpecError, which names what is not understood.
+    source: a `config.json` of Hugging Face, its table, or a folder that holds one; or a torch.nn.Module. sequence:
+    words of a sample; 0: as many as the configuration has positions for. sample: for a module, the shape of a sample
+    of numbers, or a tensor of one. Raises SpecError, which names what is not understood.
     """
     if isinstance(source, Mapping):
         return from_config(source, sequence)
+    if hasattr(source, "parameters"):
+        if sample is None:
+            raise SpecError(
+                "sample: a torch.nn.Module needs the shape of a sample, such as (3, 224, 224)."
+            )
+        return from_module(source, sample)
     path = Path(source)
     if path.is_dir():
         path /= "config.json"
