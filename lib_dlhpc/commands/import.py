@@ -21,7 +21,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    model.add_argument("source", help="a config.json of Hugging Face transformers, or its folder")
+    model.add_argument(
+        "source", help="a config.json of Hugging Face transformers, or its folder; or an ONNX file"
+    )
     model.add_argument(
         "-o", "--output", metavar="FILE", help="write this TOML file, not standard output"
     )

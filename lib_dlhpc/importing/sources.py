@@ -8,15 +8,16 @@ from typing import Any
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.hugging_face import from_config
 from lib_dlhpc.importing.imported import Imported
+from lib_dlhpc.importing.onnx_file import from_onnx
 from lib_dlhpc.importing.torch_module import from_module
 
 
 def import_model(source: Any, sequence: int = 0, sample: Any = None) -> Imported:
     """Return a network of another tool as a model, with its layer graph.
 
-    source: a `config.json` of Hugging Face, its table, or a folder that holds one; or a torch.nn.Module. sequence:
-    words of a sample; 0: as many as the configuration has positions for. sample: for a module, the shape of a sample
-    of numbers, or a tensor of one. Raises SpecError, which names what is not understood.
+    source: a `config.json` of Hugging Face, its table, or a folder that holds one; an ONNX file; or a torch.nn.Module.
+    sequence: words of a sample; 0: as many as the configuration has positions for. sample: for a module, the shape
+    of a sample of numbers, or a tensor of one. Raises SpecError, which names what is not understood.
     """
     if isinstance(source, Mapping):
         return from_config(source, sequence)
@@ -27,6 +28,8 @@ def import_model(source: Any, sequence: int = 0, sample: Any = None) -> Imported
             )
         return from_module(source, sample)
     path = Path(source)
+    if path.suffix == ".onnx":
+        return from_onnx(path)
     if path.is_dir():
         path /= "config.json"
     try:

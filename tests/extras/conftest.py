@@ -2,7 +2,11 @@
 
 from importlib.util import find_spec
 
-NEEDED = {"test_transformers.py": ("torch", "transformers"), "test_torch.py": ("torch",)}
+NEEDED = {
+    "test_transformers.py": ("torch", "transformers"),
+    "test_torch.py": ("torch",),
+    "test_onnx.py": ("onnx",),
+}
 collect_ignore = [
     file for file, names in NEEDED.items() if not all(find_spec(name) for name in names)
 ]
