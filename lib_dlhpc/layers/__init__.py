@@ -8,7 +8,7 @@
     relu leaky_relu prelu gelu silu tanh sigmoid softmax dropout
     glu                                           a gate times another input
     max_pool avg_pool global_avg_pool             pools
-    add multiply concat flatten gather upsample pixel_shuffle
+    add multiply concat flatten gather tokens upsample pixel_shuffle
     exchange halo receive table                   between ranks, placed by layout/
 
 base/: what the files share. KINDS: the kinds by name, a mapping; a file is imported when it is first asked for.

@@ -120,6 +120,8 @@ CASES = {
         {"kind": "dense", "features": 1, "name": "gate"},
         {"kind": "multiply", "inputs": ["input", "gate"]},
     ),
+    "tokens": model_of((3, 2, 4), {"kind": "tokens"}),
+    "tokens, learned": model_of((2, 3, 2), {"kind": "tokens", "learned": 2}),
     "flatten": model_of((4, 3), {"kind": "flatten"}),
     "flatten, volume": model_of((2, 3, 2, 3), {"kind": "flatten"}),
     "fused_attention": model_of((5, 12), {"kind": "fused_attention", "heads": 2}),

@@ -339,6 +339,7 @@ UNTRAINABLE = {
     "bert-large": "gather",
     "deepseek-v3": "latent_attention",
     "srgan-generator": "prelu",
+    **dict.fromkeys(("vit-b16", "vit-l16", "vit-h14"), "gather"),
 }
 
 

@@ -18,6 +18,7 @@ from lib_dlhpc.spec.networks.resnet import resnet, resnet_cifar
 from lib_dlhpc.spec.networks.sequential import mlp, sequential
 from lib_dlhpc.spec.networks.srgan import srgan_discriminator, srgan_generator
 from lib_dlhpc.spec.networks.transformer import bert, gpt
+from lib_dlhpc.spec.networks.vision import vit
 
 __all__ = ["FAMILIES", "build"]
 
@@ -46,6 +47,7 @@ FAMILIES: dict[str, Callable[..., Model]] = {
         srgan_discriminator,
         srgan_generator,
         vgg,
+        vit,
     )
 }
 
