@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 RANKS = "ranks"  # an axis that is no field of an experiment: ranks that split the global batch
-PARTS = ("data", "tensor", "pipeline", "spatial")  # degrees of parallelism
+PARTS = ("data", "tensor", "pipeline", "spatial", "context")  # degrees of parallelism
 DEVICES = "strategy.devices_per_node"
 MOST = 64  # settings; each needs a run
 

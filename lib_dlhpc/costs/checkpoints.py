@@ -63,7 +63,7 @@ def saving(experiment: Experiment) -> Saving:
     nodes = writers(experiment)
     node_part = size / nodes
     # One device has a whole network unless that is split; a part of it each, where all write.
-    holders = np.minimum(experiment.strategy.replica, devices) if _first(experiment) else devices
+    holders = np.minimum(experiment.strategy.holders, devices) if _first(experiment) else devices
     changed = experiment.run.changed if way == "incremental" else 1.0
     write = changed * size / write_rate(experiment, tier)
     # Samples that were copied to the nodes are taken as lost, unless what the nodes hold survives.

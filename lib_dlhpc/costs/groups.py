@@ -54,6 +54,11 @@ def expert_network(experiment: Experiment) -> Network:
     return spread(experiment, int(experiment.strategy.experts), stride(experiment, "data"))
 
 
+def context_network(experiment: Experiment) -> Network:
+    """Return the network of a context-parallel group."""
+    return spread(experiment, int(experiment.strategy.context), stride(experiment, "data"))
+
+
 def alike_network(experiment: Experiment) -> Network:
     """Return the network of an expert-data-parallel group: replicas with the same experts."""
     shared = int(experiment.strategy.experts)
@@ -130,6 +135,12 @@ def allreduces(experiment: Experiment) -> dict[float, Algorithm]:
 def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
     """Return the cost of `times` all-to-alls; each rank sends n bytes in total, evenly."""
     return collective("all_to_all", n * net.inner.ranks * net.outer.ranks, net, times)
+
+
+def shift_cost(net: Network, size: Any) -> Cost:
+    """Return the cost of a message of `size` B from each rank of a ring to the next; one of a node may leave it."""
+    level = net.outer if net.outer.ranks > 1 else net.inner
+    return Cost(level.alpha, size * level.beta, 0.0)
 
 
 def halo_cost(net: Network, size: Any) -> Cost:

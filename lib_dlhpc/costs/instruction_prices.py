@@ -11,8 +11,9 @@ from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.wire_format import BYTES, wire_format
+from lib_dlhpc.layout import ring_blocks
 from lib_dlhpc.program import Collective, Compute, Group, Priced
-from lib_dlhpc.program.instructions import PAIRS, SAMPLES, WEIGHTS, WIRE
+from lib_dlhpc.program.instructions import BLOCKS, PAIRS, SAMPLES, SHIFT, WEIGHTS, WIRE
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -56,6 +57,8 @@ class CollectivePrices:
         net = self.groups[what.group].network
         if what.goal == "halo":
             return groups.halo_cost(net, size)
+        if what.goal == SHIFT:
+            return groups.shift_cost(net, size)
         if what.goal == "all_to_all":
             return groups.all_to_all(size, net)
         return groups.collective(what.goal, size, net, 1, what.algorithm)
@@ -74,6 +77,7 @@ class PartPrices:
         self.backward: Floats = scale * times.backward
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.weights, self.model = model.layer_parameters, model
+        self.blocks = np.array([ring_blocks(layer) for layer in model.layers])
         self.batch, self.element = float(batch), compute.BYTES[strategy.precision]
 
     @cached_property
@@ -88,9 +92,19 @@ class PartPrices:
         return self.backward - self.weight_grad
 
     @cached_property
+    def forward_block(self) -> Floats:
+        """The seconds of one of the blocks in which a layer is computed, one for each rank of a ring."""
+        return self.forward / self.blocks
+
+    @cached_property
+    def backward_block(self) -> Floats:
+        """The seconds of one of the blocks of its backward."""
+        return self.backward / self.blocks
+
+    @cached_property
     def seconds(self) -> Mapping[str, list[float]]:
         """The seconds of each layer, by phase."""
-        phases = ("forward", "backward", "input_grad", "weight_grad")
+        phases = ("forward", "backward", "input_grad", "weight_grad", *BLOCKS)
         return {phase: getattr(self, phase).tolist() for phase in phases}
 
     @property
@@ -103,5 +117,6 @@ class PartPrices:
         moved, read = compute.traffic(self.model)
         flop = self.batch * float(self.model.layer_forward_flop[what.layer])
         size = (self.batch * float(moved[what.layer]) + float(read[what.layer])) * self.element
-        times = 2 if what.phase == "backward" else 1  # see costs/compute.py
+        times: float = 2 if what.phase.startswith("backward") else 1  # see costs/compute.py
+        times /= self.blocks[what.layer] if what.phase in BLOCKS else 1
         return times * flop, times * size

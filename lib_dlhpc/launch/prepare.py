@@ -18,6 +18,8 @@ LAYOUT = (
     "tensor",
     "pipeline",
     "spatial",
+    "context",
+    "context_exchange",
     "microbatches",
     "schedule",
     "chunks",

@@ -10,6 +10,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Shape, Site
 from lib_dlhpc.layers.base.masks import stream_of, survivors
 from lib_dlhpc.layers.base.saved import Array, Context, Saved, Tensors
+from lib_dlhpc.layers.base.slices import Part, part_of, tokens_of
 
 
 class Attention(Kind):
@@ -76,15 +77,14 @@ class Attention(Kind):
         """
         positions, features = layer.output_shape
         stored = layer.stored - positions * features
-        scores = layer.attributes["heads"] * positions**2
+        scores = scores_of(layer)
         moved = (6 if layer.attributes["dropout"] else 4) * scores - stored
         return float(moved + rotated(layer))
 
     @staticmethod
     def numpy_traffic(layer: Layer) -> float:
         """Return the elements of scores, and of rotated queries and keys, that the passes move."""
-        scores = layer.attributes["heads"] * layer.output_shape[0] ** 2
-        return float(6 * scores + rotated(layer))
+        return float(6 * scores_of(layer) + rotated(layer))
 
     @staticmethod
     def rate_key(layer: Layer) -> str:
@@ -97,6 +97,8 @@ class Attention(Kind):
         self.causal, self.rate = options["causal"], options["dropout"]
         self.window, self.base = options["window"], options["rotary_base"]
         self.features, self.stream = layer.output_shape[-1], stream_of(layer)
+        self.positions = np.arange(options.get("sequence", layer.output_shape[0]))
+        self.own = part_of(self.positions, tokens_of(layer))  # of this rank
         scores = options.get("scores")  # this rank's heads of the full layer
         self.elements = (0, (scores,)) if scores else None
         self.all_heads = layer.attributes.get("whole", layer).attributes["heads"]
@@ -128,17 +130,21 @@ class Attention(Kind):
         )
         return self.turned_back(dx)
 
-    def scores(self, saved: Saved, q: Array, k: Array) -> Array:
-        """Return q k^T / sqrt(d) with positions, minus infinity where a position does not see another."""
-        p = saved.array((*q.shape[:-1], q.shape[-2]), q.dtype)
+    def scores(self, saved: Saved, q: Array, k: Array, keys: Array | None = None) -> Array:
+        """Return q k^T / sqrt(d) with positions, minus infinity where a position does not see another.
+
+        keys: the positions of the keys, if not those of the queries.
+        """
+        keys = self.own if keys is None else keys
+        p = saved.array((*q.shape[:-1], k.shape[-2]), q.dtype)
         np.matmul(q, k.swapaxes(-1, -2), out=p)
         p *= q.dtype.type(1 / np.sqrt(q.shape[-1]))
         if (
             self.slopes is not None
         ):  # a term that all scores of a row share drops out of the softmax
-            p += (self.slopes * np.arange(p.shape[-1])).astype(p.dtype)
+            p += (self.slopes * keys).astype(p.dtype)
         if self.causal:
-            p[..., self._masked(p.shape[-1])] = -np.inf
+            p[..., self._masked(keys)] = -np.inf
         return p
 
     def gradients(
@@ -150,8 +156,12 @@ class Attention(Kind):
         dy: Array,
         of: tuple[Array, Array, Array],
         to: tuple[Array, Array, Array],
+        sums: Array | None = None,
     ) -> None:
-        """Write the gradients of queries, keys and values to `to`."""
+        """Write the gradients of queries, keys and values to `to`.
+
+        sums: of each row of the gradient of the softmax times the softmax, where p is a part of the rows.
+        """
         (q, k, v), (dq, dk, dv) = of, to
         self.multiply(saved, left.swapaxes(-1, -2), dy, dv)
         dp = saved.array(p.shape, p.dtype)
@@ -159,18 +169,19 @@ class Attention(Kind):
         if mask is not None:
             dp *= mask
             dp *= dp.dtype.type(1 / (1 - self.rate))
-        dp -= np.einsum("...i,...i->...", dp, p)[..., None]
+        dp -= np.einsum("...i,...i->...", dp, p)[..., None] if sums is None else sums
         dp *= p
         dp *= q.dtype.type(1 / np.sqrt(q.shape[-1]))
         self.multiply(saved, dp, k, dq)
         self.multiply(saved, dp.swapaxes(-1, -2), q, dk)
 
-    def mask(self, context: Context, p: Array) -> Array | None:
-        """Return which elements of the softmax survive dropout."""
+    def mask(self, context: Context, p: Array, *tokens: Part | None) -> Array | None:
+        """Return which elements of the softmax survive dropout; tokens: which rows and columns p has, if not all."""
         if not self.rate or not context.training:
             return None
-        shape = (p.shape[0], self.all_heads, *p.shape[3:])
-        return survivors(context, self.stream, shape, self.rate, self.elements).reshape(p.shape)
+        shape = (p.shape[0], self.all_heads, len(self.positions), len(self.positions))
+        mask = survivors(context, self.stream, shape, self.rate, self.elements, *tokens)
+        return mask.reshape(p.shape)
 
     @staticmethod
     def multiply(saved: Saved, a: Array, b: Array, out: Array) -> None:
@@ -185,14 +196,13 @@ class Attention(Kind):
 
     def heads_of(self, x: Array) -> tuple[Array, Array, Array]:
         """Return views of queries, keys and values: (batch, kv_heads, group, positions, d); keys have a group of 1."""
-        size = self.features // self.heads
-        ends = (self.features, self.features + self.kv_heads * size)
-        q, *others = np.split(x, ends, axis=-1)
-        k, v = (
-            each.reshape(*x.shape[:2], self.kv_heads, 1, size).transpose(0, 2, 3, 1, 4)
-            for each in others
-        )
-        return self.queries_of(q), k, v
+        return self.queries_of(x[..., : self.features]), *self.keys_of(x[..., self.features :])
+
+    def keys_of(self, x: Array) -> tuple[Array, Array]:
+        """Return views of keys and values, which lie side by side."""
+        shape = (*x.shape[:2], self.kv_heads, 1, self.features // self.heads)
+        k, v = (each.reshape(shape).transpose(0, 2, 3, 1, 4) for each in np.split(x, 2, axis=-1))
+        return k, v
 
     def queries_of(self, x: Array) -> Array:
         """Return a view of what has the shape of queries: (batch, kv_heads, group, positions, d)."""
@@ -200,12 +210,10 @@ class Attention(Kind):
         split = x.reshape(*x.shape[:2], self.kv_heads, self.heads // self.kv_heads, size)
         return split.transpose(0, 2, 3, 1, 4)
 
-    def _masked(self, positions: int) -> Array:
+    def _masked(self, keys: Array) -> Array:
         """Return which scores no position sees: of later positions, and of those before its window."""
-        seen = np.tri(positions, dtype=np.bool_)
-        if self.window:
-            seen &= ~np.tri(positions, k=-self.window, dtype=np.bool_)
-        return ~seen
+        ahead = self.own[:, None] - keys
+        return (ahead < 0) | (ahead >= self.window) if self.window else ahead < 0
 
     def turned(self, saved: Saved, x: Array) -> Array:
         """Return x with queries and keys rotated by their position."""
@@ -220,7 +228,8 @@ class Attention(Kind):
         size = self.features // self.heads
         heads = self.heads + self.kv_heads
         turning = heads * size
-        cos, sin = (each.astype(x.dtype) for each in _rotation(x.shape[1], size, self.base))
+        angles = _rotation(len(self.positions), size, self.base)
+        cos, sin = (each[self.own].astype(x.dtype) for each in angles)
         out[..., turning:] = x[..., turning:]
         pairs, turned = (
             each[..., :turning].reshape(*x.shape[:2], heads, 2, size // 2) for each in (x, out)
@@ -252,6 +261,12 @@ def counts(output: Shape, options: Mapping[str, Any]) -> Counts:
         mask_bytes=scores if dropout else 0,
         attributes=options,
     )
+
+
+def scores_of(layer: Layer) -> int:
+    """Return the scores that a rank computes: with context parallelism those of its tokens with all."""
+    own = layer.output_shape[0]
+    return int(layer.attributes["heads"] * own * layer.attributes.get("sequence", own))
 
 
 def rotated(layer: Layer) -> int:

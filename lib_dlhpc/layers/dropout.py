@@ -9,6 +9,7 @@ from lib_dlhpc.layers.base.elementwise import InPlace, in_place
 from lib_dlhpc.layers.base.kind import Counts, Layer, Site
 from lib_dlhpc.layers.base.masks import stream_of, survivors
 from lib_dlhpc.layers.base.saved import Array, Saved, Tensors
+from lib_dlhpc.layers.base.slices import tokens_of, whole_shape
 
 
 class Dropout(InPlace):
@@ -33,8 +34,8 @@ class Dropout(InPlace):
     def __init__(self, layer: Layer) -> None:
         self.rate, self.stream = layer.attributes["rate"], stream_of(layer)
         self.images = len(layer.input_shape) >= 3
-        self.elements = layer.attributes.get("elements")
-        self.whole = layer.attributes.get("whole", layer).output_shape
+        self.parts = tokens_of(layer), layer.attributes.get("elements")
+        self.whole = whole_shape(layer)
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y."""
@@ -43,7 +44,7 @@ class Dropout(InPlace):
             return x
         batch = x.shape[-1 if self.images else 0]
         shape = (batch, *self.whole)
-        mask = survivors(saved.context, self.stream, shape, self.rate, self.elements)
+        mask = survivors(saved.context, self.stream, shape, self.rate, *self.parts)
         saved.values["mask"] = mask = np.moveaxis(mask, 0, -1) if self.images else mask
         y = in_place(saved, x)
         np.multiply(x, mask, out=y)

@@ -8,6 +8,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
 from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.slices import part_of, tokens_of
 
 SPREAD = 0.02  # of the initial numbers (Radford et al. 2018, section 4.1)
 
@@ -40,6 +41,10 @@ class PositionEmbedding(Kind):
 
     def __init__(self, layer: Layer) -> None:
         self.shapes: Shapes = {"weight": (layer.attributes["positions"], layer.input_shape[-1])}
+        self.rows = None  # of the table, where this rank has some tokens of the sequence
+        if tokens := tokens_of(layer):
+            mine = part_of(np.arange(layer.attributes["sequence"]), tokens)
+            self.rows = part_of(mine, layer.attributes.get("elements"))
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Small normal numbers."""
@@ -48,10 +53,13 @@ class PositionEmbedding(Kind):
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y, shaped as x."""
         y = x if saved.inplace else saved.array(x.shape, x.dtype)
-        return np.add(x, weights["weight"][: x.shape[1]], out=y)
+        return np.add(x, weights["weight"][self._own(x)], out=y)
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx = dy."""
-        gradients["weight"][dy.shape[1] :] = 0
-        np.sum(dy, axis=0, out=gradients["weight"][: dy.shape[1]])
+        gradients["weight"].fill(0)
+        gradients["weight"][self._own(dy)] = np.sum(dy, axis=0)
         return dy
+
+    def _own(self, x: Array) -> Any:
+        return slice(x.shape[1]) if self.rows is None else self.rows

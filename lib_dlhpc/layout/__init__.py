@@ -8,6 +8,7 @@ cuts.py      parts of a range
 graph.py     the graph of one rank under construction
 tensor.py    tensor parallelism: columns, rows, heads, positions
 spatial.py   spatial parallelism: rows and their halos
+context.py   context parallelism: tokens divided over ranks, attention apart
 experts.py   expert parallelism: experts sharded over replicas
 stages.py    where a pipeline cuts the network
 parts.py     parts(experiment, rank): all of the above
@@ -29,6 +30,7 @@ its gradients are reduced (`sum`).
 """
 
 from lib_dlhpc.layout.alike import alike
+from lib_dlhpc.layout.context import context_group, in_step_replicas, own_tokens, ring_blocks
 from lib_dlhpc.layout.experts import alike_group, expert_group
 from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
@@ -41,15 +43,19 @@ __all__ = [
     "Place",
     "alike",
     "alike_group",
+    "context_group",
     "cut_points",
     "expert_group",
     "folded",
     "group",
+    "in_step_replicas",
     "is_partitioned",
     "live_names",
+    "own_tokens",
     "parts",
     "place",
     "rank_at",
+    "ring_blocks",
     "rows_read",
     "shards",
     "sizes",

@@ -2,7 +2,7 @@
 
 Neighbors in rank order share a node, and the groups that communicate most are the closest: tensor parallelism
 communicates within every layer, a pipeline only at the ends of its stages (Narayanan et al. 2021, "Efficient
-large-scale language model training on GPU clusters", section 3).
+large-scale language model training on GPU clusters", section 3). Context ranks are neighbors in the data group.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ def sizes(experiment: Experiment) -> Place:
     strategy = experiment.strategy
     return Place(
         int(strategy.pipeline),
-        int(experiment.devices // strategy.replica),
+        int(experiment.devices // strategy.holders),
         int(strategy.spatial),
         int(strategy.tensor),
     )

@@ -9,7 +9,7 @@ def is_partitioned(experiment: Experiment) -> bool:
     """Return whether a rank is other than one full replica that computes its batch in one pass."""
     s = experiment.strategy
     split = (s.tensor, s.pipeline, s.spatial, s.microbatches) != (1, 1, 1, 1)
-    split = split or s.experts > 1
+    split = split or s.experts > 1 or s.context > 1
     return bool(split or s.zero or s.recompute != "none" or s.offload != "none")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 
+from lib_dlhpc.layout.context import check_context, in_step_replicas, split_context
 from lib_dlhpc.layout.experts import check_experts, own_experts
 from lib_dlhpc.layout.groups import place, shards, sizes
 from lib_dlhpc.layout.spatial import split_space
@@ -40,14 +41,15 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     """Return the parts of a rank: one, or one for each of its chunks.
 
     The experiment holds no arrays. Ranks that differ in their place in the data group have equal parts, but for
-    which experts they hold.
+    which experts they hold, and which tokens.
     Raises SpecError for a model that cannot be split so.
     """
     at, size = place(experiment, rank), sizes(experiment)
     stages = size.pipeline * int(experiment.strategy.chunks)
     check_experts(experiment)
+    check_context(experiment)
     shards(experiment)
-    apart = at.data % int(experiment.strategy.experts)
+    apart = at.data % in_step_replicas(experiment)
     every = _stages(Described(experiment), at.spatial, at.tensor, apart)
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
 
@@ -58,11 +60,21 @@ class Described:
     def __init__(self, experiment: Experiment) -> None:
         self.experiment, s = experiment, experiment.strategy
         memory = float(experiment.machine.device.memory - experiment.machine.device.reserved_memory)
-        numbers = (s.tensor, s.pipeline, s.spatial, s.chunks, s.microbatches, s.batch, s.experts)
+        numbers = (
+            s.tensor,
+            s.pipeline,
+            s.spatial,
+            s.chunks,
+            s.microbatches,
+            s.batch,
+            s.experts,
+            s.context,
+        )
         self.key = (
             id(experiment.model),
             *map(int, numbers),
             (s.split, s.schedule, s.sequence_parallel, s.precision, s.recompute, s.offload),
+            s.context_exchange,
             memory if s.pipeline > 1 else 0.0,
             float(s.expert_imbalance),
         )
@@ -75,10 +87,14 @@ class Described:
 
 
 @lru_cache(maxsize=16)
-def _stages(described: Described, spatial: int, tensor: int, expert: int) -> tuple[Part, ...]:
-    """Return all stages as the ranks at one place of the tensor, the spatial and the expert group have them."""
-    experiment, model = described.experiment, described.experiment.model
-    strategy = experiment.strategy
+def _stages(described: Described, spatial: int, tensor: int, apart: int) -> tuple[Part, ...]:
+    """Return all stages as the ranks at one place of the tensor and the spatial group have them.
+
+    apart: the place among the replicas that exchange within a pass, for experts and context.
+    """
+    experiment, strategy = described.experiment, described.experiment.strategy
+    context = int(strategy.context)
+    model = split_context(experiment.model, context, apart % context, strategy.context_exchange)
     layers, homes = model.layers, tuple(range(len(model.layers)))
     input_shape = model.input_shape
     if strategy.tensor > 1:
@@ -105,7 +121,8 @@ def _stages(described: Described, spatial: int, tensor: int, expert: int) -> tup
         start = stop
     shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
     found = [
-        replace(part, model=own_experts(part.model, shared, expert, busiest)) for part in found
+        replace(part, model=own_experts(part.model, shared, apart % shared, busiest))
+        for part in found
     ]
     return _with_tables(found, layers)
 

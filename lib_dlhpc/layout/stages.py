@@ -120,7 +120,7 @@ def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArra
     An estimate, for the cut only: model state, and activations of the microbatches in flight.
     """
     strategy, model, at = experiment.strategy, experiment.model, list(edges)
-    ranks = strategy.tensor * strategy.spatial
+    ranks = strategy.tensor * strategy.spatial * strategy.context
     split = strategy.tensor
     state = STATE_BYTES[strategy.precision] * model.layer_parameters / split
     size = ELEMENT_BYTES[strategy.precision]

@@ -308,7 +308,7 @@ class _Splitter:
         """Sequence parallelism: the rank's own positions."""
         inputs = tuple(self._own_positions(home, name) for name in layer.inputs)
         gives = self._positions(layer.output_shape)
-        if "positions" not in layer.attributes:
+        if "positions" not in layer.attributes or "tokens" in layer.attributes:
             self.graph.append(home, inputs, gives, sums=True)
             return
         rows = list(gives.ranges)

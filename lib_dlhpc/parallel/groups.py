@@ -1,7 +1,7 @@
 """Which ranks of a stage exchange with each other, and over which network."""
 
 from lib_dlhpc.costs import groups
-from lib_dlhpc.layout import shards, sizes
+from lib_dlhpc.layout import in_step_replicas, shards, sizes
 from lib_dlhpc.program import Group
 from lib_dlhpc.schedules.network import flat
 from lib_dlhpc.spec.experiment import Experiment
@@ -18,6 +18,9 @@ def groups_of(experiment: Experiment) -> dict[str, Group]:
     blocks = (data // shared, shared, spatial, tensor)
     found["experts"] = Group(blocks, 1, groups.expert_network(experiment))
     found["alike"] = Group(blocks, 0, groups.alike_network(experiment))  # the same experts
+    context = int(experiment.strategy.context)
+    blocks = (data // context, context, spatial, tensor)
+    found["context"] = Group(blocks, 1, groups.context_network(experiment))
     one = shards(experiment)
     if 1 < one < data:
         blocks = (data // one, one, spatial, tensor)
@@ -27,8 +30,8 @@ def groups_of(experiment: Experiment) -> dict[str, Group]:
 
 
 def in_step(experiment: Experiment) -> Group:
-    """Return the ranks that exchange within a pass: a replica, and the replicas that share its experts."""
+    """Return the ranks that exchange within a pass: a replica, and those that share its experts or its tokens."""
     _, data, spatial, tensor = sizes(experiment)
-    shared = int(experiment.strategy.experts)
+    shared = in_step_replicas(experiment)
     together = shared * spatial * tensor
     return Group((data // shared, together), 1, flat(together, 0.0, 0.0))

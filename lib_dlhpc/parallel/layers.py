@@ -5,6 +5,7 @@ from math import prod
 from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, regathered, routed_elements
 from lib_dlhpc.costs.groups import GOALS
 from lib_dlhpc.layout import Part
+from lib_dlhpc.parallel.context import with_context
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
 from lib_dlhpc.spec.experiment import Experiment
@@ -39,6 +40,8 @@ def one_layer(number: int, layer: Layer, direction: str, experts: int) -> list[I
     experts before their work and home after it (Lepikhin et al. 2020, "GShard", section 3.2).
     """
     work = Compute(number, direction)
+    if "context" in layer.attributes:
+        return with_context(layer, work)
     if layer.traits.tensor == "experts" and experts > 1:
         routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
         return [routed, work, routed]

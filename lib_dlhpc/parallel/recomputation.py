@@ -31,6 +31,6 @@ def repeated(
     found: list[Instruction] = []
     for each in instructions:
         if isinstance(each, Compute):
-            found += before.get(each.layer, [])
+            found += before.pop(each.layer, [])
         found.append(each)
     return found

@@ -32,6 +32,7 @@ from lib_dlhpc.spec.experiment import Experiment
 
 KINDS = {
     "tensor": "tensor exchange",
+    "context": "context exchange",
     "experts": "expert exchange",
     "halo": "halo exchange",
     "pipeline": "messages between stages",
@@ -93,6 +94,7 @@ class _Key:
                 shards(experiment),
                 int(s.zero),
                 int(s.experts),
+                int(s.context),
                 s.recompute,
                 s.precision,
                 s.wire,

@@ -38,7 +38,7 @@ def _in_two(
     backward: list[Instruction] = []
     weights: list[Instruction] = []
     for each in instructions:
-        if isinstance(each, Collective) and each.stream:
+        if isinstance(each, Collective) and each.layers:
             weights.append(each)
         elif not isinstance(each, Compute) or each.phase != "backward":
             backward.append(each)

@@ -17,6 +17,9 @@ FORMULAS = {
     "tensor": "each allreduce, allgather or reduce-scatter of t ranks by the algorithm that is the cheapest for its"
     " size and network: at least 2 (t-1)/t n β + (t-1)/t n γ for an allreduce, half of it for the others; forward,"
     " backward, and again where forward is recomputed",
+    "context": "around each attention two all-to-alls of c ranks, of the queries, keys and values and of the outputs of"
+    " a rank's tokens: at least (c-1)/c n β each; the same backward. In a ring c-1 messages of keys and values forward,"
+    " 2c-1 of them and their gradients backward, α + n β each; exposed is what takes longer than the block beside it",
     "experts": "two all-to-alls for each layer of experts and pass, by the algorithm that is"
     " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each"
     " times strategy.expert_imbalance, as all wait for the busiest rank",
@@ -30,6 +33,7 @@ FORMULAS = {
 }
 SOURCES = {
     "tensor": "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022 (sequence parallelism)",
+    "context": "Jacobs et al. 2023 (DeepSpeed Ulysses); Liu et al. 2023 (ring attention)",
     "experts": "Lepikhin et al. 2020 (GShard); Fedus et al. 2022 (Switch transformers)",
     "halo": "Dryden et al. 2019",
     "pipeline": "Huang et al. 2019 (GPipe); Narayanan et al. 2021",
@@ -55,10 +59,12 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         "pipeline": "pipeline",
         "data": "data",
         "experts": "data",
+        "context": "data",
     }.get(kind)
     inputs = []
     if ranks:
-        members = getattr(sizes(e), ranks) if kind != "experts" else int(e.strategy.experts)
+        inside = kind in ("experts", "context")
+        members = int(getattr(e.strategy, kind)) if inside else getattr(sizes(e), ranks)
         inputs.append(("ranks of a group", f"{members}", "given"))
         inputs += [*wire_inputs(p), *_algorithms(p)] * (kind == "data")
         inputs += link_inputs(p, "intra_node", "inside a node")

@@ -149,7 +149,7 @@ def _parts(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
     """More devices for each replica, and fewer replicas; the global batch stays."""
     strategy, devices = experiment.strategy, int(experiment.devices)
-    for name in ("tensor", "pipeline", "spatial"):
+    for name in ("tensor", "pipeline", "spatial", "context"):
         now = int(getattr(strategy, name))
         for factor in (2, 4, 8, 16):
             if devices % (int(strategy.replica) * factor):
@@ -183,7 +183,7 @@ def _more(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
         nodes = int(strategy.nodes) * factor
         if nodes > machine.nodes:
             return
-        for name in ("tensor", "pipeline", "spatial"):
+        for name in ("tensor", "pipeline", "spatial", "context"):
             now = int(getattr(strategy, name)) * factor
             changes = {"strategy.nodes": nodes, f"strategy.{name}": now, "strategy.data": 0}
             if name == "pipeline":

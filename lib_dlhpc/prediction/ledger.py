@@ -167,7 +167,7 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     shape: Any = reads[0].model.input_shape
     if int(experiment.strategy.spatial) == 1:
         shape = experiment.dataset.sample_shape or shape
-    return float(experiment.strategy.batch * np.prod(shape))
+    return float(experiment.strategy.batch * np.prod(shape) / experiment.strategy.context)
 
 
 def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> float:

@@ -36,6 +36,10 @@ def without_effect(experiment: Experiment) -> list[str]:
         )
     if s.tensor == 1 and s.split != "paired":
         found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
+    if s.context == 1 and s.context_exchange != "heads":
+        found.append(
+            f"strategy.context_exchange = '{s.context_exchange}': with strategy.context = 1 no rank lacks a token."
+        )
     attends = any(layer.traits.selective for layer in experiment.model.layers)
     fused = any(layer.kind == "fused_attention" for layer in experiment.model.layers)
     if s.recompute == "selective" and not attends:

@@ -265,7 +265,7 @@ def _devices(table: Mapping[str, Any], row: Mapping[str, str]) -> int:
 def _replica(shared: Experiment, given: Mapping[str, Any]) -> int:
     """Return how many devices hold one copy of the network."""
     found = 1
-    for name in ("tensor", "pipeline", "spatial"):
+    for name in ("tensor", "pipeline", "spatial", "context"):
         found *= int(given.get(f"strategy.{name}", getattr(shared.strategy, name)))
     return found
 

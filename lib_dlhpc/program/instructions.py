@@ -7,6 +7,7 @@ are done, while the compute stream goes on. `Wait` makes the compute stream wait
 Sizes are in elements of one sample of a microbatch, or of weights: one block serves every batch and precision.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias, TypeGuard
 
 from lib_dlhpc.schedules.network import Cost
@@ -15,16 +16,33 @@ from lib_dlhpc.spec.strategy import AUTO
 # What the elements of a buffer are: WIRE, gradients in the format of the exchange; PAIRS, gradients with their indices.
 SAMPLES, WEIGHTS, WIRE, PAIRS = "samples", "weights", "wire", "pairs"
 GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
+SHIFT = "shift"  # each rank of a ring sends to the next
 
 
 class Compute(NamedTuple):
     """Compute one layer; it takes as long as the layer's `phase`, "forward" or "backward".
 
-    Where backward is computed in two parts, "input_grad" and "weight_grad".
+    Where backward is computed in two parts, "input_grad" and "weight_grad". "forward_block" and "backward_block" are
+    one of several equal parts of a layer, beside which ranks exchange.
     """
 
     layer: int
     phase: str
+
+
+BLOCKS = {"forward_block": "forward", "backward_block": "backward"}  # what they are parts of
+
+
+def whole_layers(instructions: "Iterable[Instruction | None]") -> "Iterator[Instruction | None]":
+    """Yield the instructions, the blocks of a layer, which follow one another, as one computation."""
+    before: Compute | None = None
+    for each in instructions:
+        if not isinstance(each, Compute):
+            yield each
+            continue
+        if each.phase not in BLOCKS or each != before:
+            yield each._replace(phase=BLOCKS.get(each.phase, each.phase))
+        before = each
 
 
 class Collective(NamedTuple):
@@ -33,7 +51,7 @@ class Collective(NamedTuple):
     kind: str  # what its time is counted as
     group: str
     goal: str  # a key of schedules.COLLECTIVES
-    elements: float  # of the buffer; of an all-to-all: of one rank; of a halo: received or sent, the more of the two
+    elements: float  # of the buffer; of an all-to-all: of one rank; of neighbors: received or sent, the more of the two
     of: str = SAMPLES
     stream: str = ""
     key: str = ""  # by which a Wait of the same block names it
@@ -42,7 +60,7 @@ class Collective(NamedTuple):
     ranked: bool = False  # ranks leave when their own last message is through, not all together
     pairs: tuple[
         tuple[int, int, float], ...
-    ] = ()  # of a halo: from, to (places in the group), elements
+    ] = ()  # of messages between neighbors: from, to (places in the group), elements
     layers: tuple[int, ...] = ()  # of weights: chunk, first layer, one past the last
     omits: tuple[int, ...] = ()  # layers between these that it leaves to another group
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.program.fold import Folded, Shape, fold
-from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move
+from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move, whole_layers
 from lib_dlhpc.schedules.network import Cost, Network
 from lib_dlhpc.schedules.pipeline import Pipeline
 
@@ -80,6 +80,14 @@ class Prices(Protocol):
         """Return the seconds of weight gradients, where they are computed apart."""
 
     @property
+    def forward_block(self) -> Floats:
+        """Return the seconds of one of the blocks in which a layer is computed."""
+
+    @property
+    def backward_block(self) -> Floats:
+        """Return the seconds of one of the blocks of its backward."""
+
+    @property
     def seconds(self) -> Mapping[str, list[float]]:
         """Return the seconds of each layer, by phase."""
 
@@ -127,7 +135,7 @@ class Template:
     @cached_property
     def repeated(self) -> NDArray[np.int64]:
         """The layers whose forward time the instructions spend."""
-        rows = (each for each in self.instructions if isinstance(each, Compute))
+        rows = (each for each in whole_layers(self.instructions) if isinstance(each, Compute))
         return np.array([each.layer for each in rows if each.phase == "forward"], np.int64)
 
 

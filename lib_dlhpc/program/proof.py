@@ -17,6 +17,7 @@ from typing import TypeGuard
 
 from lib_dlhpc.program.calls import BACKWARD, FORWARD, PASSES, WEIGHTS, calls, phase_of
 from lib_dlhpc.program.instructions import (
+    BLOCKS,
     SCATTER,
     Collective,
     Compute,
@@ -169,8 +170,9 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
         order = [layer for layer in order if layer in there]
     done: list[int] = []
     for each in instructions:
-        if isinstance(each, Compute) and each.phase in own:
-            done.append(each.layer)
+        if isinstance(each, Compute) and BLOCKS.get(each.phase, each.phase) in own:
+            if each.phase not in BLOCKS or done[-1:] != [each.layer]:
+                done.append(each.layer)
         elif isinstance(each, Compute) and each.layer in done:
             raise ProofError(f"{where}: layer {each.layer} is repeated after its backward pass.")
         elif sums(each):

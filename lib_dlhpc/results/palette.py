@@ -5,6 +5,7 @@ Whatever a color says, a word or a hatching says as well.
 
 FORWARD, BACKWARD, UPDATE = "#56b4e9", "#0072b2", "#004a70"
 GRADIENTS, COLLECTIVES, NEIGHBORS, EXPERTS = "#e69f00", "#d55e00", "#cc79a7", "#882255"
+CONTEXT = "#aa4499"
 WEIGHTS_LATER = "#3f97cc"  # of BACKWARD: weight gradients that are computed apart
 STAGES = "#e0b0ca"  # of NEIGHBORS: stage to stage, where halos are in the same chart
 INPUT, CHECKPOINT, BUBBLE, IDLE = "#009e73", "#44aa99", "#f0e442", "#a9b0b8"
@@ -28,6 +29,7 @@ COMMUNICATION = {
     "pipeline": NEIGHBORS,
     "spatial": NEIGHBORS,
     "experts": EXPERTS,
+    "context": CONTEXT,
 }
 # Memory has the color of what causes it.
 MEMORY = {

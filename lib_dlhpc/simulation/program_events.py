@@ -140,7 +140,7 @@ class _Shared:
     def collective(self, rank: int, what: Collective) -> Script:
         """Return the script of a collective of the rank's group."""
         group = self.group(rank, what.group)
-        made = self._halo if what.goal == "halo" else self._planned
+        made = self._neighbors if what.pairs else self._planned
         return self._script(rank, group, what.stream, partial(made, group, what))
 
     def swap(self, rank: int, what: Swap) -> Script:
@@ -188,15 +188,15 @@ class _Shared:
                 self._placed[key] = stored(schedule)
         return self._placed[key], element
 
-    def _halo(self, group: "Members", what: Collective) -> tuple[Schedule, float]:
-        """Return one round in which all neighbors swap rows."""
+    def _neighbors(self, group: "Members", what: Collective) -> tuple[Schedule, float]:
+        """Return one round of messages between neighbors."""
         element = self.chunk(0, 0).last.prices[0].bytes(what._replace(elements=1.0))
         source, target, size = zip(*what.pairs, strict=True)
         at = np.array(group.ranks)
         count = np.rint(np.array(size) * element).astype(np.int64)
         swap = messages(at[list(source)], at[list(target)], 0, count, False)
         total = int(count.sum())
-        return Schedule("halo", self.sim.platform.ranks, total, lambda: [swap]), 1.0
+        return Schedule(what.goal, self.sim.platform.ranks, total, lambda: [swap]), 1.0
 
     def _swap(self, ranks: tuple[int, ...], size: float) -> tuple[Schedule, float]:
         swap = messages(np.array(ranks), np.array(ranks[::-1]), 0, round(size), True)
@@ -346,7 +346,7 @@ class _Rank:
                 size, word = what.bytes, what.label or self.shared.step.kinds[what.kind]
                 yield self.sim.until(since + what.seconds)
             else:
-                size, word = self.prices.bytes(what), what.label or _word(what)
+                size, word = self.prices.bytes(what), what.label or self._word(what)
                 yield from take_part(self.sim, self.rank, self.shared.collective(self.rank, what))
             self._row("communication", word, since, "communication", size)
 
@@ -359,6 +359,11 @@ class _Rank:
         now = self.sim.env.now
         if now > since:
             self.shared.rows.append((self.rank, stream, kind, name, since, now, round(size)))
+
+    def _word(self, what: Collective) -> str:
+        if not what.layers:
+            return self.shared.step.kinds[what.kind]
+        return "weights" if what.goal == "allgather" else "gradients"
 
     def _span(self, kind: str, name: str, start: float, stop: float) -> None:
         self.shared.rows.append((self.rank, "compute", kind, name, start, stop, 0))
@@ -379,7 +384,3 @@ class _Rank:
 
 def _is_work(what: Instruction) -> bool:
     return isinstance(what, Compute)
-
-
-def _word(what: Collective) -> str:
-    return "weights" if what.goal == "allgather" else "gradients"

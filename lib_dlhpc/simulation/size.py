@@ -41,7 +41,7 @@ def check_size(experiment: Experiment, steps: int, with_rows: bool = True) -> No
 def rows_of_a_step(experiment: Experiment) -> int:
     """Return about how many rows a rank's step has."""
     strategy = experiment.strategy
-    size = 4.0 * experiment.model.parameters / int(strategy.replica)
+    size = 4.0 * experiment.model.parameters / int(strategy.holders)
     layers = sum(1 for layer in experiment.model.layers if layer.parameters)
     buckets = min(1 + int(size / float(strategy.bucket)), layers)  # no layer is cut
     passes = 2 * int(strategy.microbatches) * int(strategy.chunks)

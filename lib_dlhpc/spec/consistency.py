@@ -116,15 +116,15 @@ def _check_devices(experiment: "Experiment") -> None:
             f"strategy.devices_per_node = {np.max(s.devices_per_node)}: a node of "
             f"{machine.name or 'the machine'} has {machine.devices_per_node}."
         )
-    split = np.where(np.equal(s.data, 0), 1, s.data) * s.tensor * s.pipeline * s.spatial
+    split = np.where(np.equal(s.data, 0), 1, s.data) * s.replica
     devices = experiment.devices
     wrong = np.where(
         np.equal(s.data, 0), np.not_equal(np.mod(devices, split), 0), np.not_equal(split, devices)
     )
     if np.any(wrong):
         raise SpecError(
-            f"strategy: data x tensor x pipeline x spatial = {s.data if np.all(s.data) else 'any'} x"
-            f" {s.tensor} x {s.pipeline} x {s.spatial} does not make the {devices} devices:"
+            f"strategy: data x tensor x pipeline x spatial x context = {s.data if np.all(s.data) else 'any'} x"
+            f" {s.tensor} x {s.pipeline} x {s.spatial} x {s.context} does not make the {devices} devices:"
             f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node."
         )
 

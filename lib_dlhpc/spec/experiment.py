@@ -151,7 +151,9 @@ class Experiment:
 
     @property
     def fuses_attention(self) -> bool:
-        """Whether attention is fused: as the strategy says, or else as on the device."""
+        """Whether attention is fused: as the strategy says, or else as on the device; in a ring it always is."""
+        if self.strategy.has_ring:
+            return True
         wanted = self.strategy.fused_attention
         return self.machine.device.fused_attention if wanted == AUTO else wanted == "on"
 

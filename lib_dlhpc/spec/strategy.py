@@ -30,6 +30,7 @@ SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
 FUSED = (AUTO, "on", "off")
+CONTEXT_EXCHANGES = ("heads", "ring")
 SAME = "same"  # gradients are exchanged in the precision
 WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
 # A value other than the default partitions a network, or reduces its memory on a device.
@@ -37,6 +38,7 @@ SPLIT_FIELDS = (
     "tensor",
     "pipeline",
     "spatial",
+    "context",
     "microbatches",
     "zero",
     "shards",
@@ -51,13 +53,16 @@ TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")
 class Strategy:
     """Devices, batch, precision, parallelism and gradient synchronization.
 
-    A replica of the network is partitioned over tensor x pipeline x spatial devices; there are `data`
+    A replica of the network is partitioned over tensor x pipeline x spatial x context devices; there are `data`
     replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts.
     schedule: of the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose
     weight gradients fill idle time (Qi et al. 2024).
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
     channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM").
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
+    context: ranks that divide the tokens of each sequence between them, and hold the same weights. For attention they
+    exchange queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023,
+    "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023).
     zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
     al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
     Zhao et al. 2023, "PyTorch FSDP"). allreduce: the algorithm of gradient synchronization; its reduce-scatter
@@ -86,10 +91,12 @@ class Strategy:
     bucket: float = number("B", default=25e6, positive=True)
     wire: str = choice(WIRES, default=SAME)  # of gradients between replicas
     optimizer: str = choice(OPTIMIZERS, default="momentum")
-    data: int = whole(default=0, least=0)  # 0: devices / (tensor x pipeline x spatial)
+    data: int = whole(default=0, least=0)  # 0: devices / (tensor x pipeline x spatial x context)
     tensor: int = whole(default=1)
     pipeline: int = whole(default=1)
     spatial: int = whole(default=1)
+    context: int = whole(default=1)
+    context_exchange: str = choice(CONTEXT_EXCHANGES, default="heads")
     microbatches: int = whole(default=1)
     schedule: str = choice(SCHEDULES, default="1f1b")
     chunks: int = whole(default=1)
@@ -119,7 +126,17 @@ class Strategy:
     @property
     def replica(self) -> Any:
         """Devices of one model replica."""
+        return self.holders * self.context
+
+    @property
+    def holders(self) -> Any:
+        """Devices that hold the weights of a replica once: each context rank has them too."""
         return self.tensor * self.pipeline * self.spatial
+
+    @property
+    def has_ring(self) -> bool:
+        """Whether keys and values travel in a ring."""
+        return self.context_exchange == "ring" and bool(np.any(np.greater(self.context, 1)))
 
     @property
     def overlaps(self) -> bool:
@@ -163,7 +180,7 @@ def check_wire(strategy: Strategy) -> None:
 def check_split(strategy: Strategy) -> None:
     """Raise SpecError for contradictory degrees of parallelism."""
     s = strategy
-    for name in ("tensor", "pipeline", "spatial", "microbatches", "zero", "experts"):
+    for name in ("tensor", "pipeline", "spatial", "context", "microbatches", "zero", "experts"):
         value, none = getattr(s, name), 0 if name == "zero" else 1
         if s.update != "synchronous" and np.any(np.not_equal(value, none)):
             raise SpecError(
@@ -182,6 +199,16 @@ def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             np.greater(s.tensor, 1) & np.greater(s.spatial, 1),
             f"strategy.tensor = {s.tensor} with strategy.spatial = {s.spatial}: a layer is split by its"
             " weights or over space, not both; set one of them to 1.",
+        ),
+        (
+            np.greater(s.context, 1) & np.greater(s.spatial, 1),
+            f"strategy.context = {s.context} with strategy.spatial = {s.spatial}: a sample is a sequence or an image,"
+            " not both; set one of them to 1.",
+        ),
+        (
+            s.has_ring and s.fused_attention == "off",
+            "strategy.fused_attention = 'off': ring attention computes a block of scores at a time and stores none;"
+            " legal with strategy.context_exchange = 'ring': 'auto', 'on'.",
         ),
         (
             np.greater(s.microbatches, s.batch),
@@ -257,6 +284,7 @@ def _split_in_words(strategy: Strategy) -> str:
     ]
     if s.pipeline > 1:
         words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
+    words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
     words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)
     words += [f"ZeRO {s.zero}" + f" over {s.shards} ranks" * bool(s.shards)] * bool(s.zero)
     words += [f"recompute {s.recompute}"] * (s.recompute != "none")

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc import layout
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.layers.base.slices import part_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.rates import batch_at
 
@@ -139,6 +141,23 @@ def samples_of(
 def own_rows(x: Array, rows: slice | None) -> Array:
     """Return these rows of images or fields, samples first; None for all."""
     return x if rows is None else x[:, :, rows]
+
+
+def with_own_tokens(experiment: Experiment, place: int, data: Data) -> Data:
+    """Return the samples with only the tokens of each sequence that the rank at a place of its context group has."""
+    if experiment.strategy.context == 1:
+        return data
+    return Data(
+        *(tokens_of(experiment, place, x) for x in (data.x, data.y, data.test_x, data.test_y))
+    )
+
+
+def tokens_of(experiment: Experiment, place: int, x: Array) -> Array:
+    """Return the tokens of the sequences x that the rank at a place of its context group has."""
+    s = experiment.strategy
+    if s.context == 1:
+        return x
+    return part_of(x, (1, layout.own_tokens(x.shape[1], int(s.context), place, s.context_exchange)))
 
 
 def shifted(x: Array, moves: Array) -> Array:

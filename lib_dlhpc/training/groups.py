@@ -1,4 +1,4 @@
-"""The communicators of a run: this rank's tensor, spatial, data and pipeline group, those of ZeRO and of experts."""
+"""The communicators of a run: tensor, spatial, data and pipeline groups, those of ZeRO, of experts and of context."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,10 +30,16 @@ class Groups:
     copies: Any = field(default_factory=SingleRank)
     experts: Any = field(default_factory=SingleRank)  # that hold all experts together
     alike: Any = field(default_factory=SingleRank)  # replicas with the same experts
+    context: Any = field(default_factory=SingleRank)  # that have the same samples, each some tokens
+
+    @property
+    def reads(self) -> tuple[int, int]:
+        """This rank's share of a batch, and of how many: ranks with the same samples have the same share."""
+        return self.place.data // self.context.size, self.data.size // self.context.size
 
     @property
     def first(self) -> bool:
-        """Whether this rank reports for those with the same samples and the same stages."""
+        """Whether this rank reports for those with the same samples, the same tokens and the same stages."""
         return self.place.spatial == 0 and self.place.tensor == 0
 
 
@@ -62,6 +68,9 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
             for kind, ranks_of in (("experts", layout.expert_group), ("alike", layout.alike_group)):
                 ranks = ranks_of(experiment, comm.rank)
                 found[kind] = comm.Split(ranks[0], ranks.index(comm.rank))
+        if experiment.strategy.context > 1:
+            ranks = layout.context_group(experiment, comm.rank)
+            found["context"] = comm.Split(ranks[0], ranks.index(comm.rank))
         yield Groups(comm, place, **found)
     finally:
         for group in found.values():

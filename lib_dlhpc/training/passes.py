@@ -7,6 +7,7 @@ from typing import NamedTuple
 from lib_dlhpc.layers.base.saved import Array, Saved
 from lib_dlhpc.parallel.recomputation import repeated
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
+from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training.activation_offload import Offloaded
 
@@ -28,7 +29,7 @@ def carried_out(model: Model, instructions: Iterable[Instruction]) -> list[Instr
     still = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
     return [
         each
-        for each in instructions
+        for each in whole_layers(instructions)
         if (isinstance(each, Compute) and not still[each.layer])
         or (isinstance(each, Collective) and each.stream and each.layers)
         or (isinstance(each, Wait) and not each.key)

@@ -215,7 +215,7 @@ class Rank:
 
     def _own(self, batch: int) -> slice:
         """Return this replica's samples of a global batch."""
-        return share(batch, self.groups.place.data, self.groups.data.size)
+        return share(batch, *self.groups.reads)
 
     def _fetch(self, indices: Array) -> Array | None:
         """Wait for this rank's samples of a step, and record the wait; None where they are in memory."""
@@ -233,7 +233,7 @@ class Rank:
 
     def _loss(self, outputs: Array, targets: Array, samples: int) -> tuple[float, Array]:
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
-        return function(outputs, targets, samples)
+        return function(outputs, targets, samples * self.groups.context.size)
 
     def _test(self, step: int) -> tuple[float | None, float]:
         """Return accuracy and loss on the test samples: a forward-only pipeline."""
@@ -257,12 +257,13 @@ class Rank:
             array[...] = values
         self.recorder.on, self.recorder.sent = before
         self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
-        return (right / self.data.test_y.size if self.data.classes else None), loss
+        tested = self.data.test_y.size * self.groups.context.size
+        return (right / tested if self.data.classes else None), loss
 
     def _test_batches(self) -> Iterator[slice]:
         """Yield this replica's batches of test samples; all have as many, as they may gather weights together."""
-        samples, replicas = len(self.data.test_x), self.groups.data.size
-        mine = share(samples, self.groups.place.data, replicas)
+        (here, replicas), samples = self.groups.reads, len(self.data.test_x)
+        mine = share(samples, here, replicas)
         for number in range(ceil(ceil(samples / replicas) / TEST_BATCH)):
             ends = (mine.start + (number + more) * TEST_BATCH for more in (0, 1))
             yield slice(*(min(end, mine.stop) for end in ends))

@@ -45,6 +45,9 @@ from lib_dlhpc.training.tensor_norms import whole_squares
 from lib_dlhpc.training.weights import Parameter
 from lib_dlhpc.training.zero import Shards
 
+# Groups whose ranks exchange within a pass.
+EXCHANGE_WITHIN = ("tensor", "spatial", "experts", "context")
+
 
 @dataclass(frozen=True)
 class Does:
@@ -129,7 +132,7 @@ class Stage:
         network.post = self.post
         context, groups = network.context, self.groups
         context.communicates = self.recorder.communicates
-        context.groups = {name: getattr(groups, name) for name in ("tensor", "spatial", "experts")}
+        context.groups = {name: getattr(groups, name) for name in EXCHANGE_WITHIN}
         if experiment.training.normalization == "global" and groups.data.size > 1:
             context.sum_over_ranks = self._sum_over_data
         return network

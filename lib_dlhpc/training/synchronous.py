@@ -41,7 +41,7 @@ from lib_dlhpc.schedules.pipeline import Instruction as StreamInstruction
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training.bubble import with_bubble
-from lib_dlhpc.training.data import Data, precision_of, samples_of
+from lib_dlhpc.training.data import Data, precision_of, samples_of, tokens_of, with_own_tokens
 from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite
 from lib_dlhpc.training.outer import Outer
@@ -73,6 +73,7 @@ def synchronous(
         ranks = layout.group(on, comm.rank, "pipeline")
         pipe = Pipe(groups.pipeline, ranks, precision_of(experiment), recorder)
         tied = stack.enter_context(Tied.of(on, groups, stages, recorder))
+        data = with_own_tokens(on, groups.context.rank, data)
         common = (experiment, groups, data, stages, pipe, recorder)
         own = (kind or Synchronous)(*common, tied, cycle)
         stack.callback(own.ends.clear)  # they refer to it
@@ -236,6 +237,8 @@ class Synchronous(Rank):
         mine = self._own(len(indices))
         slices = cut(mine, self.schedule.microbatches)
         read = self._fetch(indices[mine])
+        if read is not None:
+            read = tokens_of(self.experiment, self.groups.place.context, read)
 
         def inputs(microbatch: int) -> Array:
             begin = self.recorder.now()

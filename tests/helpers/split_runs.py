@@ -30,7 +30,7 @@ IMAGES = {
 
 def split(model, links=None, jitter=0.0, devices_per_node=1, **strategy):
     devices = strategy.get("data", 1)
-    for name in ("tensor", "pipeline", "spatial"):
+    for name in ("tensor", "pipeline", "spatial", "context"):
         devices *= strategy.get(name, 1)
     node = min(devices_per_node, devices)
     machine = {"name": "h100-pod", "nodes": max(64, devices), "jitter": jitter}

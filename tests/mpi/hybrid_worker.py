@@ -6,6 +6,7 @@ import tempfile
 import traceback
 from dataclasses import replace
 from itertools import cycle, pairwise, product
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from lib_dlhpc.costs import exchanges
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.receive import Receive
 from lib_dlhpc.program import Collective, Compute, Swap, Update, calls
+from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.timeline import breakdown
@@ -104,6 +106,9 @@ MODELS["llama"] = {
     "window": 3,
     "qkv_bias": True,
 }
+# Whole numbers of tokens and heads on up to four ranks.
+MODELS["long words"] = {**MODELS["words"], "layers": 2, "sequence": 16}
+MODELS["long llama"] = {**MODELS["llama"], "layers": 2, "sequence": 16, "window": 7}
 MODELS["short words"] = {**MODELS["words"], "sequence": 3}
 DATA = {
     "images": "waves",
@@ -112,6 +117,8 @@ DATA = {
     "words": "words",
     "llama": "words",
     "short words": "words",
+    "long words": "words",
+    "long llama": "words",
     "sequences": "words",
 }
 BATCH, SAMPLES = 24, 58  # of all replicas together; 46 samples to train with: batches of 24 and 22
@@ -127,7 +134,9 @@ def experiment_of(model, **changes):
         table = training if name in TRAINING else run if name in RUN else strategy
         table[name] = value
     ranks = strategy["devices_per_node"]
-    split = np.prod([strategy.get(name, 1) for name in ("tensor", "pipeline", "spatial")])
+    split = np.prod(
+        [strategy.get(name, 1) for name in ("tensor", "pipeline", "spatial", "context")]
+    )
     strategy["batch"] = int(BATCH // (ranks // split))
     name = DATA[model]
     return read_experiment(
@@ -190,19 +199,20 @@ def equals_one_rank(model, split, within=1e-10, **common):
     largest[within] = max(off, largest.get(within, 0.0))
 
 
-def shapes(spatial):
-    """Factorizations of p ranks into data x pipeline x tensor, or, for images, spatial.
+def shapes(model):
+    """Factorizations of p ranks into data x pipeline x tensor, or spatial for images, or context for sequences.
 
     All of them on up to 4 ranks; on 6 those of two kinds, on 8 those of three, which fewer ranks do not have.
     """
-    for pipeline, tensor, rows in product(range(1, p + 1), repeat=3):
-        legal = tensor == 1 or rows == 1
-        legal = legal and (rows == 1 or (spatial and rows <= 4))
-        if not legal or p % (pipeline * tensor * rows):
+    inside = "spatial" if model in ("images", "fields") else "context"
+    most = 4 if inside == "spatial" or model in LONG else 1
+    for pipeline, tensor, many in product(range(1, p + 1), repeat=3):
+        legal = many <= most and (inside == "context" or 1 in (tensor, many))
+        if not legal or p % (pipeline * tensor * many):
             continue
-        kinds = sum(n > 1 for n in (p // (pipeline * tensor * rows), pipeline, tensor, rows))
+        kinds = sum(n > 1 for n in (p // (pipeline * tensor * many), pipeline, tensor, many))
         if kinds >= {6: 2, 8: 3}.get(p, 0):
-            yield {"pipeline": pipeline, "tensor": tensor, "spatial": rows}
+            yield {"pipeline": pipeline, "tensor": tensor, inside: many}
 
 
 def every_layout():
@@ -215,11 +225,13 @@ def every_layout():
     zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
     for model in MOST_STAGES:
-        for shape in shapes(model in ("images", "fields")):
+        for number, shape in enumerate(shapes(model)):
+            if model in LONG and shape["context"] == 1:
+                continue
             depth, tensor = shape["pipeline"], shape["tensor"]
             if depth > MOST_STAGES[model] or tensor > MOST_TENSOR[model]:
                 continue
-            replicas = p // (depth * tensor * shape["spatial"])
+            replicas = p // prod(shape.values())
             split = {**shape, "zero": next(zeros[depth > 1]), "recompute": next(recomputes)}
             if split["zero"] and replicas % 2 == 0:
                 split["shards"] = next(shards)
@@ -233,14 +245,16 @@ def every_layout():
                 split |= {"schedule": "1f1b"} if stays else {"chunks": 2, "microbatches": depth}
             if tensor > 1:
                 split["split"] = next(splits)
-                split["sequence_parallel"] = model in ("words", "llama") and next(sequences)
-            if model == "llama":
+                split["sequence_parallel"] = model in TOKENS and next(sequences)
+            if "llama" in model:
                 split["fused_attention"] = next(fused)
+            if shape.get("context", 1) > 1:
+                split |= RING if "llama" in model or number % 2 else {}
             split["offload"] = next(offloads)
             if split.get("schedule") == "zb-h1":
                 split["offload"] = "none"
             if split["offload"] == "all":
-                split |= {"offload": "none"} if model == "words" and depth > 1 else NONE
+                split |= {"offload": "none"} if "words" in model and depth > 1 else NONE
             rule = {"optimizer": next(optimizers)}
             rule |= {"rate": 5.0} if rule["optimizer"] == "lars" else {}
             rule |= {"shift": 1} if model == "images" and depth % 2 else {}
@@ -248,8 +262,13 @@ def every_layout():
 
 
 NONE = {"zero": 0, "shards": 0}
+RING = {"context_exchange": "ring", "fused_attention": "auto"}
+LONG = ("long words", "long llama")
+TOKENS = ("words", "llama", *LONG)
 MOST_STAGES = {"images": 8, "rows": 6, "fields": 8, "words": 5, "sequences": 3, "llama": 5}
+MOST_STAGES |= dict.fromkeys(LONG, 3)
 MOST_TENSOR = {"images": 4, "rows": 6, "fields": 2, "words": 4, "sequences": 3, "llama": 2}
+MOST_TENSOR |= dict.fromkeys(LONG, 2)
 
 
 def random_ways(seed="0", number="40"):
@@ -265,7 +284,7 @@ def random_ways(seed="0", number="40"):
 
     while legal < int(number):
         model = one(*MODELS)
-        shape = one(*shapes(model in ("images", "fields")))
+        shape = one(*shapes(model))
         split = {
             **shape,
             "microbatches": one(1, 2, 3, 4, 6),
@@ -277,7 +296,8 @@ def random_ways(seed="0", number="40"):
             "shards": one(0, 0, 2),
             "recompute": one("none", "selective", "full"),
             "offload": one("none", "activations", "all"),
-            "fused_attention": one("off", "off", "on"),
+            "fused_attention": one("off", "off", "on", "auto"),
+            "context_exchange": one("heads", "ring"),
         }
         rule = {"optimizer": one("momentum", "adam", "sgd", "lamb")}
         try:
@@ -292,7 +312,7 @@ def random_ways(seed="0", number="40"):
         off = patient.bcast(comm, error(model, rule, split))
         assert off <= 1e-10, (model, rule, split, off)
         for name, value in split.items():
-            if value not in (1, 0, False, "none", "off"):
+            if value not in (1, 0, False, "none", "off", "auto"):
                 key = f"{name} {value if isinstance(value, str) else ''}".strip()
                 count, worst = met.get(key, (0, 0.0))
                 met[key] = count + 1, max(worst, off)
@@ -370,6 +390,7 @@ def program_is_carried_out():
     ]
     for schedule in ("gpipe", "zb-h1"):
         ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": schedule})]
+    ways += [("long words", {"context": p}), ("long llama", {"context": p, **RING})]
     if p == 4:
         ways += [("words", {"zero": level, "shards": 2, "microbatches": 2}) for level in (1, 2, 3)]
     if p == 2:
@@ -394,7 +415,7 @@ def planned(experiment):
         if call.place == place.pipeline:
             block = program.stages[call.place][call.chunk].block(call.phase, call.last)
             layers = layout.parts(experiment, rank)[call.chunk].model.layers
-            for what in block.variants[place.spatial].instructions:
+            for what in whole_layers(block.variants[place.spatial].instructions):
                 still = isinstance(what, Compute) and layers[what.layer].kind == "table"
                 found.append("" if still else named(what))
     found += [named(row[place.pipeline]) for row in program.end]
@@ -405,7 +426,7 @@ def named(what):
     """An instruction in words; "" for what a layer does itself, waits, and meetings."""
     if isinstance(what, Compute):
         return f"{what.phase} {what.layer}"
-    if isinstance(what, Collective) and what.stream:
+    if isinstance(what, Collective) and what.stream and what.layers:
         return f"{what.goal} {what.group} {what.layers}"
     if isinstance(what, Swap):
         return what.name

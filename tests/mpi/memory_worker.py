@@ -95,6 +95,8 @@ MODES = {
     ("channels", 2): ("images", 128, {"tensor": 2, "split": "row"}),
     ("llama, sequence parallel", 2): ("llama", 64, {"tensor": 2, "sequence_parallel": True}),
     ("sequence parallel", 2): ("words", 64, {"tensor": 2, "sequence_parallel": True}),
+    ("context, heads", 2): ("words", 64, {"context": 2}),
+    ("context, ring", 2): ("llama", 96, {"context": 2, "context_exchange": "ring"}),
     ("rows of images", 2): ("images", 128, {"spatial": 2}),
     ("slabs of fields", 2): ("fields", 96, {"spatial": 2}),
     ("zero 1", 2): ("rows", 256, {"zero": 1, "optimizer": "adam"}),
@@ -123,7 +125,7 @@ MODES = {
 
 def experiment_of(model, batch, split):
     """Two steps, the first with all memory, and a few samples for the test."""
-    ways = np.prod([split.get(name, 1) for name in ("tensor", "pipeline", "spatial")])
+    ways = np.prod([split.get(name, 1) for name in ("tensor", "pipeline", "spatial", "context")])
     train_on = batch * p // int(ways)
     tested = -(-train_on // 8)
     dataset = {"name": DATA[model], "samples": train_on + tested, "bytes": 58}

@@ -30,6 +30,8 @@ KINDS = {
     "sequence": {"tensor": 2, "sequence_parallel": True},
     "column": {"tensor": 2, "split": "column"},
     "spatial": {"spatial": 4},
+    "heads": {"data": 2, "context": 2},
+    "ring of keys": {"context": 4, "context_exchange": "ring", "fused_attention": "auto"},
     "experts": {"data": 4, "experts": 2},
     "gpipe": {"pipeline": 2, "microbatches": 4, "schedule": "gpipe"},
     "1f1b": {"pipeline": 2, "microbatches": 4},

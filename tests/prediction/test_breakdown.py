@@ -173,6 +173,7 @@ SPECIAL = {
     "strategy.tensor": [1, 2, 3],
     "strategy.pipeline": [1, 2, 6],
     "strategy.spatial": [1, 2, 6],
+    "strategy.context": [1, 1, 1],
     "strategy.microbatches": [1, 4, 8],
     "strategy.chunks": [1, 1, 1],
     "strategy.zero": [0, 2, 3],
@@ -272,7 +273,7 @@ OTHERWISE = {  # what is legal and does something with these updates
     for update in UPDATED
     for name, none in [
         *(("tensor", 1), ("pipeline", 1), ("spatial", 1), ("microbatches", 1), ("zero", 0)),
-        ("experts", 1),
+        *(("experts", 1), ("context", 1)),
     ]
 }
 

@@ -74,7 +74,8 @@ UNCALIBRATED = {"calibration.rate": 0.0}
 BYTES_BOUND = {"storage.operations_per_file": 0.0, "machine.storage.nvme.bandwidth": 1e6}
 ASYNCHRONOUS = {**UNCALIBRATED, "strategy.update": "asynchronous", "machine.jitter": 0.1}
 FILES_BOUND = {"machine.storage.nvme.metadata_rate": 1e3}
-MOE = {**UNCALIBRATED, "model.name": "gpt-1536x16", "model.layers": 2, "model.experts": 8}
+WORDS = {**UNCALIBRATED, "model.name": "gpt-1536x16", "model.layers": 2}
+MOE = {**WORDS, "model.experts": 8}
 FAILING = {"machine.node_mtbf": 1e6}
 LEVELS = {
     **FAILING,
@@ -113,6 +114,8 @@ CHANGES = {
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),
     "strategy.spatial": (2, {}),
+    "strategy.context": (2, WORDS),
+    "strategy.context_exchange": ("ring", {**WORDS, "strategy.context": 2}),
     "strategy.microbatches": (2, {}),
     "strategy.schedule": ("gpipe", {"strategy.pipeline": 3, "strategy.microbatches": 8}),
     "strategy.chunks": (2, INTERLEAVED),

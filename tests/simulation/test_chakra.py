@@ -31,6 +31,7 @@ KINDS = {
     "no overlap": {"data": 2, "overlap": False},
     "tensor": {"tensor": 4},
     "sequence": {"tensor": 2, "sequence_parallel": True},
+    "context": {"data": 2, "context": 2, "tensor": 2},
     "experts": {"data": 4, "experts": 2},
     "1f1b": {"pipeline": 4, "microbatches": 8},
     "gpipe": {**PIPELINE, "schedule": "gpipe"},
@@ -84,10 +85,21 @@ def test_the_cases_are_not_empty():
     assert all(any(run_of(kind, model) for model in MODELS) for kind in KINDS)
 
 
-@pytest.mark.parametrize("strategy", [{"spatial": 4}, {"spatial": 2, **PIPELINE}])
-def test_a_halo_as_messages_takes_about_as_long_as_in_closed_form(strategy, tmp_path):
+KEYS = {"context": 4, "context_exchange": "ring", "fused_attention": "auto"}
+
+
+@pytest.mark.parametrize(
+    "model, strategy",
+    [
+        (IMAGES, {"spatial": 4}),
+        (IMAGES, {"spatial": 2, **PIPELINE}),
+        (WORDS, KEYS),
+        (WORDS, {**KEYS, "recompute": "full", **PIPELINE}),
+    ],
+)
+def test_messages_of_neighbors_take_about_as_long_as_in_closed_form(model, strategy, tmp_path):
     for node in (1, 2, 4):
-        run = split(IMAGES, devices_per_node=node, batch=16, **strategy)
+        run = split(model, devices_per_node=node, batch=16, **strategy)
         timeline = again(run, tmp_path / str(node))
         assert timeline.stop.max() == pytest.approx(float(predict(run).step_time), rel=1e-3)
 

@@ -77,6 +77,8 @@ CHANGES = {
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),
     "strategy.spatial": (2, IMAGES),
+    "strategy.context": (2, {}),
+    "strategy.context_exchange": ("ring", {"strategy.context": 2}),
     "strategy.microbatches": (4, {"strategy.pipeline": 2}),
     "strategy.schedule": ("interleaved", PIPED),
     "strategy.chunks": (2, {**PIPED, "strategy.schedule": "interleaved", "model.layers": 4}),

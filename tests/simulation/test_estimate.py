@@ -31,6 +31,8 @@ CASES = [
     (GPT, {"nodes": 8, "pipeline": 2, "tensor": 2, "zero": 1, "microbatches": 2, "bucket": 1e4}),
     (MOE, {"nodes": 4, "experts": 4}),
     (MOE, {"nodes": 4, "experts": 2, "tensor": 2, "devices_per_node": 2}),
+    (GPT, {"nodes": 4, "context": 2, "microbatches": 2}),
+    (GPT, {"nodes": 4, "context": 4, "context_exchange": "ring"}),
     (IMAGES, {"nodes": 4, "spatial": 2}),
     (IMAGES, {"nodes": 6, "spatial": 3, "microbatches": 2, "bucket": 1e3}),
     (IMAGES, {"nodes": 4, "tensor": 2, "split": "column"}),

@@ -91,6 +91,8 @@ SPLITS = [
     (GPT, {"data": 2, "tensor": 2, "recompute": "selective", "allreduce": "rabenseifner"}),
     (MOE, {"data": 4, "experts": 4}),
     (MOE, {"data": 4, "experts": 2, "tensor": 2, "overlap": False}),
+    (GPT, {"context": 2, "data": 2, "microbatches": 2}),
+    (GPT, {"context": 4, "context_exchange": "ring", "fused_attention": "auto"}),
     (IMAGES, {"spatial": 2, "data": 2}),
     (IMAGES, {"tensor": 2, "data": 2, "split": "column"}),
 ]

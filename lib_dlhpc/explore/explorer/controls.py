@@ -155,6 +155,10 @@ def _experts(e: Experiment) -> Options:
     return [(f"{n}", n) for n in sorted({*fits, int(e.strategy.experts)})]
 
 
+def _attends(e: Experiment) -> bool:
+    return any("attention" in layer.kind for layer in e.model.layers)
+
+
 def _shards(e: Experiment) -> Options:
     fits = {n for n in powers(1, 12) if n < replicas(e) and replicas(e) % n == 0}
     return [(f"{n}" if n else "all", n) for n in sorted({0, *fits, int(e.strategy.shards)})]
@@ -190,7 +194,8 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.devices_per_node": _whole("devices_per_node", "nodes"),
     **{f"times.{name}": _named(FACTORS, _factor) for name in ("rate", "bandwidth", "latency")},
     "machine.nics": _among("machine.nics", powers(0, 4)),
-    **{f"strategy.{key}": _degrees(key) for key in ("tensor", "pipeline", "spatial")},
+    **{f"strategy.{key}": _degrees(key) for key in ("tensor", "pipeline", "spatial", "context")},
+    "strategy.context_exchange": _named(strategy.CONTEXT_EXCHANGES),
     "strategy.microbatches": _among("strategy.microbatches", powers(0, 9)),
     "strategy.schedule": _named(strategy.SCHEDULES),
     "strategy.chunks": _among("strategy.chunks", (1, 2, 3, 4, 6, 8)),
@@ -225,6 +230,8 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     **dict.fromkeys(("strategy.nodes", "machine.nics"), lambda e: e.machine.nodes > 1),
     "strategy.devices_per_node": lambda e: e.machine.devices_per_node > 1,
     "strategy.spatial": lambda e: any(n.traits.spatial == "windows" for n in e.model.layers),
+    "strategy.context": lambda e: len(e.model.input_shape) == 1 and _attends(e),
+    "strategy.context_exchange": lambda e: e.strategy.context > 1,
     "strategy.microbatches": lambda e: e.strategy.update == "synchronous",
     "strategy.schedule": lambda e: e.strategy.pipeline > 1,
     "strategy.chunks": lambda e: e.strategy.schedule == "interleaved",
@@ -232,7 +239,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.experts": lambda e: any(layer.kind == "experts" for layer in e.model.layers),
     "strategy.zero": lambda e: replicas(e) > 1,
     "strategy.shards": lambda e: e.strategy.zero,
-    "strategy.fused_attention": lambda e: any("attention" in x.kind for x in e.model.layers),
+    "strategy.fused_attention": _attends,
     **{f"strategy.{name}": lambda e: e.devices > 1 for name in ("allreduce", "overlap", "bucket")},
     "strategy.wire": lambda e: replicas(e) > 1 and e.strategy.update == "synchronous",
     "run.checkpoint_interval": lambda e: e.storage.tier,

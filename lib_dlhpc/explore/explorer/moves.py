@@ -5,7 +5,7 @@ optimizer; other degrees of parallelism keep the global batch.
 """
 
 from collections.abc import Mapping
-from math import lcm
+from math import lcm, prod
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,12 @@ from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.strategy import SAME, SPLIT_FIELDS, Strategy
 
-DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial")
+DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
+APART = {  # degrees that cannot be together
+    "strategy.tensor": ("strategy.spatial",),
+    "strategy.spatial": ("strategy.tensor", "strategy.context"),
+    "strategy.context": ("strategy.spatial",),
+}
 PLAIN_WIRE = {"strategy.wire": SAME}
 NO_PIPELINE = {"strategy.schedule": "1f1b", "strategy.chunks": 1}
 STREAMED = {"storage.access": "stream", "storage.local": ""}
@@ -80,7 +85,7 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return _of_model(value)
         case "machine.name":
             return _on_machine(experiment, load_machine(STAND_IN if value == OWN else value))
-        case "strategy.tensor" | "strategy.pipeline" | "strategy.spatial":
+        case _ if field in DEGREES:
             return _degree(experiment, field, int(value))
         case "strategy.schedule" if value == "interleaved":
             many = _whole(s.microbatches, s.pipeline)
@@ -98,6 +103,10 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return {"strategy.microbatches": _whole(many, s.pipeline) if whole else many}
         case "strategy.microbatches" if value > s.batch:
             return {"strategy.batch": value}
+        case "strategy.context_exchange" if value == "ring" and s.fused_attention == "off":
+            return {"strategy.fused_attention": "auto"}
+        case "strategy.fused_attention" if value == "off" and s.has_ring:
+            return {"strategy.context_exchange": "heads"}
         case "strategy.experts" if value > 1:
             return {"strategy.zero": 0, "strategy.shards": 0, **PLAIN_WIRE}
         case "strategy.zero":
@@ -130,11 +139,10 @@ def _degree(e: Experiment, field: str, value: int) -> Changes:
     """Keep the global batch and the samples of a microbatch; drop what cannot be together."""
     s = e.strategy
     degrees = {key: int(value_at(e, key)) for key in DEGREES} | {field: value}
-    apart = {"strategy.tensor": "strategy.spatial", "strategy.spatial": "strategy.tensor"}
-    if value > 1 and field in apart:
-        degrees[apart[field]] = 1
-    tensor, pipeline, spatial = degrees.values()
-    batch = max(1, int(s.batch) * tensor * pipeline * spatial // int(s.replica))
+    if value > 1:
+        degrees |= dict.fromkeys(APART.get(field, ()), 1)
+    tensor, pipeline = degrees["strategy.tensor"], degrees["strategy.pipeline"]
+    batch = max(1, int(s.batch) * prod(degrees.values()) // int(s.replica))
     many = max(1, batch // _samples(s))
     if pipeline > 1 and s.pipeline == 1 and s.microbatches == 1:
         many = min(batch, 4 * pipeline)  # a pipeline of one microbatch is all bubble

@@ -106,7 +106,7 @@ def summaries(e: Experiment, stall: float) -> dict[str, str]:
     """Return each group in a few words. stall: s by which input is late in a step."""
     s, large = e.strategy, e.model.parameters >= 1e9
     size = format_plain(e.model.parameters / (1e9 if large else 1e6))
-    degrees = {name: getattr(s, name) for name in ("tensor", "pipeline", "spatial")}
+    degrees = {name: getattr(s, name) for name in ("tensor", "pipeline", "spatial", "context")}
     split = [f"{name} {int(n)}" for name, n in {**degrees, "data": replicas(e)}.items() if n > 1]
     late = f"waits {show(stall, 's')} a step" if stall > 0 else "no stall"
     fails, mtbf = not np.isinf(e.machine.node_mtbf), e.machine.node_mtbf / s.nodes

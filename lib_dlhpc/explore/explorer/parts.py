@@ -13,6 +13,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 MESSAGES = {  # purpose of exposed communication: name, color
     "tensor": ("tensor collectives", palette.COLLECTIVES),
+    "context": ("context exchange", palette.CONTEXT),
     "experts": ("experts' all-to-all", palette.EXPERTS),
     "halo": ("halo exchange", palette.NEIGHBORS),
     "pipeline": ("stage to stage", palette.NEIGHBORS),

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.layers.base.kind import Layer
+from lib_dlhpc.layers.base.kind import Layer, Shape
 from lib_dlhpc.layers.base.saved import Array, Rng, Shapes, Tensors
 
 Part: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
@@ -42,6 +42,18 @@ def parts_of(layer: Layer) -> Mapping[str, Part]:
     if layer.traits.batch_statistics and "scale" in parts:
         parts |= {"mean": parts["scale"], "variance": parts["scale"]}
     return parts
+
+
+def tokens_of(layer: Layer) -> Part | None:
+    """Return the part of a sequence that context-parallel ranks give this one; None for all."""
+    tokens = layer.attributes.get("tokens")
+    return None if tokens is None else (0, tokens)
+
+
+def whole_shape(layer: Layer) -> Shape:
+    """Return the shape of the output of the full layer, for all tokens."""
+    shape: Shape = layer.attributes.get("whole", layer).output_shape
+    return (layer.attributes.get("sequence", shape[0]), *shape[1:])
 
 
 def own_shapes(layer: Layer, shapes: Shapes) -> Shapes:

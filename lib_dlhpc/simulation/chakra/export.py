@@ -2,7 +2,7 @@
 
     Compute      COMP_NODE with its seconds, FLOP and bytes; Update without FLOP. What takes no time is left out
     Collective   COMM_COLL_NODE in a process group; one group for each stream and each group of ranks
-    halo         a COMM_SEND_NODE and a COMM_RECV_NODE for each neighbor, for all of which the rank waits
+    neighbors    of a halo or a ring: a COMM_SEND_NODE and a COMM_RECV_NODE for each, for all of which the rank waits
     a message    COMM_SEND_NODE, which nothing waits for, and COMM_RECV_NODE; the tag numbers the pass that sends
     Swap         a send and a receive, for both of which the rank waits
     Move         MEM_STORE_NODE, both directions at once
@@ -180,8 +180,9 @@ class _Rank:
                     )
             elif isinstance(what, Wait):
                 self._wait(posted[what.key] if what.key else self.free.get(what.stream, ()))
-            elif isinstance(what, Collective) and what.goal == "halo":
-                yield from self._halo(what, name)
+            elif isinstance(what, Collective) and what.pairs:
+                yield from self._neighbors(what, name)
+                posted[what.key] = self.free.get(what.stream, self.now)
             elif isinstance(what, Collective) and not what.stream:
                 if self._exchanges(what):
                     yield self._next(self._collective(what, name))
@@ -205,7 +206,7 @@ class _Rank:
         elif isinstance(what, Collective | Move):
             yield from self._post(what, "")
 
-    def _halo(self, what: Collective, name: str) -> Iterator[Node]:
+    def _neighbors(self, what: Collective, name: str) -> Iterator[Node]:
         """Yield the messages to and from the neighbors of a rank."""
         group, here = self.step.groups[what.group], self.rank % self.many
         row = group.rows[group.group_of[here]].tolist()
@@ -218,13 +219,20 @@ class _Rank:
                 size = self.prices.bytes(what._replace(elements=elements))
                 kind = "COMM_SEND_NODE" if sends else "COMM_RECV_NODE"
                 found.append(Node(0, words, kind, bytes=size, peer=far))
-        yield from self._together(found)
+        yield from self._together(found, what.stream)
 
-    def _together(self, messages: list[Node]) -> Iterator[Node]:
-        """Yield messages that start at once, and for all of which the rank waits."""
+    def _together(self, messages: list[Node], stream: str = "") -> Iterator[Node]:
+        """Yield messages that start at once, and for all of which the rank, or its stream, waits."""
+        before = self.free.pop(stream, ())
         posted = [self._posted(node) for node in messages]
+        if before:
+            posted = [node._replace(after=(*node.after, *before)) for node in posted]
         yield from posted
-        self.now = tuple(node.id for node in posted) or self.now
+        found = tuple(node.id for node in posted)
+        if stream:
+            self.free[stream] = found or before
+        else:
+            self.now = found or self.now
 
     def _wait(self, until: tuple[int, ...]) -> None:
         self.now = tuple(dict.fromkeys((*self.now, *until)))

@@ -44,11 +44,12 @@ def no_calibration(tmp_path, monkeypatch):
 
 
 def starts():
-    """Presets, and three runs whose controls none of them has."""
+    """Presets, and four runs whose controls none of them has."""
     found = [Choice(preset(name)) for name in names()]
     gpt, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.schedule", "interleaved")
     sharded, _, _ = moved(Choice(preset("goyal-2017")), "strategy.zero", 3)
-    return [*found, gpt, sharded, Choice(of_file(read_experiment(EXPERTS)))]
+    long, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.context", 2)
+    return [*found, gpt, sharded, long, Choice(of_file(read_experiment(EXPERTS)))]
 
 
 def shown(prediction):

@@ -1,0 +1,176 @@
+"""Laws of the program of a step with context parallelism: what travels, beside what, and how much of it."""
+
+from itertools import pairwise
+
+import pytest
+from split_runs import GPT, split
+
+from lib_dlhpc import parallel
+from lib_dlhpc.parallel import step
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.program import Collective, Compute, Wait, prove
+from lib_dlhpc.schedules.checks import ProofError
+
+GROUPED = {
+    "family": "llama",
+    "layers": 2,
+    "hidden": 64,
+    "heads": 8,
+    "kv_heads": 4,
+    "feed_forward": 96,
+    "sequence": 32,
+    "vocabulary": 64,
+}
+WAYS = {"heads": {}, "ring": {"context_exchange": "ring", "fused_attention": "auto"}}
+
+
+def run_of(way, model=GROUPED, context=4, **strategy):
+    return split(model, context=context, **{**WAYS[way], **strategy})
+
+
+def blocks(run):
+    chunk = parallel.program(run).stages[0][0]
+    layers = chunk.forward.prices[0].model.layers
+    for phase in ("forward", "backward", "last"):
+        yield phase, layers, getattr(chunk, phase).variants[0].instructions
+
+
+def exchanged(instructions):
+    return [
+        each for each in instructions if isinstance(each, Collective) and each.group == "context"
+    ]
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_heads_are_exchanged_before_and_after_the_work_of_attention(tensor, recompute):
+    """Queries, keys and values one way, outputs the other; in backward their gradients. Grouped keys are fewer."""
+    run = run_of("heads", context=2, tensor=tensor, recompute=recompute)
+    own = 32 // 2 * 64 // tensor
+    for phase, layers, instructions in blocks(run):
+        inside = [each for each in instructions if not getattr(each, "stream", "")]
+        inside = [each for each in inside if getattr(each, "group", "context") == "context"]
+        worked = [
+            at
+            for at, each in enumerate(inside)
+            if isinstance(each, Compute) and "attention" in layers[each.layer].kind
+        ]
+        again = 2 if recompute == "full" and phase != "forward" else 1
+        assert len(worked) == again * GROUPED["layers"]
+        for at in worked:
+            sizes = [inside[at + side].elements for side in (-1, 1)]
+            forward = inside[at].phase == "forward"
+            assert sizes == ([2 * own, own] if forward else [own, 2 * own])
+        assert len(exchanged(instructions)) == 2 * len(worked)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_a_ring_sends_keys_and_values_c_minus_one_times_and_their_gradients_once_more(ranks):
+    run = run_of("ring", context=ranks)
+    keys = 32 // ranks * 64  # of half as many heads as queries, both
+    for phase, layers, instructions in blocks(run):
+        many = (2 * ranks - 1) if phase != "forward" else ranks - 1
+        found = exchanged(instructions)
+        assert len(found) == many * GROUPED["layers"]
+        assert all(each.elements == keys == each.pairs[0][2] for each in found)
+        ends = {pair[:2] for each in found for pair in each.pairs}
+        assert ends == {(rank, (rank + 1) % ranks) for rank in range(ranks)}
+        assert len({each.key for each in found}) == many
+        computed = [each for each in instructions if isinstance(each, Compute)]
+        of = [each for each in computed if "attention" in layers[each.layer].kind]
+        assert len(of) == ranks * GROUPED["layers"]
+        waits = [
+            each for each in instructions if isinstance(each, Wait) and each.stream == "context"
+        ]
+        assert len(waits) == len(found)
+
+
+@pytest.mark.parametrize("slow", [1e6, 1e9, 1e12])
+def test_a_ring_hides_what_is_shorter_than_a_block(slow):
+    """Forward: max(block, message) for each message, and the last block (Liu et al. 2023, section 3.2)."""
+    run = run_of("ring", links={"latency": 0.0, "bandwidth": slow}, microbatches=1)
+    chunk = parallel.program(run).stages[0][0]
+    prices, ranks = chunk.forward.prices[0], 4
+    at = next(n for n, layer in enumerate(prices.model.layers) if "attention" in layer.kind)
+    block = prices.seconds["forward"][at] / ranks
+    one = next(each for each in exchanged(chunk.forward.variants[0].instructions))
+    message = prices.priced(one).seconds
+    link, nics = run.machine.inter_node, run.machine.nics
+    assert message == pytest.approx(32 // 4 * 64 * 8 * 4 / (slow * link.efficiency * nics))
+    back = prices.seconds["backward"][at] / ranks
+    exposed = 3 * max(0, message - block)
+    # Backward: keys beside the first block; then the gradients of one block and the keys of the next.
+    exposed += (
+        max(0, message - back) + 2 * max(0, 2 * message - back) + max(0, message - back) + message
+    )
+    found = float(predict(run).exposed["context"])
+    assert found == pytest.approx(GROUPED["layers"] * exposed, rel=1e-9)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {"data": 2, "zero": 3},
+        {"data": 2, "zero": 3, "shards": 2},
+        {"tensor": 2, "sequence_parallel": True, "context": 2},
+        {"pipeline": 2, "microbatches": 4, "schedule": "zb-h1"},
+        {"recompute": "full", "offload": "activations"},
+    ],
+    ids=str,
+)
+def test_the_program_trains(way, ways):
+    prove(parallel.steps(run_of(way, **ways)))
+
+
+def test_experts_are_reached_by_tokens_of_any_rank():
+    run = split(GPT | {"experts": 8, "chosen": 2}, context=2, data=2, experts=4)
+    step = parallel.program(run)
+    prove([step])
+    assert step.in_step.size == 4
+
+
+def test_gradients_are_summed_and_state_is_sharded_over_all_ranks():
+    """Neighbors in the data group, as in Megatron: data x context ranks."""
+    run = run_of("heads", context=2, data=2, zero=1)
+    alone = split(GROUPED, data=4, zero=1)
+    groups = parallel.program(run).groups
+    assert groups["data"].size == 4 and groups["context"].rows.tolist() == [[0, 1], [2, 3]]
+    assert run.global_batch * 2 == alone.global_batch
+    for name in ("weights", "gradients", "optimizer state"):
+        assert predict(run).memory[name] == predict(alone).memory[name]
+
+
+def is_ring(each):
+    return isinstance(each, Wait | Collective) and each.stream == "context"
+
+
+MUTANTS = {
+    "a block after others": lambda found: [
+        *found,
+        next(e for e in found if isinstance(e, Compute) and "block" in e.phase),
+    ],
+    "messages that nobody waits for": lambda found: [
+        each for each in found if not (isinstance(each, Wait) and is_ring(each))
+    ],
+    "waits for nothing": lambda found: [
+        each for each in found if not (isinstance(each, Collective) and is_ring(each))
+    ],
+}
+
+
+@pytest.mark.parametrize("number, name", list(enumerate(MUTANTS)))
+def test_a_ring_that_cannot_be_is_refused(number, name, monkeypatch):
+    def mistaken(experiment, held, passes):
+        passes.forward = MUTANTS[name](passes.forward)
+
+    monkeypatch.setattr(step, "PASSES", (*step.PASSES, mistaken))
+    with pytest.raises(ProofError):
+        prove(parallel.steps(run_of("ring", bucket=2.5e4 + number)))
+
+
+def test_the_blocks_of_a_layer_follow_one_another():
+    for _, layers, instructions in blocks(run_of("ring")):
+        computed = [each.layer for each in instructions if isinstance(each, Compute)]
+        changes = sum(one != other for one, other in pairwise(computed))
+        assert changes == len(layers) - 1
