@@ -525,6 +525,7 @@ def mistakes_are_found():
 
     buffers = {}
     forward, init, tied, expect = Halo.forward, Halo.__init__, Tied.sum, Pipe.expect
+    own = layout.own_tokens
     if p <= 4:
         with mutated((Halo, "__init__", made), (Halo, "forward", short)):
             assert patient.bcast(comm, error("images", {}, {"spatial": p})) > 1e-6, (
@@ -544,6 +545,26 @@ def mistakes_are_found():
             )
         with mutated((Stage, "sum_over", lambda self, *_: None)):
             assert patient.bcast(comm, error("fields", {}, {"spatial": p})) > 1e-6, "a sum left out"
+
+    if p <= 4:
+        split = {"context": p, **RING}
+        with mutated((layout, "own_tokens", lambda *of: own(*of[:-1], "heads"))):
+            assert comm.bcast(error("long llama", {}, split)) > 1e-6, "tokens of other places"
+
+
+def bytes_around_attention():
+    """Ranks that divide a sequence send what the program says."""
+    for model, way in (("long words", {}), ("long llama", RING)):
+        run = experiment_of(model, devices_per_node=p, context=p, epochs=0.5, **way)
+        timeline = train(run, comm).timeline
+        if timeline is not None:
+            names = ("all_to_all", "ring")
+            found = sum(event.bytes for event in timeline if event.name.startswith(names))
+            chunk = parallel.steps(run)[0].stages[0][0]
+            passes = (chunk.forward.variants[0], chunk.last.variants[0])
+            every = (each for one in passes for each in one.instructions)
+            said = sum(each.elements for each in every if getattr(each, "group", "") == "context")
+            assert found == p * BATCH * 8 * said > 0, (model, found, said)
 
 
 class Reusing:
@@ -669,6 +690,7 @@ if __name__ == "__main__":
         checks += [program_is_carried_out]
     checks += [single_precision] if p in (2, 4) else []
     checks += [gathered_once] if p == 2 else []
+    checks += [bytes_around_attention] if p in (2, 4) else []
     checks += [empty_microbatches] if p in (2, 3) else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []
     checks += [many_choices] if p == 4 else []
