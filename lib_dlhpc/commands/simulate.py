@@ -50,7 +50,9 @@ def _simulate(options: argparse.Namespace) -> int:
     from lib_dlhpc.simulation.terminal import simulate_here, terms_here
 
     experiment, notes = read_on_machine(options)
-    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    prediction = predict(experiment)
+    predicted = {name: float(seconds) for name, seconds in prediction.terms.items()}
+    joules = float(sum(prediction.energy.values()))
     heading = compare.heading(experiment, options.fidelity, options.steps, predicted)
     heading = "" if options.json else heading
     asynchronous = experiment.strategy.update == "asynchronous"
@@ -83,7 +85,7 @@ def _simulate(options: argparse.Namespace) -> int:
         table |= {"staleness": staleness.as_dict(stale)} if stale is not None else {}
         print_result(options, table)
     else:
-        print("\n".join([compare.as_text(*result, predicted, held), *known.lines]))
+        print("\n".join([compare.as_text(*result, predicted, held, joules), *known.lines]))
         if stale is not None:
             print(staleness.report(stale))
     return 0

@@ -9,6 +9,7 @@ low_rank.py           low-rank compression: elements sent, products
 outer.py              the outer optimizer of local updates
 segments.py           segments of activation recomputation
 power.py              what a power limit does to power and time
+energy.py             joules of a step by cause; emissions
 work.py               one device's compute in a data-parallel step
 exchanges.py          what the layers of a part exchange
 instruction_prices.py what the instructions of a program cost

@@ -62,7 +62,7 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
 
 
 def _at_calibration(experiment: Experiment) -> Experiment:
-    """Return the experiment with the strategy of the calibration run."""
+    """Return the experiment with the strategy of the calibration run, which had no power limit."""
     measured = experiment.calibration
     per_node = np.minimum(measured.devices, experiment.devices_per_node)
     if np.any(np.mod(measured.devices, per_node)):
@@ -75,5 +75,6 @@ def _at_calibration(experiment: Experiment) -> Experiment:
         nodes=measured.devices // per_node,
         devices_per_node=per_node,
         batch=batch[()],
+        power_limit=0.0,
     )
     return replace(experiment, strategy=strategy)

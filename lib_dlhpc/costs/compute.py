@@ -34,6 +34,14 @@ class LayerTimes(NamedTuple):
     backward: Any
 
 
+class Activities(NamedTuple):
+    """Seconds of each layer by what limits them; a layer by roofline is limited by one of the first two."""
+
+    arithmetic: LayerTimes
+    memory: LayerTimes
+    launch: LayerTimes  # of kernels, and the overhead of a pass: the device waits
+
+
 def peak_rate(device: Device, precision: str) -> float:
     """Return the peak FLOP/s of a device at a precision; NaN if the device does not support it.
 
@@ -52,6 +60,19 @@ def peak_rate(device: Device, precision: str) -> float:
 
 def layer_times(model: Model, device: Device, batch: Any, precision: str) -> LayerTimes:
     """Return forward and backward seconds of each layer, shape of `batch` + (layers,)."""
+    return total(layer_activities(model, device, batch, precision))
+
+
+def total(each: Activities) -> LayerTimes:
+    """Return the seconds of each layer, whatever limits it."""
+    return LayerTimes(
+        each.launch.forward + (each.arithmetic.forward + each.memory.forward),
+        each.launch.backward + (each.arithmetic.backward + each.memory.backward),
+    )
+
+
+def layer_activities(model: Model, device: Device, batch: Any, precision: str) -> Activities:
+    """Return the seconds of each layer by what limits it, shape of `batch` + (layers,) each."""
     batch, size = last_axis(batch), BYTES[precision]
     moved_elements, read_parameters = traffic(model)
     rate = last_axis(peak_rate(device, precision) * device.efficiency)
@@ -60,18 +81,28 @@ def layer_times(model: Model, device: Device, batch: Any, precision: str) -> Lay
     memory_time = moved / last_axis(device.memory_bandwidth)
     launch = np.where(moved_elements > 0, last_axis(device.launch), 0.0)
     work = batch * model.layer_forward_flop
-    forward = np.maximum((work + half) / rate, memory_time) + launch
     # Backward forms two products of the forward's size, one for the input and one for the weights.
     again = batch * _repeated_flop(model)
-    backward = np.maximum((2 * work + again + 2 * half) / rate, 2 * memory_time) + 2 * launch
+    arithmetic = (work + half) / rate, (2 * work + again + 2 * half) / rate
+    memory = memory_time, 2 * memory_time
+    found = Activities(
+        LayerTimes(*(np.where(a >= m, a, 0.0) for a, m in zip(arithmetic, memory, strict=True))),
+        LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
+        LayerTimes(launch, 2 * launch),
+    )
     if device.layers:
-        forward, backward = layer_rates.replaced(
-            model, device.layers, batch, size, forward, backward
+        known, rated = layer_rates.rated(model, device.layers, batch, size)
+        found = Activities(
+            *(
+                LayerTimes(*(np.where(known, new, old) for new, old in zip(*pair, strict=True)))
+                for pair in zip(rated, found, strict=True)
+            )
         )
     # The overhead of a pass outside the layers is charged to the first layer.
-    first = np.arange(len(model.layers)) == 0
-    forward, slow = forward + first * last_axis(device.overhead), last_axis(device.slowdown)
-    return LayerTimes(slow * forward, slow * backward)
+    first, slow = np.arange(len(model.layers)) == 0, last_axis(device.slowdown)
+    forward = found.launch.forward + first * last_axis(device.overhead)
+    found = found._replace(launch=LayerTimes(forward, found.launch.backward))
+    return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
 
 
 @lru_cache(maxsize=256)

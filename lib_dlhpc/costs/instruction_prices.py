@@ -10,6 +10,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.layout import ring_blocks
 from lib_dlhpc.program import Collective, Compute, Group, Priced
@@ -72,9 +73,12 @@ class PartPrices:
     ) -> None:
         strategy = experiment.strategy
         batch = strategy.batch / strategy.microbatches
-        times = compute.layer_times(model, experiment.machine.device, batch, strategy.precision)
+        device = clocked(experiment.machine.device, strategy.power_limit)
+        each = compute.layer_activities(model, device, batch, strategy.precision)
+        times = compute.total(each)
         self.forward: Floats = scale * times.forward
         self.backward: Floats = scale * times.backward
+        self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.weights, self.model = model.layer_parameters, model
         self.blocks = np.array([ring_blocks(layer) for layer in model.layers])
@@ -106,6 +110,14 @@ class PartPrices:
         """The seconds of each layer, by phase."""
         phases = ("forward", "backward", "input_grad", "weight_grad", *BLOCKS)
         return {phase: getattr(self, phase).tolist() for phase in phases}
+
+    @cached_property
+    def limited(self) -> Mapping[str, tuple[Floats, Floats]]:
+        """The seconds of each layer that arithmetic and memory limit, of "forward" and "backward"."""
+        return {
+            phase: tuple(self._scale * getattr(each, phase) for each in self._each[:2])
+            for phase in ("forward", "backward")
+        }
 
     @property
     def weights_read(self) -> Sequence[int]:

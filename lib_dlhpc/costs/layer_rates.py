@@ -14,28 +14,35 @@ from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.model import Model
 
 
-def replaced(
-    model: Model, rates: Mapping[str, LayerRate], batch: Any, size: int, forward: Any, backward: Any
-) -> tuple[Any, Any]:
-    """Return forward and backward times in s, (..., layers), replaced for kinds with a measured rate.
+def rated(
+    model: Model, rates: Mapping[str, LayerRate], batch: Any, size: int
+) -> tuple[NDArray[np.bool_], tuple[tuple[Any, Any], ...]]:
+    """Return which layers have a measured rate, and the forward and backward s of each layer, (..., layers).
 
-    batch: with a last axis for the layers; size: bytes of an element.
+    Three pairs of them: arithmetic, memory, launch. batch: with a last axis for the layers; size: bytes of an element.
     """
     kinds = [layer.traits.rate_key(layer) for layer in model.layers]
     known = np.array([kind in rates for kind in kinds])
-    each = [rates.get(kind, LayerRate()) for kind in kinds]
-    ahead, back = seconds(model, each, batch, size)
-    return np.where(known, ahead, forward), np.where(known, back, backward)
+    return known, activities(model, [rates.get(kind, LayerRate()) for kind in kinds], batch, size)
+
+
+def activities(
+    model: Model, each: list[LayerRate], batch: Any, size: int
+) -> tuple[tuple[Any, Any], ...]:
+    """Return forward and backward s of arithmetic, memory and launch of layers, one rate for each."""
+    work, (elements, parameters) = batch * model.layer_forward_flop, moved(model)
+    data, twice = (batch * elements + parameters) * size, products(model)
+    return (
+        (work / _column(each, "rate"), twice * (work / _column(each, "backward_rate"))),
+        (data / _column(each, "bandwidth"), twice * (data / _column(each, "backward_bandwidth"))),
+        (_column(each, "launch"), _column(each, "backward_launch")),
+    )
 
 
 def seconds(model: Model, each: list[LayerRate], batch: Any, size: int) -> tuple[Any, Any]:
     """Return the forward and backward times of layers in s, one rate for each."""
-    work, (elements, parameters) = batch * model.layer_forward_flop, moved(model)
-    data = (batch * elements + parameters) * size
-    ahead = _column(each, "launch") + work / _column(each, "rate")
-    ahead = ahead + data / _column(each, "bandwidth")
-    back = work / _column(each, "backward_rate") + data / _column(each, "backward_bandwidth")
-    return ahead, _column(each, "backward_launch") + products(model) * back
+    ahead, back = zip(*activities(model, each, batch, size), strict=True)
+    return sum(ahead), sum(back)
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.costs.compression import tensors
 from lib_dlhpc.costs.compute import BYTES, peak_rate, streaming_time
+from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -55,7 +56,8 @@ def sent(model: Model, rank: int) -> Sent:
 
 def product_time(experiment: Experiment, traffic: int) -> float:
     """Return the seconds of a product with all matrices that reads or writes `traffic` numbers an element."""
-    strategy, device = experiment.strategy, experiment.machine.device
+    strategy = experiment.strategy
+    device = clocked(experiment.machine.device, strategy.power_limit)
     rank = int(experiment.training.low_rank)
     elements = sent(experiment.model, rank).elements
     flop_rate = peak_rate(device, strategy.precision) * device.efficiency

@@ -17,9 +17,12 @@ The four exponents and fractions are fitted to 766 measured rows, two GPUs and s
 250 W: You et al. 2023, "Zeus", NSDI (`tests/data/power_limits.csv`); tests refit them with each workload left out.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from lib_dlhpc.spec.machine import Device
 
 LOWEST_CLOCK = 0.25  # of the highest: devices do not clock lower under a limit
 
@@ -34,6 +37,11 @@ class Shape(NamedTuple):
 
 
 SHAPE = Shape()
+
+
+# Power of a device by what it does, as a fraction of what lies between idle and busy power. Estimates: streaming
+# kernels draw 50 to 70 % of a GPU's limit, ranks that poll in a collective 100 to 200 W of 400 W.
+ARITHMETIC, MEMORY, EXCHANGE = 1.0, 0.6, 0.3
 
 
 class Limited(NamedTuple):
@@ -53,6 +61,38 @@ def clock(limit: Any, busy: Any, idle: Any, shape: Shape = SHAPE) -> Any:
     whole = np.where(np.greater(busy, static), busy - static, 1.0)
     relative = np.where(np.greater(busy, static), np.maximum(above, 0.0) / whole, 1.0)
     return np.maximum(relative**shape.clock, LOWEST_CLOCK)[()]
+
+
+def clocked(device: Device, limit: Any) -> Device:
+    """Return the device with the rates of arithmetic that it has under a power limit in W; 0: no limit."""
+    if not np.any(limit):
+        return device
+    unlimited = np.where(np.equal(limit, 0), np.inf, limit)
+    slower = clock(unlimited, device.busy_power, device.idle_power)
+    layers = {
+        kind: replace(each, rate=each.rate * slower, backward_rate=each.backward_rate * slower)
+        for kind, each in device.layers.items()
+    }
+    return replace(device, efficiency=device.efficiency * slower, layers=layers)
+
+
+def drawn(
+    device: Device, limit: Any, arithmetic: Any, memory: Any = 0.0, exchange: Any = 0.0
+) -> Any:
+    """Return the mean W of a device that does each for a fraction of the time, and waits in the rest.
+
+    limit: W, 0: none. No activity draws more than the limit, or than arithmetic at the lowest clock, if that is more.
+    """
+    dynamic = device.busy_power - device.idle_power
+    static = SHAPE.static * dynamic
+    lowest = device.idle_power + static + (dynamic - static) * LOWEST_CLOCK ** (1 / SHAPE.clock)
+    most = np.where(np.equal(limit, 0), np.inf, np.maximum(limit, lowest))
+    watts = device.idle_power
+    for fraction, level in ((arithmetic, ARITHMETIC), (memory, MEMORY), (exchange, EXCHANGE)):
+        watts = watts + fraction * (
+            np.minimum(most, device.idle_power + level * dynamic) - device.idle_power
+        )
+    return watts
 
 
 def under_limit(

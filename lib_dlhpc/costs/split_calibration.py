@@ -64,6 +64,7 @@ def measured_with(experiment: Experiment) -> Experiment | None:
         "nodes": devices // per_node,
         "devices_per_node": per_node,
         "data": 0,
+        "power_limit": 0.0,  # a rate is measured without one
     }
     if devices == 1:
         for name in (*SPLIT_FIELDS, "chunks", "schedule", "sequence_parallel"):

@@ -8,7 +8,9 @@ import numpy as np
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import last_axis
+from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.program import Mix
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -20,6 +22,7 @@ class Work:
     backward: Any
     ready: Any
     sizes: Any
+    mixes: tuple[Mix, Mix]  # what limits forward, and backward
 
 
 def device_work(experiment: Experiment, scale: Any) -> Work:
@@ -29,19 +32,29 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
     """
     strategy, model = experiment.strategy, experiment.model
     batch, inverse = strategy.batch, None
-    device = experiment.machine.device
+    device = clocked(experiment.machine.device, strategy.power_limit)
     apart = ("peak", "layers")
     others = (strategy.bucket, *(value for key, value in vars(device).items() if key not in apart))
     if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
         batch, inverse = np.unique(batch, return_inverse=True)
-    times = compute.layer_times(model, device, batch, strategy.precision)
+    each = compute.layer_activities(model, device, batch, strategy.precision)
+    times = compute.total(each)
     cut = buckets(model, strategy.bucket, compute.BYTES[strategy.precision])
     forward, backward = times.forward.sum(axis=-1), times.backward.sum(axis=-1)
     ready = ready_times(times.backward, cut.last_layer)
+    mixes = _mix(each, 0, forward), _mix(each, 1, backward)
     if inverse is not None:
         at = inverse.reshape(strategy.batch.shape)
         forward, backward, ready = forward[at], backward[at], ready[at]
-    return Work(scale * forward, scale * backward, last_axis(scale) * ready, cut.sizes)
+        ahead, back = (Mix(*(fraction[at] for fraction in mix)) for mix in mixes)
+        mixes = ahead, back
+    return Work(scale * forward, scale * backward, last_axis(scale) * ready, cut.sizes, mixes)
+
+
+def _mix(each: compute.Activities, direction: int, seconds: Any) -> Mix:
+    """Return what limits the layers of a pass that takes `seconds`; direction: 0 forward, 1 backward."""
+    limited = (np.sum(each[limit][direction], axis=-1) for limit in range(2))
+    return Mix(*(sum_ / np.where(seconds > 0, seconds, 1.0) for sum_ in limited))
 
 
 def check_precision(experiment: Experiment) -> None:

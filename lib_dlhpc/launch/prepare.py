@@ -33,6 +33,7 @@ LAYOUT = (
     "allreduce",
     "overlap",
     "bucket",
+    "power_limit",
 )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs import length
+from lib_dlhpc.costs import energy, length
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.prediction import hybrid, ledger, memory
 from lib_dlhpc.prediction.offload import Need
@@ -181,18 +181,28 @@ class Breakdown(Result):
     @property
     def energy_to_train(self) -> Any:
         """Joules of the whole run, startup at idle power included."""
-        machine = self.experiment.machine
-        servers = self.experiment.servers
-        idle = (self.experiment.devices + servers) * machine.device.idle_power
-        idle = idle + (self.experiment.strategy.nodes + servers) * machine.node_power
         steps = self.steps + self.warm_up / self.step_time  # at the power of the others
-        return steps * sum(self.energy.values()) + self.start_time * idle * machine.pue
+        return steps * sum(self.energy.values()) + self.start_time * energy.idle_watts(
+            self.experiment
+        )
 
     @property
     def device_hours(self) -> Any:
         """Cost of the run in device-hours, those of the servers included."""
         devices = self.experiment.devices + self.experiment.servers
         return devices * self.time_to_train / 3600
+
+    @property
+    def carbon(self) -> Any:
+        """Kilograms of CO2 equivalents of the run's electricity; NaN where the grid is not known."""
+        return energy.carbon(self.experiment, self.energy_to_train)
+
+    @property
+    def price(self) -> Any:
+        """Price of the run in machine.currency: its device-hours and its electricity, as far as they have one."""
+        machine = self.experiment.machine
+        electricity = machine.electricity_price * self.energy_to_train / 3.6e6
+        return self.device_hours * machine.device_price + electricity
 
     @property
     def resilience(self) -> "Resilience":

@@ -8,7 +8,7 @@ from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.outer import has_outer, outer_time
 from lib_dlhpc.prediction import asynchronous, compressed
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.energy import explain_energy
+from lib_dlhpc.prediction.energy import explain_carbon, explain_energy
 from lib_dlhpc.prediction.explain_split import explain_split
 from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.io import explain_input
@@ -32,19 +32,19 @@ MEASURED = (
 def explain(prediction: Breakdown) -> list[Explanation]:
     """Return the explanation of each term of a scalar prediction, in the order of a step."""
     if prediction.experiment.strategy.is_split:
-        first, last = (_compute, _straggler), (explain_input, _speedup, explain_energy, _time)
+        first, last = ((_compute, _straggler), (explain_input, _speedup, explain_energy, _time))
         return [
             *(part(prediction) for part in first),
             *explain_split(prediction),
             *(part(prediction) for part in last),
-            *explain_resilience(prediction),
+            *_where_known(prediction),
         ]
     served = prediction.experiment.strategy.update == "asynchronous"
     exchange = SERVED if served else EXCHANGE
     if prediction.experiment.compressed:
         exchange = COMPRESSED
     parts = [part(prediction) for part in (_compute, *exchange, *REST)]
-    return [*parts, *explain_resilience(prediction)]
+    return [*parts, *_where_known(prediction)]
 
 
 def _compute(p: Breakdown) -> Explanation:
@@ -257,6 +257,12 @@ def _starts_with(e: Experiment) -> str:
         if e.storage.format == "packed"
         else "every device lists every directory"
     )
+
+
+def _where_known(prediction: Breakdown) -> list[Explanation]:
+    """Return what is explained only where the machine states its grid, or how often its nodes fail."""
+    carbon = [explain_carbon(prediction)] * bool(prediction.experiment.machine.carbon_intensity)
+    return [*carbon, *explain_resilience(prediction)]
 
 
 Parts: TypeAlias = tuple[Callable[[Breakdown], Explanation], ...]

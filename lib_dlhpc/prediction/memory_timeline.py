@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, layer_times
+from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.errors import SpecError
@@ -56,7 +57,8 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
     # The ledger's working set also holds gradients of a pass, before accumulation.
     extra = back.terms["working set"] - batch * backward_extra(part, size, recompute)
     each = strategy.batch / many
-    times = layer_times(part.model, experiment.machine.device, each, strategy.precision)
+    device = clocked(experiment.machine.device, strategy.power_limit)
+    times = layer_times(part.model, device, each, strategy.precision)
     ahead, backward = scale * times.forward, scale * times.backward
     for segment in segments(part.model, recompute):
         inside = slice(segment.first, segment.stop)

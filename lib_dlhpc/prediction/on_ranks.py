@@ -86,7 +86,8 @@ def result_lines(
     if step_words:
         lines.append(f"  step: {show(step, 's')}; {step_words}")
     lines += _input_line(experiment)
-    lines += [f"  note: {note}" for note in run_only.warnings(experiment)]
+    notes = [*run_only.warnings(experiment), *run_only.not_applied(experiment)]
+    lines += [f"  note: {note}" for note in notes]
     if ranks > here:
         lines.append(
             f"  {count(ranks, 'rank')} share {count(here, 'core')}: times say nothing about the method"

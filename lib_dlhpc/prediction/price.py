@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib_dlhpc.program import Path, Program, messages_of, work_of
+from lib_dlhpc.program import Mix, Path, Program, messages_of, mixes_of, work_of
+from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
 
 
@@ -24,6 +25,7 @@ class Step:
     messages: dict[str, Cost]
     exposed: dict[str, float]
     bubble: float
+    mixes: tuple[Mix, Mix]  # what limits forward, and backward
 
     @property
     def total(self) -> float:
@@ -61,7 +63,15 @@ def price(step: Program, slow: float = 1.0) -> Step:
         exposed[max(exposed, key=lambda kind: exposed[kind])] += rest
     forward, recomputation = float(work.forward.mean()), float(work.recomputation.mean())
     backward, update = float(work.backward.mean()) + recomputation, float(work.update.mean())
-    return Step(forward, backward, recomputation, update, waiting, messages, exposed, bubble)
+    ahead, back = mixes_of(step)
+    mixes = _mean(ahead, work.forward), _mean(back, work.backward + work.recomputation)
+    return Step(forward, backward, recomputation, update, waiting, messages, exposed, bubble, mixes)
+
+
+def _mean(mix: Mix, seconds: Floats) -> Mix:
+    """Return the mean of all ranks, weighted by the seconds of their passes."""
+    total = float(seconds.sum()) or 1.0
+    return Mix(*(float((fraction * seconds).sum()) / total for fraction in mix))
 
 
 def _path(step: Program, slow: float, free: bool = False) -> Path:

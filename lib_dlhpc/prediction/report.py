@@ -48,6 +48,9 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "time_to_train": float(prediction.time_to_train),
         "energy_of_a_step": {name: float(joules) for name, joules in prediction.energy.items()},
         "energy_to_train": float(prediction.energy_to_train),
+        "carbon": float(prediction.carbon) if np.isfinite(prediction.carbon) else None,
+        "price": float(prediction.price),
+        "currency": prediction.experiment.machine.currency,
         "device_hours": float(prediction.device_hours),
         **_with_failures(prediction),
     }
@@ -94,8 +97,7 @@ def as_text(
         f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
         f"   {_steps(int(prediction.steps))} steps",
-        f"  energy to train       {show(float(prediction.energy_to_train) / 3600, 'Wh'):>10}   modeled",
-        f"  cost                  {format_plain(float(prediction.device_hours)):>10}   device-hours",
+        *_costs(prediction),
         *_failures(prediction),
     ]
     lines += [f"  NOTE  {note}" for note in without_effect(e)]
@@ -111,6 +113,19 @@ def _explained(prediction: Breakdown) -> list[str]:
         lines += [f"    {name}: {value}  [{source}]" for name, value, source in item.inputs]
         lines += [f"  source   {item.source}", f"  assumes  {item.assumes}"]
     return lines
+
+
+def _costs(prediction: Breakdown) -> list[str]:
+    """Return energy and device-hours of a run as lines; emissions and price where the machine states theirs."""
+    machine, price = prediction.experiment.machine, float(prediction.price)
+    energy = show(float(prediction.energy_to_train) / 3600, "Wh")
+    lines = [f"  energy to train       {energy:>10}   modeled"]
+    if intensity := float(machine.carbon_intensity):
+        emitted = show(1000 * float(prediction.carbon), "g")
+        lines.append(f"  carbon                {emitted:>10}   CO2e at {intensity:g} g/kWh")
+    paid = f", {format_plain(price)} {machine.currency}" if price else ""
+    hours = format_plain(float(prediction.device_hours))
+    return [*lines, f"  cost                  {hours:>10}   device-hours{paid}"]
 
 
 def _with_failures(prediction: Breakdown) -> dict[str, Any]:

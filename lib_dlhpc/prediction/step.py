@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import calibration, checkpoints, compute, split_calibration, stragglers
+from lib_dlhpc.costs import calibration, checkpoints, compute, energy, split_calibration, stragglers
 from lib_dlhpc.costs.compression import applied_rule, density
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
@@ -14,9 +14,10 @@ from lib_dlhpc.costs.offload import offload_link
 from lib_dlhpc.costs.outer import outer_time
 from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.prediction import asynchronous, energy, hybrid, ledger, memory, overlap
-from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction import asynchronous, hybrid, ledger, memory, overlap
+from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
+from lib_dlhpc.program import Mix
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO
@@ -54,11 +55,10 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     stall = stall / every
     step = training + stall
     served = update * (strategy.update == "asynchronous")
-    busy = work.forward + work.backward + update - served
     return _of_a_run(
         step,
         served,
-        busy,
+        work.mixes,
         experiment=experiment,
         compute_scale=scale,
         forward=work.forward,
@@ -94,10 +94,10 @@ def _warm_up(experiment: Experiment, scale: Any) -> float:
     return longer * float(usual.steps / epochs)
 
 
-def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
+def _of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Breakdown:
     """Return the Breakdown of a step of `step` s, with checkpoints, energy and startup.
 
-    served: s that servers compute for each device; busy: s that a device computes.
+    served: s that servers compute for each device; mixes: what limits forward and backward.
     """
     experiment, run = known["experiment"], known["experiment"].run
     # A checkpoint is written between two steps: one a step at most.
@@ -105,13 +105,14 @@ def _of_a_run(step: Any, served: Any, busy: Any, **known: Any) -> Breakdown:
     interval = np.where(np.equal(run.checkpoint_interval, 0), np.inf, apart)[()]
     saving = step * checkpoints.saving(experiment).standstill(interval) / interval
     known["server_load"] = known.get("server_load", 0.0) / (step + saving)
-    exposed = known["exposed_communication"]
+    known["checkpoint"] = saving
+    watts = energy.device_watts(experiment, mixes)
+    seconds = {term: known.get(name, 0.0) for term, name in TERMS.items()}
     return Breakdown(
         **known,
-        checkpoint=saving,
         step_time=step + saving,
         start_time=start_time(experiment),
-        energy=energy.step_energy(experiment, busy, exposed, step + saving, served),
+        energy=energy.step_energy(experiment, seconds, watts, served),
     )
 
 
@@ -136,7 +137,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
     return _of_a_run(
         step.total + stall,
         0.0,
-        step.forward + step.backward + step.update,
+        step.mixes,
         experiment=experiment,
         compute_scale=scale,
         forward=step.forward,

@@ -30,6 +30,10 @@ def summary(of: "Breakdown") -> Summary:
         "time to train": shown(of.time_to_train, "s"),
         "energy to train": shown(np.divide(of.energy_to_train, 3600), "Wh"),
     }
+    if np.all(np.isfinite(of.carbon)):
+        facts["carbon"] = f"{shown(np.multiply(of.carbon, 1000), 'g')} CO2e"
+    if np.any(of.price):
+        facts["price"] = f"{shown(of.price, '')} {experiment.machine.currency}"
     if not np.all(of.fits):
         facts["fits in memory"] = _fitting(of.fits)
     rows = [

@@ -28,7 +28,15 @@ from lib_dlhpc.program.instructions import (
 from lib_dlhpc.program.path import Path, RankedExchange
 from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
 from lib_dlhpc.program.proof import prove
-from lib_dlhpc.program.totals import Work, messages_of, pass_seconds, ranked_exchanges, work_of
+from lib_dlhpc.program.totals import (
+    Mix,
+    Work,
+    messages_of,
+    mixes_of,
+    pass_seconds,
+    ranked_exchanges,
+    work_of,
+)
 
 __all__ = [
     "Block",
@@ -39,6 +47,7 @@ __all__ = [
     "Group",
     "Instruction",
     "Meet",
+    "Mix",
     "Move",
     "Path",
     "Priced",
@@ -53,6 +62,7 @@ __all__ = [
     "calls",
     "gathers",
     "messages_of",
+    "mixes_of",
     "pass_seconds",
     "prove",
     "ranked_exchanges",

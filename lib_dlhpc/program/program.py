@@ -95,6 +95,10 @@ class Prices(Protocol):
     def weights_read(self) -> Sequence[int]:
         """Return the elements of the weights that each layer reads, its own or those that it is tied to."""
 
+    @property
+    def limited(self) -> Mapping[str, tuple[Floats, Floats]]:
+        """Return the seconds of each layer that arithmetic and memory limit, of "forward" and "backward"."""
+
     def bytes(self, what: Collective) -> float:
         """Return the bytes of the buffer of a collective."""
 

@@ -1,7 +1,7 @@
 """What a step computes and sends in all, wherever it comes to lie."""
 
 from collections import Counter, defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,31 @@ def work_of(step: Program) -> Work:
         updates = (row[place] for row in step.end)
         each[3, place] = sum(what.seconds for what in updates if isinstance(what, Update))
     return Work(*each)
+
+
+class Mix(NamedTuple):
+    """The fraction of the time of passes that arithmetic limits, and memory; in the rest a device waits."""
+
+    arithmetic: Any
+    memory: Any
+
+
+def mixes_of(step: Program) -> tuple[Mix, Mix]:
+    """Return what limits forward, and backward with recomputation, (stages, variants) each."""
+    limited = np.zeros((2, 2, step.schedule.ranks, step.shape[1]))  # pass, limit
+    seconds = np.zeros((2, step.schedule.ranks, step.shape[1]))
+    for place, stage in enumerate(step.stages):
+        for chunk in stage:
+            for variant, prices in enumerate(chunk.backward.prices):
+                again = chunk.backward.variants[variant].repeated
+                at = (place, variant)
+                ahead, back = (np.array(prices.limited[phase]) for phase in ("forward", "backward"))
+                limited[0, :, *at] += ahead.sum(axis=-1)
+                limited[1, :, *at] += back.sum(axis=-1) + ahead[:, again].sum(axis=-1)
+                seconds[0, *at] += prices.forward.sum()
+                seconds[1, *at] += prices.backward.sum() + prices.forward[again].sum()
+    fraction = limited / np.where(seconds > 0, seconds, 1.0)[:, None]
+    return Mix(*fraction[0]), Mix(*fraction[1])
 
 
 def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:

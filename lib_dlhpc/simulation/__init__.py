@@ -27,6 +27,7 @@ coupled.py       a simulation that feeds training, with a buffer between them
 failures.py      a run with checkpoints and failures, many runs at once
 messages.py      messages as rows of the Timeline
 chakra/          execution traces of MLCommons Chakra: a program exported, any trace simulated
+energy.py        joules of simulated steps by cause, and power over time
 terminal.py      a simulation in a terminal: progress, Ctrl-C, the trace
 compare.py       a simulated step beside the predicted one, and why they differ
 """
@@ -36,6 +37,7 @@ from lib_dlhpc.simulation.caching import hit_rates, orders
 from lib_dlhpc.simulation.compare import why
 from lib_dlhpc.simulation.conditions import StepProgress
 from lib_dlhpc.simulation.coupled import simulate_coupled
+from lib_dlhpc.simulation.energy import energy_of, power_over_time
 from lib_dlhpc.simulation.failures import FailureRuns, Phase, simulate_runs
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
@@ -55,9 +57,11 @@ __all__ = [
     "StepProgress",
     "asynchronous_sgd",
     "clients",
+    "energy_of",
     "hit_rates",
     "measure",
     "orders",
+    "power_over_time",
     "program",
     "ring",
     "simulate",

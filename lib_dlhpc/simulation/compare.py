@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.network import network_of
+from lib_dlhpc.simulation.energy import energy_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
@@ -39,10 +40,12 @@ def as_text(
     measured: Measured,
     predicted: Mapping[str, float],
     bands: Mapping[str, tuple[float, float]] | None = None,
+    joules: float | None = None,
 ) -> str:
     """Return what comes after `heading`: the terms, predicted and simulated, and each reason to differ.
 
     bands: (low, high) s of the simulated "one step" and terms, by name, where it is known what they may be off by.
+    joules: predicted, of a step.
     """
     known = bands or {}
     step = sum(predicted.values())
@@ -58,6 +61,11 @@ def as_text(
         for name, seconds in predicted.items()
         if seconds or measured.terms[name]
     ]
+    if joules is not None:
+        shown = [
+            show(each, "J") for each in (joules, sum(energy_of(experiment, measured).values()))
+        ]
+        lines.append(f"  {'energy of a step':<25} {shown[0]:>10} {shown[1]:>10}")
     lines += [
         "",
         f"  simulated: mean of the ranks; rank {measured.slowest} is the one that computes longest",
@@ -80,6 +88,7 @@ def as_dict(
         "terms": measured.terms,
         "slowest_rank": measured.slowest,
         "slowest_terms": measured.slowest_terms,
+        "energy_of_a_step": energy_of(experiment, measured),
         "predicted_step_time": sum(predicted.values()),
         "predicted_terms": dict(predicted),
         "reasons": why(experiment, fidelity, measured.terms, predicted),

@@ -11,6 +11,7 @@ from lib_dlhpc.spec.strategy import (
     SAME,
     SPLIT_FIELDS,
     Strategy,
+    check_power_limit,
     check_split,
     check_update,
     check_wire,
@@ -40,6 +41,7 @@ def check_consistency(experiment: "Experiment") -> None:
     check_update(s)
     check_split(s)
     check_wire(s)
+    check_power_limit(s, machine.device.idle_power, machine.device.busy_power)
     _check_compression(experiment)
     _check_outer(experiment)
     if s.offload_to != "host" and s.offload_to not in machine.storage:

@@ -83,6 +83,7 @@ class StorageTier:
         "op/s", default=math.inf, positive=True
     )  # read() calls of all readers
     servers: str = choice(SERVERS, default="apart")
+    power: float = number("W", default=0.0)  # of the whole system if shared, else of one node
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Machine:
     """Nodes of identical devices, each connected to a network by `nics` links.
 
     host_memory: of a node, in addition to device memory. host_link: between host and device, one per device.
+    carbon_intensity: the mean of the grid over a year, as generated, whatever contract the site has.
     progress: asynchronous progress, whether communication advances while devices compute.
     """
 
@@ -107,6 +109,11 @@ class Machine:
     )  # standard deviation over mean of a device's step time
     node_power: float = number("W", default=0.0)
     pue: float = number(default=1.0, least=1.0)
+    switch_power: float = number("W", default=0.0)  # of a node's part of all switches
+    carbon_intensity: float = number("g/kWh", default=0.0)  # CO2 equivalents; 0: not known
+    electricity_price: float = number(default=0.0)  # of a kWh, in `currency`
+    device_price: float = number(default=0.0)  # of a device-hour, in `currency`
+    currency: str = text(default="USD")
     storage: Mapping[str, StorageTier] = field(default_factory=dict)
     host_memory: float = number("B", default=math.inf, positive=True)
     host_link: Link = field(default_factory=lambda: DEFAULT_HOST_LINK)

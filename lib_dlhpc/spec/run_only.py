@@ -42,11 +42,20 @@ def warnings(experiment: "Experiment") -> list[str]:
     ]
 
 
+def not_applied(experiment: "Experiment") -> list[str]:
+    """Return a sentence for each setting that is predicted and that a run does not carry out."""
+    limit = experiment.strategy.power_limit
+    return [
+        f"a run does not apply strategy.power_limit = {each:g} W; set it on the devices, as by nvidia-smi -pl {each:g}."
+        for each in [float(limit)] * bool(limit)
+    ]
+
+
 def notes(experiment: "Experiment") -> list[str]:
     """Return `warnings`, and a sentence that names the other run-only settings."""
     others = [name for name, why in run_only(experiment).items() if why == LEARNING]
     note = f"run-only settings, for {LEARNING}: {', '.join(others)}."
-    return [*warnings(experiment), *[note] * bool(others)]
+    return [*warnings(experiment), *not_applied(experiment), *[note] * bool(others)]
 
 
 def _at(why: str | Mapping[Any, str], value: Any) -> str:

@@ -78,6 +78,7 @@ class Strategy:
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
     steps, then average their weights. wire: the format in which gradients are exchanged and added.
+    power_limit: W that a device may draw; its arithmetic is slowed (costs/power.py), as by `nvidia-smi -pl`.
     staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
     effective distributed ML via a stale synchronous parallel parameter server").
     """
@@ -114,6 +115,7 @@ class Strategy:
     local_steps: int = whole(default=1)  # between weight averages, with local updates
     staleness: int = whole(default=0, least=0)  # with asynchronous updates; 0: no bound
     servers: int = whole(default=1)  # parameter servers, one a node; with asynchronous updates
+    power_limit: float = number("W", default=0.0)  # of each device; 0: none
 
     @property
     def is_split(self) -> bool:
@@ -175,6 +177,18 @@ def check_wire(strategy: Strategy) -> None:
                 f"strategy.wire = {s.wire!r}: only the allreduce of gradients is cast; with it strategy.{name} ="
                 f" {getattr(s, name)!r} is not legal, but {legal}."
             )
+
+
+def check_power_limit(strategy: Strategy, idle: Any, most: Any) -> None:
+    """Raise SpecError for a power limit at which a device cannot run; idle, most: W that it draws idle and busy."""
+    limit = strategy.power_limit
+    wrong = np.not_equal(limit, 0) & (np.less_equal(limit, idle) | np.greater(limit, most))
+    if np.any(wrong):
+        found = float(np.max(np.where(wrong, limit, 0.0)))
+        raise SpecError(
+            f"strategy.power_limit = {found:g} W: legal: above machine.device.idle_power ="
+            f" {float(np.max(idle)):g} W, up to machine.device.busy_power = {float(np.min(most)):g} W, or 0: no limit."
+        )
 
 
 def check_split(strategy: Strategy) -> None:

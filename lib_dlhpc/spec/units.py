@@ -26,6 +26,7 @@ FACTORS: dict[str, dict[str, float]] = {
     "W": {"W": 1.0},
     "J": {"J": 1.0, "Wh": 3600.0},
     "op/s": {"op/s": 1.0},
+    "g/kWh": {"g/kWh": 1.0},  # as grids state it
     "": {"": 1.0, "billion": 1e9},
 }
 
@@ -56,7 +57,7 @@ def _factor(symbol: str, unit: str) -> float | None:
 def parse_quantity(value: Any, unit: str, field: str = "value") -> float:
     """Return `value` in SI `unit`: a number is returned unchanged, a string such as "100 Gb/s" is converted.
 
-    unit: one of s, B, B/s, FLOP, FLOP/s, W, J, op/s or "" (dimensionless).
+    unit: one of s, B, B/s, FLOP, FLOP/s, W, J, op/s, g/kWh or "" (dimensionless).
     Raises SpecError, which names `field` and a legal spelling.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -94,6 +95,7 @@ def _example(unit: str) -> str:
         "FLOP/s": 'FLOP per second or a string such as "10.6 TFLOP/s"',
         "W": 'watts or a string such as "300 W", "1.2 kW"',
         "J": 'joules or a string such as "3 MJ", "2 kWh"',
+        "g/kWh": 'grams per kilowatt-hour or a string such as "369 g/kWh", "0.4 kg/kWh"',
         "op/s": 'operations per second or a string such as "50 kop/s"',
     }
     return examples.get(unit, "a number")

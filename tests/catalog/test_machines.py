@@ -53,8 +53,9 @@ def test_the_memory_ledger_has_every_part_and_a_small_network_fits(machine):
 def test_energy_lies_between_idle_and_busy(machine):
     prediction = step(machine, 1)
     device, per_node = machine.device, machine.devices_per_node
+    standing = machine.node_power + machine.switch_power
     low, high = (
-        machine.pue * (per_node * watts + machine.node_power) * prediction.step_time
+        machine.pue * (per_node * watts + standing) * prediction.step_time
         for watts in (device.idle_power, device.busy_power)
     )
     joules = sum(prediction.energy.values())

@@ -44,7 +44,7 @@ OUTPUTS = (
     *("compute_scale", "forward", "backward", "update", "straggler_wait", "exposed_communication"),
     *("input_time", "input_stall", "checkpoint", "step_time", "start_time", "compute"),
     *("throughput", "efficiency", "speedup", "memory_total", "fits", "steps", "time_to_train"),
-    *("energy_to_train", "device_hours", "staleness", "server_load"),
+    *("energy_to_train", "price", "device_hours", "staleness", "server_load"),
 )
 
 
@@ -183,6 +183,11 @@ SPECIAL = {
     "strategy.local_steps": [1, 1, 1],
     "strategy.staleness": [0, 0, 0],
     "strategy.servers": [1, 1, 1],
+    "strategy.power_limit": [0.0, 100.0, 250.0],
+    "machine.switch_power": [0.0, 10.0, 100.0],
+    "machine.electricity_price": [0.0, 0.1, 0.2],
+    "machine.device_price": [0.0, 1.0, 2.0],
+    "machine.storage.nvme.power": [0.0, 10.0, 100.0],
     "calibration.rate": [0.0, 600.0, 1200.0],
     "calibration.devices": [6, 3, 12],
     "calibration.batch": [0, 16, 32],

@@ -65,7 +65,7 @@ TABLES = {
     "machine.storage.nvme": StorageTier,
 }
 # What only labels, and the seed of other engines.
-LABELS = {"name", "seed", "measured"}
+LABELS = {"name", "seed", "measured", "currency"}
 NOUNS = {
     *("machine.device", "machine.intra_node", "machine.inter_node", "machine.host_link"),
     "machine.storage",
@@ -111,6 +111,7 @@ CHANGES = {
     "strategy.local_steps": (4, {"strategy.update": "local"}),
     "strategy.staleness": (3, {**ASYNCHRONOUS, "strategy.servers": 4}),
     "strategy.servers": (2, ASYNCHRONOUS),
+    "strategy.power_limit": (200.0, {}),
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),
     "strategy.spatial": (2, {}),
@@ -169,6 +170,11 @@ CHANGES = {
     "machine.progress": (False, {**UNCALIBRATED, "strategy.overlap": True}),
     "machine.node_power": (900.0, {}),
     "machine.pue": (1.5, {}),
+    "machine.switch_power": (100.0, {}),
+    "machine.carbon_intensity": (50.0, {}),
+    "machine.electricity_price": (0.1, {}),
+    "machine.device_price": (2.0, {}),
+    "machine.storage.nvme.power": (10.0, {}),
     "machine.device.peak": ({"fp32": 5e12}, UNCALIBRATED),
     "machine.device.memory": (6e9, {"strategy.batch": 64}),
     "machine.device.memory_bandwidth": (3e11, UNCALIBRATED),
@@ -221,7 +227,7 @@ def outcome(run):
     """All that a user sees of a prediction."""
     p = predict(run)
     numbers = (p.step_time, p.memory_total, p.time_to_train, p.energy_to_train, p.start_time)
-    numbers = (*numbers, p.resilience.expected_time)
+    numbers = (*numbers, p.resilience.expected_time, p.carbon, p.price)
     return (*map(float, numbers), *p.walls, bool(p.fits), float(p.throughput))
 
 

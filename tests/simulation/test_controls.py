@@ -74,6 +74,7 @@ CHANGES = {
     "strategy.bucket": (10e3, {}),
     "strategy.wire": ("bf16", {}),
     "strategy.optimizer": ("adam", {}),
+    "strategy.power_limit": (4.0, {}),
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),
     "strategy.spatial": (2, IMAGES),
