@@ -39,6 +39,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.comparison.here import step_here
     from lib_dlhpc.launch import JobError
+    from lib_dlhpc.launch.energy import counters, energy_lines, run_energy
     from lib_dlhpc.launch.terminal import run_here
     from lib_dlhpc.prediction import on_ranks
 
@@ -47,11 +48,16 @@ def _run(options: argparse.Namespace) -> int:
     predicted, step = on_ranks.check_fits(experiment), step_here(experiment, ranks)
     if options.out and options.resume:
         raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
-    folder, found = options.resume or options.out, {}
+    folder, found = options.resume or options.out, dict[str, Any]()
+    before = counters()
 
     def beside(result: dict[str, Any]) -> list[str]:
         found.update(result)
-        return on_ranks.result_lines(experiment, predicted, result, step_words=step)
+        lines = on_ranks.result_lines(experiment, predicted, result, step_words=step)
+        if not any(result["terms"].values()):  # nothing was left to do
+            return lines
+        found["energy"] = run_energy(experiment, result, before, counters())
+        return [*lines, *energy_lines(found["energy"])]
 
     try:
         text = run_here(

@@ -1,0 +1,143 @@
+"""Joules of a run, from the counters that a machine has; else modeled as CPU time times a stated wattage.
+
+One reader a source: RAPL for processors and their memory (Linux powercap), NVML for NVIDIA devices, Slurm's accounting
+for all nodes of a job, and a log of nvidia-smi. Counters are of the whole machine: what else runs on it counts as well.
+"""
+
+import csv
+import importlib
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.spec.units import parse_quantity
+
+POWERCAP = Path("/sys/class/powercap")
+MODELED = "modeled: CPU time times busy power of a device"
+
+
+class Counter(NamedTuple):
+    """An energy counter: its value in J, and the J after which it starts again at 0."""
+
+    joules: float
+    wraps: float = float("inf")
+
+
+Counters = Mapping[str, Counter]  # by source and name, such as "RAPL package-0"
+
+
+def spent(before: Counters, after: Counters) -> dict[str, float]:
+    """Return the J between two readings of each counter; one that is lower than before has wrapped once."""
+    found = {}
+    for name in before.keys() & after.keys():
+        joules = after[name].joules - before[name].joules
+        found[name] = joules + after[name].wraps if joules < 0 else joules
+    return found
+
+
+def rapl(root: Path = POWERCAP) -> dict[str, Counter]:
+    """Return the RAPL counters of packages and memory; none where they cannot be read (most kernels: root only).
+
+    Other zones lie within a package (core, uncore) or contain it (psys). Source: Linux, Documentation/power/powercap.
+    """
+    found = {}
+    for zone in sorted(root.glob("intel-rapl:*")):
+        try:
+            name = (zone / "name").read_text().strip()
+            micro, most = (
+                int((zone / file).read_text()) for file in ("energy_uj", "max_energy_range_uj")
+            )
+        except (OSError, ValueError):
+            continue
+        if name.startswith("package") or name == "dram":
+            package = zone.name.split(":")[1]
+            label = f"RAPL {name}" if name != "dram" else f"RAPL dram-{package}"
+            found[label] = Counter(micro / 1e6, most / 1e6)
+    return found
+
+
+def nvml(library: str = "pynvml") -> dict[str, Counter]:
+    """Return the energy counters of NVIDIA devices since the driver was loaded; none without the library or devices."""
+    try:
+        lib: Any = importlib.import_module(library)
+    except ImportError:
+        return {}
+    try:
+        lib.nvmlInit()
+        handles = [lib.nvmlDeviceGetHandleByIndex(n) for n in range(lib.nvmlDeviceGetCount())]
+        milli = [lib.nvmlDeviceGetTotalEnergyConsumption(handle) for handle in handles]
+    except lib.NVMLError:  # no driver, or devices before Volta
+        return {}
+    return {f"NVML device {n}": Counter(each / 1e3) for n, each in enumerate(milli)}
+
+
+def nvidia_smi_joules(text: str) -> dict[str, float]:
+    """Return the J of each device in a log of nvidia-smi, by the trapezoidal rule.
+
+    text: of `nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv,noheader -l 1`. Raises SpecError otherwise.
+    """
+    samples: dict[str, list[tuple[float, float]]] = {}
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        try:
+            at, index, watts = (cell.strip() for cell in row)
+            seconds = datetime.strptime(at, "%Y/%m/%d %H:%M:%S.%f").timestamp()
+            samples.setdefault(index, []).append((seconds, parse_quantity(watts, "W")))
+        except (ValueError, SpecError):
+            raise SpecError(
+                f"nvidia-smi: line {number}, {','.join(row)!r}: expected timestamp, index, power."
+            ) from None
+    joules = {}
+    for index, each in samples.items():
+        joules[index] = sum((t1 - t0) * (w0 + w1) / 2 for (t0, w0), (t1, w1) in pairwise(each))
+    return joules
+
+
+def slurm_joules(text: str) -> float | None:
+    """Return the J of a job from its accounting; None where no plugin counts energy, or none is there yet.
+
+    text: of `sacct -j JOB --format=JobIDRaw,ConsumedEnergyRaw --noheader --parsable2`; steps are within the job's line.
+    """
+    for line in text.splitlines():
+        job, _, joules = line.partition("|")
+        if job.isdigit():
+            counted = joules.strip().isdigit() and int(joules) > 0
+            return float(joules) if counted else None
+    return None
+
+
+def counters() -> dict[str, Counter]:
+    """Return all counters of this machine, read now."""
+    return {**rapl(), **nvml()}
+
+
+def run_energy(
+    experiment: Experiment, result: Mapping[str, Any], before: Counters, after: Counters
+) -> dict[str, Any]:
+    """Return the energy of a run: `joules`, `source`, `measured`, and `terms`, J by term of a step.
+
+    result: of the run, with `ranks`, `seconds` and `terms`. Counters do not know terms: each has its share of the time.
+    Without counters, ranks draw busy power all the time, as they poll while they wait.
+    """
+    read = spent(before, after)
+    measured = bool(read)
+    if measured:
+        joules, source = sum(read.values()), ", ".join(sorted(read))
+    else:
+        busy = float(experiment.machine.device.busy_power)
+        joules, source = busy * result["ranks"] * result["seconds"], f"{MODELED}, {busy:g} W"
+    step = sum(result["terms"].values())
+    terms = {name: joules * each / step for name, each in result["terms"].items() if each}
+    return {"joules": joules, "source": source, "measured": measured, "terms": terms}
+
+
+def energy_lines(energy: Mapping[str, Any]) -> list[str]:
+    """Return the energy of a run, and its terms, as lines."""
+    lines = [f"  energy {show(energy['joules'], 'J')} ({energy['source']}), of which"]
+    return lines + [
+        f"    {name:<25} {show(each, 'J'):>10}" for name, each in energy["terms"].items()
+    ]
