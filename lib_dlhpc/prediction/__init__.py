@@ -22,7 +22,8 @@ caching.py      cache hit rates when every epoch reads everything in a new rando
 profile.py      the founding slides' run: its file system load, where its hours go
 neighbors.py    halo exchange between neighbors: wait states
 coupled.py      a simulation that feeds training: wait states, best placement
-energy.py       joules of a step
+energy.py       explanations of energy, emissions
+slack.py        passes of a pipeline slowed at no cost in time
 walls.py        broken limits, and by how much
 no_effect.py    settings without effect
 sensitivity.py  which improvement helps most

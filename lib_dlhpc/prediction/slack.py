@@ -1,0 +1,121 @@
+"""Slack of a pipeline: passes off the critical path run at a lower clock, at no cost in time.
+
+Let L(c) be the longest path through pass c, and T the longest of all. If every pass takes T / L(c) times as long, no
+path exceeds T: all passes of a path P have L(c) >= |P|, so P takes at most T / |P| times |P|. What slack is left is
+given out in the same way until none is.
+
+No pass is slowed beyond the clock of its least energy. A device that is done sooner draws idle power until the step
+ends, so with W = static + (busy - static) phi^4 and the time d / phi of a pass, its energy above idle is least at
+phi^4 = (static - idle) / (3 (busy - static)).
+
+Idea: Chung et al. 2024, "Perseus: Reducing energy bloat in large model training", SOSP, arXiv 2312.06902, which
+optimizes the clocks of profiled passes by graph cuts, and reports that it saves up to 30 % of the energy, slack for
+stragglers of other pipelines included.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.power import ARITHMETIC, SHAPE, drawn
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.parallel import program
+from lib_dlhpc.prediction.step import compute_scale
+from lib_dlhpc.program import Call, Program, calls, mixes_of, pass_seconds
+from lib_dlhpc.program.calls import FORWARD
+from lib_dlhpc.program.program import Floats
+from lib_dlhpc.spec.experiment import Experiment
+
+ROUNDS = 20  # in which slack is given out; what is left halves or more in each
+# The clock of least energy, and how much longer arithmetic takes at it: 1.63.
+BEST_CLOCK = (SHAPE.static / (3 * (1 - SHAPE.static))) ** 0.25
+LONGEST = 1 / BEST_CLOCK
+
+
+@dataclass(frozen=True)
+class Slack:
+    """Passes of one pipeline, in an order in which each follows those that it waits for; seconds and joules."""
+
+    passes: tuple[Call, ...]
+    seconds: Floats  # of each pass at the highest clock
+    stretched: Floats  # of each pass at its own clock
+    step: float  # s of all passes, either way
+    energy: float  # J of the pipeline's devices in that time, one for each stage
+    saved: float  # J less with the passes stretched
+
+    @property
+    def saving(self) -> float:
+        """Fraction of the devices' energy."""
+        return self.saved / self.energy
+
+
+def slack(experiment: Experiment) -> Slack:
+    """Return how long each pass of a scalar experiment may take at no cost in time, and what that saves.
+
+    Messages between stages take their time after a pass; that they share a port is left out, as are the exchange of
+    gradients and the update, which follow. Raises SpecError with a power limit, under which clocks are low already.
+    """
+    if experiment.strategy.power_limit:
+        raise SpecError(
+            f"strategy.power_limit = {experiment.strategy.power_limit:g} W: slack is of devices without a"
+            " limit; legal: 0."
+        )
+    step = program(experiment, compute_scale(experiment))
+    found = calls(step.schedule)
+    blocks = [step.stages[c.place][c.chunk].block(c.phase, c.last) for c in found]
+    seconds = np.array([pass_seconds(block) for block in blocks])
+    part = _arithmetic(step, found)
+    most = seconds * (1 + part * (LONGEST - 1))
+    now = seconds
+    end = float(_through(step, found, seconds).max())
+    for _ in range(ROUNDS):
+        now = np.minimum(now * (end / _through(step, found, now)), most)
+    device = experiment.machine.device
+    idle, busy = (float(drawn(device, 0.0, level)) for level in (0.0, ARITHMETIC))
+    static = SHAPE.static * (busy - idle)
+    longer = 1 + (now / seconds - 1) / np.where(part > 0, part, 1.0)  # of the arithmetic
+    above = static * longer + (busy - idle - static) / longer**3  # W of idle, times longer
+    saved = float((seconds * part * (busy - idle - above)).sum())
+    energy = idle * end * step.schedule.ranks + float((seconds * _watts(step, found, device)).sum())
+    return Slack(found, seconds, now, end, energy, saved)
+
+
+def _through(step: Program, passes: tuple[Call, ...], seconds: Floats) -> Floats:
+    """Return the longest path through each pass, in s."""
+    sends = [
+        step.stages[c.before[0]][c.before[1]].sends.total if c.target >= 0 else 0.0 for c in passes
+    ]
+    before = np.zeros(len(passes))  # the longest path to the start of each
+    after = np.zeros(len(passes))  # and from its end
+    last: dict[int, int] = {}
+    edges: list[tuple[int, int, float]] = []
+    for number, call in enumerate(passes):
+        if call.place in last:
+            edges.append((last[call.place], number, 0.0))
+        if call.source >= 0:
+            edges.append((call.source, number, float(sends[call.source])))
+        last[call.place] = number
+    for one, other, wait in edges:
+        before[other] = max(before[other], before[one] + seconds[one] + wait)
+    for one, other, wait in reversed(edges):
+        after[one] = max(after[one], wait + seconds[other] + after[other])
+    return before + seconds + after
+
+
+def _arithmetic(step: Program, passes: tuple[Call, ...]) -> Floats:
+    """Return the fraction of each pass that a lower clock slows."""
+    ahead, back = mixes_of(step)
+    return np.array(
+        [(ahead if c.phase == FORWARD else back).arithmetic[c.place].min() for c in passes]
+    )
+
+
+def _watts(step: Program, passes: tuple[Call, ...], device: Any) -> Floats:
+    """Return the W above idle of each pass."""
+    mixes = mixes_of(step)
+    of_phase = [
+        [float(drawn(device, 0.0, a.min(), m.min())) for a, m in zip(*mix, strict=True)]
+        for mix in mixes
+    ]
+    return np.array([of_phase[c.phase != FORWARD][c.place] for c in passes]) - device.idle_power
