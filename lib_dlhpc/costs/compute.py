@@ -105,7 +105,7 @@ def layer_activities(model: Model, device: Device, batch: Any, precision: str) -
     return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return elements that each layer reads and writes a sample, and parameters that it reads once a batch.
 
@@ -119,7 +119,7 @@ def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.where(still, 0.0, moved), np.where(lookup, 0.0, model.layer_parameters)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _repeated_flop(model: Model) -> NDArray[np.float64]:
     """Return the FLOP a sample of each layer's forward pass that its backward pass repeats."""
     return np.array([layer.traits.repeated_flop(layer) for layer in model.layers])

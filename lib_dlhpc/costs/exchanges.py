@@ -10,7 +10,7 @@ from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.spec.model import Layer, Model
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
     """Return which layers the backward pass recomputes, shape (layers,)."""
     found = np.zeros(len(model.layers), dtype=bool)
@@ -19,7 +19,7 @@ def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
     return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def regathered(model: Model, recompute: str) -> tuple[Layer, ...]:
     """Return the layers that all-gather the input of a product, and repeat it for the gradient of the weights.
 
@@ -82,7 +82,7 @@ def routed_elements(layer: Layer) -> int:
     return int(layer.attributes["routed"] * layer.output_shape[-1])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def weights_read(model: Model) -> tuple[int, ...]:
     """Return the elements of the weights that each layer reads: a tied layer reads the embedding's."""
     tables = {layer.name: layer.parameters for layer in model.layers if layer.traits.lookup}

@@ -4,6 +4,7 @@ Groups of one kind communicate concurrently. With d devices in a node, g of them
 share the NICs of the node equally.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,26 @@ def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
 
 def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> Network:
     """Return the same on `nodes` nodes of a machine, each with `devices` ranks."""
+    return _network(_On(machine, devices, nodes, ranks, apart))
+
+
+class _On:
+    """A group on a machine as the key of a cache: equal on the same machine."""
+
+    def __init__(self, machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> None:
+        self.machine, self.numbers = machine, (devices, nodes, ranks, apart)
+        self.key = id(machine), *self.numbers
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _On) and self.key == other.key
+
+
+@lru_cache(maxsize=512)
+def _network(on: _On) -> Network:
+    machine, (devices, nodes, ranks, apart) = on.machine, on.numbers
     near = max(1, min(ranks, devices // apart))
     used = -(-ranks // near)
     inner, outer = machine.intra_node, machine.inter_node

@@ -1,7 +1,7 @@
 """What the instructions of a program cost: layers by roofline or measured rate, collectives in closed form."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
-from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.layout import ring_blocks
@@ -56,13 +56,31 @@ class CollectivePrices:
 
     def _cost(self, what: Collective, size: float) -> Cost:
         net = self.groups[what.group].network
-        if what.goal == "halo":
-            return groups.halo_cost(net, size)
-        if what.goal == SHIFT:
-            return groups.shift_cost(net, size)
-        if what.goal == "all_to_all":
-            return groups.all_to_all(size, net)
-        return groups.collective(what.goal, size, net, 1, what.algorithm)
+        return _collective(what.goal, size, _Of(net), what.algorithm)
+
+
+class _Of:
+    """A network as the key of a cache: itself."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def __hash__(self) -> int:
+        return id(self.network)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Of) and self.network is other.network
+
+
+@lru_cache(maxsize=4096)
+def _collective(goal: str, size: float, of: _Of, algorithm: str) -> Cost:
+    if goal == "halo":
+        return groups.halo_cost(of.network, size)
+    if goal == SHIFT:
+        return groups.shift_cost(of.network, size)
+    if goal == "all_to_all":
+        return groups.all_to_all(size, of.network)
+    return groups.collective(goal, size, of.network, 1, algorithm)
 
 
 class PartPrices:

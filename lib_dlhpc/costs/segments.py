@@ -23,7 +23,7 @@ class Segment:
     reads: tuple[str, ...]  # "input", the samples, among them
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     """Return the segments of a network, or of one rank's part of it, from the first layer to the last.
 

@@ -56,7 +56,7 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
     return most
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def backward_extra(
     part: Part, size: int, recompute: str = "none", gathered: bool = False, in_two: bool = False
 ) -> float:
@@ -108,7 +108,7 @@ def backward_bytes(
     return held + moved + size * pending_gradients(model)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def pending_gradients(model: Model) -> Floats:
     """Return the elements of a sample's pending gradients during the backward pass of each layer, shape (layers,).
 
@@ -135,7 +135,7 @@ def waiting_bytes(part: Part, size: int) -> float:
     return float(_waiting(part.model, size)[0])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _waiting(model: Model, size: int) -> Floats:
     """Return the bytes of a sample that wait for weight gradients when backward has layers to go, (layers + 1,).
 
@@ -172,7 +172,7 @@ def _message_elements(layer: Layer) -> int:
     return max(there, after + home.get(backward, before + after))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _stored(
     model: Model, sends: tuple[str, ...], size: int, recompute: str, gathered: bool
 ) -> Floats:

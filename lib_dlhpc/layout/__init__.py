@@ -34,7 +34,7 @@ from lib_dlhpc.layout.context import context_group, in_step_replicas, own_tokens
 from lib_dlhpc.layout.experts import alike_group, expert_group
 from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
-from lib_dlhpc.layout.parts import Part, parts
+from lib_dlhpc.layout.parts import Part, chain, parts
 from lib_dlhpc.layout.spatial import rows_read
 from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
 
@@ -43,6 +43,7 @@ __all__ = [
     "Place",
     "alike",
     "alike_group",
+    "chain",
     "context_group",
     "cut_points",
     "expert_group",

@@ -4,8 +4,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from lib_dlhpc.layout.groups import Place, rank_at, sizes
-from lib_dlhpc.layout.parts import Described, Part, parts
+from lib_dlhpc.layout.groups import sizes
+from lib_dlhpc.layout.parts import Part, chain
 from lib_dlhpc.spec.experiment import Experiment
 
 Key: TypeAlias = tuple[Any, ...]
@@ -16,22 +16,32 @@ def alike(experiment: Experiment) -> tuple[int, ...]:
 
     Raises SpecError for a network that cannot be split so.
     """
-    return _alike(Described(experiment))
+    spaces = range(sizes(experiment).spatial)
+    return _alike(_Chains(tuple(chain(experiment, space) for space in spaces)))
 
 
-@lru_cache(maxsize=16)
-def _alike(described: Described) -> tuple[int, ...]:
-    experiment = described.experiment
-    size, first = sizes(experiment), dict[Key, int]()
-    found = []
-    for place in range(size.pipeline):
-        held = (
-            part
-            for space in range(size.spatial)
-            for part in parts(experiment, rank_at(experiment, Place(place, 0, space, 0)))
-        )
-        found.append(first.setdefault(tuple(map(_key, held)), place))
-    return tuple(found)
+class _Chains:
+    """The parts of the ranks of a pipeline at each place in space as the key of a cache: themselves."""
+
+    def __init__(self, chains: tuple[tuple[tuple[Part, ...], ...], ...]) -> None:
+        self.chains = chains
+        self.key = tuple(tuple(tuple(map(id, held)) for held in places) for places in chains)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Chains) and self.key == other.key
+
+
+@lru_cache(maxsize=256)
+def _alike(key: _Chains) -> tuple[int, ...]:
+    first = dict[Key, int]()
+    places = zip(*key.chains, strict=True)
+    return tuple(
+        first.setdefault(tuple(_key(part) for held in spaces for part in held), place)
+        for place, spaces in enumerate(places)
+    )
 
 
 def _key(part: Part) -> Key:

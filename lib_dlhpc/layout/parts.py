@@ -50,8 +50,21 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     check_context(experiment)
     shards(experiment)
     apart = at.data % in_step_replicas(experiment)
-    every = _stages(Described(experiment), at.spatial, at.tensor, apart)
+    every = _stages(_Cut(experiment, _ends(Described(experiment)), at.spatial, at.tensor, apart))
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
+
+
+def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], ...]:
+    """Return the parts of the ranks of a pipeline, the first of their tensor and data groups, at a place in space.
+
+    Raises SpecError for a model that cannot be split so.
+    """
+    places = sizes(experiment).pipeline
+    check_experts(experiment)
+    check_context(experiment)
+    shards(experiment)
+    every = _stages(_Cut(experiment, _ends(Described(experiment)), spatial, 0, 0))
+    return tuple(every[place::places] for place in range(places))
 
 
 class Described:
@@ -86,13 +99,44 @@ class Described:
         return isinstance(other, Described) and self.key == other.key
 
 
-@lru_cache(maxsize=16)
-def _stages(described: Described, spatial: int, tensor: int, apart: int) -> tuple[Part, ...]:
-    """Return all stages as the ranks at one place of the tensor and the spatial group have them.
+@lru_cache(maxsize=1024)
+def _ends(described: Described) -> tuple[int, ...]:
+    return stage_ends(described.experiment)
+
+
+class _Cut:
+    """An experiment as the key of a cache: equal where the stages have equal parts.
 
     apart: the place among the replicas that exchange within a pass, for experts and context.
     """
-    experiment, strategy = described.experiment, described.experiment.strategy
+
+    def __init__(
+        self, experiment: Experiment, ends: tuple[int, ...], spatial: int, tensor: int, apart: int
+    ) -> None:
+        self.experiment, self.ends, s = experiment, ends, experiment.strategy
+        self.spatial, self.tensor, self.apart = spatial, tensor, apart
+        self.key = (
+            id(experiment.model),
+            ends,
+            (spatial, tensor, apart),
+            *map(int, (s.tensor, s.spatial, s.experts, s.context)),
+            (s.split, bool(s.sequence_parallel)) if s.tensor > 1 else (),
+            s.context_exchange,
+            float(s.expert_imbalance),
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Cut) and self.key == other.key
+
+
+@lru_cache(maxsize=128)
+def _stages(cut: _Cut) -> tuple[Part, ...]:
+    """Return all stages as the ranks at one place of the tensor, spatial, expert and context group have them."""
+    experiment, apart = cut.experiment, cut.apart
+    spatial, tensor, strategy = cut.spatial, cut.tensor, experiment.strategy
     context = int(strategy.context)
     model = split_context(experiment.model, context, apart % context, strategy.context_exchange)
     layers, homes = model.layers, tuple(range(len(model.layers)))
@@ -107,7 +151,7 @@ def _stages(described: Described, spatial: int, tensor: int, apart: int) -> tupl
         layers, homes = tuple(graph.layers), tuple(graph.homes)
         input_shape = graph.local_shape(graph.held["input"])
     found, start = [], 0
-    stops = [bisect_left(homes, end) for end in stage_ends(experiment)]
+    stops = [bisect_left(homes, end) for end in cut.ends]
     crossing = _crossing(layers, stops)
     for stage, stop in enumerate(stops):
         own = replace(

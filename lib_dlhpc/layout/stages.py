@@ -5,6 +5,7 @@ that is made of blocks, else where one array is live, else anywhere; every live 
 """
 
 from functools import lru_cache
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -32,11 +33,35 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
     if stages == 1:
         return (len(model.layers),)
     edges = cut_points(model, stages)
-    work = np.concatenate([[0.0], np.cumsum(layer_work(model))])[list(edges)]
-    fits = _fits(experiment, edges, stages)
-    cut = _cut(work, stages, fits) or _cut(work, stages, np.ones_like(fits))
-    assert cut is not None  # there are as many places as stages
+    fits, cut = _fits(experiment, edges, stages), _shortest(model, stages)
+    if all(fits[stage, i, j] for stage, (i, j) in enumerate(pairwise((0, *cut)))):
+        return tuple(edges[index] for index in cut)
+    if _can_fit(fits):
+        cut = _cut(_work_before(model, edges), stages, fits) or cut
     return tuple(edges[index] for index in cut)
+
+
+@lru_cache(maxsize=256)
+def _shortest(model: Model, stages: int) -> tuple[int, ...]:
+    """Return which edges end the stages if memory is no limit. Where these fit, no cut that fits is preferred to it."""
+    edges = cut_points(model, stages)
+    everywhere = np.ones((stages, len(edges), len(edges)), dtype=bool)
+    cut = _cut(_work_before(model, edges), stages, everywhere)
+    assert cut is not None  # there are as many places as stages
+    return cut
+
+
+def _can_fit(fits: NDArray[np.bool_]) -> bool:
+    """Whether stages that each reach as far as they can reach the end; if not, no cut fits."""
+    at = 0
+    for stage in fits:
+        at = max(at, *np.flatnonzero(stage[at])[-1:].tolist())
+    return at == fits.shape[1] - 1
+
+
+@lru_cache(maxsize=256)
+def _work_before(model: Model, edges: tuple[int, ...]) -> NDArray[np.float64]:
+    return np.concatenate([[0.0], np.cumsum(layer_work(model))])[list(edges)]
 
 
 def layer_work(model: Model) -> NDArray[np.float64]:
@@ -131,13 +156,15 @@ def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArra
     if strategy.recompute == "full" or strategy.offload != "none":
         kept = np.zeros_like(kept)
     states, keeps = (np.concatenate([[0.0], np.cumsum(each)])[at] for each in (state, kept))
-    in_flight = np.array([_in_flight(experiment, stage) for stage in range(stages)])
+    in_flight, alike = np.unique(
+        [_in_flight(experiment, stage) for stage in range(stages)], return_inverse=True
+    )
     need = states[None, :] - states[:, None]
     hold = keeps[None, :] - keeps[:, None]
     device = experiment.machine.device
     room = (device.memory - device.reserved_memory) / strategy.chunks
     fits: NDArray[np.bool_] = need[None] + in_flight[:, None, None] * hold[None] <= room
-    return fits
+    return fits[alike]
 
 
 def _in_flight(experiment: Experiment, stage: int) -> float:

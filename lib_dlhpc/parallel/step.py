@@ -8,7 +8,7 @@ from typing import Any
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
-from lib_dlhpc.layout import Part, Place, alike, folded, parts, rank_at, shards, sizes
+from lib_dlhpc.layout import Part, alike, chain, folded, shards, sizes
 from lib_dlhpc.parallel import (
     casts,
     compression,
@@ -53,13 +53,8 @@ def program(experiment: Experiment, scale: Any = 1.0) -> Program:
     prices = CollectivePrices(experiment, found)
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
     like = alike(experiment)
-    held = {
-        at: [
-            parts(experiment, rank_at(experiment, Place(at, 0, space, 0)))
-            for space in range(size.spatial)
-        ]
-        for at in {*like}
-    }
+    chains = [chain(experiment, space) for space in range(size.spatial)]
+    held = {at: [each[at] for each in chains] for at in {*like}}
     made = {at: _stage(experiment, each, scale, prices) for at, each in held.items()}
     stages = (_linked(experiment, at, made[first]) for at, first in enumerate(like))
     first = [held[at][0] for at in like]
@@ -100,6 +95,7 @@ class _Key:
                 s.wire,
             ),
             *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
+            shards(experiment) == sizes(experiment).data,  # which group shards
             zero_bubble.is_split(experiment),
         )
 
@@ -110,7 +106,7 @@ class _Key:
         return isinstance(other, _Key) and self.key == other.key
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=256)
 def _passes(key: _Key) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank, but for what depends on the machine."""
     experiment, held, found = key.experiment, key.held, []

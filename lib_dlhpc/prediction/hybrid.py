@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
-from lib_dlhpc.layout import Part, Place, alike, parts, rank_at, sizes
+from lib_dlhpc.layout import Part, alike, chain, sizes
 from lib_dlhpc.parallel import program, update_time
 from lib_dlhpc.prediction import offload
 from lib_dlhpc.prediction.price import Step, price
@@ -34,16 +34,11 @@ def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
     """
     size = sizes(experiment)
     places = sorted({0, min(1, size.spatial - 1), size.spatial - 1})
-    return tuple(
-        tuple(
-            parts(experiment, rank_at(experiment, Place(stage, 0, place, 0)))
-            for stage in alike(experiment)
-        )
-        for place in places
-    )
+    chains, like = (chain(experiment, place) for place in places), alike(experiment)
+    return tuple(tuple(each[stage] for stage in like) for each in chains)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def rank_model(held: tuple[Part, ...]) -> Model:
     """Return all chunks of a rank as one sequence of layers."""
     first = held[0].model

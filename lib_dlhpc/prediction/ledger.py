@@ -8,9 +8,10 @@ are on the device. Fragmentation is not modeled.
 
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
@@ -22,9 +23,9 @@ from lib_dlhpc.costs.stored_activations import (
     waiting_bytes,
 )
 from lib_dlhpc.costs.wire_format import on_wire
-from lib_dlhpc.layout import Part, parts, place, rank_at, shards, sizes
+from lib_dlhpc.layout import Part, parts, place, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of
-from lib_dlhpc.prediction.hybrid import Chain, rank_model, rank_parts
+from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.pipelined import before_backward, in_flight, waiting
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
@@ -70,21 +71,24 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
     Of the ranks that share a stage, the one with most.
     """
     chains = rank_parts(experiment)
-    found: list[Moment] = []
-    for rank in range(sizes(experiment).pipeline):
-        each = [_of_rank(experiment, chain, rank) for chain in chains]
+    stages, found = sizes(experiment).pipeline, list[Moment]()
+    needs: dict[tuple[int, ...], Needs] = {}  # stages that are alike need the same
+    for rank in range(stages):
+        each = []
+        for chain in chains:
+            key = tuple(map(id, chain[rank]))
+            if key not in needs:
+                needs[key] = _needs(experiment, chain[rank], stages)
+            each.append(_of_rank(experiment, needs[key], rank, stages))
         found += max(each, key=lambda three: max(moment.total for moment in three))
     return tuple(found)
 
 
 def peak_of(experiment: Experiment, rank: int) -> Moment:
     """Return the moment of the memory peak of one rank, numbered as in `layout.place`."""
-    here = place(experiment, rank)
-    chain = tuple(
-        parts(experiment, rank_at(experiment, here._replace(pipeline=stage)))
-        for stage in range(sizes(experiment).pipeline)
-    )
-    return max(_of_rank(experiment, chain, here.pipeline), key=lambda moment: moment.total)
+    here, stages = place(experiment, rank).pipeline, sizes(experiment).pipeline
+    needs = _needs(experiment, parts(experiment, rank), stages)
+    return max(_of_rank(experiment, needs, here, stages), key=lambda moment: moment.total)
 
 
 def peak(experiment: Experiment) -> Moment:
@@ -92,44 +96,71 @@ def peak(experiment: Experiment) -> Moment:
     return max(moments(experiment), key=lambda moment: moment.total)
 
 
-def _of_rank(experiment: Experiment, chain: Chain, rank: int) -> tuple[Moment, ...]:
-    strategy, held = experiment.strategy, chain[rank]
-    many, chunks = int(strategy.microbatches), int(strategy.chunks)
-    size, batch = BYTES[strategy.precision], ceil(strategy.batch / many)
-    passes = in_flight(rank, len(chain), many, strategy.schedule, chunks)
-    out = strategy.offload != "none"
-    each = np.array([stored_bytes(part, size, strategy.recompute, out) for part in held])
-    in_two = strategy.schedule == "zb-h1" and len(chain) > 1
+class Needs(NamedTuple):
+    """What a rank holds with these parts, whatever its place in the pipeline."""
+
+    stored: NDArray[np.float64]  # B of a sample that each part stores
+    beside: NDArray[
+        np.float64
+    ]  # B of a sample by which the backward pass of each part exceeds that
+    waiting: float  # B of a sample that wait for weight gradients
+    resident: tuple[float, float]  # B of a sample if activations are offloaded: stored, working set
+    summed: float  # B of the largest gradient of a pass, to be accumulated
+    fixed: dict[str, float]  # B by term
+    away: float  # B offloaded of the state
+
+
+def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
+    strategy = experiment.strategy
+    many, size = int(strategy.microbatches), BYTES[strategy.precision]
+    batch, out = ceil(strategy.batch / many), strategy.offload != "none"
+    in_two = strategy.schedule == "zb-h1" and stages > 1
     how = (size, strategy.recompute, out, in_two)
-    beside = np.array([backward_extra(part, *how) for part in held])
-    counts, back = np.array([[passes]]), np.array([0])
-    if strategy.schedule == "interleaved":
-        counts, back = before_backward(rank, len(chain), many, chunks)
-    later = waiting(rank, len(chain), many, strategy.schedule)
-    counts -= later
-    fullest = (counts @ each + beside[back]).argmax()
-    keeps, extra = batch * float(counts[fullest] @ each), batch * float(beside[back[fullest]])
-    keeps += batch * later * sum(waiting_bytes(part, size) for part in held)
     fixed, away = _state(experiment, rank_model(held))
     fixed["input batch"] = _samples(experiment, held) * size
-    fixed["communication buffer"] = _buffers(experiment, chain, rank, batch * size)
+    fixed["communication buffer"] = _buffers(experiment, held, stages, batch * size)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
-    if out:
-        near, moved = max(
-            (resident_bytes(part, size, strategy.recompute) for part in held), key=sum
-        )
+    whole = strategy.zero < 2 or shards(experiment) == 1
+    accumulates = many > 1 and whole and strategy.offload != "all"
+    largest = max(part.model.layer_parameters.max(initial=0.0) for part in held)
+    residents = (resident_bytes(part, size, strategy.recompute) for part in held) if out else ()
+    return Needs(
+        np.array([stored_bytes(part, size, strategy.recompute, out) for part in held]),
+        np.array([backward_extra(part, *how) for part in held]),
+        sum(waiting_bytes(part, size) for part in held) if in_two else 0.0,
+        max(residents, key=sum, default=(0.0, 0.0)),
+        float(largest * size) if accumulates else 0.0,
+        fixed,
+        away,
+    )
+
+
+def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tuple[Moment, ...]:
+    strategy = experiment.strategy
+    many, chunks = int(strategy.microbatches), int(strategy.chunks)
+    batch = ceil(strategy.batch / many)
+    passes = in_flight(rank, stages, many, strategy.schedule, chunks)
+    counts, back = np.array([[passes]]), np.array([0])
+    if strategy.schedule == "interleaved":
+        counts, back = before_backward(rank, stages, many, chunks)
+    later = waiting(rank, stages, many, strategy.schedule)
+    counts -= later
+    fullest = (counts @ needs.stored + needs.beside[back]).argmax()
+    keeps = batch * float(counts[fullest] @ needs.stored)
+    keeps += batch * later * needs.waiting
+    extra, away = batch * float(needs.beside[back[fullest]]), needs.away
+    if strategy.offload != "none":
+        near, moved = needs.resident
         near, extra = min(keeps, batch * near), batch * moved
         away, keeps = away + keeps - near, near
-    whole = strategy.zero < 2 or shards(experiment) == 1  # gradients of a pass, to be accumulated
-    if many > 1 and whole and strategy.offload != "all":
-        extra += max(part.model.layer_parameters.max(initial=0.0) for part in held) * size
+    extra += needs.summed
 
     def moment(when: str, activations: float, working: float) -> Moment:
-        terms = {**fixed, "activations": activations, "working set": working}
+        terms = {**needs.fixed, "activations": activations, "working set": working}
         return Moment(rank, when, {name: float(terms[name]) for name in TERMS}, float(away))
 
     some = f"{passes} pass{'es' * (passes > 1)} kept"
-    where = f"rank {rank} of the pipeline, " if len(chain) > 1 else ""
+    where = f"rank {rank} of the pipeline, " if stages > 1 else ""
     return (
         moment(f"{where}after a forward pass, with {some}", keeps, 0.0),
         moment(f"{where}in a backward pass, with {some}", keeps, extra),
@@ -170,9 +201,9 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     return float(experiment.strategy.batch * np.prod(shape) / experiment.strategy.context)
 
 
-def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> float:
+def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: float) -> float:
     """Return the bytes of communication buffers; `size`: bytes of an element of a microbatch."""
-    strategy, held = experiment.strategy, chain[rank]
+    strategy = experiment.strategy
     model, found = rank_model(held), 0.0
     element = BYTES[strategy.precision]
     if sizes(experiment).data > 1:
@@ -184,7 +215,7 @@ def _buffers(experiment: Experiment, chain: Chain, rank: int, size: float) -> fl
         found += on_wire(strategy, min(bucket, model.parameters * element))
         if strategy.zero == 3:
             found += AT_ONCE * largest * element
-    if len(chain) > 1:
+    if stages > 1:
         before, after = (
             max(
                 part.elements(names)

@@ -1,10 +1,21 @@
 """The passes of a pipeline in an order in which each follows the pass whose message it needs."""
 
-from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Weights, Work
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.schedules.pipeline import (
+    PIPELINES,
+    Backward,
+    Forward,
+    Pipeline,
+    Streams,
+    Weights,
+    Work,
+)
 
 FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
 _KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS}
@@ -43,14 +54,17 @@ def calls(pipeline: Pipeline) -> tuple[Call, ...]:
     return _calls(_Same(pipeline))
 
 
-# A call as numbers: place, pass, source, boundary; -1: none. A pass is a chunk of a place times the number of PASSES
-# plus the index of one of them, a boundary a chunk of a place, each counted through all places.
-Row: TypeAlias = tuple[int, int, int, int]
+# Calls as numbers, a row each: place, pass, source, boundary; -1: none. A pass is a chunk of a place times the number
+# of PASSES plus the index of one of them, and -2 less that where it completes gradients; a boundary is a chunk of a
+# place. Each is counted through all places.
+Rows: TypeAlias = NDArray[np.int32]
 
 
-def steps(pipeline: Pipeline) -> tuple[Row, ...]:
-    """Return the calls of a pipeline as numbers, for a quick walk; the pass that completes gradients has none."""
-    return _steps(_Same(pipeline))
+def steps(pipeline: Pipeline) -> Rows:
+    """Return the calls of a pipeline as numbers, for a quick walk, (calls, 4)."""
+    if isinstance(pipeline.streams, Streams):
+        return _steps(pipeline.name, pipeline.ranks, pipeline.microbatches, pipeline.chunks)
+    return _rows(pipeline)
 
 
 class _Same:
@@ -68,60 +82,61 @@ class _Same:
 
 @lru_cache(maxsize=8)
 def _calls(key: _Same) -> tuple[Call, ...]:
-    ranks, stages = key.streams.ranks, key.streams.ranks * key.streams.chunks
-    todo = [_passes(stream) for stream in key.streams.streams]
-    final = [_last(stream, key.streams.chunks) for stream in key.streams.streams]
-    found: list[Call] = []
-    made: dict[tuple[int, int, str], int] = {}  # calls, by stage, microbatch, and pass
-    moved = True
-    while moved:
-        moved = False
-        for place, passes in enumerate(todo):
-            while passes:
-                microbatch, chunk, phase = passes[0]
-                stage, back = chunk * ranks + place, phase == BACKWARD
-                before, after = (stage + 1, stage - 1) if back else (stage - 1, stage + 1)
-                if phase == WEIGHTS:
-                    before = after = -1
-                source = target = -1
-                if 0 <= before < stages and before % ranks != place:
-                    source = made.get((before, microbatch, phase), -1)
-                    if source < 0:
-                        break
-                if 0 <= after < stages and after % ranks != place:
-                    target = after % ranks
-                last = final[place][chunk] == (phase, microbatch)
-                crossed = after if back else stage
-                boundary = (crossed % ranks, crossed // ranks)
-                made[stage, microbatch, phase] = len(found)
-                found.append(Call(place, chunk, microbatch, phase, last, source, target, boundary))
-                passes.popleft()
-                moved = True
+    ranks, found = key.streams.ranks, []
+    for place, work, source, after, crossed, last in _ordered(key.streams):
+        boundary = (crossed % ranks, crossed // ranks)
+        target = after % ranks if after >= 0 else -1
+        one = (place, work.chunk, work.microbatch, phase_of(work), last, source, target, boundary)
+        found.append(Call(*one))
     return tuple(found)
 
 
-def _passes(stream: tuple[object, ...]) -> deque[tuple[int, int, str]]:
-    """Return microbatch, chunk and kind of each pass of a rank, in its order."""
-    return deque(
-        (each.microbatch, each.chunk, phase_of(each)) for each in stream if isinstance(each, Work)
-    )
+@lru_cache(maxsize=256)
+def _steps(schedule: str, ranks: int, microbatches: int, chunks: int) -> Rows:
+    return _rows(pipeline(schedule, ranks, microbatches, chunks))
 
 
-@lru_cache(maxsize=8)
-def _steps(key: _Same) -> tuple[Row, ...]:
-    chunks, rows = key.streams.chunks, []
-    for call in calls(key.streams):
-        number = len(PASSES) * (call.place * chunks + call.chunk) + PASSES.index(call.phase)
-        made = -1 if call.last else number
-        boundary = call.before[0] * chunks + call.before[1] if call.target >= 0 else -1
-        rows.append((call.place, made, call.source, boundary))
-    return tuple(rows)
+def _rows(key: Pipeline) -> Rows:
+    ranks, chunks, rows = key.ranks, key.chunks, list[tuple[int, int, int, int]]()
+    index = {kind: PASSES.index(phase) for kind, phase in _KINDS.items()}
+    for place, work, source, after, crossed, last in _ordered(key):
+        number = len(PASSES) * (place * chunks + work.chunk) + index[type(work)]
+        boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
+        rows.append((place, -2 - number if last else number, source, boundary))
+    return np.array(rows, np.int32)
 
 
-def _last(stream: tuple[object, ...], chunks: int) -> list[tuple[str, int]]:
-    """Return the pass through each chunk that completes its gradients, and its microbatch."""
-    found = [("", -1)] * chunks
-    for step in stream:
-        if isinstance(step, Backward | Weights):
-            found[step.chunk] = phase_of(step), step.microbatch
-    return found
+def _ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
+    """Yield passes, each after the one whose message it needs: the place and the work, the number of the pass from
+    which it receives, the stage to which it sends, the stage before the boundary that it crosses, and whether it
+    completes the gradients of its chunk."""
+    ranks, stages = key.ranks, key.ranks * key.chunks
+    todo = [list(key.passes(place)) for place in range(ranks)]
+    final = [{id(last) for last in _last(passes).values()} for passes in todo]
+    at = [0] * ranks
+    made = [[-1] * key.microbatches for _ in range(2 * stages)]  # by stage forward, and backward
+    count, moved = 0, True
+    while moved:
+        moved = False
+        for place, passes in enumerate(todo):
+            for number in range(at[place], len(passes)):
+                work = passes[number]
+                stage, source, after = work.chunk * ranks + place, -1, -1
+                back, crossed = isinstance(work, Backward), stage
+                if not isinstance(work, Weights):
+                    before, after = (stage + 1, stage - 1) if back else (stage - 1, stage + 1)
+                    crossed = after if back else stage
+                    if 0 <= before < stages and before % ranks != place:
+                        source = made[2 * before + back][work.microbatch]
+                        if source < 0:
+                            break
+                    made[2 * stage + back][work.microbatch] = count
+                    if not 0 <= after < stages or after % ranks == place:
+                        after = -1
+                yield place, work, source, after, crossed, id(work) in final[place]
+                count, moved, at[place] = count + 1, True, number + 1
+
+
+def _last(passes: Sequence[Work]) -> dict[int, Work]:
+    """Return the pass through each chunk that completes its gradients."""
+    return {work.chunk: work for work in passes if not isinstance(work, Forward)}

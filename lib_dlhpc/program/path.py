@@ -90,18 +90,20 @@ class Path:
     def _run_one(self) -> None:
         """The same with one number for each stage: what a repeated pass posts it waits for, so it takes as long."""
         pipeline, clock, idle = self.program.schedule, self.clock, self.idle
-        every, rows = calls(pipeline), steps(pipeline)
         hops = [one.sends for stage in self.program.stages for one in stage]
         busy = [0.0 if self.free else float(hop.bandwidth) for hop in hops]
         takes = [0.0 if self.free else float(hop.total) for hop in hops]
         seconds = self._passes()
         port, arrives = [-inf] * pipeline.ranks, list[float]()
-        for number, (place, made, source, boundary) in enumerate(rows):
+        for place, made, source, boundary in zip(*steps(pipeline).T.tolist(), strict=True):
             now = clock[place]
             if source >= 0 and arrives[source] > now:
                 idle[place] += arrives[source] - now
                 now = arrives[source]
-            now = now + seconds[made] if made >= 0 else self._block(every[number], now, self.late)
+            if made >= 0:
+                now += seconds[made]
+            else:
+                now = self._block(_last_call(-2 - made, pipeline.chunks), now, self.late)
             clock[place] = now
             if boundary >= 0:
                 if port[place] > now:
@@ -284,6 +286,13 @@ class Path:
     def _add(self, place: int, kind: str, name: str, start: Any, end: Any, **more: Any) -> None:
         if self.record is not None:
             self.record(place, "compute", kind, name, start, end, **more)
+
+
+def _last_call(number: int, chunks: int) -> Call:
+    """Return the pass that completes gradients, from its number (calls.py)."""
+    chunk, phase = divmod(number, len(PASSES))
+    place, chunk = divmod(chunk, chunks)
+    return Call(place, chunk, 0, PASSES[phase], True, -1, -1, (place, chunk))
 
 
 def _mean(values: Any) -> Any:

@@ -7,10 +7,10 @@ non-blocking, receives block. Sources: Huang et al., "GPipe" (2019), section 2; 
 pipeline parallelism" (2024), section 2.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 from lib_dlhpc.errors import SpecError
 
@@ -63,6 +63,45 @@ Work: TypeAlias = Forward | Backward | Weights
 Instruction: TypeAlias = Work | Send | Receive
 
 
+class Streams(Sequence[tuple[Instruction, ...]]):
+    """The streams of all ranks, made from the order of each rank's passes when they are first read."""
+
+    def __init__(self, order: Callable[[int], Iterator[Work]], ranks: int, chunks: int) -> None:
+        self.order, self.ranks, self.chunks = order, ranks, chunks
+
+    @cached_property
+    def made(self) -> tuple[tuple[Instruction, ...], ...]:
+        """The streams, with the receives before and the sends after each rank's work."""
+        ranks, chunks = self.ranks, self.chunks
+        return tuple(
+            tuple(
+                step
+                for work in self.order(rank)
+                for step in _with_messages(work, rank, ranks, chunks)
+            )
+            for rank in range(ranks)
+        )
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[Instruction, ...]: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[tuple[Instruction, ...], ...]: ...
+    def __getitem__(self, at: int | slice) -> tuple[object, ...]:
+        """Return the stream of a rank."""
+        return self.made[at]
+
+    def __len__(self) -> int:
+        """Return the number of ranks."""
+        return self.ranks
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the streams are the same."""
+        return tuple(self) == (tuple(other) if isinstance(other, Streams) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.made)
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """A stream of instructions for each of `ranks` ranks."""
@@ -71,12 +110,18 @@ class Pipeline:
     ranks: int
     microbatches: int
     chunks: int
-    streams: tuple[tuple[Instruction, ...], ...]
+    streams: Sequence[tuple[Instruction, ...]]
+
+    def passes(self, rank: int) -> Iterator[Work]:
+        """Yield the passes of a rank in its order, without its messages."""
+        if isinstance(self.streams, Streams):
+            return self.streams.order(rank)
+        return (each for each in self.streams[rank] if isinstance(each, Work))
 
     @cached_property
     def splits_backward(self) -> bool:
         """Whether weight gradients are computed apart."""
-        return any(isinstance(step, Weights) for step in self.streams[0])
+        return any(isinstance(step, Weights) for step in self.passes(0))
 
 
 def gpipe(ranks: int, microbatches: int) -> Pipeline:
@@ -167,15 +212,11 @@ def _one_by_one(
 def _pipeline(
     name: str, ranks: int, microbatches: int, chunks: int, order: Callable[[int], Iterator[Work]]
 ) -> Pipeline:
-    """Insert the receives before and the sends after each rank's work."""
+    """Return the pipeline whose ranks work in this order."""
     for field, value in (("ranks", ranks), ("microbatches", microbatches), ("chunks", chunks)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
-    streams = tuple(
-        tuple(step for work in order(rank) for step in _with_messages(work, rank, ranks, chunks))
-        for rank in range(ranks)
-    )
-    return Pipeline(name, ranks, microbatches, chunks, streams)
+    return Pipeline(name, ranks, microbatches, chunks, Streams(order, ranks, chunks))
 
 
 def _with_messages(work: Work, rank: int, ranks: int, chunks: int) -> Iterator[Instruction]:

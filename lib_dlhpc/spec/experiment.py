@@ -118,11 +118,10 @@ class Experiment:
     @property
     def devices_per_node(self) -> Any:
         """Devices used in each node."""
-        return np.where(
-            np.equal(self.strategy.devices_per_node, 0),
-            self.machine.devices_per_node,
-            self.strategy.devices_per_node,
-        )[()]
+        used, every = self.strategy.devices_per_node, self.machine.devices_per_node
+        if isinstance(used, int) and isinstance(every, int):  # asked for often
+            return used or every
+        return np.where(np.equal(used, 0), every, used)[()]
 
     @property
     def devices(self) -> Any:

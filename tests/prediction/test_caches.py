@@ -1,0 +1,69 @@
+"""What was predicted before does not change a prediction: keys of caches hold all that their values depend on."""
+
+import functools
+import gc
+import random
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import Experiment
+
+GPT = {"family": "gpt", "layers": 6, "hidden": 256, "heads": 4, "sequence": 64, "vocabulary": 64}
+VALUES = {
+    "nodes": [1, 2],
+    "tensor": [1, 2, 4],
+    "pipeline": [1, 2, 4],
+    "batch": [4, 8],
+    "microbatches": [1, 2, 4],
+    "schedule": ["gpipe", "1f1b", "zb-h1", "interleaved"],
+    "zero": [0, 1, 2, 3],
+    "shards": [0, 0, 2],
+    "recompute": ["none", "selective", "full"],
+    "offload": ["none", "none", "activations", "all"],
+    "sequence_parallel": [False, True],
+    "overlap": [False, True],
+    "bucket": [1e5, 25e6],
+    "precision": ["fp32", "bf16"],
+    "wire": ["same", "same", "bf16"],
+    "allreduce": ["auto", "ring"],
+}
+
+
+def forget():
+    """Clear all caches of the package that depend on an experiment."""
+    for cache in gc.get_objects():
+        module = getattr(cache, "__module__", "") or ""
+        if isinstance(cache, functools._lru_cache_wrapper) and module.startswith(
+            (
+                "lib_dlhpc.layout",
+                "lib_dlhpc.parallel",
+                "lib_dlhpc.program",
+                "lib_dlhpc.costs",
+                "lib_dlhpc.prediction",
+            )
+        ):
+            cache.cache_clear()
+
+
+def numbers(run):
+    prediction = predict(run)
+    return {**prediction.terms, **prediction.memory, "energy": prediction.energy_to_train}
+
+
+def test_a_warm_prediction_is_the_cold_one():
+    dice, runs = random.Random(5), []
+    base = Experiment(model=GPT, machine="selene", strategy={"batch": 8, "optimizer": "adam"})
+    while len(runs) < 60:
+        changes = {f"strategy.{name}": dice.choice(values) for name, values in VALUES.items()}
+        try:
+            run = base.set(changes)
+            numbers(run)
+        except SpecError:
+            continue
+        runs.append(run)
+    warm = [numbers(run) for run in runs]
+    for run, known in zip(runs, warm, strict=True):
+        forget()
+        assert numbers(run) == pytest.approx(known, rel=1e-12, abs=1e-300), run.strategy
