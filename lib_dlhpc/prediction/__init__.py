@@ -24,6 +24,7 @@ neighbors.py    halo exchange between neighbors: wait states
 coupled.py      a simulation that feeds training: wait states, best placement
 energy.py       explanations of energy, emissions
 slack.py        passes of a pipeline slowed at no cost in time
+accuracy.py     time and energy to an accuracy
 walls.py        broken limits, and by how much
 no_effect.py    settings without effect
 sensitivity.py  which improvement helps most

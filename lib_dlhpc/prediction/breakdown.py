@@ -16,6 +16,7 @@ from lib_dlhpc.spec.experiment import Experiment
 if TYPE_CHECKING:
     import altair as alt
 
+    from lib_dlhpc.prediction.accuracy import ToAccuracy
     from lib_dlhpc.prediction.resilience import Resilience
 
 
@@ -203,6 +204,13 @@ class Breakdown(Result):
         machine = self.experiment.machine
         electricity = machine.electricity_price * self.energy_to_train / 3.6e6
         return self.device_hours * machine.device_price + electricity
+
+    @property
+    def to_accuracy(self) -> "ToAccuracy":
+        """Epochs, time and energy to run.target, each with its 90 % interval, or why they are unknown."""
+        from lib_dlhpc.prediction.accuracy import to_accuracy
+
+        return to_accuracy(self)
 
     @property
     def resilience(self) -> "Resilience":

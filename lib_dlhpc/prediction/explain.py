@@ -7,6 +7,7 @@ from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.outer import has_outer, outer_time
 from lib_dlhpc.prediction import asynchronous, compressed
+from lib_dlhpc.prediction.accuracy import explain_accuracy
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.energy import explain_carbon, explain_energy
 from lib_dlhpc.prediction.explain_split import explain_split
@@ -37,6 +38,7 @@ def explain(prediction: Breakdown) -> list[Explanation]:
             *(part(prediction) for part in first),
             *explain_split(prediction),
             *(part(prediction) for part in last),
+            *explain_accuracy(prediction),
             *_where_known(prediction),
         ]
     served = prediction.experiment.strategy.update == "asynchronous"
@@ -44,7 +46,7 @@ def explain(prediction: Breakdown) -> list[Explanation]:
     if prediction.experiment.compressed:
         exchange = COMPRESSED
     parts = [part(prediction) for part in (_compute, *exchange, *REST)]
-    return [*parts, *_where_known(prediction)]
+    return [*parts, *explain_accuracy(prediction), *_where_known(prediction)]
 
 
 def _compute(p: Breakdown) -> Explanation:

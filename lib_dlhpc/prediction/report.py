@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.prediction.accuracy import accuracy_dict, accuracy_lines
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.fit import Search
@@ -52,6 +53,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "price": float(prediction.price),
         "currency": prediction.experiment.machine.currency,
         "device_hours": float(prediction.device_hours),
+        **accuracy_dict(prediction),
         **_with_failures(prediction),
     }
 
@@ -98,6 +100,7 @@ def as_text(
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
         f"   {_steps(int(prediction.steps))} steps",
         *_costs(prediction),
+        *accuracy_lines(prediction),
         *_failures(prediction),
     ]
     lines += [f"  NOTE  {note}" for note in without_effect(e)]

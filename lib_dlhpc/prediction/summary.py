@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.prediction.accuracy import accuracy_columns, accuracy_facts
 from lib_dlhpc.results import Columns, Summary, percent, shown
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -34,6 +35,7 @@ def summary(of: "Breakdown") -> Summary:
         facts["carbon"] = f"{shown(np.multiply(of.carbon, 1000), 'g')} CO2e"
     if np.any(of.price):
         facts["price"] = f"{shown(of.price, '')} {experiment.machine.currency}"
+    facts |= accuracy_facts(of)
     if not np.all(of.fits):
         facts["fits in memory"] = _fitting(of.fits)
     rows = [
@@ -54,7 +56,7 @@ def columns(of: "Breakdown") -> Columns:
     """
     experiment, terms = of.experiment, of.terms
     run = {"devices": experiment.devices, "global_batch": experiment.global_batch}
-    run |= dict(_arrays(experiment, ""))
+    run |= dict(_arrays(experiment, "")) | accuracy_columns(of)
     shape = np.broadcast_shapes(*map(np.shape, (*run.values(), *terms.values())))
     named = {"model": _model(experiment), "machine": experiment.machine.name, **run}
     each = {name: np.broadcast_to(value, shape).ravel().tolist() for name, value in named.items()}

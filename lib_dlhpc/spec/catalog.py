@@ -20,6 +20,7 @@ KINDS = (
     "presets",
     "published",
     "sites",
+    "workloads",
 )
 _LEGAL_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]*")
 

@@ -1,4 +1,4 @@
-"""Run: epochs, seed and checkpoints."""
+"""Run: epochs, target, seed and checkpoints."""
 
 from dataclasses import dataclass
 
@@ -13,6 +13,8 @@ class Run:
     """Length of the run, and its checkpoints."""
 
     epochs: float = number(default=1.0, positive=True)
+    # accuracy to reach, such as 0.76; 0: none. Predicted are epochs to it (convergence/); a run trains `epochs`
+    target: float = number(default=0.0, most=1.0)
     checkpoint_interval: float = number("s", default=0.0)  # 0: no checkpoints
     seed: int = whole(default=0, least=0)
     checkpoint: str = choice(CHECKPOINTS, default="synchronous")

@@ -13,7 +13,7 @@ from lib_dlhpc.spec.catalog import source_of
 from lib_dlhpc.spec.machine import load_machine, read_device, read_link
 
 CATALOG = Path(lib_dlhpc.__file__).parent / "catalog"
-KINDS = ("devices", "links", "machines", "models", "datasets")
+KINDS = ("devices", "links", "machines", "models", "datasets", "workloads")
 FILES = [path for kind in KINDS for path in sorted((CATALOG / kind).glob("*.toml"))]
 CONFIDENCE = {"read", "memory", "computed", "estimate"}
 PROSE = ("title", "description", "sources")

@@ -201,6 +201,7 @@ SPECIAL = {
     "machine.device.launch": [0.0, 1e-6, 1e-4],
     "dataset.test_share": [0.0, 0.2, 0.5],
     "run.seed": [0, 1, 2],
+    "run.target": [0.0, 0.7, 0.76],
     "run.changed": [0.0, 0.1, 1.0],
     "machine.node_mtbf": [1e5, 1e6, np.inf],
     "machine.restart_time": [0.0, 60.0, 600.0],

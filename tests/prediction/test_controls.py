@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.accuracy import accuracy_lines
 from lib_dlhpc.spec.dataset import Dataset
 from lib_dlhpc.spec.experiment import Calibration
 from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
@@ -153,6 +154,7 @@ CHANGES = {
     "calibration.devices": (12, {}),
     "calibration.batch": (16, {}),
     "run.epochs": (45.0, {}),
+    "run.target": (0.76, {}),
     "run.checkpoint_interval": (60.0, {}),
     "dataset.samples": (2_000_000, {}),
     "dataset.bytes": (280e9, BYTES_BOUND),
@@ -228,7 +230,7 @@ def outcome(run):
     p = predict(run)
     numbers = (p.step_time, p.memory_total, p.time_to_train, p.energy_to_train, p.start_time)
     numbers = (*numbers, p.resilience.expected_time, p.carbon, p.price)
-    return (*map(float, numbers), *p.walls, bool(p.fits), float(p.throughput))
+    return (*map(float, numbers), *p.walls, bool(p.fits), float(p.throughput), *accuracy_lines(p))
 
 
 def test_the_table_knows_every_field():

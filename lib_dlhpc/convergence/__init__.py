@@ -1,0 +1,13 @@
+"""Epochs to an accuracy: what a batch, and settings that change what a network learns, cost.
+
+law.py         the critical-batch law, fitted to runs of which some never arrived
+workloads.py   measured workloads, a file of catalog/workloads each
+epochs.py      epochs to a target at a batch: an interval, or a refusal with its reason
+assessment.py  the same for an experiment with its compression, local updates, formats; what a plan may change
+held_out.py    how good the law is at a batch that it has not seen
+"""
+
+from lib_dlhpc.convergence.assessment import Verdict, changed, epochs_of, verdict
+from lib_dlhpc.convergence.epochs import Epochs, epochs_to
+
+__all__ = ["Epochs", "Verdict", "changed", "epochs_of", "epochs_to", "verdict"]

@@ -1,0 +1,155 @@
+"""Settings that change accuracy: what they cost where it was measured, and a refusal where it was not."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import Experiment
+from lib_dlhpc.convergence import changed, epochs_of, verdict
+from lib_dlhpc.convergence.assessment import cost_of
+from lib_dlhpc.convergence.workloads import find, read
+from lib_dlhpc.spec.strategy import OPTIMIZERS
+from lib_dlhpc.training.accuracy_costs import stored
+
+BASE = Experiment(
+    model="resnet50",
+    machine="summit",
+    strategy={"nodes": 32, "devices_per_node": 4, "batch": 64},
+    run={"target": 0.76},
+)
+MNIST = Experiment(
+    model={"family": "mlp", "widths": [784, *[128] * 5, 10]},
+    dataset="mnist-5k",
+    machine="laptop",
+    strategy={"devices_per_node": 1, "batch": 128},
+    training={"base_batch": 32},
+    run={"target": 0.93},
+)
+GPT = Experiment(model="gpt3-175b", machine="selene", strategy={"optimizer": "adam"})
+LOCAL = {"strategy.update": "local", "strategy.local_steps": 4}
+
+
+def test_an_experiment_finds_its_workload():
+    assert find(BASE).name == "imagenet-resnet50-momentum"
+    assert find(BASE.set({"strategy.optimizer": "lars"})).name == "imagenet-resnet50-lars"
+    assert find(MNIST).name == "mnist-linear"
+    assert find(MNIST.set({"training.base_batch": 0})).name == "mnist-momentum"
+    assert find(BASE.set({"model.name": "resnet101"})) is None
+    assert find(GPT) is None
+
+
+def test_goyals_hour_is_answered_and_its_64_k_refused():
+    assert epochs_of(BASE)[:3] == (90, 90, 90)
+    found = epochs_of(BASE.set({"strategy.batch": 512}))
+    assert not found.known and "65,536 is beyond 8,192" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"strategy.wire": "fp8"}, "wire = fp8 was not measured"),
+        ({"strategy.precision": "bf16"}, "precision = bf16 was not measured"),
+        ({"strategy.update": "asynchronous"}, "update = asynchronous was not measured"),
+        (LOCAL, "local_steps = 4 was not measured"),
+        ({"training.sparsity": 0.9999}, "0.9999 was not measured"),
+        ({"training.sparsity": 0.99}, "sparsity = 0.99 was not measured"),
+        ({"training.low_rank": 4}, "low_rank = 4 was not measured"),
+        ({**LOCAL, "strategy.precision": "fp16"}, "not measured together"),
+        ({"training.rate": 0.4}, "measured with a rate of 0.1 for 256"),
+        ({"strategy.optimizer": "adam"}, "nothing measured for resnet50 on imagenet with adam"),
+        ({"run.target": 0.0}, "no run.target"),
+    ],
+)
+def test_what_nobody_measured_is_not_assessed(changes, reason):
+    changes = {"machine.device.peak.bf16": 1e14, **changes}
+    found = epochs_of(BASE.set(changes))
+    assert not found.known and reason in found.reason and "not assessed" in found.reason
+
+
+def test_a_measured_setting_is_answered():
+    assert epochs_of(BASE.set({"training.sparsity": 0.999})).epochs == 90
+    assert epochs_of(BASE.set({"strategy.precision": "fp16"})).epochs == 90
+    assert epochs_of(BASE.set({"training.rate": 0.1})).epochs == 90
+
+
+def test_a_cost_raises_the_target():
+    """What compression costs on MNIST must be left over: at a target just within reach it is refused."""
+    work, sparse = read("mnist-linear"), MNIST.set({"training.sparsity": 0.999})
+    cost, reason = cost_of(sparse, work)
+    assert 0 < cost < 0.2 and "points" in reason
+    reached = float(np.median(next(r["accuracy"] for r in work.runs if r["batch"] == 128)))
+    for room, known in ((1.01, True), (0.99, False)):
+        at = {"run.target": reached - room * cost}
+        assert epochs_of(sparse.set(at)).known == known
+        assert epochs_of(MNIST.set(at)).known
+
+
+def test_between_two_measured_strengths_the_dearer_counts():
+    """On MNIST, 90 % of the gradients left out cost more than 99 %: a stronger setting is no bound."""
+    work = read("mnist-linear")
+    at = {
+        s: cost_of(MNIST.set({"training.sparsity": s}), work)[0] for s in (0.9, 0.95, 0.99, 0.999)
+    }
+    assert at[0.95] == at[0.9] > at[0.999] > at[0.99] > 0
+    assert cost_of(MNIST.set({"training.low_rank": 2}), work)[0] > 0
+    eight = {"strategy.update": "local", "strategy.local_steps": 8}
+    assert 0 < cost_of(MNIST.set(eight), work)[0] < 0.02
+    for beyond in (0.5, 0.9995):
+        assert np.isnan(cost_of(MNIST.set({"training.sparsity": beyond}), work)[0])
+
+
+def test_the_costs_are_the_stored_runs():
+    runs: dict = {}
+    for run in stored():
+        runs.setdefault((run.setting, float(run.value)), {})[run.seed] = run.accuracy
+    whole = runs.pop(("training.sparsity", 0.0))
+    costs = {(row["setting"], row["value"]): row["change"] for row in read("mnist-linear").costs}
+    assert set(costs) == set(runs)
+    for key, change in costs.items():
+        wanted = [runs[key][seed] - whole[seed] for seed in sorted(whole)]
+        np.testing.assert_allclose(change, wanted, atol=1e-9)
+
+
+# --- plans ---
+
+
+def test_with_a_target_a_plan_is_offered_if_measurements_say_that_it_meets_it():
+    batches = np.array([1, 64, 65, 512])
+    found = verdict(BASE.set({"strategy.batch": batches}), BASE)
+    np.testing.assert_array_equal(found.offered, [True, True, False, False])
+
+
+def test_where_nothing_was_measured_batch_and_settings_stay():
+    plan = GPT.set({"strategy.tensor": 8, "strategy.zero": 1})
+    same = verdict(plan, GPT.set({"strategy.nodes": 8}))
+    assert not same.offered  # another batch: devices of tensor parallelism are no replicas
+    plan = GPT.set({"strategy.recompute": "full", "strategy.zero": 1})
+    same = verdict(plan, GPT)
+    assert same.offered and "accuracy not assessed" in same.reason
+    for changes in (
+        {"strategy.batch": 128_512},
+        {"strategy.precision": "bf16"},
+        {"training.warm_up": 3.0},
+        LOCAL,
+        {"training.low_rank": 2, "strategy.optimizer": "sgd"},
+    ):
+        assert not verdict(GPT.set(changes), GPT).offered, changes
+    found = verdict(GPT.set({"strategy.batch": np.array([32, 64])}), GPT)
+    np.testing.assert_array_equal(found.offered, [True, False])
+
+
+def test_what_changes_accuracy_is_named():
+    other = BASE.set(
+        {"strategy.precision": "fp16", "strategy.batch": 32, "strategy.overlap": False}
+    )
+    assert changed(BASE, other) == ("strategy.precision", "batch")
+    assert changed(BASE, BASE.set({"strategy.zero": 1, "training.collective": "mpi"})) == ()
+    for rule in set(OPTIMIZERS) - {"momentum"}:
+        assert changed(BASE, BASE.set({"strategy.optimizer": rule})) == ("strategy.optimizer",)
+
+
+def test_arrays_of_settings_are_scalars_one_by_one():
+    given = {"run.target": np.array([0.7, 0.76, 0.8]), "strategy.batch": np.array([[64], [512]])}
+    found = epochs_of(BASE.set(given))
+    for at in np.ndindex(2, 3):
+        one = {name: np.broadcast_to(value, (2, 3))[at] for name, value in given.items()}
+        np.testing.assert_array_equal(found.epochs[at], epochs_of(BASE.set(one)).epochs)
