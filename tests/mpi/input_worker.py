@@ -121,7 +121,7 @@ try:
     workers_of_a_parameter_server_read()
     ranks_share_the_servers_and_the_cache_of_a_node()
     if comm.rank == 0:
-        print("all right", flush=True)
+        print(f"all right on {p} ranks", flush=True)
 except BaseException:
     traceback.print_exc()
     sys.stderr.flush()
