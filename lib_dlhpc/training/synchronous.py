@@ -238,7 +238,7 @@ class Synchronous(Rank):
         slices = cut(mine, self.schedule.microbatches)
         read = self._fetch(indices[mine])
         if read is not None:
-            read = tokens_of(self.experiment, self.groups.place.context, read)
+            read = tokens_of(self.experiment, self.groups.context.rank, read)
 
         def inputs(microbatch: int) -> Array:
             begin = self.recorder.now()

@@ -2,11 +2,13 @@
 
 import sys
 import traceback
+from dataclasses import replace
 
 import numpy as np
 from mpi4py import MPI
 
 from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.networks import build
 from lib_dlhpc.training.input.sample_files import SampleFiles
 from lib_dlhpc.training.input.throttle import Throttle
 from lib_dlhpc.training.trainer import train
@@ -89,6 +91,17 @@ def reads_what_is_in_memory():
     SampleFiles.read = original
 
 
+def context_ranks_read_whole_sequences():
+    """Each keeps its own tokens of what it reads."""
+    sizes = {"layers": 2, "hidden": 8, "heads": 4, "sequence": 2 * p, "vocabulary": 11}
+    model = build("gpt", sizes)
+    words = replace(RUN.dataset, name="words")
+    run = replace(RUN, model=model, dataset=words).set({"strategy.context": p})
+    found, memory = (train(run.set({"storage.tier": tier}), comm) for tier in ("far", ""))
+    assert (found.loss, found.test_loss) == (memory.loss, memory.test_loss)
+    assert np.array_equal(found.network.weights, memory.network.weights)
+
+
 def workers_of_a_parameter_server_read():
     """Asynchronous workers read each sample once an epoch together."""
     original, read = SampleFiles.read, []
@@ -118,6 +131,7 @@ def ranks_share_the_servers_and_the_cache_of_a_node():
 
 try:
     reads_what_is_in_memory()
+    context_ranks_read_whole_sequences()
     workers_of_a_parameter_server_read()
     ranks_share_the_servers_and_the_cache_of_a_node()
     if comm.rank == 0:
