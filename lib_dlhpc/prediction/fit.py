@@ -17,6 +17,7 @@ from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.what_if import alone
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import Strategy
 
 ORDERS = ("step_time", "device_hours")
 MOST = 400  # predictions
@@ -149,7 +150,7 @@ def _parts(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
     """More devices for each replica, and fewer replicas; the global batch stays."""
     strategy, devices = experiment.strategy, int(experiment.devices)
-    for name in ("tensor", "pipeline", "spatial", "context"):
+    for name in _degrees(strategy):
         now = int(getattr(strategy, name))
         for factor in (2, 4, 8, 16):
             if devices % (int(strategy.replica) * factor):
@@ -164,6 +165,12 @@ def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
                 parts = min(batch, 4 * now * factor * max(1, int(strategy.microbatches)))
                 changes["strategy.microbatches"] = parts
             yield f"{name} parallelism over {now * factor}", changes
+
+
+def _degrees(strategy: Strategy) -> tuple[str, ...]:
+    """Return the ways to split a network; a sequence only where a microbatch is one."""
+    sequence = ("context",) if strategy.microbatches >= strategy.batch else ()
+    return ("tensor", "pipeline", "spatial", *sequence)
 
 
 def _offload(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -183,7 +190,7 @@ def _more(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
         nodes = int(strategy.nodes) * factor
         if nodes > machine.nodes:
             return
-        for name in ("tensor", "pipeline", "spatial", "context"):
+        for name in _degrees(strategy):
             now = int(getattr(strategy, name)) * factor
             changes = {"strategy.nodes": nodes, f"strategy.{name}": now, "strategy.data": 0}
             if name == "pipeline":

@@ -4,6 +4,7 @@ import pytest
 
 from lib_dlhpc import loads
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.fit import ways_to_fit
 
 LONG = loads("""
 [model]
@@ -40,3 +41,8 @@ def test_a_ring_has_no_limit_of_heads_and_hides_its_messages():
     """Between nodes: 32 ranks, of a network with 8 heads of keys and values."""
     ring = predict(LONG.set({"strategy.context": 32, "strategy.context_exchange": "ring"}))
     assert ring.fits and ring.exposed["context"] < 0.05 * ring.messages["context"].total
+
+
+def test_dividing_the_sequence_is_among_the_ways_to_fit():
+    """One sample of 131,072 tokens: fewer samples at a time cannot be had."""
+    assert any("context" in way.words for way in ways_to_fit(LONG))
