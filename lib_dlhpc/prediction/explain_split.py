@@ -145,7 +145,8 @@ def _exposed(p: Breakdown) -> Explanation:
     return Explanation(
         "exposed communication",
         show(float(p.exposed_communication), "s"),
-        "tensor and halo exchanges in full; messages between stages by how much longer the pipeline takes with them;"
+        "tensor, expert, halo and context exchanges in full, but in a ring what is longer than a block;"
+        " messages between stages by how much longer the pipeline takes with them;"
         " gradients by what is left when the last rank has done its backward passes",
         (
             *parts,
