@@ -23,7 +23,7 @@ from turns import crowd_of, turn, turn_of
 pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", "module_text")
 
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
-settings.register_profile("lib_dlhpc", derandomize=True, deadline=None)
+settings.register_profile("lib_dlhpc", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("lib_dlhpc")
 
 # A shell lets what it starts in the background ignore Ctrl-C, nohup a hangup, and so would every program that a

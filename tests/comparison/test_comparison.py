@@ -39,13 +39,9 @@ def _compared(experiment, steps=12, factor=1.0):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("real", [False, True])
-def test_every_way_has_the_same_terms(mpi, digits, calibrated, split, real):
-    """Each split with the simulated run for the real one; on real ranks those with most terms."""
-    if real and split not in ("pipeline", "local"):
-        return
+def test_every_way_has_the_same_terms(mpi, digits, calibrated, split):
     two = digits.set({"strategy.devices_per_node": 2, **SPLITS[split]})
-    found = compare(two, machine=calibrated, steps=12) if real else _compared(two)
+    found = compare(two, machine=calibrated, steps=12)
     assert tuple(found.step) == WAYS
     for way in WAYS:
         parts = sum(seconds.get(way, 0.0) for seconds in found.terms.values())

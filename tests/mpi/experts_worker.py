@@ -142,8 +142,8 @@ def ways():
                 replicas, rest = divmod(p, tensor * pipeline)
                 if rest or not replicas or replicas % shared or 8 % (shared * tensor):
                     continue
-                if p == 8 and shared * tensor * pipeline < 8:  # fewer ranks have as many kinds
-                    continue
+                if p == 8 and (shared * tensor * pipeline < 8 or shared == 4):
+                    continue  # fewer ranks have as many kinds
                 yield {"experts": shared, "tensor": tensor, "pipeline": pipeline}
 
 

@@ -27,11 +27,10 @@ def test_requests_at_random_wait_what_pollaczek_and_khinchine_say(load):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", [0.7, 0.8, 0.9])
-def test_near_saturation_it_takes_longer_to_see(load):
+def test_near_saturation_it_takes_longer_to_see():
     """Within 2 % over 3 million requests: one long queue is many waits that are alike."""
-    played = arrivals(load, 1.0, 3_000_000, seed=2)
-    assert played.waits["server"] == pytest.approx(open_wait(load, 1.0), rel=0.02)
+    played = arrivals(0.9, 1.0, 3_000_000, seed=2)
+    assert played.waits["server"] == pytest.approx(open_wait(0.9, 1.0), rel=0.02)
 
 
 def test_every_single_wait_is_lindleys():
