@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.energy import device_watts, idle_watts, step_energy
 from lib_dlhpc.costs.power import EXCHANGE, MEMORY, clock
+from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.energy import facility_energy
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.report import as_dict, as_text
-from lib_dlhpc.program import Mix
+from lib_dlhpc.program import Mix, mixes_of
 
 RUN = loads("""
 [model]
@@ -117,9 +118,21 @@ def test_a_rate_is_of_a_device_without_a_limit():
     free, limited = predict(run), predict(run.set({"strategy.power_limit": 120.0}))
     assert limited.compute_scale == free.compute_scale
     assert limited.forward > 1.05 * free.forward
-    split = {"strategy.pipeline": 2, "strategy.microbatches": 4, "calibration.devices": 1}
-    free, limited = (predict(run.set({**split, "strategy.power_limit": w})) for w in (0.0, 120.0))
-    assert limited.compute_scale == free.compute_scale
+    split = {"strategy.pipeline": 2, "strategy.microbatches": 4}
+    for devices in (1, 6):
+        measured = run.set(
+            {**split, "calibration.devices": devices, "calibration.rate": 300 * devices}
+        )
+        free, limited = (predict(measured.set({"strategy.power_limit": w})) for w in (0.0, 120.0))
+        assert limited.compute_scale == free.compute_scale
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_what_limits_a_pass_adds_up(recompute):
+    """Without launches, arithmetic and memory are all of the time, also of what is recomputed."""
+    run = RUN.set({"machine.device.launch": 0.0, "strategy.recompute": recompute})
+    for mix in mixes_of(program(run)):
+        assert mix.arithmetic + mix.memory == pytest.approx(np.ones((1, 1)))
 
 
 def test_a_limit_below_the_lowest_clock_saves_nothing_more():
