@@ -17,7 +17,7 @@ router_jitter_noise ep_size n_group topk_group topk_method scoring_func norm_top
 max_window_layers rope_interleave task_specific_params classifier_dropout summary_type summary_use_proj
 summary_activation summary_proj_to_labels summary_first_dropout scale_attn_weights
 scale_attn_by_inverse_layer_idx reorder_and_upcast_attn gradient_checkpointing is_decoder cache_implementation
-layerdrop n_ctx original_max_position_embeddings quantization_config verbose tokenizer_name
+n_ctx original_max_position_embeddings quantization_config verbose tokenizer_name
 learned_pos_emb embedding_fraction logit_scale
 """
 # Not modeled: element by element or angles, so that no product and no parameter depends on them.

@@ -231,6 +231,7 @@ def _opt(config: Configuration) -> Options:
     config.require("_remove_final_layer_norm", False)
     config.require("word_embed_proj_dim", common["hidden"])
     config.require("enable_bias", True)
+    config.require("layerdrop", 0.0)
     config.require("layer_norm_elementwise_affine", True)
     return {
         **common,

@@ -31,13 +31,17 @@ def lock_text(repository: Path) -> str:
     return (repository / "requirements.lock").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def lock(lock_text: str) -> dict[str, Requirement]:
+def packages(lock_text: str) -> dict[str, Requirement]:
     """Every locked package by its name; continuation lines (hashes) left out."""
     lines = re.findall(r"^([A-Za-z0-9][^\\\n]*)", lock_text, re.MULTILINE)
     requirements = [Requirement(line) for line in lines]
     assert len({one.name for one in requirements}) == len(requirements)
     return {canonicalize_name(one.name): one for one in requirements}
+
+
+@pytest.fixture(scope="module")
+def lock(lock_text: str) -> dict[str, Requirement]:
+    return packages(lock_text)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +82,15 @@ def test_lock_names_no_place(lock_text: str) -> None:
     """Neither host, address nor folder: the lock installs from whatever index a reader uses."""
     for line in lock_text.splitlines():
         assert not re.search(r"://|^-|^\s+--(?!hash=)|(^|\s)/|file:", line), line
+
+
+def test_the_lock_of_the_extras_is_one_too(repository: Path, project: dict) -> None:
+    text = (repository / "requirements-extras.lock").read_text(encoding="utf-8")
+    found = packages(text)
+    test_every_locked_package_has_a_hash(text, found)
+    test_lock_names_no_place(text)
+    for name, wanted in direct(project, "import", "test").items():
+        assert wanted.specifier.contains(version(found[name])), (wanted, found[name])
 
 
 @pytest.mark.parametrize("folder", [".", "binder"])
