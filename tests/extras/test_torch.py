@@ -57,9 +57,8 @@ def test_words_and_the_toml_is_the_model_again():
     norm, dropped = nn.LayerNorm(16), nn.Dropout(0.1)
     module = nn.Sequential(nn.Embedding(50, 16), norm, nn.Linear(16, 32), nn.GELU(), dropped)
     found = import_model(module, sample=torch.zeros(7, dtype=torch.long))
-    assert [layer.kind for layer in found.model.layers] == [
-        "embedding", "layer_norm", "dense", "gelu", "dropout",
-    ]  # fmt: skip
+    kinds = ["embedding", "layer_norm", "dense", "gelu", "dropout"]
+    assert [layer.kind for layer in found.model.layers] == kinds
     assert read_model(tomllib.loads(found.toml())["model"]).layers == found.model.layers
     assert module.training and next(module.parameters()).device.type == "cpu"
 
