@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.errors import SpecError
     from lib_dlhpc.importing import import_model
     from lib_dlhpc.launch import submit
+    from lib_dlhpc.planner import plan
     from lib_dlhpc.prediction import predict, sweep
     from lib_dlhpc.prediction.validate import validate
     from lib_dlhpc.simulation import simulate
@@ -35,6 +36,7 @@ __all__ = [
     "import_model",
     "load",
     "loads",
+    "plan",
     "predict",
     "run",
     "simulate",
@@ -56,6 +58,7 @@ _HOMES = {
     "sweep": "lib_dlhpc.prediction",
     "validate": "lib_dlhpc.prediction.validate",
     "simulate": "lib_dlhpc.simulation",
+    "plan": "lib_dlhpc.planner",
     "compare": "lib_dlhpc.comparison",
     "submit": "lib_dlhpc.launch",
     "run": "lib_dlhpc.verbs",

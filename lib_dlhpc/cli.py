@@ -22,7 +22,7 @@ Describe a training run once, in a TOML file; predict it in closed form, simulat
 ranks, and compare the three, term by term. A run is a file, the name of a published run such as goyal-2017, or -
 for standard input."""
 GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
-    "predict and simulate": ("predict", "simulate", "catalog", "import", "validate"),
+    "predict and simulate": ("predict", "simulate", "plan", "catalog", "import", "validate"),
     "run": ("run", "compare", "couple", "submit", "jobs", "network"),
     "measure": ("calibrate", "trace"),
     "store": ("store", "snapshots"),

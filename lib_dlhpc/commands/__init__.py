@@ -9,6 +9,7 @@
     import       networks of other tools as models: `dlhpc import model`
     jobs         submitted jobs: list, explain, cancel: `dlhpc jobs`
     network      ranks of this machine behind slow links, allreduces in them: `dlhpc network`
+    plan         the best layout of a run: `dlhpc plan`
     predict      a run in closed form: `dlhpc predict`
                  on_machine: the experiment on a measured machine, with uncertainty bands
     run          train on MPI ranks of this machine: `dlhpc run`

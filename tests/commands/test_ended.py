@@ -64,6 +64,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
         "steps.json",
     ),
     "predict": ("predict", "DIGITS"),
+    "plan": ("plan", "DIGITS"),
     "validate": ("validate",),
     "store pack": ("store", "pack", "PACKAGE", "store"),
     "explore": ("explore", "--no-browser"),

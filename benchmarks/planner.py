@@ -1,0 +1,56 @@
+"""Speed of a planner's questions: exact predictions of layouts, and lower bounds, a CPU second.
+
+    python benchmarks/planner.py
+
+GPT-3 (175 billion parameters) on 1,024 A100 of Selene, global batch 1,536. Rates depend on the machine; the number of
+layouts that have to be predicted does not.
+"""
+
+import argparse
+import random
+import time
+
+from _quick import add_quick
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner import plan
+from lib_dlhpc.planner.bound import bound
+from lib_dlhpc.planner.space import space
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import Experiment
+
+
+def main() -> None:
+    """Print the rates."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_quick(parser)
+    options = parser.parse_args()
+    strategy = {"nodes": 128, "tensor": 8, "batch": 12, "precision": "fp16", "optimizer": "adam"}
+    run = Experiment(model="gpt3-175b", machine="selene", strategy=strategy)
+    choose = {"pipeline": [8], "microbatches": [24]} if options.quick else {}
+    combinations = space(run, choose)
+    count = len(combinations)
+    print(f"layouts: {count:,} legal, {sum(combinations.left_out.values()):,} left out")
+    for name in ("cold", "warm"):
+        began = time.process_time()
+        bound(run, combinations)
+        print(f"lower bounds, {name}: {count / (time.process_time() - began):,.0f} a CPU second")
+    rows = random.Random(1).sample(range(count), 3 if options.quick else 200)
+    for name in ("cold", "warm"):
+        began = time.process_time()
+        for row in rows:
+            try:
+                predict(run.set(combinations.changes(row)))
+            except SpecError:
+                continue
+        rate = len(rows) / (time.process_time() - began)
+        print(f"predictions of random layouts, {name}: {rate:,.1f} a CPU second")
+    began = time.process_time()
+    found = plan(run, choose=choose, most=5 if options.quick else 200)
+    print(
+        f"plan: {time.process_time() - began:.1f} CPU s, {found.predicted} predicted, {found.certificate}"
+    )
+
+
+if __name__ == "__main__":
+    main()

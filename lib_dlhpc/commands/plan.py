@@ -1,0 +1,105 @@
+"""`dlhpc plan FILE`: the best layout of a run on its devices."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from lib_dlhpc.commands.experiment import add_experiment, change, read
+from lib_dlhpc.commands.output import add_output, print_result
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.experiment import dump
+
+if TYPE_CHECKING:
+    from lib_dlhpc.planner import Plan
+
+REASONS = 6  # lines
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `plan` to the command line."""
+    one = subparsers.add_parser("plan", help="find the best layout of a run on its devices")
+    add_experiment(one)
+    one.add_argument(
+        "--objective",
+        default="time",
+        metavar="NAMES",
+        help="time, energy, cost, or several for a Pareto front: time,energy (default: time)",
+    )
+    one.add_argument(
+        "--limit",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="NAME=MOST",
+        help="the most of an objective, in s, J or device-hours: --limit cost=1000",
+    )
+    one.add_argument(
+        "--choose",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="FIELD=VALUES",
+        help='values of a field of the strategy: --choose tensor=[4,8] offload=\'["none", "all"]\'',
+    )
+    one.add_argument("--most", type=int, metavar="N", help="predictions (default: 2000)")
+    one.add_argument("--save", metavar="FILE", help="write the best experiment as TOML")
+    add_output(one)
+    one.set_defaults(command=_plan)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from lib_dlhpc.planner import plan
+    from lib_dlhpc.planner.search import MOST
+
+    chosen = {name: _several(given) for name, given in map(change, options.choose)}
+    limits = {name: _number(name, most) for name, most in map(change, options.limit)}
+    if options.most is not None and options.most < 1:
+        raise SpecError(f"--most {options.most}: expected a whole number, at least 1.")
+    experiment = read(options.experiment, options.set)
+    found = plan(experiment, options.objective.split(","), limits, chosen, options.most or MOST)
+    if options.save:
+        try:
+            dump(found.best.experiment, options.save)
+        except OSError as error:
+            raise SpecError(f"--save {options.save}: {error.strerror}.") from None
+    print_result(options, _as_dict(found), *_lines(found))
+    return 0
+
+
+def _several(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+def _number(name: str, given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise SpecError(f"--limit {name}={given}: expected a number.")
+    return float(given)
+
+
+def _as_dict(found: "Plan") -> dict[str, Any]:
+    columns = found.to_columns()
+    return {
+        "objectives": list(found.objectives),
+        "certificate": found.certificate,
+        "gap": found.gap,
+        "legal": found.legal,
+        "predicted": found.predicted,
+        "pruned": found.pruned,
+        "left_out": dict(found.left_out),
+        "layouts": [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ],
+    }
+
+
+def _lines(found: "Plan") -> list[str]:
+    title, facts, header, rows, _ = found.summary()
+    table = [tuple(header), *rows]
+    widths = [max(len(row[at]) for row in table) for at in range(len(header))]
+    lines = [title, *(f"  {name}: {text}" for name, text in facts.items()), ""]
+    for first, *rest in table:
+        cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        lines.append(f"  {first.ljust(widths[0])}  {'  '.join(cells)}")
+    if len(found.objectives) > 1:
+        lines += ["", "  along the front:", *(f"    {each}" for each in found.along_the_front)]
+    lines += ["", "  left out:", *(f"    {each}" for each in found.reasons[:REASONS])]
+    return lines

@@ -1,0 +1,13 @@
+"""Plan: the best of all legal layouts of a run, with a proof, or the gap to a lower bound.
+
+space.py    every combination of the fields of a layout, as columns; illegal ones counted by reason
+bound.py    a lower bound of the step of each, on arrays: never above what predict says
+search.py   plan(experiment): exact predictions in the order of the bound, until no other can be better
+front.py    the Pareto front of several objectives, and its knee
+result.py   Plan: what it returns; each Choice is an experiment
+"""
+
+from lib_dlhpc.planner.result import Choice, Plan
+from lib_dlhpc.planner.search import plan
+
+__all__ = ["Choice", "Plan", "plan"]

@@ -1,0 +1,206 @@
+"""Plan: the best layouts of a run; each choice is an experiment that can be predicted, simulated and saved."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from math import isinf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lib_dlhpc.planner.front import difference, front, knee
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.results import Columns, Result, Summary
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import Strategy
+from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    import altair as alt
+
+OBJECTIVES = {  # field of a prediction, and its unit
+    "time": ("time_to_train", "s"),
+    "energy": ("energy_to_train", "J"),
+    "cost": ("device_hours", " device-hours"),
+}
+ROWS = 11  # of the table
+WORDS = {  # a field at the default of the strategy is not named
+    "data": "data {}",
+    "tensor": "tensor {}",
+    "pipeline": "pipeline {}",
+    "spatial": "spatial {}",
+    "microbatches": "{} microbatches",
+    "schedule": "{}",
+    "chunks": "{} chunks",
+    "zero": "ZeRO {}",
+    "recompute": "recompute {}",
+    "offload": "offload {}",
+    "experts": "experts {}",
+    "shards": "over {} ranks",
+}
+
+
+def value(prediction: Breakdown, objective: str) -> float:
+    """Return an objective of a scalar prediction: s, J or device-hours."""
+    return float(getattr(prediction, OBJECTIVES[objective][0]))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One layout: what it changes of the planned experiment, and its prediction."""
+
+    changes: dict[str, Any]
+    prediction: Breakdown
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment with this layout."""
+        return self.prediction.experiment
+
+    @property
+    def words(self) -> str:
+        """The layout in words."""
+        strategy = self.experiment.strategy
+        named = []
+        for name, text in WORDS.items():
+            given = getattr(strategy, name)
+            staged = name == "schedule" and strategy.pipeline > 1
+            if given > 1 if name == "data" else staged or given != getattr(Strategy, name):
+                named.append(text.format(given))
+        named += ["sequence parallel"] * bool(strategy.sequence_parallel)
+        plain = {f"strategy.{name}" for name in (*WORDS, "sequence_parallel", "batch")}
+        named += [
+            f"{name[9:]} {given}" for name, given in self.changes.items() if name not in plain
+        ]
+        return ", ".join(named) or "one device"
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(Result):
+    """The best layouts, in the order of the first objective.
+
+    left_out: combinations that are illegal or do not fit, by reason. legal: combinations that were searched, of which
+    `predicted` were predicted and `pruned` were not, as their bound is at least `least`. same: combinations that were
+    the same as another.
+    """
+
+    base: Experiment
+    objectives: tuple[str, ...]
+    ranked: tuple[Choice, ...]
+    left_out: Counter[str]
+    legal: int
+    predicted: int
+    pruned: int
+    least: float
+    same: int
+
+    @property
+    def best(self) -> Choice:
+        """The choice with least of the first objective."""
+        return self.ranked[0]
+
+    @property
+    def gap(self) -> float:
+        """The most by which the best layout of all can be better, as a fraction of the best found; 0: proved."""
+        found = value(self.best.prediction, self.objectives[0])
+        return max(0.0, 1 - self.least / found)
+
+    @cached_property
+    def front(self) -> tuple[Choice, ...]:
+        """The choices that no other is better than in all objectives, of those predicted."""
+        return tuple(self.ranked[row] for row in front(self._values(self.ranked)))
+
+    @property
+    def knee(self) -> Choice:
+        """The choice of the front where a little less of one objective starts to cost much of another."""
+        return self.front[knee(self._values(self.front))]
+
+    def _values(self, choices: tuple[Choice, ...]) -> Any:
+        return np.array([[value(c.prediction, name) for name in self.objectives] for c in choices])
+
+    @property
+    def certificate(self) -> str:
+        """What is known of the layouts that were not predicted, in a sentence."""
+        unit = OBJECTIVES[self.objectives[0]][1]
+        if not self.gap:
+            others = (
+                ""
+                if isinf(self.least)
+                else (
+                    f": the {self.pruned:,} others cannot have less than {show(self.least, unit)}"
+                )
+            )
+            return f"proved best{others}"
+        least = show(self.least, unit)
+        return f"within {self.gap:.1%} of the best: {self.pruned:,} others have at least {least}"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """How many combinations were left out, by reason, most first."""
+        return tuple(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
+
+    @property
+    def along_the_front(self) -> tuple[str, ...]:
+        """What changes from each choice of the front to the next."""
+        pairs = zip(self.front, self.front[1:], strict=False)
+        return tuple(difference(one.changes, other.changes) for one, other in pairs)
+
+    def summary(self) -> Summary:
+        """Return the best layouts, or the front of several objectives, in words."""
+        several = len(self.objectives) > 1
+        shown = self.front if several else self.ranked[:ROWS]
+        facts = {"best": self.best.words}
+        if several:
+            facts["knee"] = self.knee.words
+        facts |= {
+            "certificate": self.certificate,
+            "searched": f"{self.legal:,} layouts, {self.predicted:,} predicted",
+        }
+        e = self.base
+        title = f"plan of {e.model.name or 'a model'} on {e.machine.name or 'a machine'}, {int(e.devices):,} devices"
+        names = self.objectives if several else ("time", "energy", "cost")
+        rows = [
+            (
+                choice.words,
+                *(show(value(choice.prediction, n), OBJECTIVES[n][1]) for n in names),
+                show(float(choice.prediction.memory_total), "B"),
+            )
+            for choice in shown
+        ]
+        return Summary(
+            title,
+            facts,
+            ("layout", *names, "memory"),
+            rows,
+            0 if several else max(0, len(self.ranked) - ROWS),
+        )
+
+    def to_columns(self) -> Columns:
+        """Return a row for each choice: its fields, time (s), energy (J), cost (device-hours), step and memory."""
+        first = self.ranked[0].changes
+        columns: Columns = {name: [c.changes[name] for c in self.ranked] for name in first}
+        for name in OBJECTIVES:
+            columns[name] = [value(c.prediction, name) for c in self.ranked]
+        columns["step_time"] = [float(c.prediction.step_time) for c in self.ranked]
+        columns["memory"] = [float(c.prediction.memory_total) for c in self.ranked]
+        kept = {id(choice) for choice in self.front}
+        columns["front"] = [id(choice) in kept for choice in self.ranked]
+        return columns
+
+    def plot(self) -> "alt.Chart":
+        """Return the terms of a step of the best layouts as stacked bars."""
+        from lib_dlhpc.results.charts import stacked_bars
+
+        rows = [
+            (choice.words, name, seconds)
+            for choice in self.ranked[:ROWS]
+            for name, seconds in choice.prediction.terms.items()
+            if seconds
+        ]
+        bars = {
+            key: list(each)
+            for key, each in zip(
+                ("configuration", "term", "seconds"), zip(*rows, strict=True), strict=True
+            )
+        }
+        return stacked_bars(bars, "configuration", self.summary().title)

@@ -1,0 +1,123 @@
+"""The space of a plan: every combination of the fields of a layout, as columns; illegal ones counted by reason.
+
+Devices and global batch stay: the degrees of parallelism give the replicas, and these the batch of each. What a network
+does not allow beyond these rules is found when a combination is predicted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.layout import cut_points
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import RECOMPUTES, SCHEDULES
+
+Columns = dict[str, NDArray[Any]]
+MOST = 20_000_000  # combinations, legal or not
+# Fields that a plan may vary, beside those that it varies by default.
+OTHERS = ("experts", "shards", "offload", "allreduce", "precision", "nodes", "overlap", "bucket")
+SAME = "same as another"
+
+
+@dataclass(frozen=True)
+class Space:
+    """The legal combinations: a column for each field of the strategy; and how many were left out, by reason."""
+
+    columns: Columns
+    left_out: Counter[str]
+
+    def __len__(self) -> int:
+        """Return the number of legal combinations."""
+        return len(self.columns["tensor"])
+
+    def changes(self, row: int) -> dict[str, Any]:
+        """Return a combination as dotted fields."""
+        return {f"strategy.{name}": each[row].item() for name, each in self.columns.items()}
+
+
+def space(experiment: Experiment, choose: Mapping[str, Sequence[Any]]) -> Space:
+    """Return the legal combinations of a scalar experiment; choose: values of fields, in place of the default ones.
+
+    Raises SpecError for a field that cannot be planned, or for too many combinations.
+    """
+    axes = _defaults(experiment)
+    legal = (*axes, *OTHERS)
+    for name, values in choose.items():
+        if name not in legal:
+            raise SpecError(f"choose.{name}: legal: {', '.join(legal)}{suggest(name, legal)}")
+        if not len(values):
+            raise SpecError(f"choose.{name}: expected at least one value.")
+        axes[name] = list(values)
+    count = int(np.prod([float(len(values)) for values in axes.values()]))
+    if count > MOST:
+        raise SpecError(f"choose: {count:,} combinations; legal: up to {MOST:,}.")
+    grid = np.meshgrid(*(np.array(values) for values in axes.values()), indexing="ij")
+    columns = {name: each.ravel() for name, each in zip(axes, grid, strict=True)}
+    nodes = columns.get("nodes", np.array(int(experiment.strategy.nodes)))
+    devices = nodes * int(experiment.devices_per_node)
+    replica = columns["tensor"] * columns["pipeline"] * columns["spatial"]
+    data = devices // replica
+    batch = int(experiment.global_batch) // np.maximum(data, 1)
+    columns |= {"data": np.broadcast_to(data, replica.shape).copy(), "batch": batch}
+    left_out, alive = Counter[str](), np.ones(len(replica), bool)
+    for reason, wrong in _rules(columns, devices, int(experiment.global_batch), experiment):
+        left_out[reason] += int((alive & wrong).sum())
+        alive &= ~wrong
+    return Space({name: each[alive] for name, each in columns.items()}, +left_out)
+
+
+def _defaults(experiment: Experiment) -> dict[str, list[Any]]:
+    """Return the values of each field that are tried by default."""
+    devices, model = int(experiment.devices), experiment.model
+    flat = len(model.input_shape) < 3
+    attention = any(layer.traits.selective for layer in model.layers)
+    many = _divisors(int(experiment.global_batch))
+    return {
+        "tensor": _divisors(int(experiment.devices_per_node)),
+        "pipeline": [p for p in _divisors(devices) if p < len(cut_points(model, 1))],
+        "spatial": [1] if flat else _divisors(int(experiment.devices_per_node)),
+        "sequence_parallel": [False, True] if attention else [False],
+        "microbatches": many,
+        "schedule": list(SCHEDULES),
+        "chunks": [1, 2],
+        "zero": [0, 1, 2, 3],
+        "recompute": [way for way in RECOMPUTES if attention or way != "selective"],
+    }
+
+
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]
+
+
+def _rules(
+    c: Columns, devices: Any, samples: int, experiment: Experiment
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield what is illegal, or the same as another combination: a reason, and where it applies."""
+    replica, data = c["tensor"] * c["pipeline"] * c["spatial"], np.maximum(c["data"], 1)
+    offload = c.get("offload", np.array(experiment.strategy.offload))
+    interleaved, staged = c["schedule"] == "interleaved", c["pipeline"] > 1
+    yield "tensor x pipeline x spatial does not divide the devices", devices % replica != 0
+    yield "the replicas do not divide the global batch", samples % data != 0
+    yield "microbatches do not divide the batch", c["batch"] % c["microbatches"] != 0
+    yield "tensor and spatial at once", (c["tensor"] > 1) & (c["spatial"] > 1)
+    yield "sequence parallelism without tensor", c["sequence_parallel"] & (c["tensor"] == 1)
+    yield "ZeRO 2 and 3 with a pipeline", (c["zero"] > 1) & staged
+    yield SAME, ~staged & (c["schedule"] != "1f1b") | (c["zero"] > 0) & (c["data"] == 1)
+    yield "chunks without the interleaved schedule", (c["chunks"] > 1) & ~interleaved
+    yield SAME, interleaved & (c["chunks"] == 1)
+    yield (
+        "interleaved, microbatches no multiple of the stages",
+        interleaved & (c["microbatches"] % c["pipeline"] != 0),
+    )
+    yield ("offload with zb-h1", (offload != "none") & (c["schedule"] == "zb-h1") & staged)
+    if "experts" in c:
+        yield "experts do not divide the replicas", data % c["experts"] != 0
+        yield "experts with ZeRO", (c["experts"] > 1) & (c["zero"] > 0)
+    if "shards" in c:
+        yield "shards without ZeRO", (c["shards"] > 0) & (c["zero"] == 0)
+        yield "shards do not divide the replicas", data % np.maximum(c["shards"], 1) != 0

@@ -1,0 +1,51 @@
+"""A bound is never above what predict says, of the step and of the memory."""
+
+import random
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner.bound import bound
+from lib_dlhpc.planner.space import space
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import Experiment
+
+GPT = {"family": "gpt", "layers": 6, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64}
+RUNS = {
+    "gpt": (
+        {**GPT},
+        "h100-pod",
+        {"nodes": 2, "batch": 3, "precision": "bf16", "optimizer": "adam"},
+        {},
+    ),
+    "wide": ({**GPT, "hidden": 4096, "layers": 5}, "selene", {"batch": 8, "precision": "fp16"}, {}),
+    "jitter": ({**GPT}, {"name": "selene", "jitter": 0.1}, {"batch": 4, "overlap": False}, {}),
+    "space": ("resnet18", "summit", {"nodes": 2, "devices_per_node": 4, "batch": 4}, {}),
+    "experts": ("moe-tiny", "h100-pod", {"batch": 8}, {"experts": [1, 2, 4], "zero": [0]}),
+    "shards": (
+        {**GPT},
+        "selene",
+        {"nodes": 2, "batch": 4, "optimizer": "adam"},
+        {"shards": [0, 2, 8], "offload": ["none", "activations"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_prediction_is_below_its_bound(name):
+    model, machine, strategy, choose = RUNS[name]
+    run = Experiment(model=model, machine=machine, strategy=strategy)
+    combinations = space(run, choose)
+    least = bound(run, combinations)
+    rows = random.Random(name).sample(range(len(combinations)), min(60, len(combinations)))
+    seen = 0
+    for row in rows:
+        try:
+            prediction = predict(run.set(combinations.changes(row)))
+        except SpecError:
+            continue
+        seen += 1
+        assert 0 < least.step[row] <= prediction.step_time, combinations.changes(row)
+        assert least.state[row] <= prediction.memory_total * (1 + 1e-12), combinations.changes(row)
+    assert seen > len(rows) / 3
+    assert max(least.step) > 0

@@ -1,0 +1,103 @@
+"""A plan finds what trying everything finds, and says what it has proved."""
+
+import random
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner import plan
+from lib_dlhpc.planner.result import value
+from lib_dlhpc.planner.space import space
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import Experiment, dumps, loads
+
+
+def drawn(dice):
+    """Return a small run and the values to choose from."""
+    model = {"family": "gpt", "layers": dice.choice([2, 4]), "hidden": dice.choice([16, 2048])}
+    model |= {"heads": 4, "sequence": dice.choice([16, 256]), "vocabulary": 64}
+    machine = dice.choice(["h100-pod", "selene", "summit"])
+    strategy = {"nodes": dice.choice([1, 2]), "devices_per_node": 4, "batch": dice.choice([1, 4])}
+    strategy |= {"optimizer": dice.choice(["sgd", "adam"])}
+    choose = {
+        "tensor": [1, 2],
+        "pipeline": [1, 2],
+        "sequence_parallel": [False],
+        "schedule": dice.sample(["gpipe", "1f1b", "zb-h1"], 2),
+        "zero": dice.sample([0, 1, 2, 3], 2),
+        "recompute": dice.sample(["none", "selective", "full"], 2),
+        "microbatches": [1, 2, 4],
+    }
+    return Experiment(model=model, machine=machine, strategy=strategy), choose
+
+
+def everything(run, choose):
+    combinations, found = space(run, choose), []
+    for row in range(len(combinations)):
+        try:
+            prediction = predict(run.set(combinations.changes(row)))
+        except SpecError:
+            continue
+        if prediction.fits:
+            found.append(prediction)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("objective", ["time", "energy"])
+def test_the_best_is_the_best_of_all(seed, objective):
+    run, choose = drawn(random.Random(seed))
+    found = plan(run, objective, choose=choose)
+    every = sorted(value(each, objective) for each in everything(run, choose))
+    ranked = [value(choice.prediction, objective) for choice in found.ranked]
+    assert found.gap == 0 and "proved" in found.certificate
+    assert ranked[:11] == pytest.approx(every[:11], rel=1e-12)
+    assert found.predicted + found.pruned <= found.legal
+
+
+def test_a_search_that_ends_early_says_how_far_it_may_be_off():
+    run, choose = drawn(random.Random(3))
+    best = value(plan(run, choose=choose).best.prediction, "time")
+    early = plan(run, choose=choose, most=2)
+    found = value(early.best.prediction, "time")
+    assert early.predicted == 2 and early.pruned and found * (1 - early.gap) <= best
+
+
+def test_a_choice_is_an_experiment_and_a_limit_holds():
+    run, choose = drawn(random.Random(1))
+    found = plan(run, ("time", "energy"), choose=choose)
+    assert loads(dumps(found.best.experiment)) == found.best.experiment
+    most = value(found.front[-1].prediction, "energy")
+    limited = plan(run, "time", {"energy": most}, choose)
+    assert all(value(choice.prediction, "energy") <= most for choice in limited.ranked)
+    assert found.knee in found.front and len(found.along_the_front) == len(found.front) - 1
+    assert "certificate" in repr(found) and "<table" in found._repr_html_()
+    assert len({len(column) for column in found.to_columns().values()}) == 1
+
+
+def test_what_the_network_does_not_allow_is_counted():
+    """A network without experts has none to share out, and digits in a row have no space to split."""
+    run = Experiment(model="mlp-digits", machine="selene", strategy={"nodes": 1, "batch": 8})
+    found = plan(run, choose={"experts": [1, 2], "spatial": [1, 2], "tensor": [1], "pipeline": [1]})
+    assert found.ranked and found.left_out["not legal: strategy.experts"]
+
+
+def test_what_does_not_fit_is_counted():
+    run = Experiment(
+        model="gpt3-175b", machine="selene", strategy={"nodes": 1, "precision": "fp16"}
+    )
+    with pytest.raises(SpecError, match="does not fit"):
+        plan(run, choose={"pipeline": [1], "recompute": ["full"], "microbatches": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({"objective": "speed"}, "time"),
+        ({"objective": ()}, "at least one"),
+        ({"limit": {"watts": 1}}, "energy"),
+    ],
+)
+def test_unknown_objectives(more, word):
+    with pytest.raises(SpecError, match=word):
+        plan(drawn(random.Random(1))[0], **more)

@@ -1,0 +1,75 @@
+"""Every combination is legal, or counted once with its reason."""
+
+from math import prod
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner.space import SAME, space
+from lib_dlhpc.spec.experiment import Experiment
+
+RUN = Experiment(
+    model={"family": "gpt", "layers": 3, "hidden": 16, "heads": 2, "sequence": 8, "vocabulary": 16},
+    machine={"name": "laptop", "devices_per_node": 4},
+    strategy={"devices_per_node": 4, "batch": 2},
+)
+CHOICES = {
+    "tensor": [1, 2, 3],
+    "pipeline": [1, 2, 4],
+    "spatial": [1, 2],
+    "sequence_parallel": [False, True],
+    "microbatches": [1, 2, 4],
+    "schedule": ["gpipe", "1f1b", "interleaved", "zb-h1"],
+    "chunks": [1, 2],
+    "zero": [0, 1, 3],
+    "recompute": ["none"],
+    "offload": ["none", "activations"],
+    "shards": [0, 2],
+}
+
+
+def test_all_are_legal_or_counted():
+    found = space(RUN, CHOICES)
+    assert len(found) + sum(found.left_out.values()) == prod(map(len, CHOICES.values()))
+    assert len({tuple(found.changes(row).items()) for row in range(len(found))}) == len(found)
+    for row in range(len(found)):
+        one = RUN.set(found.changes(row))  # raises where it is not legal
+        assert one.global_batch == RUN.global_batch and one.devices == 4
+
+
+def test_no_legal_combination_is_left_out():
+    """Where a rule leaves a combination out, the experiment refuses it, but for those that are the same as another."""
+    found, legal = space(RUN, CHOICES), 0
+    kept = {tuple(sorted(found.changes(row).items())) for row in range(len(found))}
+    for tensor in CHOICES["tensor"]:
+        for pipeline in CHOICES["pipeline"]:
+            for schedule in CHOICES["schedule"]:
+                for zero in CHOICES["zero"]:
+                    if 4 % (tensor * pipeline):
+                        continue
+                    data = 4 // (tensor * pipeline)
+                    changes = {"tensor": tensor, "pipeline": pipeline, "schedule": schedule}
+                    changes |= {"zero": zero, "microbatches": 4, "batch": 8 // data, "data": data}
+                    fields = {f"strategy.{name}": given for name, given in changes.items()}
+                    same = (pipeline == 1 and schedule != "1f1b") or (zero and data == 1)
+                    same = same or schedule == "interleaved" or (8 // data) % 4
+                    try:
+                        RUN.set(fields)
+                    except SpecError:
+                        continue
+                    if same:
+                        continue
+                    legal += 1
+                    rest = {"spatial": 1, "sequence_parallel": False, "chunks": 1, "shards": 0}
+                    rest |= {"recompute": "none", "offload": "none"}
+                    fields |= {f"strategy.{name}": given for name, given in rest.items()}
+                    assert tuple(sorted(fields.items())) in kept, fields
+    assert legal > 5 and found.left_out[SAME]
+
+
+@pytest.mark.parametrize(
+    ("choose", "word"), [({"tensr": [1]}, "tensor"), ({"tensor": []}, "at least one")]
+)
+def test_a_field_that_cannot_be_chosen(choose, word):
+    with pytest.raises(SpecError, match=word):
+        space(RUN, choose)
