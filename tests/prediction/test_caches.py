@@ -12,14 +12,13 @@ from lib_dlhpc.spec.experiment import Experiment
 
 GPT = {"family": "gpt", "layers": 6, "hidden": 256, "heads": 4, "sequence": 64, "vocabulary": 64}
 VALUES = {
-    "nodes": [1, 2],
     "tensor": [1, 2, 4],
     "pipeline": [1, 2, 4],
     "batch": [4, 8],
     "microbatches": [1, 2, 4],
     "schedule": ["gpipe", "1f1b", "zb-h1", "interleaved"],
     "zero": [0, 1, 2, 3],
-    "shards": [0, 0, 2],
+    "shards": [0, 2, 4],
     "recompute": ["none", "selective", "full"],
     "offload": ["none", "none", "activations", "all"],
     "sequence_parallel": [False, True],
@@ -58,11 +57,12 @@ def test_a_warm_prediction_is_the_cold_one():
     while len(runs) < 60:
         changes = {f"strategy.{name}": dice.choice(values) for name, values in VALUES.items()}
         try:
-            run = base.set(changes)
-            numbers(run)
+            twins = [base.set({**changes, "strategy.nodes": nodes}) for nodes in (1, 2)]
+            for run in twins:
+                numbers(run)
         except SpecError:
             continue
-        runs.append(run)
+        runs += twins  # in the same parts, with more replicas
     warm = [numbers(run) for run in runs]
     for run, known in zip(runs, warm, strict=True):
         forget()
