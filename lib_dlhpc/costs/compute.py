@@ -5,7 +5,8 @@
 The first term is w / (peak * e(w)) with e(w) = efficiency * w / (w + w_half): a kernel of w_half FLOP
 reaches half the rate of a large one. Roofline: Williams, Waterman & Patterson 2009; the saturating
 efficiency: Hockney's n_1/2 (1985). A measured rate of a kind of layer (costs/layer_rates.py)
-replaces the roofline.
+replaces the roofline. Where a device states its multiprocessors, w counts the slots of whole waves of
+tiles (costs/tiles.py); where it states the host's time for a kernel, no layer starts before it is issued.
 """
 
 from functools import lru_cache
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import layer_rates
+from lib_dlhpc.costs import layer_rates, streams, tiles
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
@@ -58,9 +59,11 @@ def peak_rate(device: Device, precision: str) -> float:
     return device.peak.get(precision, np.nan)
 
 
-def layer_times(model: Model, device: Device, batch: Any, precision: str) -> LayerTimes:
+def layer_times(
+    model: Model, device: Device, batch: Any, precision: str, exchanged: Any = 0.0
+) -> LayerTimes:
     """Return forward and backward seconds of each layer, shape of `batch` + (layers,)."""
-    return total(layer_activities(model, device, batch, precision))
+    return total(layer_activities(model, device, batch, precision, exchanged))
 
 
 def total(each: Activities) -> LayerTimes:
@@ -71,25 +74,40 @@ def total(each: Activities) -> LayerTimes:
     )
 
 
-def layer_activities(model: Model, device: Device, batch: Any, precision: str) -> Activities:
-    """Return the seconds of each layer by what limits it, shape of `batch` + (layers,) each."""
+def layer_activities(
+    model: Model, device: Device, batch: Any, precision: str, exchanged: Any = 0.0
+) -> Activities:
+    """Return the seconds of each layer by what limits it, shape of `batch` + (layers,) each.
+
+    exchanged: s after each layer in which the device works on collectives, alike in both passes.
+    """
     batch, size = last_axis(batch), BYTES[precision]
     moved_elements, read_parameters = traffic(model)
     rate = last_axis(peak_rate(device, precision) * device.efficiency)
     half = np.where(model.layer_forward_flop > 0, last_axis(device.half_work), 0.0)
     moved = (batch * moved_elements + read_parameters) * size
-    memory_time = moved / last_axis(device.memory_bandwidth)
+    bandwidth = last_axis(streaming_rate(device))
+    memory_time = moved / bandwidth
     launch = np.where(moved_elements > 0, last_axis(device.launch), 0.0)
     work = batch * model.layer_forward_flop
+    ahead: Any = 1.0
+    back: Any = 1.0
+    if np.any(device.multiprocessors):
+        ahead, back = tiles.slower(model, batch, last_axis(device.multiprocessors))
     # Backward forms two products of the forward's size, one for the input and one for the weights.
-    again = batch * _repeated_flop(model)
-    arithmetic = (work + half) / rate, (2 * work + again + 2 * half) / rate
+    products = (1 + back) * work + batch * _repeated_flop(model)
+    arithmetic = (ahead * work + half) / rate, (products + 2 * half) / rate
     memory = memory_time, 2 * memory_time
     found = Activities(
         LayerTimes(*(np.where(a >= m, a, 0.0) for a, m in zip(arithmetic, memory, strict=True))),
         LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
         LayerTimes(launch, 2 * launch),
     )
+    if np.any(device.streaming):
+        lost = (batch * each / bandwidth for each in streams.loss_bytes(model))
+        found = found._replace(
+            memory=LayerTimes(*(a + b for a, b in zip(found.memory, lost, strict=True)))
+        )
     if device.layers:
         known, rated = layer_rates.rated(model, device.layers, batch, size)
         found = Activities(
@@ -102,7 +120,48 @@ def layer_activities(model: Model, device: Device, batch: Any, precision: str) -
     first, slow = np.arange(len(model.layers)) == 0, last_axis(device.slowdown)
     forward = found.launch.forward + first * last_axis(device.overhead)
     found = found._replace(launch=LayerTimes(forward, found.launch.backward))
+    if np.any(device.dispatch):
+        found = found._replace(launch=_dispatched(model, device, found, exchanged))
     return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
+
+
+def _dispatched(model: Model, device: Device, each: Activities, exchanged: Any) -> LayerTimes:
+    """Return the seconds of launches, with those in which a layer waits for the host to issue it."""
+    (forward, backward), issue = total(each), last_axis(device.dispatch)
+    ahead, back = kernels(model)
+    reverse = (..., slice(None, None, -1))
+    late = dispatched(forward, issue * ahead, exchanged) - forward
+    exchanged = np.broadcast_to(exchanged, len(model.layers))[::-1]
+    late_back = dispatched(backward[reverse], (issue * back)[reverse], exchanged)[reverse]
+    return LayerTimes(each.launch.forward + late, each.launch.backward + late_back - backward)
+
+
+def dispatched(seconds: Any, issue: Any, exchanged: Any) -> Any:
+    """Return the seconds from the end of one layer to that of the next, in the order of a pass, last axis.
+
+    seconds, issue: of each layer, what the device computes and what the host takes to issue it. A layer starts once
+    it is issued and the layers before it, with the collectives between them, are done: Lindley 1952.
+    """
+    busy, issued = seconds + exchanged, np.cumsum(issue, axis=-1) - issue
+    behind = np.maximum.accumulate(issued - (np.cumsum(busy, axis=-1) - busy), axis=-1)
+    return seconds + np.diff(behind, axis=-1, prepend=0.0)
+
+
+@lru_cache(maxsize=1024)
+def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the kernels and collectives that the host issues for each layer, in forward and in backward."""
+    return _issued(model, "forward", 1), _issued(model, "backward", 2)
+
+
+def _issued(model: Model, direction: str, products: int) -> NDArray[np.float64]:
+    found: list[float] = []
+    for layer in model.layers:
+        traits = layer.traits
+        if traits.message:
+            found.append(layer.attributes.get(direction) not in ("none", "slice"))
+        else:
+            found.append(0 if traits.view or traits.stand_in else products * traits.kernels)
+    return np.array(found, dtype=np.float64)
 
 
 @lru_cache(maxsize=1024)
@@ -125,10 +184,16 @@ def _repeated_flop(model: Model) -> NDArray[np.float64]:
     return np.array([layer.traits.repeated_flop(layer) for layer in model.layers])
 
 
+def streaming_rate(device: Device) -> Any:
+    """Return the B/s at which kernels that only move data do so."""
+    reached = np.where(np.equal(device.streaming, 0), 1.0, device.streaming)[()]
+    return device.memory_bandwidth * reached
+
+
 def streaming_time(device: Device, optimizer: str, moved: Any) -> Any:
     """Return the time to move bytes through memory in s: as an update of this optimizer does, if that is measured."""
     rate = device.layers.get(optimizer)
-    bandwidth = device.memory_bandwidth if rate is None else rate.bandwidth
+    bandwidth = streaming_rate(device) if rate is None else rate.bandwidth
     return device.slowdown * moved / bandwidth
 
 
@@ -139,5 +204,5 @@ def update_time(model: Model, device: Device, optimizer: str) -> Any:
         moved = 4 * UPDATE_TRAFFIC[optimizer] * model.parameters
         return device.slowdown * (rate.launch + moved / rate.bandwidth)
     return (
-        device.slowdown * 4 * UPDATE_TRAFFIC[optimizer] * model.parameters / device.memory_bandwidth
+        device.slowdown * 4 * UPDATE_TRAFFIC[optimizer] * model.parameters / streaming_rate(device)
     )

@@ -87,12 +87,19 @@ class PartPrices:
     """The cost of the instructions of one part; compute takes `scale` times the roofline."""
 
     def __init__(
-        self, experiment: Experiment, model: Model, scale: Any, collectives: CollectivePrices
+        self,
+        experiment: Experiment,
+        model: Model,
+        scale: Any,
+        collectives: CollectivePrices,
+        exchanged: Any = 0.0,
     ) -> None:
-        strategy = experiment.strategy
+        """exchanged: s after each layer in collectives that its pass waits for."""
+        strategy, device = experiment.strategy, experiment.machine.device
         batch = strategy.batch / strategy.microbatches
-        device = clocked(experiment.machine.device, strategy.power_limit)
-        each = compute.layer_activities(model, device, batch, strategy.precision)
+        device = clocked(device, strategy.power_limit)
+        apart = exchanged / scale if scale else 0.0
+        each = compute.layer_activities(model, device, batch, strategy.precision, apart)
         times = compute.total(each)
         self.forward: Floats = scale * times.forward
         self.backward: Floats = scale * times.backward

@@ -27,6 +27,7 @@ class Attention(Kind):
 
     product = True
     selective = True
+    kernels = 6  # a copy of queries, keys and values; two products; softmax; dropout; a copy of the output
     tensor = "heads"
     dimensions = (2,)
 

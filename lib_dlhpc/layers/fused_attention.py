@@ -20,6 +20,7 @@ class FusedAttention(Attention):
     """
 
     selective = False
+    kernels = 2  # a copy of queries, keys and values; the rest
 
     @staticmethod
     def describe(

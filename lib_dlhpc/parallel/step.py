@@ -5,6 +5,8 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
@@ -27,7 +29,18 @@ from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward
-from lib_dlhpc.program import Block, Chunk, Instruction, Meet, Prices, Program, Update, Wait
+from lib_dlhpc.program import (
+    Block,
+    Chunk,
+    Collective,
+    Compute,
+    Instruction,
+    Meet,
+    Prices,
+    Program,
+    Update,
+    Wait,
+)
 from lib_dlhpc.spec.experiment import Experiment
 
 KINDS = {
@@ -133,7 +146,10 @@ def _stage(
     for chunk in range(len(held[0])):
         variants = [passes[chunk] for passes in made]
         prices: tuple[Prices, ...] = tuple(
-            PartPrices(experiment, each.part.model, scale, collectives) for each in variants
+            PartPrices(
+                experiment, each.part.model, scale, collectives, _exchanged(each, collectives)
+            )
+            for each in variants
         )
         sent = tuple(collectives.sample * each.part.elements(each.part.sends) for each in variants)
         chunks.append(
@@ -150,6 +166,17 @@ def _stage(
             )
         )
     return tuple(chunks)
+
+
+def _exchanged(passes: Passes, collectives: CollectivePrices) -> Any:
+    """Return the seconds after each layer of a forward pass in collectives on the stream of its computation."""
+    found, layer = np.zeros(len(passes.part.model.layers)), 0
+    for each in passes.forward:
+        if isinstance(each, Compute):
+            layer = each.layer
+        elif isinstance(each, Collective) and not each.stream:
+            found[layer] += collectives.priced(each).seconds
+    return found
 
 
 def _linked(experiment: Experiment, place: int, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:

@@ -29,6 +29,9 @@ MEASURED = (
     " each product of backward likewise"
 )
 
+# Appended where the device's file says more of its kernels.
+KERNELS = "; products in waves of tiles, and no layer before the host has issued its kernels (costs/tiles.py)"
+
 
 def explain(prediction: Breakdown) -> list[Explanation]:
     """Return the explanation of each term of a scalar prediction, in the order of a step."""
@@ -78,6 +81,7 @@ def _compute(p: Breakdown) -> Explanation:
             source_of(p, "device", "memory_bandwidth"),
         ),
     ]
+    inputs += _kernel_inputs(p)
     inputs += _measured_inputs(p) if device.layers else []
     inputs += _scale_inputs(p)
     return Explanation(
@@ -85,6 +89,7 @@ def _compute(p: Breakdown) -> Explanation:
         show(float(p.compute), "s"),
         "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
         " backward twice, plus the optimizer's update; scaled to the measured rate if there is one"
+        + (KERNELS if device.dispatch or device.multiprocessors else "")
         + (MEASURED if device.layers else ""),
         tuple(inputs),
         "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
@@ -93,6 +98,21 @@ def _compute(p: Breakdown) -> Explanation:
         " two; with one it is exact at that point."
         + "".join(f" Note: {warning}" for warning in e.warnings),
     )
+
+
+def _kernel_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return what the device's file says of its kernels, beside the roofline."""
+    device = p.experiment.machine.device
+    shown = {
+        "dispatch": ("host's time for a kernel", show(device.dispatch, "s")),
+        "multiprocessors": ("multiprocessors", f"{device.multiprocessors}"),
+        "streaming": ("share of the bandwidth that kernels reach", f"{device.streaming:.0%}"),
+    }
+    return [
+        (*words, source_of(p, "device", name))
+        for name, words in shown.items()
+        if getattr(device, name)
+    ]
 
 
 def _scale_inputs(p: Breakdown) -> list[tuple[str, str, str]]:

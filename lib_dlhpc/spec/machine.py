@@ -26,6 +26,10 @@ class Device:
 
     A measured rate in `layers`, by kind of layer or by optimizer for its update, replaces the roofline.
     overhead: time of each pass of a batch, or microbatch, outside the layers.
+    dispatch: time in which the host issues one kernel, or one collective; 0: it is always ahead of the device.
+    multiprocessors: work on the tiles of a matrix product, a wave at a time; 0: products of any shape fill them.
+    streaming: share of the memory bandwidth that kernels reach which only move data; where it is stated, what the
+    loss of a language model moves is priced too (costs/streams.py). 0: all of it, and the loss is not.
     slowdown: actual compute time over the time that these parameters predict.
     fused_attention: whether attention is fused here by default; in the catalog from the H100 on, as the published
     rows of earlier devices are from before it.
@@ -42,6 +46,9 @@ class Device:
     half_work: float = number("FLOP", default=0.0)
     launch: float = number("s", default=0.0)
     overhead: float = number("s", default=0.0)
+    dispatch: float = number("s", default=0.0)
+    multiprocessors: int = whole(default=0, least=0)
+    streaming: float = number(default=0.0, most=1.0)
     slowdown: float = number(default=1.0, positive=True)
     fused_attention: bool = flag(default=False)
     layers: Mapping[str, LayerRate] = field(default_factory=dict)

@@ -106,6 +106,7 @@ def _rate(experiment: Experiment, factor: float) -> Experiment:
         memory_bandwidth=device.memory_bandwidth * factor,
         launch=device.launch / factor,
         overhead=device.overhead / factor,
+        dispatch=device.dispatch / factor,
         slowdown=device.slowdown / (factor if device.layers else 1),
     )
     machine: Machine = replace(experiment.machine, device=faster)

@@ -128,6 +128,7 @@ class Kind:
     stand_in = False  # for a layer of another stage
     lookup = False  # only the rows of its output, not all parameters
     product = False  # limited by the rate of matrix products
+    kernels = 1  # that a framework issues for its forward pass
     # Backward has two parts of equal cost, `input_gradient` and `weight_gradient`, which may be computed apart.
     splits_backward = False
     # Selective recomputation recomputes it.

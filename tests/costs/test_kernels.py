@@ -1,0 +1,115 @@
+"""Laws of what a device file may state of its kernels: tiles of products, dispatch by the host, streaming."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lib_dlhpc.costs.compute import dispatched, kernels, layer_times, update_time
+from lib_dlhpc.costs.streams import loss_bytes
+from lib_dlhpc.costs.tiles import used
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import read_experiment, read_model
+from lib_dlhpc.spec.machine import read_device
+
+A100 = read_device("a100-sxm-80gb")
+PLAIN = replace(A100, dispatch=0.0, multiprocessors=0, streaming=0.0)
+GPT = read_model({"name": "gpt3-175b", "layers": 3, "hidden": 1024, "heads": 16, "sequence": 1024})
+SECONDS = st.lists(st.floats(0, 1), min_size=1, max_size=9)
+
+
+def test_a_product_whose_tiles_fill_whole_waves_has_the_full_rate():
+    assert used(256 * 108, 128, 108) == used(256 * 27, 128 * 8, 108) == 1.0
+    assert used(256 * 109, 128, 108) == pytest.approx(0.8 * 436 / 540)  # smaller tiles waste less
+    assert used(1, 1, 108) == pytest.approx(0.6 / (108 * 64 * 64))
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000), st.integers(1, 200))
+def test_no_product_is_quicker_than_full_waves_and_none_takes_more_than_one_of_each_tile(
+    m, n, many
+):
+    part = used(m, n, many)
+    assert 0 < part <= 1
+    tiles = -(-m // 128) * -(-n // 128)
+    assert part >= 0.95 * m * n / (-(-tiles // many) * many * 128 * 128) * (1 - 1e-12)
+
+
+@given(SECONDS, SECONDS, SECONDS)
+def test_a_pass_takes_as_long_as_the_slower_of_host_and_device_or_a_little_longer(
+    busy, issue, sent
+):
+    many = min(map(len, (busy, issue, sent)))
+    busy, issue, sent = (np.array(each[:many]) for each in (busy, issue, sent))
+    each = dispatched(busy, issue, sent)
+    assert (each >= busy - 1e-12).all()
+    whole, start = each.sum() + sent.sum(), issue[:-1].sum()
+    assert whole >= max(busy.sum() + sent.sum(), start) - 1e-12
+    # Lindley, one layer after the other.
+    end, host = 0.0, 0.0
+    for work, own, wire in zip(busy, issue, sent, strict=True):
+        end, host = max(end, host) + work + wire, host + own
+    assert whole == pytest.approx(end)
+
+
+def test_the_host_limits_small_batches_only():
+    quick = replace(A100, dispatch=0.0)
+    ahead, back = kernels(GPT)
+    small, of_device = (layer_times(GPT, way, 1, "fp16").forward[:-1] for way in (A100, quick))
+    assert small.sum() == pytest.approx(A100.dispatch * ahead[:-1].sum(), rel=0.1)
+    assert (
+        small.sum() > 2 * of_device.sum()
+    )  # without the logits, on which the device works for a while
+    large, of_device = (layer_times(GPT, way, 64, "fp16").forward for way in (A100, quick))
+    assert large.sum() == pytest.approx(of_device.sum(), rel=0.01)
+    np.testing.assert_array_equal(back, 2 * ahead)
+
+
+def test_attention_in_one_kernel_is_issued_sooner():
+    fused = read_experiment(
+        {
+            "model": {"name": "gpt2-1.5b"},
+            "dataset": "webtext",
+            "machine": "selene",
+            "strategy": {"fused_attention": "on"},
+        }
+    )
+    apart = fused.set({"strategy.fused_attention": "off"})
+    assert kernels(fused.model)[0].sum() < kernels(apart.model)[0].sum()
+
+
+def test_tensor_ranks_issue_their_collectives_and_do_not_wait_for_them_twice():
+    run = read_experiment(
+        {
+            "model": {"name": "gpt3-175b", "layers": 4, "hidden": 1024, "heads": 16},
+            "dataset": "webtext",
+            "machine": {"name": "selene"},
+            "strategy": {"batch": 1, "tensor": 8, "precision": "fp16", "overlap": False},
+        }
+    )
+    bound = predict(run)
+    free = predict(run.set({"machine.device.dispatch": 0.0}))
+    assert bound.forward > 2 * free.forward
+    # What the host takes is met by computing and by sending: a slower link costs nothing until it is the slower one.
+    slower = predict(run.set({"machine.intra_node.latency": 8e-6}))
+    assert slower.exposed["tensor"] > bound.exposed["tensor"] * 1.2
+    assert slower.step_time < bound.step_time + 0.6 * (
+        slower.exposed["tensor"] - bound.exposed["tensor"]
+    )
+
+
+def test_the_loss_of_a_language_model_reads_its_logits():
+    ahead, back = loss_bytes(GPT)
+    logits = 1024 * 51200
+    assert (ahead.sum(), back.sum()) == (38 * logits, 18 * logits)
+    assert not any(each.sum() for each in loss_bytes(read_model("resnet50")))
+    found = layer_times(GPT, replace(PLAIN, streaming=0.5), 2, "fp16").forward[-1]
+    assert found == pytest.approx(
+        layer_times(GPT, PLAIN, 2, "fp16").forward[-1] + 2 * 38 * logits / 1e12, rel=1e-9
+    )
+
+
+def test_what_only_moves_data_takes_the_streaming_rate():
+    half = replace(PLAIN, streaming=0.5)
+    assert update_time(GPT, half, "adam") == pytest.approx(2 * update_time(GPT, PLAIN, "adam"))
