@@ -1,0 +1,47 @@
+"""GPT with Megatron on one node of A100, 720 runs (vTrain), of which one row gave one number of the library."""
+
+import csv
+from pathlib import Path
+from statistics import mean
+
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import read_experiment
+
+ROWS = Path(__file__).parents[1] / "data" / "vtrain.csv"
+# The row from which `dispatch` of a100-sxm-80gb.toml is; it is not scored.
+START = ("8", "128", "2", "24", "1", "8", "1")
+KEYS = ("gpus", "global_batch", "micro_batch", "layers", "tensor", "data", "pipeline")
+
+
+def test_small_models_on_one_node_are_predicted_without_calibration():
+    with ROWS.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["set"] == "single-node"]
+    assert len(rows) == 720
+    scored = [row for row in rows if tuple(row[key] for key in KEYS) != START][::15]
+    errors = [milliseconds(row) / float(row["iteration_ms"]) - 1 for row in scored]
+    assert mean(map(abs, errors)) <= 0.09
+    assert abs(mean(errors)) <= 0.05 and max(map(abs, errors)) <= 0.33
+
+
+def milliseconds(row: dict[str, str]) -> float:
+    """Return the predicted step of one run: fp16, Adam, all activations recomputed, no overlap."""
+    gpus, data, micro = (int(row[key]) for key in ("gpus", "data", "micro_batch"))
+    batch = int(row["global_batch"]) // data
+    shape = {key: int(row[key]) for key in ("layers", "hidden", "heads", "sequence")}
+    split = {key: int(row[key]) for key in ("tensor", "pipeline")}
+    kind = {"precision": "fp16", "optimizer": "adam", "recompute": "full", "overlap": False}
+    run = read_experiment(
+        {
+            "model": {"name": "gpt3-175b", **shape},
+            "dataset": "webtext",
+            "machine": {"name": "selene", "nics": 4},
+            "strategy": {
+                **split,
+                **kind,
+                "devices_per_node": gpus,
+                "batch": batch,
+                "microbatches": batch // micro,
+            },
+        }
+    )
+    return float(predict(run).step_time) * 1e3
