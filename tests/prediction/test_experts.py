@@ -97,6 +97,7 @@ def test_positions_travel_to_their_experts_and_back():
 @pytest.mark.parametrize("split", [{"strategy.experts": 8}, {"strategy.tensor": 8}])
 def test_all_wait_for_the_rank_with_most_positions(split):
     """Its compute, its stored activations and its all-to-alls grow with the imbalance; all else stays."""
+    split = {**split, "machine.device.dispatch": 0.0}  # else the host hides part of the growth
     even, uneven = (
         predict(RUN.set({**split, "strategy.expert_imbalance": most})) for most in (1, 1.5)
     )
