@@ -50,7 +50,7 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     full = np.isin(c["schedule"], ("gpipe", "1f1b"))
     filled = both / -np.expm1(p * np.log1p(-1 / np.maximum(m, 1 + 1e-9)))
     step = np.where(full, np.maximum(busy, filled), busy) + slow * m * work / p
-    sharded = np.where(c["zero"] > 0, c["data"], 1)
+    sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
     if "shards" in c:
         sharded = np.where(c["shards"] > 0, c["shards"], sharded)
     gathered = _gathered(experiment, combinations, weights)
@@ -99,7 +99,7 @@ def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> F
     size = compute.BYTES[experiment.strategy.precision]
     keys = list(
         zip(
-            c["data"].tolist(),
+            (c["data"] * c["context"]).tolist(),
             (c["tensor"] * c["spatial"]).tolist(),
             (weights / c["pipeline"]).tolist(),
             strict=True,

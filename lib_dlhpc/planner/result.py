@@ -29,6 +29,7 @@ WORDS = {  # a field at the default of the strategy is not named
     "tensor": "tensor {}",
     "pipeline": "pipeline {}",
     "spatial": "spatial {}",
+    "context": "context {}",
     "microbatches": "{} microbatches",
     "schedule": "{}",
     "chunks": "{} chunks",
@@ -37,12 +38,20 @@ WORDS = {  # a field at the default of the strategy is not named
     "offload": "offload {}",
     "experts": "experts {}",
     "shards": "over {} ranks",
+    "power_limit": "at most {:g} W",
 }
 
 
 def value(prediction: Breakdown, objective: str) -> float:
     """Return an objective of a scalar prediction: s, J or device-hours."""
     return float(getattr(prediction, OBJECTIVES[objective][0]))
+
+
+def in_words(amount: float, objective: str) -> str:
+    """Return an amount of an objective in words; energy in Wh, as in reports of a prediction."""
+    if objective == "energy":
+        return show(amount / 3600, "Wh")
+    return show(amount, OBJECTIVES[objective][1])
 
 
 @dataclass(frozen=True)
@@ -121,17 +130,10 @@ class Plan(Result):
     @property
     def certificate(self) -> str:
         """What is known of the layouts that were not predicted, in a sentence."""
-        unit = OBJECTIVES[self.objectives[0]][1]
+        least = in_words(self.least, self.objectives[0])
         if not self.gap:
-            others = (
-                ""
-                if isinf(self.least)
-                else (
-                    f": the {self.pruned:,} others cannot have less than {show(self.least, unit)}"
-                )
-            )
-            return f"proved best{others}"
-        least = show(self.least, unit)
+            others = f": the {self.pruned:,} others cannot have less than {least}"
+            return "proved best" + others * (not isinf(self.least))
         return f"within {self.gap:.1%} of the best: {self.pruned:,} others have at least {least}"
 
     @property
@@ -162,7 +164,7 @@ class Plan(Result):
         rows = [
             (
                 choice.words,
-                *(show(value(choice.prediction, n), OBJECTIVES[n][1]) for n in names),
+                *(in_words(value(choice.prediction, n), n) for n in names),
                 show(float(choice.prediction.memory_total), "B"),
             )
             for choice in shown

@@ -20,7 +20,10 @@ from lib_dlhpc.spec.strategy import RECOMPUTES, SCHEDULES
 Columns = dict[str, NDArray[Any]]
 MOST = 20_000_000  # combinations, legal or not
 # Fields that a plan may vary, beside those that it varies by default.
-OTHERS = ("experts", "shards", "offload", "allreduce", "precision", "nodes", "overlap", "bucket")
+OTHERS = (
+    *("experts", "shards", "offload", "allreduce", "precision", "nodes", "overlap", "bucket"),
+    "power_limit",
+)
 SAME = "same as another"
 
 
@@ -60,7 +63,7 @@ def space(experiment: Experiment, choose: Mapping[str, Sequence[Any]]) -> Space:
     columns = {name: each.ravel() for name, each in zip(axes, grid, strict=True)}
     nodes = columns.get("nodes", np.array(int(experiment.strategy.nodes)))
     devices = nodes * int(experiment.devices_per_node)
-    replica = columns["tensor"] * columns["pipeline"] * columns["spatial"]
+    replica = columns["tensor"] * columns["pipeline"] * columns["spatial"] * columns["context"]
     data = devices // replica
     batch = int(experiment.global_batch) // np.maximum(data, 1)
     columns |= {"data": np.broadcast_to(data, replica.shape).copy(), "batch": batch}
@@ -81,6 +84,7 @@ def _defaults(experiment: Experiment) -> dict[str, list[Any]]:
         "tensor": _divisors(int(experiment.devices_per_node)),
         "pipeline": [p for p in _divisors(devices) if p < len(cut_points(model, 1))],
         "spatial": [1] if flat else _divisors(int(experiment.devices_per_node)),
+        "context": [int(experiment.strategy.context)],
         "sequence_parallel": [False, True] if attention else [False],
         "microbatches": many,
         "schedule": list(SCHEDULES),
@@ -98,16 +102,25 @@ def _rules(
     c: Columns, devices: Any, samples: int, experiment: Experiment
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield what is illegal, or the same as another combination: a reason, and where it applies."""
-    replica, data = c["tensor"] * c["pipeline"] * c["spatial"], np.maximum(c["data"], 1)
+    replica, data = (
+        c["tensor"] * c["pipeline"] * c["spatial"] * c["context"],
+        np.maximum(c["data"], 1),
+    )
     offload = c.get("offload", np.array(experiment.strategy.offload))
     interleaved, staged = c["schedule"] == "interleaved", c["pipeline"] > 1
-    yield "tensor x pipeline x spatial does not divide the devices", devices % replica != 0
+    yield (
+        "tensor x pipeline x spatial x context does not divide the devices",
+        devices % replica != 0,
+    )
     yield "the replicas do not divide the global batch", samples % data != 0
     yield "microbatches do not divide the batch", c["batch"] % c["microbatches"] != 0
     yield "tensor and spatial at once", (c["tensor"] > 1) & (c["spatial"] > 1)
     yield "sequence parallelism without tensor", c["sequence_parallel"] & (c["tensor"] == 1)
     yield "ZeRO 2 and 3 with a pipeline", (c["zero"] > 1) & staged
-    yield SAME, ~staged & (c["schedule"] != "1f1b") | (c["zero"] > 0) & (c["data"] == 1)
+    yield (
+        SAME,
+        ~staged & (c["schedule"] != "1f1b") | (c["zero"] > 0) & (c["data"] * c["context"] == 1),
+    )
     yield "chunks without the interleaved schedule", (c["chunks"] > 1) & ~interleaved
     yield SAME, interleaved & (c["chunks"] == 1)
     yield (
@@ -120,4 +133,7 @@ def _rules(
         yield "experts with ZeRO", (c["experts"] > 1) & (c["zero"] > 0)
     if "shards" in c:
         yield "shards without ZeRO", (c["shards"] > 0) & (c["zero"] == 0)
-        yield "shards do not divide the replicas", data % np.maximum(c["shards"], 1) != 0
+        yield (
+            "shards do not divide the replicas",
+            data * c["context"] % np.maximum(c["shards"], 1) != 0,
+        )

@@ -109,6 +109,8 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
         return f"unlimited {unit}".rstrip() if value > 0 else f"-unlimited {unit}"
     if unit == "s":
         return _format_time(value, digits)
+    if unit == "g" and abs(value) >= 1e6:
+        value, unit = value / 1e6, "t"
     scales = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
     magnitude = abs(float(f"{value:.{digits}g}"))
     scale, prefix = next(((s, p) for s, p in scales if magnitude >= s), (1.0, ""))

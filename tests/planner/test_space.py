@@ -60,7 +60,13 @@ def test_no_legal_combination_is_left_out():
                     if same:
                         continue
                     legal += 1
-                    rest = {"spatial": 1, "sequence_parallel": False, "chunks": 1, "shards": 0}
+                    rest = {
+                        "spatial": 1,
+                        "context": 1,
+                        "sequence_parallel": False,
+                        "chunks": 1,
+                        "shards": 0,
+                    }
                     rest |= {"recompute": "none", "offload": "none"}
                     fields |= {f"strategy.{name}": given for name, given in rest.items()}
                     assert tuple(sorted(fields.items())) in kept, fields

@@ -131,6 +131,8 @@ def test_what_is_shown_is_short_and_has_its_unit(unit, size):
         (90 * 60, "s", "90 min"),
         (86400 * 90, "s", "90 days"),
         (2e9, "", "2 billion"),
+        (1500.0, "g", "1.5 kg"),
+        (2.19e8, "g", "219 t"),
         (math.inf, "B/s", "unlimited B/s"),
         (math.nan, "B", "not known"),
     ],
