@@ -190,6 +190,12 @@ def test_a_prediction_that_misses_its_publication_reports_it(name, capsys):
     assert missed in shown
 
 
+@pytest.mark.parametrize("name", catalog.names("presets"))
+def test_presets_have_names_too(name, capsys):
+    assert main(["predict", name]) == 0
+    assert "one step" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", catalog.KINDS)
 def test_catalog_lists_and_shows_every_entry(kind, capsys):
     assert main(["catalog", kind]) == 0

@@ -1,4 +1,4 @@
-"""The experiment of a command: a TOML file or a replay, with fields changed by --set."""
+"""The experiment of a command: a TOML file or a run of the catalog, with fields changed by --set."""
 
 import argparse
 import sys
@@ -10,7 +10,9 @@ from typing import Any
 from lib_dlhpc.commands.output import STDIN, print_note
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import Experiment, load, loads
+from lib_dlhpc.spec.experiment import Experiment, load, loads, read_experiment
+
+KINDS = ("replays", "presets")  # of runs in the catalog: published ones, others
 
 
 def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
@@ -18,7 +20,7 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
     command.add_argument(
         "experiment",
         nargs="?" if held else None,
-        help=f"a TOML file, - for standard input, or the name of a replay such as goyal-2017{held}",
+        help=f"a TOML file, - for standard input, or the name of a run of the catalog such as goyal-2017{held}",
     )
     command.add_argument(
         "--set",
@@ -31,7 +33,7 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
 
 
 def read(name: str, changes: Sequence[str]) -> Experiment:
-    """Return the experiment of a file, standard input (-) or replay, with `changes` (KEY=VALUE) made.
+    """Return the experiment of a file, standard input (-) or the catalog, with `changes` (KEY=VALUE) made.
 
     Fields that the changes disable are printed as warnings. Raises SpecError.
     """
@@ -39,18 +41,21 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
 
     if name == STDIN:
         experiment = loads(sys.stdin.read())
-    elif Path(name).is_file() or name not in catalog.names("replays"):
+    elif (kind := _kind(name)) is None or Path(name).is_file():
         if not Path(name).exists():
+            names = [each for kind in KINDS for each in catalog.names(kind)]
             raise SpecError(
-                f"{name}: no such file, and no replay of that name; replays: {', '.join(catalog.names('replays'))}."
-                f"{suggest(name, catalog.names('replays'))}"
+                f"{name}: no such file, and no run of that name in the catalog; runs: {', '.join(names)}."
+                f"{suggest(name, names)}"
             )
         experiment = load(name)
     else:
-        from lib_dlhpc.prediction.replays import replay
-
-        experiment = replay(name).experiment
+        experiment = read_experiment(catalog.read(kind, name)["experiment"])
     return warned(what_if(experiment, dict(map(change, changes)))) if changes else experiment
+
+
+def _kind(name: str) -> str | None:
+    return next((kind for kind in KINDS if name in catalog.names(kind)), None)
 
 
 def warned(experiment: Experiment) -> Experiment:
