@@ -21,6 +21,7 @@ from lib_dlhpc.costs.network import (
     network_of,
 )
 from lib_dlhpc.costs.wire_format import on_wire
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
@@ -85,26 +86,12 @@ def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
 
 def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> Network:
     """Return the same on `nodes` nodes of a machine, each with `devices` ranks."""
-    return _network(_On(machine, devices, nodes, ranks, apart))
-
-
-class _On:
-    """A group on a machine as the key of a cache: equal on the same machine."""
-
-    def __init__(self, machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> None:
-        self.machine, self.numbers = machine, (devices, nodes, ranks, apart)
-        self.key = id(machine), *self.numbers
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _On) and self.key == other.key
+    return _network(Keyed(machine, id(machine)), devices, nodes, ranks, apart)
 
 
 @lru_cache(maxsize=512)
-def _network(on: _On) -> Network:
-    machine, (devices, nodes, ranks, apart) = on.machine, on.numbers
+def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: int) -> Network:
+    machine = on.value
     near = max(1, min(ranks, devices // apart))
     used = -(-ranks // near)
     inner, outer = machine.intra_node, machine.inter_node

@@ -12,6 +12,7 @@ from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.wire_format import BYTES, wire_format
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import ring_blocks
 from lib_dlhpc.program import Collective, Compute, Group, Priced
 from lib_dlhpc.program.instructions import BLOCKS, PAIRS, SAMPLES, SHIFT, WEIGHTS, WIRE
@@ -56,31 +57,18 @@ class CollectivePrices:
 
     def _cost(self, what: Collective, size: float) -> Cost:
         net = self.groups[what.group].network
-        return _collective(what.goal, size, _Of(net), what.algorithm)
-
-
-class _Of:
-    """A network as the key of a cache: itself."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-
-    def __hash__(self) -> int:
-        return id(self.network)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Of) and self.network is other.network
+        return _collective(what.goal, size, Keyed(net, id(net)), what.algorithm)
 
 
 @lru_cache(maxsize=4096)
-def _collective(goal: str, size: float, of: _Of, algorithm: str) -> Cost:
+def _collective(goal: str, size: float, of: Keyed[Network], algorithm: str) -> Cost:
     if goal == "halo":
-        return groups.halo_cost(of.network, size)
+        return groups.halo_cost(of.value, size)
     if goal == SHIFT:
-        return groups.shift_cost(of.network, size)
+        return groups.shift_cost(of.value, size)
     if goal == "all_to_all":
-        return groups.all_to_all(size, of.network)
-    return groups.collective(goal, size, of.network, 1, algorithm)
+        return groups.all_to_all(size, of.value)
+    return groups.collective(goal, size, of.value, 1, algorithm)
 
 
 class PartPrices:

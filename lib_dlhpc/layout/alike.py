@@ -4,10 +4,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.groups import sizes
 from lib_dlhpc.layout.parts import Part, chain
 from lib_dlhpc.spec.experiment import Experiment
 
+Chains: TypeAlias = tuple[tuple[tuple[Part, ...], ...], ...]  # place in space, rank, chunk
 Key: TypeAlias = tuple[Any, ...]
 
 
@@ -17,27 +19,14 @@ def alike(experiment: Experiment) -> tuple[int, ...]:
     Raises SpecError for a network that cannot be split so.
     """
     spaces = range(sizes(experiment).spatial)
-    return _alike(_Chains(tuple(chain(experiment, space) for space in spaces)))
-
-
-class _Chains:
-    """The parts of the ranks of a pipeline at each place in space as the key of a cache: themselves."""
-
-    def __init__(self, chains: tuple[tuple[tuple[Part, ...], ...], ...]) -> None:
-        self.chains = chains
-        self.key = tuple(tuple(tuple(map(id, held)) for held in places) for places in chains)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Chains) and self.key == other.key
+    chains = tuple(chain(experiment, space) for space in spaces)
+    return _alike(Keyed(chains, *(id(part) for each in chains for held in each for part in held)))
 
 
 @lru_cache(maxsize=256)
-def _alike(key: _Chains) -> tuple[int, ...]:
+def _alike(key: Keyed[Chains]) -> tuple[int, ...]:
     first = dict[Key, int]()
-    places = zip(*key.chains, strict=True)
+    places = zip(*key.value, strict=True)
     return tuple(
         first.setdefault(tuple(_key(part) for held in spaces for part in held), place)
         for place, spaces in enumerate(places)

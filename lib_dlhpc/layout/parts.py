@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.context import check_context, in_step_replicas, split_context
 from lib_dlhpc.layout.experts import check_experts, own_experts
 from lib_dlhpc.layout.groups import place, shards, sizes
@@ -50,7 +52,7 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     check_context(experiment)
     shards(experiment)
     apart = at.data % in_step_replicas(experiment)
-    every = _stages(_Cut(experiment, _ends(Described(experiment)), at.spatial, at.tensor, apart))
+    every = _stages(_Cut(experiment, _ends(experiment), at.spatial, at.tensor, apart).keyed)
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
 
 
@@ -63,80 +65,53 @@ def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], .
     check_experts(experiment)
     check_context(experiment)
     shards(experiment)
-    every = _stages(_Cut(experiment, _ends(Described(experiment)), spatial, 0, 0))
+    every = _stages(_Cut(experiment, _ends(experiment), spatial).keyed)
     return tuple(every[place::places] for place in range(places))
 
 
-class Described:
-    """An experiment as the key of a cache: equal where it splits the network alike."""
-
-    def __init__(self, experiment: Experiment) -> None:
-        self.experiment, s = experiment, experiment.strategy
-        memory = float(experiment.machine.device.memory - experiment.machine.device.reserved_memory)
-        numbers = (
-            s.tensor,
-            s.pipeline,
-            s.spatial,
-            s.chunks,
-            s.microbatches,
-            s.batch,
-            s.experts,
-            s.context,
-        )
-        self.key = (
-            id(experiment.model),
-            *map(int, numbers),
-            (s.split, s.schedule, s.sequence_parallel, s.precision, s.recompute, s.offload),
-            s.context_exchange,
-            memory if s.pipeline > 1 else 0.0,
-            float(s.expert_imbalance),
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Described) and self.key == other.key
+def _ends(experiment: Experiment) -> tuple[int, ...]:
+    s, device = experiment.strategy, experiment.machine.device
+    numbers = (s.tensor, s.pipeline, s.spatial, s.context, s.chunks, s.microbatches, s.batch)
+    room = float(device.memory - device.reserved_memory) if s.pipeline > 1 else 0.0
+    how = (s.schedule, s.precision, s.recompute, s.offload)
+    return _ends_of(Keyed(experiment, id(experiment.model), *map(int, numbers), *how, room))
 
 
 @lru_cache(maxsize=1024)
-def _ends(described: Described) -> tuple[int, ...]:
-    return stage_ends(described.experiment)
+def _ends_of(key: Keyed[Experiment]) -> tuple[int, ...]:
+    return stage_ends(key.value)
 
 
-class _Cut:
-    """An experiment as the key of a cache: equal where the stages have equal parts.
+class _Cut(NamedTuple):
+    """A network cut into stages, as the ranks at one place of the tensor and the spatial group have them.
 
     apart: the place among the replicas that exchange within a pass, for experts and context.
     """
 
-    def __init__(
-        self, experiment: Experiment, ends: tuple[int, ...], spatial: int, tensor: int, apart: int
-    ) -> None:
-        self.experiment, self.ends, s = experiment, ends, experiment.strategy
-        self.spatial, self.tensor, self.apart = spatial, tensor, apart
-        self.key = (
-            id(experiment.model),
-            ends,
-            (spatial, tensor, apart),
+    experiment: Experiment
+    ends: tuple[int, ...]
+    spatial: int = 0
+    tensor: int = 0
+    apart: int = 0
+
+    @property
+    def keyed(self) -> "Keyed[_Cut]":
+        """The cut, with what its parts depend on as the key."""
+        s = self.experiment.strategy
+        return Keyed(
+            self,
+            *(id(self.experiment.model), *self[1:]),
             *map(int, (s.tensor, s.spatial, s.experts, s.context)),
             (s.split, bool(s.sequence_parallel)) if s.tensor > 1 else (),
-            s.context_exchange,
-            float(s.expert_imbalance),
+            *(s.context_exchange, float(s.expert_imbalance)),
         )
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Cut) and self.key == other.key
 
 
 @lru_cache(maxsize=128)
-def _stages(cut: _Cut) -> tuple[Part, ...]:
+def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
     """Return all stages as the ranks at one place of the tensor, spatial, expert and context group have them."""
-    experiment, apart = cut.experiment, cut.apart
-    spatial, tensor, strategy = cut.spatial, cut.tensor, experiment.strategy
+    experiment, ends, spatial, tensor, apart = key.value
+    strategy = experiment.strategy
     context = int(strategy.context)
     model = split_context(experiment.model, context, apart % context, strategy.context_exchange)
     layers, homes = model.layers, tuple(range(len(model.layers)))
@@ -151,7 +126,7 @@ def _stages(cut: _Cut) -> tuple[Part, ...]:
         layers, homes = tuple(graph.layers), tuple(graph.homes)
         input_shape = graph.local_shape(graph.held["input"])
     found, start = [], 0
-    stops = [bisect_left(homes, end) for end in cut.ends]
+    stops = [bisect_left(homes, end) for end in ends]
     crossing = _crossing(layers, stops)
     for stage, stop in enumerate(stops):
         own = replace(

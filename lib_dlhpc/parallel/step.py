@@ -10,6 +10,7 @@ import numpy as np
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, folded, shards, sizes
 from lib_dlhpc.parallel import (
     casts,
@@ -89,40 +90,26 @@ def steps(experiment: Experiment, scale: Any = 1.0) -> tuple[Program, ...]:
     return local.cycle(experiment, last) if experiment.strategy.update == "local" else (last,)
 
 
-class _Key:
-    """The parts of a rank as the key of a cache, with what its instructions depend on."""
-
-    def __init__(self, experiment: Experiment, held: tuple[Part, ...]) -> None:
-        self.experiment, self.held, s = experiment, held, experiment.strategy
-        self.key = (
-            *map(id, held),
-            *(
-                float(s.bucket),
-                s.allreduce,
-                shards(experiment),
-                int(s.zero),
-                int(s.experts),
-                int(s.context),
-                s.recompute,
-                s.precision,
-                s.wire,
-            ),
-            *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
-            shards(experiment) == sizes(experiment).data,  # which group shards
-            zero_bubble.is_split(experiment),
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.key == other.key
+def _keyed(
+    experiment: Experiment, held: tuple[Part, ...]
+) -> Keyed[tuple[Experiment, tuple[Part, ...]]]:
+    """Return the parts of a rank, with what their instructions depend on as the key."""
+    s = experiment.strategy
+    return Keyed(
+        (experiment, held),
+        *map(id, held),
+        *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire),
+        *map(int, (s.zero, s.experts, s.context)),
+        *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
+        *(shards(experiment), shards(experiment) == sizes(experiment).data),  # which group shards
+        zero_bubble.is_split(experiment),
+    )
 
 
 @lru_cache(maxsize=256)
-def _passes(key: _Key) -> tuple[Passes, ...]:
+def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank, but for what depends on the machine."""
-    experiment, held, found = key.experiment, key.held, []
+    (experiment, held), found = key.value, []
     for part in held:
         passes = layer_by_layer(experiment, part)
         for step_pass in PASSES:
@@ -133,7 +120,7 @@ def _passes(key: _Key) -> tuple[Passes, ...]:
 
 def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank."""
-    found = casts.cast(experiment, _passes(_Key(experiment, held)))
+    found = casts.cast(experiment, _passes(_keyed(experiment, held)))
     return offload.offloaded(experiment, held, found)
 
 

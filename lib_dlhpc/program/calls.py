@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.schedules.pipeline import (
     PIPELINES,
     Backward,
@@ -51,7 +52,7 @@ def pipeline(schedule: str, ranks: int, microbatches: int, chunks: int) -> Pipel
 
 def calls(pipeline: Pipeline) -> tuple[Call, ...]:
     """Return the calls of all ranks, each after the call whose message it needs."""
-    return _calls(_Same(pipeline))
+    return _calls(Keyed(pipeline, id(pipeline)))
 
 
 # Calls as numbers, a row each: place, pass, source, boundary; -1: none. A pass is a chunk of a place times the number
@@ -67,23 +68,10 @@ def steps(pipeline: Pipeline) -> Rows:
     return _rows(pipeline)
 
 
-class _Same:
-    """Streams of instructions as the key of a cache: themselves."""
-
-    def __init__(self, streams: Pipeline) -> None:
-        self.streams = streams
-
-    def __hash__(self) -> int:
-        return id(self.streams)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.streams is other.streams
-
-
 @lru_cache(maxsize=8)
-def _calls(key: _Same) -> tuple[Call, ...]:
-    ranks, found = key.streams.ranks, []
-    for place, work, source, after, crossed, last in _ordered(key.streams):
+def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
+    ranks, found = key.value.ranks, []
+    for place, work, source, after, crossed, last in _ordered(key.value):
         boundary = (crossed % ranks, crossed // ranks)
         target = after % ranks if after >= 0 else -1
         one = (place, work.chunk, work.microbatch, phase_of(work), last, source, target, boundary)
