@@ -1,7 +1,7 @@
 """Matrix products in tiles: how much of a device works on a product of a given shape.
 
 A product of m x n numbers is cut into tiles, each computed by one multiprocessor. P multiprocessors take
-ceil(tiles / P) waves; in the last wave, and in tiles that stick out at the edges, some compute nothing. The
+ceil(tiles / P) waves; in the last wave, and in tiles that overhang the edges, some compute nothing. The
 library picks the tile that is quickest; small ones fit better, but reuse less of what they read.
 Source: NVIDIA, "Matrix Multiplication Background User's Guide", sections "Tile quantization" and "Wave quantization".
 """

@@ -90,7 +90,7 @@ def accuracy_lines(of: "Breakdown") -> list[str]:
         f"  time to {name:<13} {time:>10}   {_ends(found.time, 's')}{epochs} epochs{ends}",
         f"  energy to {name:<11} {energy:>10}   {_ends(watt_hours, 'Wh')}modeled",
     ]
-    return [*lines, f"  epochs from           {found.epochs.reason}"]
+    return [*lines, f"  epochs from: {found.epochs.reason}"]
 
 
 def accuracy_facts(of: "Breakdown") -> dict[str, str]:

@@ -48,7 +48,7 @@ class Device:
     overhead: float = number("s", default=0.0)
     dispatch: float = number("s", default=0.0)
     multiprocessors: int = whole(default=0, least=0)
-    streaming: float = number(default=0.0, most=1.0)
+    streaming: float = number(default=0.0, most=1.0, divides=True)
     slowdown: float = number(default=1.0, positive=True)
     fused_attention: bool = flag(default=False)
     layers: Mapping[str, LayerRate] = field(default_factory=dict)

@@ -207,7 +207,11 @@ def shapes(model):
     inside = "spatial" if model in ("images", "fields") else "context"
     most = 4 if inside == "spatial" or model in LONG else 1
     for pipeline, tensor, many in product(range(1, p + 1), repeat=3):
-        legal = many <= most and (inside == "context" or 1 in (tensor, many))
+        legal = (
+            many <= most
+            and (inside == "spatial" or many != 3)
+            and (inside == "context" or 1 in (tensor, many))
+        )
         if not legal or p % (pipeline * tensor * many):
             continue
         kinds = sum(n > 1 for n in (p // (pipeline * tensor * many), pipeline, tensor, many))

@@ -264,6 +264,10 @@ def test_layers_carry_what_a_trainer_needs():
         "pixel_shuffle": {"factor"},
         "gather": {"positions"},
         "experts": {"experts", "chosen", "features", "capacity", "routed"},
+        "gated_experts": {"experts", "chosen", "features", "capacity", "routed", "activation"},
+        "latent_attention": {"heads", "size", "values", "rotated"},
+        "head_norm": {"heads", "kv_heads"},
+        "tokens": {"learned"},
     }
     for name in catalog.names("models"):
         for layer in named(name).layers:

@@ -8,6 +8,7 @@ import ipywidgets
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.panels import problem_html, table_html
+from lib_dlhpc.explore.blocks.roofline import ROOFLINE
 from lib_dlhpc.explore.memory_wall.charts import Way, ways_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.fit import Search
@@ -116,7 +117,7 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
     fixed = {"nodes": setting.gpus // PER_NODE, "batch": setting.batch * split // setting.gpus}
     machine = {
         "name": "selene",
-        "device": {"name": "a100-sxm-80gb", "memory": setting.memory},
+        "device": {**ROOFLINE, "memory": setting.memory},
         "inter_node": network,
         "nics": nics,
         "jitter": 0.0,

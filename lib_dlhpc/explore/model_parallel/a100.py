@@ -1,8 +1,12 @@
-"""The machine of module 04: nodes of A100 GPUs as in Selene, equally fast; samples are in memory already."""
+"""The machine of module 04: nodes of A100 GPUs as in Selene, equally fast; samples are in memory already.
+
+The GPUs are those of the roofline that the text explains: the host is always ahead, tiles fill the device.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
+from lib_dlhpc.explore.blocks.roofline import ROOFLINE
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 
@@ -17,7 +21,7 @@ def on_a100(
         {
             "model": model,
             "dataset": dataset,
-            "machine": {"name": "selene", "jitter": 0.0, **machine},
+            "machine": {"name": "selene", "device": ROOFLINE, "jitter": 0.0, **machine},
             "strategy": {"precision": "bf16", **strategy},
             "storage": {"tier": ""},
         }
