@@ -394,7 +394,8 @@ def program_is_carried_out():
     ]
     for schedule in ("gpipe", "zb-h1"):
         ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": schedule})]
-    ways += [("long words", {"context": p}), ("long llama", {"context": p, **RING})]
+    if p != 3:  # it does not divide 16 tokens
+        ways += [("long words", {"context": p}), ("long llama", {"context": p, **RING})]
     if p == 4:
         ways += [("words", {"zero": level, "shards": 2, "microbatches": 2}) for level in (1, 2, 3)]
     if p == 2:
@@ -550,7 +551,7 @@ def mistakes_are_found():
         with mutated((Stage, "sum_over", lambda self, *_: None)):
             assert patient.bcast(comm, error("fields", {}, {"spatial": p})) > 1e-6, "a sum left out"
 
-    if p <= 4:
+    if p in (2, 4):
         split = {"context": p, **RING}
         with mutated((layout, "own_tokens", lambda *of: own(*of[:-1], "heads"))):
             assert comm.bcast(error("long llama", {}, split)) > 1e-6, "tokens of other places"
