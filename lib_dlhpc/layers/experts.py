@@ -101,7 +101,7 @@ class Experts(Kind):
         self.load = Load(np.zeros(self.experts, np.int64))
 
     def shapes_of(self, experts: int) -> Shapes:
-        """Return the shapes of the weights of so many experts."""
+        """Return the shapes of the weights of a number of experts."""
         return {
             "expand": (experts, self.width, self.features),
             "expand_bias": (experts, self.features),

@@ -49,7 +49,7 @@ class GatedExperts(Experts):
         self.function, self.slope = FUNCTIONS[layer.attributes["activation"]]
 
     def shapes_of(self, experts: int) -> Shapes:
-        """Return the shapes of the weights of so many experts."""
+        """Return the shapes of the weights of a number of experts."""
         inward, outward = (self.width, self.features), (self.features, self.width)
         return {"gate": (experts, *inward), "up": (experts, *inward), "down": (experts, *outward)}
 

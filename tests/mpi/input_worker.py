@@ -115,7 +115,7 @@ def workers_of_a_parameter_server_read():
 
 
 def ranks_share_the_servers_and_the_cache_of_a_node():
-    """Requests of all ranks come at the rate of the tier, whoever asks; a sample cached by one is cached for all."""
+    """All ranks together read at the rate of the tier; a sample cached by one rank is cached for its node."""
     far = {"bandwidth": 1e3, "read_latency": 0.5}
     run = RUN.set(
         {"storage.cache": 20e3, **{f"machine.storage.far.{key}": far[key] for key in far}}
