@@ -83,8 +83,9 @@ def test_with_a_slow_simulation_training_waits_or_repeats_batches(mpiexec):
     assert slow["wait"].steps == 6 < slow["again"].steps
     waited = coupled_terms(slow["wait"].timeline)["wait for samples"]
     assert waited[0] == 0 < waited[1]
-    late = [one for one in analyse(slow["wait"].timeline).findings if one.kind == "late sender"]
-    assert [one.rank for one in late] == [0]
+    # Who is named as late is tested on simulated timelines: a busy machine can hide it in scatter.
+    late = analyse(slow["wait"].timeline).waits["late sender"]
+    assert 0 < late[1] <= waited[1]
 
 
 def test_files_are_stored_in_the_folder_and_errors_are_reported(mpiexec, tmp_path):
