@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from lib_dlhpc.layers.base.arena import TRIM
+
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -31,6 +33,8 @@ class Peak:
     """Measure from now on. Linux reports the peak resident size of a process (VmHWM)."""
 
     def __init__(self) -> None:
+        if TRIM:
+            TRIM(0)  # else what an earlier run has freed counts as baseline, and hides as much of the peak
         self.before, self.how = _resident("VmRSS"), "getrusage"
         if self.before:
             self.how = "VmHWM"
