@@ -83,7 +83,7 @@ def _machine(options: argparse.Namespace) -> int:
     ranks = min(2, cores()) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
-    if ranks > SHARING * cores():  # waiting ranks busy-poll: they would block the machine
+    if ranks > SHARING * cores():  # more would measure the scheduler
         raise SpecError(
             f"--ranks {ranks}: legal: 1 to {SHARING * cores()} on {count(cores(), 'core')}; times of ranks that"
             " share cores do not apply to ranks with one core each."

@@ -135,7 +135,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=place.environment(),
+            env=place.environment(ranks),
             start_new_session=os.name == "posix",
         )
     if made is not None:

@@ -14,9 +14,11 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.host import cores
 
-MOST = 32  # ranks a core: waiting ranks busy-poll
+MOST = 32  # ranks a core
 LATE = 10.0  # s that mpiexec has to end the other ranks after a failure
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+# MPICH: a rank that waits sleeps after ten polls. Polling, it would hold a core that another rank needs to go on.
+SLEEPING = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
 
 # Environment variables of launchers, for programs without MPI: rank and number of ranks.
 RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -27,7 +29,7 @@ class Place(Protocol):
     """Where ranks may run: this module is one place, a network laboratory another."""
 
     def command(self, ranks: int, *arguments: str) -> list[str]: ...
-    def environment(self) -> dict[str, str]: ...
+    def environment(self, ranks: int) -> dict[str, str]: ...
 
 
 def mpiexec() -> str:
@@ -62,9 +64,13 @@ def ends_all(arguments: Sequence[str]) -> list[str]:
     return [] if beside or first == ["-m", "mpi4py"] else ["-m", "mpi4py"]
 
 
-def environment() -> dict[str, str]:
-    """Return this process's environment, with one thread a rank: ranks, not threads, share the cores."""
-    return {**os.environ, **ONE_THREAD}
+def environment(ranks: int = 1) -> dict[str, str]:
+    """Return this process's environment, with one thread a rank: ranks, not threads, share the cores.
+
+    ranks: on this machine; of more than its cores those that wait sleep, unless the environment says otherwise.
+    """
+    sleeping = SLEEPING if ranks > cores() else {}
+    return {**sleeping, **os.environ, **ONE_THREAD}
 
 
 def launcher_value(names: tuple[str, ...], otherwise: int) -> int:
@@ -106,7 +112,7 @@ def run_to_end(ranks: int, *arguments: str, patience: float) -> subprocess.Compl
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=environment(ranks),
             start_new_session=os.name == "posix",
         )
     except OSError as error:

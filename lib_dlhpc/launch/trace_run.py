@@ -46,9 +46,8 @@ def trace_run(ranks: int, words: list[str], folder: Path | None = None) -> Trace
             folder = stack.enter_context(owned.temporary_folder("dlhpc-trace-"))
         folder.mkdir(parents=True, exist_ok=True)
         *launcher, python = command(ranks)
-        status = _run(
-            [*launcher, *IGNORE_INTERRUPT, python, "-m", WORKER, str(folder.resolve()), *words]
-        )
+        start = [*launcher, *IGNORE_INTERRUPT, python, "-m", WORKER, str(folder.resolve())]
+        status = _run([*start, *words], ranks)
         return _gather(folder, ranks, status)
 
 
@@ -66,13 +65,13 @@ def gather(folder: Path) -> TracedRun:
     return _gather(folder, ranks, 0)
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], ranks: int) -> int:
     """Run to the end; on an external signal the ranks end, and their records remain.
 
     At a terminal the program can read input, and Ctrl-C reaches it directly.
     """
     apart = os.name == "posix" and not (sys.stdin and sys.stdin.isatty())
-    process = owned.start(words, env=environment(), start_new_session=apart)
+    process = owned.start(words, env=environment(ranks), start_new_session=apart)
     try:
         status = process.wait()
     except KeyboardInterrupt:

@@ -33,8 +33,10 @@ class Peak:
     """Measure from now on. Linux reports the peak resident size of a process (VmHWM)."""
 
     def __init__(self) -> None:
-        if TRIM:
-            TRIM(0)  # else what an earlier run has freed counts as baseline, and hides as much of the peak
+        if (
+            TRIM
+        ):  # else what an earlier run has freed counts as baseline, and hides as much of the peak
+            TRIM(0)
         self.before, self.how = _resident("VmRSS"), "getrusage"
         if self.before:
             self.how = "VmHWM"

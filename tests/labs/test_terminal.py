@@ -34,7 +34,7 @@ def terminal(checks, *words, ranks=0):
         capture_output=True,
         text=True,
         timeout=PATIENCE,
-        env={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**environment(ranks), "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
 

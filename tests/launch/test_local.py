@@ -391,7 +391,8 @@ time.sleep(1000)
 def test_a_rank_that_is_killed_or_raises_ends_by_a_signal(experiment, tmp_path, mischief):
     """Of a rank that ends with a status mpiexec may leave the others be."""
     alone = SimpleNamespace(
-        command=lambda ranks, *words: [sys.executable, *words], environment=lambda: dict(os.environ)
+        command=lambda ranks, *words: [sys.executable, *words],
+        environment=lambda ranks: dict(os.environ),
     )
     for name, how in (("killed", "os.kill(os.getpid(), signal.SIGKILL)"), ("raises", "1 / 0")):
         mischief(f"""
@@ -410,7 +411,7 @@ def test_ranks_left_after_a_failed_rank_are_ended(experiment, tmp_path, monkeypa
     monkeypatch.setattr("lib_dlhpc.launch.mpi.LATE", 0.5)
     place = SimpleNamespace(
         command=lambda ranks, *words: [sys.executable, "-c", STUCK],
-        environment=lambda: dict(os.environ),
+        environment=lambda ranks: dict(os.environ),
     )
     job = start(experiment, 2, tmp_path / "run", place=place)
     with pytest.raises(JobError, match=r"[Rr]ank 1.*step 7"):

@@ -45,6 +45,17 @@ def gone(pids):
     return not any(map(psutil.pid_exists, pids))
 
 
+def test_of_more_ranks_than_cores_those_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch):
+    for name in mpi.SLEEPING:
+        monkeypatch.delenv(name, raising=False)
+    for ranks in (1, cores()):
+        assert not mpi.SLEEPING.keys() & mpi.environment(ranks).keys()
+    assert mpi.SLEEPING.items() <= mpi.environment(cores() + 1).items()
+    (name, _), *_ = mpi.SLEEPING.items()
+    monkeypatch.setenv(name, "0")
+    assert mpi.environment(cores() + 1)[name] == "0"
+
+
 def test_ranks_are_ended_at_the_timeout(tmp_path):
     pids: list[int] = []
     for patience in (5, 40, PATIENCE):  # a busy machine is slow to start them

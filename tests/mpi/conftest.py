@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE
 
+from lib_dlhpc.launch.mpi import ONE_THREAD, SLEEPING
+
 
 @pytest.fixture(scope="session")
 def mpiexec(require) -> str:
@@ -27,7 +29,7 @@ def run_ranks(mpiexec) -> Callable[..., str]:
     def run_ranks(ranks: int, worker: Path, *arguments: str) -> str:
         run = subprocess.run(
             [mpiexec, "-n", str(ranks), sys.executable, str(worker), *arguments],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env=SLEEPING | os.environ | ONE_THREAD,
             capture_output=True,
             text=True,
             timeout=PATIENCE,

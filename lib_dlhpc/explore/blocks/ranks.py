@@ -31,7 +31,7 @@ def stoppable(stop: threading.Event) -> Callable[..., CompletedProcess[str]]:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,
-                    env=mpi.environment(),
+                    env=mpi.environment(ranks),
                     start_new_session=os.name == "posix",
                 )
             except OSError as error:

@@ -46,14 +46,14 @@ def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) ->
         (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
         words = command(setting.ranks, "-m", MODULE, str(folder), "read")
         tell(f"Writing {FILES:,} files, packing them, measuring what a file takes ...")
-        _through(words[3:-1], folder, stop)  # without mpiexec -n RANKS, and without "read"
+        _through(words[3:-1], folder, stop, 1)  # without mpiexec -n RANKS, and without "read"
         tell(f"{ranks_in_words(setting.ranks)} read them: as files, and out of the store ...")
-        _through(words, folder, stop)
+        _through(words, folder, stop, setting.ranks)
         reports = (json.loads((folder / f"{n}.json").read_text("utf-8")) for n in ("tier", "read"))
         return Read(*reports)
 
 
-def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
+def _through(words: list[str], folder: Path, stop: threading.Event, ranks: int) -> None:
     """Run a program to its end, or until it is cancelled, or too late."""
     with open(folder / "log.txt", "wb") as log:
         process = owned.start(
@@ -61,7 +61,7 @@ def _through(words: list[str], folder: Path, stop: threading.Event) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=environment(),
+            env=environment(ranks),
             start_new_session=os.name == "posix",
         )
     late = time.monotonic() + PATIENCE

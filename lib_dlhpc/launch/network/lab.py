@@ -61,8 +61,8 @@ class Network:
         inside = [*ENTER, f"{self.pid}:{self.first}", sys.executable, *arguments]
         return [*ENTER, str(self.pid), mpiexec(), "-n", str(ranks), *inside]
 
-    def environment(self) -> dict[str, str]:
-        """Return this process's environment, with MPI over TCP and one thread a rank."""
+    def environment(self, ranks: int = 1) -> dict[str, str]:
+        """Return this process's environment, with MPI over TCP and one thread a rank, however many ranks."""
         return {**os.environ, **ONE_THREAD, **TCP}
 
     def run(
