@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from lanes import lane_of, order_of
-from turns import crowd_of, turn, turn_of
+from turns import turn, turn_of
 
 # Their failed assertions are told with values, as those of tests are.
 pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", "module_text")
@@ -98,11 +98,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     place = Path(tempfile.gettempdir()) / f"dlhpc-tests-{run}"
-    cores = place / "cores"
-    cores.mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     kind = turn_of(item.path, Path(__file__).parent)
-    ranks = item.callspec.params.get("ranks", 1) if hasattr(item, "callspec") else 1
-    with turn(crowd_of(kind, ranks), cores), turn(kind, place), _no_browser_loop(item.path):
+    with turn(kind, place), _no_browser_loop(item.path):
         return (yield)
 
 

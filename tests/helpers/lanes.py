@@ -1,17 +1,16 @@
 """Which tests a worker runs one after the other, and in which order workers take files.
 
 Tests on ranks exclude each other and tests in a browser (turns.py): of two workers that have them, one waits. So all of
-tests/mpi is one unit of work and begins first. Beside it run folders of short tests that need no turn, since a test on
-many ranks waits for the end of what runs then; after them the slow folders, then the pages, and at the end quick files,
-so that the workers end together.
+tests/mpi is one unit of work and begins first. Beside it run tests of one process, then folders that start their own
+runs; after them notebooks, then pages, and at the end quick files, so that the workers end together.
 """
 
 from pathlib import Path
 
 LANES = ("mpi", "cluster")  # folders that are one unit of work; a Slurm, too, is started once
-SHORT = ("calibration", "explore", "labs")
-SLOW = ("launch", "comparison", "repository", "commands", "simulation", "training")
-FIRST = ("mpi", *SHORT, "cluster", *SLOW)
+ONE_PROCESS = ("simulation", "training", "prediction", "repository")
+RUNS = ("explore", "labs", "calibration", "cluster", "launch", "comparison", "commands")
+FIRST = ("mpi", *ONE_PROCESS, *RUNS)
 PAGES = "browser"
 
 

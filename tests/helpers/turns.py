@@ -1,13 +1,9 @@
 """A fair lock for the cores: tests on many ranks exclude each other and tests in a browser.
 
-Ranks that wait for a message keep their core busy. Eight of them on two cores starve a page, so
-its tests would time out. A test on ranks holds the machine exclusively; browser tests share it; the order is FIFO.
-
-More ranks than cores leave nothing to anybody: beside one busy process each of their messages waits for its time slice,
-and both take more than twice as long. A test on so many ranks runs beside no other test at all.
+Eight busy ranks on two cores starve a page, so its tests would time out. A test on ranks excludes those in a browser,
+which share their turn; the order is FIFO. All other tests run beside either: ranks that wait sleep (launch/mpi.py).
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +20,6 @@ def turn_of(path: Path, tests: Path) -> str:
     """Return ALONE, SHARED, or an empty text for a test file that needs no turn."""
     folder = path.relative_to(tests).parts[0] if path.is_relative_to(tests) else ""
     return folder if folder in (ALONE, SHARED) else ""
-
-
-def crowd_of(kind: str, ranks: int) -> str:
-    """Return the turn on the cores of a test of that kind on that many ranks: ALONE if they are more, else SHARED."""
-    return ALONE if kind == ALONE and ranks > (os.cpu_count() or 1) else SHARED
 
 
 @contextmanager

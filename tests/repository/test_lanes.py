@@ -2,7 +2,7 @@
 
 import pytest
 from lanes import FIRST, LANES, PAGES, lane_of, order_of
-from turns import ALONE, SHARED, crowd_of
+from turns import ALONE
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,3 @@ def test_tests_on_ranks_begin_and_quick_files_end(repository):
 def test_every_folder_that_has_a_place_is_there(repository):
     assert ALONE in LANES
     assert all((repository / "tests" / folder).is_dir() for folder in (*FIRST, PAGES))
-
-
-def test_more_ranks_than_cores_are_beside_nothing(monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    assert crowd_of(ALONE, 3) == ALONE
-    assert crowd_of(ALONE, 2) == crowd_of(SHARED, 8) == crowd_of("", 8) == SHARED
