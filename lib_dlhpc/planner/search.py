@@ -26,13 +26,15 @@ def plan(
     limit: Mapping[str, float] | None = None,
     choose: Mapping[str, Sequence[Any]] | None = None,
     most: int = MOST,
+    best: int = BEST,
 ) -> Plan:
     """Return the best layouts of a run on its devices, with its global batch.
 
     objective: time (s to train), energy (J to train), cost (device-hours), or several: then the first orders the
     search, and the front is of all that were predicted. limit: the most of each. choose: the values of fields of the
     strategy, in place of the default ones (space.py). most: predictions; if the search ends before it has proved the
-    best, the plan has its gap to the bound. Raises SpecError, also where nothing fits.
+    best, the plan has its gap to the bound. best: how many of the best are to be proved.
+    Raises SpecError, also where nothing fits.
     """
     wanted = (objective,) if isinstance(objective, str) else tuple(objective)
     limits = dict(limit or {})
@@ -46,8 +48,10 @@ def plan(
     if holds_arrays(experiment) or experiment.strategy.update != "synchronous":
         raise SpecError("A plan is of one experiment with synchronous updates, without arrays.")
     base = alone(experiment)
+    if best < 1:
+        raise SpecError(f"best = {best}: legal: 1 and more.")
     found = _Search(base, space(base, choose or {}), wanted, limits)
-    found.run(most)
+    found.run(most, best)
     return found.plan()
 
 
@@ -81,12 +85,12 @@ class _Search:
         watts = devices * min(machine.device.idle_power, machine.device.busy_power)
         return seconds * (watts + nodes * machine.node_power) * machine.pue
 
-    def run(self, most: int) -> None:
+    def run(self, most: int, best: int) -> None:
         """Predict combinations until the bound of the next is above the last of the best, or `most` are predicted."""
         room = float(self.base.machine.device.memory)
         fits = self.bounds.state[self.order] <= room
         while self.tried < len(self.order) and self.predicted < most:
-            if len(self.wanted) == 1 and self.least[self.tried] > self._last():
+            if len(self.wanted) == 1 and self.least[self.tried] > self._last(best):
                 return
             if fits[self.tried]:
                 self._try(int(self.order[self.tried]))
@@ -94,10 +98,10 @@ class _Search:
                 self.left_out["does not fit: the state alone"] += 1
             self.tried += 1
 
-    def _last(self) -> float:
-        if len(self.ranked) < BEST:
+    def _last(self, best: int) -> float:
+        if len(self.ranked) < best:
             return np.inf
-        return value(self.ranked[BEST - 1].prediction, self.wanted[0])
+        return value(self.ranked[best - 1].prediction, self.wanted[0])
 
     def _try(self, row: int) -> None:
         changes = self.space.changes(row)

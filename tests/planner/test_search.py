@@ -55,6 +55,15 @@ def test_the_best_is_the_best_of_all(seed, objective):
     assert found.predicted + found.pruned <= found.legal
 
 
+def test_the_best_alone_takes_fewer_predictions():
+    run, choose = drawn(random.Random(5))
+    alone, more = plan(run, choose=choose, best=1), plan(run, choose=choose)
+    assert alone.gap == 0 and alone.best.changes == more.best.changes
+    assert alone.predicted < more.predicted
+    with pytest.raises(SpecError, match="legal: 1 and more"):
+        plan(run, choose=choose, best=0)
+
+
 def test_a_search_that_ends_early_says_how_far_it_may_be_off():
     run, choose = drawn(random.Random(3))
     best = value(plan(run, choose=choose).best.prediction, "time")
