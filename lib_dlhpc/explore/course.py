@@ -37,6 +37,7 @@ LABS = {
     "07_repair_the_input": Lab("Repair the input", 90),
     "08_survive": Lab("Survive", 75),
     "09_predict_your_cluster": Lab("Predict your cluster", 90),
+    "10_race_the_planner": Lab("Race the planner", 75),
 }
 EXPLORER = "00_what_if_explorer.ipynb"
 PATH = (
@@ -100,7 +101,7 @@ PATH = (
         "Which combination, where?",
         60,
         ("02", "04"),
-        ("05_split_convolution",),
+        ("05_split_convolution", "10_race_the_planner"),
     ),
     Module(
         "09_state_and_failures.ipynb",

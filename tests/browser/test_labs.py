@@ -53,6 +53,11 @@ def window(jupyterlab: tuple[str, Path], open_lasting_page: Callable[..., Any]) 
             ["All 2 hold.", "All 1 hold.", "on 8 ranks of 2 nodes", "5 of 7 hold", "say where"],
         ),
         (
+            "10_race_the_planner",
+            "race_the_planner",
+            ["4 of 5 hold", "the library's search", "4 real ranks", "All 5 hold."],
+        ),
+        (
             "07_repair_the_input",
             "repair_the_input",
             ["All 2 hold.", "All 9 hold.", "times as many", "4 real ranks"],

@@ -1,0 +1,126 @@
+"""Lab 10, race the planner: a solution, and mistakes by name."""
+
+FIRST = 5  # predictions in the order of the estimate; the rest go to neighbors of the best
+
+
+def estimate(experiment, layout):
+    """Return the objective of a layout but for a factor, and B of memory: closed forms, no prediction."""
+    machine, device, size = experiment.machine, experiment.machine.device, experiment.model.options
+    tensor, stages, count = (layout[name] for name in ("tensor", "pipeline", "microbatches"))
+    replicas, zero, full = layout["data"], layout["zero"], layout["recompute"] == "full"
+    fill, again = 1 + (stages - 1) / count, 4 / 3 if full else 1
+    flop = experiment.model.train_flop * experiment.global_batch / experiment.devices
+    compute = flop / (0.5 * max(device.peak.values())) * again
+
+    held = experiment.model.parameters / tensor / stages
+    rate = 0.85 * machine.inter_node.bandwidth * machine.nics / machine.devices_per_node
+    gather = (2 * count + 1 if zero == 3 else 2) * 2 * held / rate * (replicas > 1)
+    exposed = gather if zero == 3 else max(0.0, gather - 0.6 * compute)
+    block = 2 * layout["batch"] // count * size["sequence"] * size["hidden"]
+    blocks = size["layers"] / stages
+    passed = 4 * again * 2 * blocks * count * block * (1 - 1 / tensor)
+    step = (compute + 2 * passed / machine.intra_node.bandwidth) * fill + exposed
+
+    scores = 2.5 * size["heads"] * size["sequence"] / size["hidden"]
+    inside = block * (5 + (12 + scores) / tensor)
+    kept = blocks * min(stages, count) * (block if full else inside) + full * inside
+    each = ((2, 3), (2, 2), (12, 1))  # B of weights, gradients, state; the level that shards them
+    state = held * sum(size / (replicas if zero >= level else 1) for size, level in each)
+    if "power_limit" not in layout:
+        return step, state + kept
+
+    limit = layout["power_limit"] or device.busy_power
+    longer = compute * (((limit / device.busy_power - 0.3) / 0.7) ** -0.25 - 1)
+    standing = device.idle_power + machine.node_power / machine.devices_per_node
+    above = (limit - device.idle_power) * (compute + longer)
+    return standing * (step + longer) + above, state + kept
+
+
+def differ(one, other):
+    """Return in how many fields two layouts differ; data and batch follow from the others."""
+    return sum(one[name] != other[name] for name in one if name not in ("data", "batch"))
+
+
+def planner(experiment, layouts, predict, budget):
+    """Return the best layout that `budget` predictions find."""
+    room, rows = experiment.machine.device.memory, range(len(layouts))
+    estimates = [estimate(experiment, layout) for layout in layouts]
+    seen = {}
+
+    def hope(row):
+        """Unlikely to fit last; then what the estimate says."""
+        ratios = sorted(seen[one].memory / estimates[one][1] for one in seen) or [1.0]
+        return estimates[row][1] * ratios[len(ratios) // 2] > room, estimates[row][0]
+
+    def rank(row):
+        return seen[row].value, seen[row].memory
+
+    while len(seen) < min(budget, len(layouts)):
+        todo = [row for row in rows if row not in seen]
+        for best in sorted(seen, key=rank) if len(seen) >= FIRST else ():
+            near = [row for row in todo if differ(layouts[row], layouts[best]) == 1]
+            if near:
+                todo = near
+                break
+        row = min(todo, key=hope)
+        seen[row] = predict(layouts[row])
+    return layouts[min(seen, key=rank)]
+
+
+def bet():
+    """Return a layout of the small network on the ranks of this machine."""
+    return {"pipeline": 2, "microbatches": 4}
+
+
+# mistake -> (function, text, what stands there instead, the law that must break, its words)
+MISTAKES = {
+    "one prediction too many": (
+        "planner",
+        "len(seen) < min(budget, len(layouts))",
+        "len(seen) < budget + 1",
+        "Within the budget",
+        "asked for prediction 25 of 24",
+    ),
+    "tensor 3": (
+        "planner",
+        "return layouts[min(seen, key=rank)]",
+        'return layouts[0] | {"tensor": 7}',
+        "It returns a legal",
+        "tensor = 7; legal: 1, 2, ",
+    ),
+    "not legal together": (
+        "planner",
+        "return layouts[min(seen, key=rank)]",
+        'return layouts[0] | {"pipeline": 4, "zero": 3}',
+        "It returns a legal",
+        "ZeRO 2 and 3 with a pipeline",
+    ),
+    "all devices alike": (
+        "planner",
+        "return layouts[min(seen, key=rank)]",
+        "return layouts[0]",
+        "It returns a legal",
+        "A layout that fits was among its predictions",
+    ),
+    "the last one": (
+        "planner",
+        "min(seen, key=rank)",
+        "row if seen[row].memory <= room else min(seen, key=rank)",
+        "It returns the best",
+        "and had seen",
+    ),
+    "it believes the estimate": (
+        "planner",
+        "return layouts[min(seen, key=rank)]",
+        "return layouts[max(rows, key=lambda r: (r not in seen, estimates[r][1] < room / 4))]",
+        "It returns the best",
+        "never predicted",
+    ),
+    "it stops": (
+        "planner",
+        "seen = {}",
+        "seen = {}[0]",
+        "It returns a legal",
+        "stopped with KeyError",
+    ),
+}

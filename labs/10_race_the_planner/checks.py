@@ -1,0 +1,132 @@
+"""Checks of lab 10: does the planner find a good layout with few predictions, and what do two plans take here?
+
+In the notebook:   tracks(NAME), race(planner, NAME), check_planner(planner, NAME), hand_in(planner, bet, NAME),
+                   on_ranks(planner, bet, NAME)
+In a terminal:     python checks.py step.py "your name"                  all five, no clock
+                   mpiexec -n 4 python checks.py step.py "your name"     two plans, measured; also with 2
+"""
+
+import sys
+from pathlib import Path
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs.findings import as_text, passed, seed_of
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
+from lib_dlhpc.labs.race_the_planner.laws import planner_findings
+from lib_dlhpc.labs.race_the_planner.race import BUDGET, attempt, greedy, race_lines
+from lib_dlhpc.labs.race_the_planner.real_plans import (
+    here,
+    measured,
+    picks,
+    regret_words,
+    same_finding,
+)
+from lib_dlhpc.labs.race_the_planner.tracks import tracks_of
+from lib_dlhpc.spec.units import format_quantity as show_quantity
+
+HERE = Path(__file__).parent
+NAMES = ("planner", "bet")
+
+
+def tracks(name):
+    """Return the tracks that are shown, in words."""
+    from lib_dlhpc.explore.labs.lab import say
+
+    lines = []
+    for track in tracks_of(seed_of(name)):
+        e, size = track.experiment, track.experiment.model.options
+        lines.append(
+            f"By {track.objective}: a GPT of {size['layers']} blocks, hidden size {size['hidden']}, sequences of"
+            f" {size['sequence']}; {int(e.devices)} devices of {e.machine.name} with"
+            f" {show_quantity(e.machine.device.memory, 'B')} each, {int(e.machine.nics)} x"
+            f" {e.machine.inter_node.name}; a global batch of {int(e.global_batch)}."
+            f" {len(track.layouts)} legal layouts: "
+            + "; ".join(f"{each} {', '.join(map(str, v))}" for each, v in track.fields.items())
+            + "."
+        )
+    return say("\n\n".join([*lines, f"Budget: {BUDGET} predictions a track."]))
+
+
+def greedy_regret(name):
+    """Return the regret of coordinate descent on the first track, in percent; 1000 where it finds nothing that fits."""
+    return min(1000.0, 100 * attempt(greedy, tracks_of(seed_of(name))[0]).regret)
+
+
+def race(planner, name):
+    """Return the race on the shown tracks as a table."""
+    from lib_dlhpc.explore.blocks.panels import table_html
+    from lib_dlhpc.explore.labs.lab import on_page
+
+    table = table_html(race_lines(planner, tracks_of(seed_of(name))))
+    below = "Regret, and in brackets the predictions that it took."
+    return on_page(f'<div role="status">{table}<p>{below}</p></div>')
+
+
+def check_planner(planner, name):
+    """Return the findings on the shown tracks for the page."""
+    from lib_dlhpc.explore.labs.lab import show
+
+    return show(planner_findings(planner, tracks_of(seed_of(name))), "Your planner")
+
+
+def findings(given, name):
+    """Return what holds for all that is handed in, hidden tracks included."""
+    seed = seed_of(name)
+    return planner_findings(given["planner"], tracks_of(seed), tracks_of(seed, hidden=True))
+
+
+def hand_in(planner, bet, name):
+    """Save the cells as step.py and say what of all holds."""
+    from lib_dlhpc.explore.labs.lab import save, say
+
+    try:
+        save(planner, HERE / "step.py", bet)
+        return say(as_text(findings({"planner": planner}, name)))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def on_ranks(planner, bet, name, ranks=4):
+    """Save the cells as step.py and run both plans on MPI ranks of this machine."""
+    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
+
+    try:
+        picks(planner, bet, here(ranks))  # before anything is started
+        file = save(planner, HERE / "step.py", bet)
+        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def main():
+    """Check step.py; on several ranks, run and measure two plans."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    file, name = arguments("step.py", '"your name"')
+    given = handed_in(file, NAMES)
+    if comm.size == 1:
+        result = findings(given, name)
+        print(as_text(result))
+        sys.exit(not passed(result))
+    rows = comm.bcast(_rows(given, comm.size) if comm.rank == 0 else None)
+    if isinstance(rows, str):
+        raise Unusable(rows)
+    plans = measured(here(comm.size), rows, comm)
+    if comm.rank == 0:
+        result = [same_finding(plans)]
+        print(regret_words(plans, comm.size))
+        print(as_text(result))
+
+
+def _rows(given, ranks):
+    """Return the rows of both plans, or why there are none: a planner that draws would differ between ranks."""
+    try:
+        return picks(given["planner"], given["bet"], here(ranks))
+    except (LabError, SpecError) as error:
+        return str(error)
+
+
+if __name__ == "__main__":
+    end_together(main)

@@ -1,0 +1,149 @@
+"""Lab 10: the starter fails with a reason, the solution passes, and each mistake is named."""
+
+import inspect
+import random
+
+import pytest
+from lab_answers import found, run_cell
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.race_the_planner.laws import LEGAL, SHOWN, TARGET, planner_findings
+from lib_dlhpc.labs.race_the_planner.real_plans import here, picks
+
+LAB = "10_race_the_planner"
+NAME = "your name"
+CELLS = ("estimate", "differ", "planner")
+
+
+@pytest.fixture(scope="module")
+def shown(own):
+    """The tracks of the learner that are shown; predictions of them are kept."""
+    return own.tracks_of(own.seed_of(NAME))
+
+
+def changed(solved, function="", *changes):
+    """The planner of the solution, text of a function replaced, as from a cell."""
+    scope = dict(vars(solved))
+    for name in CELLS:
+        source = inspect.getsource(getattr(solved, name))
+        for old, new in changes if name == function else ():
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        run_cell(source, scope)
+    return scope["planner"]
+
+
+def test_the_solution_holds_on_hidden_tracks_too(own, solved):
+    findings = own.findings(vars(solved), NAME)
+    assert passed(findings) and len(findings) == 5, as_text(findings)
+
+
+def test_the_starter_fails_with_a_useful_message(own, starter, shown):
+    scope = run_cell(starter(LAB, "def planner("), {})
+    findings = planner_findings(scope["planner"], shown)
+    finding = found(findings, SHOWN)
+    assert finding.right is False and "It predicted nothing but" in finding.words, finding
+    assert found(findings, TARGET).right is None
+
+
+def test_each_mistake_is_named(solved, shown):
+    for mistake, (where, old, new, law, words) in solved.MISTAKES.items():
+        findings = planner_findings(changed(solved, where, (old, new)), shown)
+        finding = found(findings, law)
+        assert finding.right is False and words in finding.words, (mistake, as_text(findings))
+
+
+def fitting(layouts, predict, rows, budget):
+    """The best of the first predictions of some rows."""
+    seen = {row: predict(layouts[row]).value for row in rows[:budget]}
+    return layouts[min(seen, key=seen.get)]
+
+
+def timid(experiment, layouts, predict, budget):
+    """Whole replicas in slices, all of it recomputed: it fits, and nothing else is tried."""
+    rows = [r for r, one in enumerate(layouts) if one["recompute"] == "full" and one["tensor"] == 8]
+    return fitting(layouts, predict, rows, budget)
+
+
+def forgetful(experiment, layouts, predict, budget):
+    """Four layouts at random, predicted again and again."""
+    rows = random.Random(1).sample(range(len(layouts)), 6) * 4
+    return fitting(layouts, predict, rows, budget)
+
+
+def hopeful(experiment, layouts, predict, budget):
+    """Whole replicas, whatever their memory."""
+    rows = [r for r, x in enumerate(layouts) if x["tensor"] * x["pipeline"] == 1 > x["zero"]]
+    return fitting(layouts, predict, rows, budget)
+
+
+def test_what_does_not_fit_is_explained(shown):
+    finding = found(planner_findings(hopeful, shown), LEGAL)
+    assert finding.right is False and "did not fit. What needs the memory?" in finding.words
+
+
+def test_the_target_counts_hidden_tracks(shown):
+    finding = found(planner_findings(forgetful, shown[:1], shown[1:]), TARGET)
+    assert finding.right is False and "Mean regret" in finding.words
+
+
+@pytest.mark.parametrize(
+    ("planner", "words"),
+    [
+        (timid, "It predicted nothing but tensor = 8."),
+        (forgetful, "were of a layout that it had predicted before"),
+    ],
+)
+def test_what_a_slow_layout_missed_is_named(shown, planner, words):
+    finding = found(planner_findings(planner, shown), SHOWN)
+    assert finding.right is False and words in finding.words, finding
+    assert "more of" in finding.words or "power limit" in finding.words
+
+
+def test_the_race_has_a_line_for_each_planner(own, solved, shown):
+    page = own.race(solved.planner, NAME).value
+    for who in ("yours", "random, on average", "greedy", "the library", "exhaustive"):
+        assert who in page
+    assert f"0.0% ({len(shown[0].layouts)})" in page
+    assert "no layout" in own.race(lambda *a: None, NAME).value
+
+
+def test_learners_have_different_tracks(own):
+    machines = {str(own.tracks_of(own.seed_of(f"learner {k}"))[0].experiment) for k in range(5)}
+    assert len(machines) == 5
+
+
+def test_what_the_notebook_shows_is_shown(own, solved):
+    assert "Budget: 24 predictions" in own.tracks(NAME).value
+    assert own.greedy_regret(NAME) >= 0
+    assert "Your planner" in own.check_planner(lambda *a: None, NAME).value
+
+
+@pytest.mark.parametrize(
+    ("bet", "words"),
+    [
+        (lambda: {"batch": 3}, "not yours to choose"),
+        (lambda: {"tensor": 3}, "legal: 1, 2"),
+        (lambda: {"pipeline": 2, "zero": 1, "tensor": 2}, "Why"),
+        (lambda: None, "a dict"),
+        (lambda: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_an_illegal_bet_is_refused_with_a_reason(solved, bet, words):
+    with pytest.raises(LabError, match=words):
+        picks(solved.planner, bet, here(2))
+
+
+def test_other_ranks_are_refused():
+    with pytest.raises(SpecError, match="legal: 2, 4"):
+        here(3)
+
+
+def test_two_plans_run_on_real_ranks(own, solved, on_ranks, tmp_path):
+    text = inspect.getsource(solved)
+    (tmp_path / "step.py").write_text(text)
+    said = on_ranks(own.HERE / "checks.py", str(tmp_path / "step.py"), NAME, ranks=2)
+    assert "2 real ranks" in said and "All 1 hold" in said, said
+    assert "Regret of the pick, of these two" in said
