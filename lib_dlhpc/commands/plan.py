@@ -20,9 +20,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     add_experiment(one)
     one.add_argument(
         "--objective",
-        default="time",
         metavar="NAMES",
-        help="time, energy, cost, or several for a Pareto front: time,energy (default: time)",
+        help="time, energy, cost, or several for a Pareto front: time,energy (default: of [plan], or time)",
     )
     one.add_argument(
         "--limit",
@@ -30,7 +29,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="+",
         default=[],
         metavar="NAME=MOST",
-        help="the most of an objective, in s, J or device-hours: --limit cost=1000",
+        help="the most of an objective or of memory, in s, J, device-hours or B: --limit cost=1000 memory=40GB",
     )
     one.add_argument(
         "--choose",
@@ -38,9 +37,11 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="+",
         default=[],
         metavar="FIELD=VALUES",
-        help='values of a field of the strategy: --choose tensor=[4,8] offload=\'["none", "all"]\'',
+        help="values of a field of the strategy, or bounds of them: --choose tensor=[4,8] pipeline='{most = 4}'",
     )
-    one.add_argument("--most", type=int, metavar="N", help="predictions (default: 2000)")
+    one.add_argument(
+        "--most", type=int, metavar="N", help="predictions (default: of [plan], or 2000)"
+    )
     one.add_argument("--save", metavar="FILE", help="write the best experiment as TOML")
     add_output(one)
     one.set_defaults(command=_plan)
@@ -48,14 +49,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _plan(options: argparse.Namespace) -> int:
     from lib_dlhpc.planner import plan
-    from lib_dlhpc.planner.search import MOST
 
-    chosen = {name: _several(given) for name, given in map(change, options.choose)}
-    limits = {name: _number(name, most) for name, most in map(change, options.limit)}
-    if options.most is not None and options.most < 1:
-        raise SpecError(f"--most {options.most}: expected a whole number, at least 1.")
-    experiment = read(options.experiment, options.set)
-    found = plan(experiment, options.objective.split(","), limits, chosen, options.most or MOST)
+    wanted = options.objective and options.objective.split(",")
+    limits, axes = dict(map(change, options.limit)), dict(map(change, options.choose))
+    found = plan(read(options.experiment, options.set), wanted, limits, axes, options.most)
     if options.save:
         try:
             dump(found.best.experiment, options.save)
@@ -63,16 +60,6 @@ def _plan(options: argparse.Namespace) -> int:
             raise SpecError(f"--save {options.save}: {error.strerror}.") from None
     print_result(options, _as_dict(found), *_lines(found))
     return 0
-
-
-def _several(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else [given]
-
-
-def _number(name: str, given: Any) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise SpecError(f"--limit {name}={given}: expected a number.")
-    return float(given)
 
 
 def _as_dict(found: "Plan") -> dict[str, Any]:

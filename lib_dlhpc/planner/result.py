@@ -12,16 +12,19 @@ from lib_dlhpc.planner.front import difference, front, knee
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.planning import OBJECTIVES
 from lib_dlhpc.spec.strategy import Strategy
+from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
     import altair as alt
 
-OBJECTIVES = {  # field of a prediction, and its unit
+QUANTITIES = {  # objectives and what can be limited: field of a prediction, and its unit
     "time": ("time_to_train", "s"),
     "energy": ("energy_to_train", "J"),
-    "cost": ("device_hours", " device-hours"),
+    "cost": ("device_hours", "device-hours"),
+    "memory": ("memory_total", "B"),
 }
 ROWS = 11  # of the table
 WORDS = {  # a field at the default of the strategy is not named
@@ -42,16 +45,18 @@ WORDS = {  # a field at the default of the strategy is not named
 }
 
 
-def value(prediction: Breakdown, objective: str) -> float:
-    """Return an objective of a scalar prediction: s, J or device-hours."""
-    return float(getattr(prediction, OBJECTIVES[objective][0]))
+def value(prediction: Breakdown, quantity: str) -> float:
+    """Return an objective of a scalar prediction, or its memory: s, J, device-hours or B."""
+    return float(getattr(prediction, QUANTITIES[quantity][0]))
 
 
 def in_words(amount: float, objective: str) -> str:
     """Return an amount of an objective in words; energy in Wh, as in reports of a prediction."""
     if objective == "energy":
         return show(amount / 3600, "Wh")
-    return show(amount, OBJECTIVES[objective][1])
+    if objective == "cost":
+        return f"{format_plain(amount)} device-hours"
+    return show(amount, QUANTITIES[objective][1])
 
 
 @dataclass(frozen=True)

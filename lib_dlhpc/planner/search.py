@@ -1,73 +1,76 @@
 """plan(experiment): exact predictions of combinations, in the order of their lower bounds, until none can be better."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.costs import length
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.bound import bound
-from lib_dlhpc.planner.result import OBJECTIVES, Choice, Plan, value
+from lib_dlhpc.planner.result import Choice, Plan, value
 from lib_dlhpc.planner.space import SAME, Space, space
 from lib_dlhpc.prediction import ledger, predict
 from lib_dlhpc.prediction.elementwise import holds_arrays
-from lib_dlhpc.prediction.what_if import alone
+from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.planning import overridden
 
 BEST = 11  # the best and the ten next
-MOST = 2000  # predictions
 
 
 def plan(
     experiment: Experiment,
-    objective: str | Sequence[str] = "time",
-    limit: Mapping[str, float] | None = None,
-    choose: Mapping[str, Sequence[Any]] | None = None,
-    most: int = MOST,
+    objective: str | Sequence[str] | None = None,
+    limit: Mapping[str, float | str] | None = None,
+    choose: Mapping[str, Any] | None = None,
+    most: int | None = None,
     best: int = BEST,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
-    """Return the best layouts of a run on its devices, with its global batch.
+    """Return the best layouts of a run on its devices, with its global batch, as its [plan] asks.
 
-    objective: time (s to train), energy (J to train), cost (device-hours), or several: then the first orders the
-    search, and the front is of all that were predicted. limit: the most of each. choose: the values of fields of the
-    strategy, in place of the default ones (space.py). most: predictions; if the search ends before it has proved the
-    best, the plan has its gap to the bound. best: how many of the best are to be proved.
-    Raises SpecError, also where nothing fits.
+    What is given overrides [plan], limits and axes one by one. objective: time (s to train), energy (J to train), cost
+    (device-hours), or several: then the first orders the search, and the front is of all that were predicted. limit:
+    the most of each, or memory (B of the fullest device). choose: for a field of the strategy its values, or bounds
+    of the default ones (space.py), such as {"least": 2, "most": 8}. most: predictions; if the search ends before it
+    has proved the best, the plan has its gap to the bound. best: how many of the best are to be proved. progress:
+    called before each with how many were tried, and of how many; what it raises ends the search. Raises SpecError,
+    also where nothing fits.
     """
-    wanted = (objective,) if isinstance(objective, str) else tuple(objective)
-    limits = dict(limit or {})
-    for name in (*wanted, *limits):
-        if name not in OBJECTIVES:
-            raise SpecError(
-                f"{name!r}: legal: {', '.join(OBJECTIVES)}{suggest(name, list(OBJECTIVES))}"
-            )
-    if not wanted:
-        raise SpecError(f"objective: expected at least one of {', '.join(OBJECTIVES)}.")
+    asked = overridden(
+        experiment.plan, objectives=objective, limits=limit, axes=choose, predictions=most
+    )
     if holds_arrays(experiment) or experiment.strategy.update != "synchronous":
         raise SpecError("A plan is of one experiment with synchronous updates, without arrays.")
-    base = alone(experiment)
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
-    found = _Search(base, space(base, choose or {}), wanted, limits)
-    found.run(most, best)
+    base = replace(_with_scale(experiment), plan=asked)
+    found = _Search(base, space(base))
+    found.run(best, progress or (lambda tried, of: None))
     return found.plan()
 
 
+def _with_scale(experiment: Experiment) -> Experiment:
+    """Return the experiment with a compute scale in place of its measured rate, which is of one layout."""
+    measured = experiment.calibration
+    if not measured.rate:
+        return experiment
+    scale = float(compute_scale(experiment))
+    scaled = replace(measured, rate=0.0, devices=1, batch=0, compute_scale=scale)
+    return replace(experiment, calibration=scaled)
+
+
 class _Search:
-    def __init__(
-        self,
-        base: Experiment,
-        combinations: Space,
-        wanted: tuple[str, ...],
-        limits: dict[str, float],
-    ) -> None:
-        self.base, self.space, self.wanted, self.limits = base, combinations, wanted, limits
+    def __init__(self, base: Experiment, combinations: Space) -> None:
+        self.base, self.space, self.wanted = base, combinations, base.plan.objectives
+        self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
         self.left_out = Counter(combinations.left_out)
         self.bounds = bound(base, combinations)
-        self.order = np.argsort(self._least(wanted[0]), kind="stable")
-        self.least = self._least(wanted[0])[self.order]
+        self.order = np.argsort(self._least(self.wanted[0]), kind="stable")
+        self.least = self._least(self.wanted[0])[self.order]
         self.ranked: list[Choice] = []
         self.predicted = self.tried = 0
 
@@ -85,13 +88,14 @@ class _Search:
         watts = devices * min(machine.device.idle_power, machine.device.busy_power)
         return seconds * (watts + nodes * machine.node_power) * machine.pue
 
-    def run(self, most: int, best: int) -> None:
-        """Predict combinations until the bound of the next is above the last of the best, or `most` are predicted."""
-        room = float(self.base.machine.device.memory)
+    def run(self, best: int, progress: Callable[[int, int], None]) -> None:
+        """Predict combinations until the bound of the next is above the last of the best, or enough are predicted."""
+        room, most = float(self.base.machine.device.memory), self.base.plan.predictions
         fits = self.bounds.state[self.order] <= room
         while self.tried < len(self.order) and self.predicted < most:
             if len(self.wanted) == 1 and self.least[self.tried] > self._last(best):
                 return
+            progress(self.tried, len(self.order))
             if fits[self.tried]:
                 self._try(int(self.order[self.tried]))
             else:

@@ -5,25 +5,21 @@ does not allow beyond these rules is found when a combination is predicted.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.planning import Bounds, read_planning
 from lib_dlhpc.spec.strategy import RECOMPUTES, SCHEDULES
 
 Columns = dict[str, NDArray[Any]]
 MOST = 20_000_000  # combinations, legal or not
-# Fields that a plan may vary, beside those that it varies by default.
-OTHERS = (
-    *("experts", "shards", "offload", "allreduce", "precision", "nodes", "overlap", "bucket"),
-    "power_limit",
-)
 SAME = "same as another"
 
 
@@ -43,22 +39,21 @@ class Space:
         return {f"strategy.{name}": each[row].item() for name, each in self.columns.items()}
 
 
-def space(experiment: Experiment, choose: Mapping[str, Sequence[Any]]) -> Space:
-    """Return the legal combinations of a scalar experiment; choose: values of fields, in place of the default ones.
+def space(experiment: Experiment, choose: Mapping[str, Any] | None = None) -> Space:
+    """Return the legal combinations of a scalar experiment; choose: axes, in place of those of its [plan].
 
     Raises SpecError for a field that cannot be planned, or for too many combinations.
     """
     axes = _defaults(experiment)
-    legal = (*axes, *OTHERS)
-    for name, values in choose.items():
-        if name not in legal:
-            raise SpecError(f"choose.{name}: legal: {', '.join(legal)}{suggest(name, legal)}")
-        if not len(values):
-            raise SpecError(f"choose.{name}: expected at least one value.")
-        axes[name] = list(values)
+    asked = experiment.plan.axes if choose is None else read_planning({"axes": choose}).axes
+    for name, values in asked.items():
+        if isinstance(values, Bounds):
+            axes[name] = _within(name, axes[name], values)
+        else:
+            axes[name] = list(values)
     count = int(np.prod([float(len(values)) for values in axes.values()]))
     if count > MOST:
-        raise SpecError(f"choose: {count:,} combinations; legal: up to {MOST:,}.")
+        raise SpecError(f"plan.axes: {count:,} combinations; legal: up to {MOST:,}.")
     grid = np.meshgrid(*(np.array(values) for values in axes.values()), indexing="ij")
     columns = {name: each.ravel() for name, each in zip(axes, grid, strict=True)}
     nodes = columns.get("nodes", np.array(int(experiment.strategy.nodes)))
@@ -75,23 +70,33 @@ def space(experiment: Experiment, choose: Mapping[str, Sequence[Any]]) -> Space:
 
 
 def _defaults(experiment: Experiment) -> dict[str, list[Any]]:
-    """Return the values of each field that are tried by default."""
-    devices, model = int(experiment.devices), experiment.model
+    """Return the values of each field that are tried by default, those of the experiment among them."""
+    devices, model, now = int(experiment.devices), experiment.model, experiment.strategy
     flat = len(model.input_shape) < 3
     attention = any(layer.traits.selective for layer in model.layers)
     many = _divisors(int(experiment.global_batch))
     return {
-        "tensor": _divisors(int(experiment.devices_per_node)),
+        "tensor": sorted({*_divisors(int(experiment.devices_per_node)), int(now.tensor)}),
         "pipeline": [p for p in _divisors(devices) if p < len(cut_points(model, 1))],
         "spatial": [1] if flat else _divisors(int(experiment.devices_per_node)),
-        "context": [int(experiment.strategy.context)],
+        "context": [int(now.context)],
         "sequence_parallel": [False, True] if attention else [False],
         "microbatches": many,
         "schedule": list(SCHEDULES),
-        "chunks": [1, 2],
+        "chunks": sorted({1, 2, int(now.chunks)}),
         "zero": [0, 1, 2, 3],
         "recompute": [way for way in RECOMPUTES if attention or way != "selective"],
     }
+
+
+def _within(name: str, values: list[int], bounds: Bounds) -> list[int]:
+    least = values[0] if bounds.least is None else bounds.least
+    most = values[-1] if bounds.most is None else bounds.most
+    found = [each for each in values if least <= each <= most]
+    if not found:
+        legal = ", ".join(map(str, values))
+        raise SpecError(f"plan.axes.{name}: none within {least} and {most}; legal here: {legal}.")
+    return found
 
 
 def _divisors(number: int) -> list[int]:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from lib_dlhpc.spec.fusion import with_attention
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build
+from lib_dlhpc.spec.planning import Planning, read_planning
 from lib_dlhpc.spec.run import Run
 from lib_dlhpc.spec.schema import (
     SECTIONS,
@@ -59,6 +60,7 @@ class Experiment:
     calibration: Calibration
     run: Run
     training: Training
+    plan: Planning
     # One sentence for each measured value that a change dropped: printed with a prediction, not part of the file.
     warnings: tuple[str, ...] = field(compare=False)
 
@@ -72,6 +74,7 @@ class Experiment:
         calibration: "Calibration | Mapping[str, Any] | None" = None,
         run: "Run | Mapping[str, Any] | None" = None,
         training: "Training | Mapping[str, Any] | None" = None,
+        plan: "Planning | Mapping[str, Any] | None" = None,
         warnings: tuple[str, ...] = (),
     ) -> None:
         """Build from sections; the default `dataset` has samples of the model's shape. Raises SpecError."""
@@ -84,6 +87,7 @@ class Experiment:
             "calibration": calibration,
             "run": run,
             "training": training,
+            "plan": plan,
         }
         read = False
         for section, value in given.items():
@@ -196,13 +200,14 @@ _NOUNS: dict[str, Any] = {
     "calibration": Calibration,
     "run": Run,
     "training": Training,
+    "plan": Planning,
 }
 
 
 def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -> Any:
     """Return one noun of the experiment with `changes` (dotted keys within it) applied."""
     noun = getattr(experiment, section)
-    if section in ("model", "dataset", "machine"):
+    if section in _READERS:
         table = _section_table(experiment, section)
         # A new name drops the overrides of the old entry, so it is applied before its sibling fields.
         for key, value in sorted(changes.items(), key=_names_first):
@@ -317,7 +322,12 @@ def load(path: str | Path) -> Experiment:
         raise SpecError(f"{path}: cannot be read: {error}.") from None
 
 
-_READERS = {"model": read_model, "dataset": read_dataset, "machine": read_machine}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "model": read_model,
+    "dataset": read_dataset,
+    "machine": read_machine,
+    "plan": read_planning,
+}
 
 
 def _section_table(experiment: Experiment, section: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ SECTIONS = (  # of an experiment
     "calibration",
     "run",
     "training",
+    "plan",
 )
 REQUIRED = dataclasses.MISSING
 LEARNING = "what a network learns, not the time of a step"

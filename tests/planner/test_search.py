@@ -9,6 +9,7 @@ from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.result import value
 from lib_dlhpc.planner.space import space
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 
 
@@ -82,6 +83,56 @@ def test_a_choice_is_an_experiment_and_a_limit_holds():
     assert found.knee in found.front and len(found.along_the_front) == len(found.front) - 1
     assert "certificate" in repr(found) and "<table" in found._repr_html_()
     assert len({len(column) for column in found.to_columns().values()}) == 1
+
+
+def test_a_plan_is_of_the_table_of_the_experiment_and_what_is_given_overrides_it():
+    run, choose = drawn(random.Random(1))
+    found = plan(run, ("time", "energy"), choose=choose, most=40)
+    asked = run.set({"plan.objectives": ["time", "energy"], "plan.predictions": 40})
+    asked = asked.set({f"plan.axes.{name}": values for name, values in choose.items()})
+    assert plan(asked) == found and found.base.plan == asked.plan
+    fewer = plan(asked, "energy", choose={"tensor": [2]})
+    assert fewer.objectives == ("energy",)
+    assert {choice.experiment.strategy.tensor for choice in fewer.ranked} == {2}
+
+
+def test_the_fullest_device_of_a_plan_holds_no_more_than_its_limit():
+    run, choose = drawn(random.Random(1))
+    held = sorted(float(each.memory_total) for each in everything(run, choose))
+    most = held[len(held) // 2]
+    found = plan(run, limit={"memory": most}, choose=choose)
+    assert max(float(c.prediction.memory_total) for c in found.ranked) <= most
+    assert found.gap == 0 and found.left_out["over the limit of memory"]
+
+
+def test_a_measured_rate_is_of_one_layout():
+    """A plan prices other layouts as a change of that run does: to recompute costs time."""
+    strategy = {"devices_per_node": 4, "batch": 64}
+    run = Experiment("resnet50", machine="dlperf-v100", strategy=strategy)
+    run = run.set({"calibration.rate": 300.0, "calibration.batch": 64})
+    found = plan(run, choose={"recompute": ["none", "full"], "zero": [0], "microbatches": [1]})
+    assert found.best.changes["strategy.recompute"] == "none"
+    for choice in found.ranked[:8]:
+        expected = predict(what_if(run, choice.changes)).step_time
+        assert choice.prediction.step_time == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_present_layout_is_one_of_those_that_are_tried():
+    strategy = {"devices_per_node": 4, "batch": 12, "pipeline": 2, "microbatches": 6}
+    strategy |= {"schedule": "interleaved", "chunks": 3}
+    model = {"family": "gpt", "layers": 8, "hidden": 16, "heads": 4, "sequence": 16}
+    run = Experiment({**model, "vocabulary": 64}, machine="h100-pod", strategy=strategy)
+    found = plan(run)
+    assert found.best.prediction.time_to_train <= predict(run).time_to_train * (1 + 1e-12)
+
+
+def test_progress_counts_up_and_may_end_the_search():
+    run, choose = drawn(random.Random(2))
+    seen = []
+    plan(run, choose=choose, progress=lambda tried, of: seen.append((tried, of)))
+    assert [tried for tried, _ in seen] == list(range(len(seen))) and seen[-1][1] >= len(seen)
+    with pytest.raises(InterruptedError):
+        plan(run, choose=choose, progress=lambda *_: (_ for _ in ()).throw(InterruptedError))
 
 
 def test_what_the_network_does_not_allow_is_counted():

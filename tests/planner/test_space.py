@@ -73,8 +73,19 @@ def test_no_legal_combination_is_left_out():
     assert legal > 5 and found.left_out[SAME]
 
 
+def test_bounds_keep_the_default_values_within_them():
+    every, some = space(RUN, {}), space(RUN, {"tensor": {"least": 2}, "zero": {"most": 1}})
+    assert set(some.columns["tensor"]) == set(every.columns["tensor"]) - {1}
+    assert set(some.columns["zero"]) == {0, 1}
+
+
 @pytest.mark.parametrize(
-    ("choose", "word"), [({"tensr": [1]}, "tensor"), ({"tensor": []}, "at least one")]
+    ("choose", "word"),
+    [
+        ({"tensr": [1]}, "tensor"),
+        ({"tensor": []}, "at least one"),
+        ({"pipeline": {"least": 3, "most": 3}}, "legal here: 1, 2"),
+    ],
 )
 def test_a_field_that_cannot_be_chosen(choose, word):
     with pytest.raises(SpecError, match=word):

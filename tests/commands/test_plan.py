@@ -1,0 +1,66 @@
+"""`dlhpc plan`: [plan] of the file, overridden by flags."""
+
+import json
+
+import pytest
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.spec.experiment import load
+
+RUN = """
+model = { family = "gpt", layers = 2, hidden = 16, heads = 2, sequence = 8, vocabulary = 16 }
+machine = "laptop"
+dataset = "words"
+[strategy]
+batch = 4
+[plan]
+objectives = ["time", "energy"]
+limits = { memory = "1 GB" }
+axes = { tensor = { most = 1 }, recompute = ["none"], schedule = "1f1b", microbatches = [1, 2] }
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(RUN)
+    return path
+
+
+def planned(capsys, *words):
+    assert main(["plan", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_table_of_the_file_is_what_is_asked(file, capsys):
+    found = planned(capsys, file)
+    assert found["objectives"] == ["time", "energy"]
+    assert {row["strategy.tensor"] for row in found["layouts"]} == {1}
+    assert {row["strategy.recompute"] for row in found["layouts"]} == {"none"}
+    assert all(row["memory"] <= 1e9 for row in found["layouts"])
+
+
+def test_flags_override_it_and_the_saved_file_has_what_was_asked(file, tmp_path, capsys):
+    saved = tmp_path / "best.toml"
+    more = ("--objective", "cost", "--choose", 'recompute=["full"]', "--limit", "energy=1MWh")
+    found = planned(capsys, file, *more, "--most", "5", "--save", saved)
+    assert found["objectives"] == ["cost"] and found["predicted"] <= 5
+    assert {row["strategy.recompute"] for row in found["layouts"]} == {"full"}
+    asked = load(saved).plan
+    assert (asked.objectives, asked.predictions) == (("cost",), 5)
+    assert (asked.limits.energy, asked.limits.memory) == (3.6e9, 1e9)
+    assert planned(capsys, saved)["layouts"] == found["layouts"]
+
+
+@pytest.mark.parametrize(
+    ("words", "legal"),
+    [
+        (("--objective", "speed"), "time, energy, cost"),
+        (("--limit", "watts=3"), "memory"),
+        (("--choose", "tensor=0"), "at least 1"),
+        (("--most", "0"), "at least 1"),
+    ],
+)
+def test_a_wrong_flag_names_what_is_legal(file, capsys, words, legal):
+    assert main(["plan", str(file), *words]) == 2
+    assert legal in capsys.readouterr().err
