@@ -158,7 +158,7 @@ def test_a_limit_says_by_how_much_and_the_charts_stay(page: Any) -> None:
 
 def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: Any) -> None:
     chip(page, GOYAL)
-    opener = page.get_by_role("button", name="Every number: formula, inputs, source")
+    opener = page.get_by_role("button", name="Every number")
     opener.focus()
     page.keyboard.press("Enter")
     folds = page.locator(".dlhpc-why")

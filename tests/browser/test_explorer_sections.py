@@ -1,11 +1,11 @@
-"""The explorer's sections: a step simulated, a setting swept, a run here; each control is seen to move its chart."""
+"""The explorer's sections: a plan, a simulated step, a sweep, a run here; each control is seen to move its chart."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from explorer_page import GANTT, changes, chip, control, move, opened, section, settled, use
+from explorer_page import GANTT, changes, chip, control, move, opened, part, section, settled, use
 from lesson_page import has, judged, tells
 
 from lib_dlhpc.errors import SpecError
@@ -61,6 +61,43 @@ def dropdown(page: Any, label: str) -> Any:
 
 def results(page: Any) -> Any:
     return page.locator(".dl-below")
+
+
+# plan -----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_found_applied_and_undone(page: Any, eventually: Any) -> None:
+    chip(page, "Runs on this laptop")
+    changes(page, part(page, "strategy.pipeline", "2").check, "pipeline")
+    settled(page)
+    number, layouts = page.locator(".dl-nums dd").first, page.locator(".dl-plan > *")
+    before = number.inner_text()
+    section(page, "Plan this")
+    tells(results(page), "roved best", "less time")
+    tells(layouts.first, "pipeline 2 → 1")
+    layouts.first.get_by_role("button", name="Apply").click()
+    eventually(lambda: number.inner_text() != before, what="the headline of the plan")
+    tells(layouts.first, "This is what is shown now")
+    page.get_by_role("button", name="Undo").click()
+    eventually(lambda: number.inner_text() == before, what="the headline from before")
+    tells(layouts.first, "pipeline 2 → 1")
+
+
+def test_a_plan_says_how_far_it_is_and_can_be_cancelled(page: Any, eventually: Any) -> None:
+    chip(page, "GPT-3 on 1,024 A100")
+    again = page.get_by_role("button", name="Plan again")
+    changes(page, again.click, "Plan again")
+    tells(results(page), "layouts, the most promising first")
+    again.locator("xpath=..").get_by_role("button", name="Cancel").click()
+    tells(results(page), "Cancelled.")
+    eventually(again.is_enabled)
+    page.get_by_role("button", name="Plan this").click()
+
+
+@pytest.mark.parametrize("name", [".dl-bar > span", ".dl-sections > *"])
+def test_the_buttons_are_in_one_row(page: Any, name: str) -> None:
+    tops = page.locator(name).evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    assert len(tops) > 1 and len(set(tops)) == 1
 
 
 # simulate -------------------------------------------------------------------------------------------

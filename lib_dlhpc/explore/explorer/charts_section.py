@@ -18,7 +18,7 @@ class Charts(Section):
     """The section's state: the charts, once it was opened."""
 
     def __init__(self) -> None:
-        super().__init__("Scaling, cost, what would help most")
+        super().__init__("Scaling and cost")
         self.body = ipywidgets.Box([])
         self.body.add_class("dl-charts")
         self.figures: dict[str, Any] = {}

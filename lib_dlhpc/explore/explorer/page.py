@@ -25,6 +25,7 @@ from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.notebook_file import notebook
 from lib_dlhpc.explore.explorer.panel import Panel, panel_state, wanted
 from lib_dlhpc.explore.explorer.plan import Plan, trust
+from lib_dlhpc.explore.explorer.planned import Planned
 from lib_dlhpc.explore.explorer.presets import FIRST, of_file, preset
 from lib_dlhpc.explore.explorer.run import Run
 from lib_dlhpc.explore.explorer.section import Soon
@@ -58,9 +59,12 @@ class Explorer:
         self.file = ExperimentFile()
         self.simulation, self.run, self.sweep = Simulation(), Run(self.refresh), Sweep()
         self.charts, self.plan = Charts(), Plan(self.apply)
-        self.sections = (self.simulation, self.run, self.sweep, self.charts)
+        self.planned = Planned(self.apply, self._in_words)
+        self.sections = (self.planned, self.simulation, self.run, self.sweep, self.charts)
         self.every = ipywidgets.ToggleButton(
-            description="Every number: formula, inputs, source", layout={"width": "auto"}
+            description="Every number",
+            tooltip="Formula, inputs and source of each",
+            layout={"width": "auto"},
         )
         self._soon, self._note = Soon(), ""
         self._of_a: tuple[Choice, Breakdown] | None = None
@@ -107,6 +111,9 @@ class Explorer:
     def apply(self, changes: Mapping[str, Any]) -> None:
         """Set several fields at once, such as those of an advice."""
         self._try(lambda: _predicted(self.choice.with_changes(changes)))
+
+    def _in_words(self, changes: Mapping[str, Any]) -> str:
+        return changes_words(self.choice.with_changes(changes), self.choice)
 
     def pin(self) -> None:
         """Compare everything with what is shown now; or with the preset again."""

@@ -25,8 +25,10 @@ function render({ model, el }) {
   const more = make("select", { class: "chip", title: "More published runs" });
   more.setAttribute("aria-label", "More published runs");
   more.addEventListener("change", () => more.value && ask("preset", more.value));
-  const undo = button("↶ Undo", "Undo the last change (Ctrl+Z)", () => ask("undo"));
-  const redo = button("↷ Redo", "Redo what was undone", () => ask("redo"));
+  const undo = button("↶", "Undo the last change (Ctrl+Z)", () => ask("undo"));
+  const redo = button("↷", "Redo what was undone", () => ask("redo"));
+  undo.setAttribute("aria-label", "Undo");
+  redo.setAttribute("aria-label", "Redo");
   const pin = button("Pin as baseline A", "Compare everything with what is shown now", () => ask("pin"));
   const copy = button("Copy link", "A link to this picture", async () => {
     const link = model.get("link");
