@@ -15,6 +15,7 @@ exchanges.py          what the layers of a part exchange
 instruction_prices.py what the instructions of a program cost
 network.py            the network model of a machine, congestion included
 groups.py             the network of a process group, and its collectives
+nccl.py               an allreduce by NCCL's protocols
 stragglers.py         the slowest of p ranks
 length.py             number of steps of a run
 reading.py            read time of a sample from storage, by limit

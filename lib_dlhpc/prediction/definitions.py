@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from lib_dlhpc.costs.checkpoints import Saving
-from lib_dlhpc.costs.network import Level, Network
+from lib_dlhpc.costs.nccl import allreduce_time
 from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import parts
-from lib_dlhpc.prediction.collectives import bus_bandwidth, ring
+from lib_dlhpc.prediction.collectives import bus_bandwidth
 from lib_dlhpc.prediction.energy import facility_energy
 from lib_dlhpc.prediction.intervals import best_interval, daly, goodput, young
 from lib_dlhpc.prediction.io import reading
@@ -79,17 +79,18 @@ def gradient_bandwidth(bytes_moved: float, seconds: float) -> float:
     return bytes_moved / seconds
 
 
-def ring_bus_bandwidth(n: float, ranks: int, small: list[float], large: list[float]) -> float:
-    """Return the bus bandwidth in B/s of a ring whose alpha and beta fit two measured points.
+def protocol_bus_bandwidth(
+    n: float, ranks: int, nodes: int, small: list[float], large: list[float]
+) -> float:
+    """Return the bus bandwidth in B/s of an allreduce by the quickest of NCCL's protocols (costs/nccl.py).
 
-    small, large: [bytes, bus bandwidth in B/s] of a short and a long message.
+    small, large: [bytes, bus bandwidth in B/s] of a short message, which gives what a call takes in addition, and of a
+    long one, which gives the bandwidth.
     """
-    factor = 2 * (ranks - 1) / ranks
-    (n0, bus0), (n1, bus1) = small, large
-    t0, t1 = n0 / bus0 * factor, n1 / bus1 * factor
-    slope = (t1 - t0) / (n1 - n0)
-    level = Level(ranks, (t0 - slope * n0) / (2 * (ranks - 1)), slope / factor)
-    time = ring(n, Network(level, Level(1, 0.0, 0.0), 0.0)).total
+    (n0, bus0), (_, bandwidth) = small, large
+    taken = n0 / bus0 * 2 * (ranks - 1) / ranks
+    call = taken - allreduce_time(n0, ranks, nodes, bandwidth)
+    time = call + allreduce_time(n, ranks, nodes, bandwidth)
     return float(bus_bandwidth(n, time, ranks))
 
 
@@ -141,7 +142,7 @@ DEFINITIONS: dict[str, Callable[..., Any]] = {
     "gradient_bandwidth": gradient_bandwidth,
     "holders": holders,
     "listing_operations": listing_operations,
-    "ring_bus_bandwidth": ring_bus_bandwidth,
+    "protocol_bus_bandwidth": protocol_bus_bandwidth,
     "training_time": training_time,
     "activation_fraction": activation_fraction,
 }

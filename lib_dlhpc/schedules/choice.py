@@ -2,8 +2,8 @@
 
 Libraries select by size and number of ranks, from tables or models (Thakur, Rabenseifner & Gropp 2005, section 4;
 NCCL's tuning model); here the closed forms decide. Not modeled: protocols within a message (NCCL's LL, LL128 and
-Simple, MPI's eager and rendezvous), chunks pipelined over both levels, and NCCL before 2.23, which has only rings
-for reduce-scatter and allgather between nodes.
+Simple, which costs/nccl.py has; MPI's eager and rendezvous), chunks pipelined over both levels, and NCCL before 2.23,
+which has only rings for reduce-scatter and allgather between nodes.
 """
 
 from typing import Any

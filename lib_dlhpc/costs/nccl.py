@@ -1,0 +1,77 @@
+"""The time of an allreduce by NCCL's tuning model: the cheapest of rings and trees, each by three protocols.
+
+LL sends a flag beside every 4 bytes, LL128 one in 128 bytes, Simple whole chunks after a handshake: the less a protocol
+waits, the less of the bandwidth it reaches. Source: NCCL 2.30, src/graph/tuning.cc (THIRD_PARTY.md), with its
+numbers for Ampere and hosts by Intel. Not modeled: reductions in the switch, and NCCL's choice of channels.
+"""
+
+from math import log2
+from typing import NamedTuple
+
+PROTOCOLS = ("LL", "LL128", "Simple")
+
+
+class Latencies(NamedTuple):
+    """Seconds by protocol: of a call, of a step within a node, and of one between nodes."""
+
+    call: tuple[float, ...]
+    within: tuple[float, ...]
+    between: tuple[float, ...]
+
+
+RING = Latencies((6.6e-6, 14e-6, 8.4e-6), (0.6e-6, 1.9e-6, 3.4e-6), (2.7e-6, 4e-6, 14e-6))
+TREE = Latencies((6.8e-6, 14e-6, 8.4e-6), (0.6e-6, 1.25e-6, 4e-6), (5e-6, 8.5e-6, 14e-6))
+POST = (1e-6, 1e-6, 3e-6)  # s: the least of a step of a ring over several nodes
+PLATEAU = (1.0, 1.0, 1.4)  # what steps of such a ring take longer
+LL_LIMIT = 20.4e9  # B/s
+RING_SHARE = (0.5, 0.92, 1.0)  # of the bus bandwidth
+TREE_SHARE = (0.92 / 3.8, 0.92 * 120 / 128, 0.92)
+TREE_SHARE_WITHIN = (0.92 / 3.8, 0.92 * 7 / 9, 0.92)  # in one node
+# The part of it, in tenths, that trees reach with messages of 64 B, 128 B, ...; all of it beyond.
+TENTHS = (
+    (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10),
+    (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9, 10, 10),
+    (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9),
+)
+
+
+def allreduce_time(n: float, ranks: int, nodes: int, bandwidth: float) -> float:
+    """Return the seconds of an allreduce of n bytes.
+
+    ranks: in all, as many on each of `nodes` nodes. bandwidth: B/s of the bus, as a long ring allreduce reaches it.
+    """
+    return min(by_protocol(n, ranks, nodes, bandwidth).values())
+
+
+def by_protocol(n: float, ranks: int, nodes: int, bandwidth: float) -> dict[tuple[str, str], float]:
+    """Return the same of each algorithm and protocol, such as ("ring", "LL")."""
+    found = {}
+    for at, protocol in enumerate(PROTOCOLS):
+        found["ring", protocol] = _ring(at, n, ranks, nodes, bandwidth)
+        found["tree", protocol] = _tree(at, n, ranks, nodes, bandwidth)
+    return found
+
+
+def _ring(at: int, n: float, ranks: int, nodes: int, bandwidth: float) -> float:
+    steps, between = 2 * (ranks - 1), 2 * (nodes - 1)
+    within = max(RING.within[at], POST[at] if nodes > 1 else 0.0)
+    latency = RING.call[at] + (steps - between) * within + between * RING.between[at]
+    bus = _limited(at, bandwidth * RING_SHARE[at])
+    return latency * (PLATEAU[at] if nodes > 1 else 1.0) + n * steps / ranks / bus
+
+
+def _tree(at: int, n: float, ranks: int, nodes: int, bandwidth: float) -> float:
+    down = (ranks / nodes - 1) * TREE.within[at] + log2(nodes) * TREE.between[at]
+    share = (TREE_SHARE if nodes > 1 else TREE_SHARE_WITHIN)[at]
+    bus = _limited(at, bandwidth * share) * _reached(at, n)
+    return TREE.call[at] + 2 * down + 2 * n / bus
+
+
+def _limited(at: int, bus: float) -> float:
+    return min(bus, LL_LIMIT) if PROTOCOLS[at] == "LL" else bus
+
+
+def _reached(at: int, n: float) -> float:
+    """Return the part of a tree's bandwidth that a message of n bytes reaches."""
+    power = int(log2(n / 64)) if n >= 64 else -1
+    return TENTHS[at][power] / 10 if 0 <= power < len(TENTHS[at]) else 1.0
