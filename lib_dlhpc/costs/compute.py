@@ -96,7 +96,8 @@ def layer_activities(
         ahead, back = tiles.slower(model, batch, last_axis(device.multiprocessors))
     # Backward forms two products of the forward's size, one for the input and one for the weights.
     products = (1 + back) * work + batch * _repeated_flop(model)
-    arithmetic = (ahead * work + half) / rate, (products + 2 * half) / rate
+    kernel = _fused_attention(model, device)
+    arithmetic = (kernel * ahead * work + half) / rate, (kernel * products + 2 * half) / rate
     memory = memory_time, 2 * memory_time
     found = Activities(
         LayerTimes(*(np.where(a >= m, a, 0.0) for a, m in zip(arithmetic, memory, strict=True))),
@@ -182,6 +183,20 @@ def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _repeated_flop(model: Model) -> NDArray[np.float64]:
     """Return the FLOP a sample of each layer's forward pass that its backward pass repeats."""
     return np.array([layer.traits.repeated_flop(layer) for layer in model.layers])
+
+
+def _fused_attention(model: Model, device: Device) -> Any:
+    """Return by what fused attention takes longer than products of its FLOP: fewer blocks, at a lower rate."""
+    share = last_axis(device.attention)
+    blocks = _blocks(model)
+    slower = blocks * last_axis(device.efficiency) / np.where(np.equal(share, 0), 1.0, share)
+    return np.where((blocks > 0) & np.greater(share, 0), slower, 1.0)
+
+
+@lru_cache(maxsize=1024)
+def _blocks(model: Model) -> NDArray[np.float64]:
+    """Return which part of its FLOP each fused attention computes; 0 for other layers."""
+    return np.array([layer.traits.computed_part(layer) for layer in model.layers])
 
 
 def streaming_rate(device: Device) -> Any:

@@ -50,6 +50,15 @@ class FusedAttention(Attention):
         return layer.forward_flop / 2
 
     @staticmethod
+    def computed_part(layer: Layer) -> float:
+        """Return which part of the products within the window a causal mask leaves."""
+        options = layer.attributes
+        positions = options.get("sequence", layer.output_shape[0])
+        seen = min(options["window"] or positions, positions)
+        # Position i sees min(i, seen) of them.
+        return (positions - (seen - 1) / 2) / positions if options["causal"] else 1.0
+
+    @staticmethod
     def rate_key(layer: Layer) -> str:
         """Return the name of its measured rate."""
         return layer.kind

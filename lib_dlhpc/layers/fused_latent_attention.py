@@ -31,6 +31,12 @@ class FusedLatentAttention(LatentAttention):
         size, values = layer.attributes["size"], layer.attributes["values"]
         return layer.forward_flop * size / (size + values)
 
+    @staticmethod
+    def computed_part(layer: Layer) -> float:
+        """Return which part of the products the causal mask leaves."""
+        positions = layer.attributes.get("sequence", layer.output_shape[0])
+        return (positions + 1) / (2 * positions)
+
 
 def fused_latent(layer: Layer, fuse: bool) -> Layer:
     """Return a full layer of latent attention as one kernel, or as separate ones."""

@@ -107,6 +107,7 @@ def _kernel_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
         "dispatch": ("host's time for a kernel", show(device.dispatch, "s")),
         "multiprocessors": ("multiprocessors", f"{device.multiprocessors}"),
         "streaming": ("share of the bandwidth that kernels reach", f"{device.streaming:.0%}"),
+        "attention": ("share of the peak that fused attention reaches", f"{device.attention:.0%}"),
     }
     return [
         (*words, source_of(p, "device", name))

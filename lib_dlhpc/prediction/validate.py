@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Row", "Validation", "results", "standings", "summary", "validate"]
 
 # Classes of rows in which a network is split, beside data parallelism, and that are not mere arithmetic.
-SPLIT_CLASSES = ("tensor", "pipeline", "recompute", "3-D", "ZeRO-3", "activations")
+SPLIT_CLASSES = ("tensor", "pipeline", "recompute", "3-D", "FSDP", "ZeRO-3", "activations")
 
 
 @dataclass(frozen=True)
@@ -319,6 +319,8 @@ def quantity_of(experiment: Experiment, quantity: str) -> Any:
     each = prediction.throughput / experiment.devices
     if quantity == "throughput" or quantity.startswith(("relative_throughput", "speedup")):
         return prediction.throughput
+    if quantity == "throughput per device":  # of a language model, in tokens
+        return each * experiment.model.input_shape[0]
     if quantity.startswith(("scaling_efficiency", "iter_time_increase")):
         fewer = each / _each_of(prediction, int(experiment.calibration.devices))
         return fewer if quantity.startswith("scaling") else 1 / fewer - 1

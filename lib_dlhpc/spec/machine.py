@@ -30,6 +30,8 @@ class Device:
     multiprocessors: work on the tiles of a matrix product, a wave at a time; 0: products of any shape fill them.
     streaming: share of the memory bandwidth that kernels reach which only move data; where it is stated, what the
     loss of a language model moves is priced too (costs/streams.py). 0: all of it, and the loss is not.
+    attention: share of the peak that fused attention reaches, in the blocks of scores that a causal mask leaves; 0: as
+    other products, in all blocks.
     slowdown: actual compute time over the time that these parameters predict.
     fused_attention: whether attention is fused here by default; in the catalog from the H100 on, as the published
     rows of earlier devices are from before it.
@@ -49,6 +51,7 @@ class Device:
     dispatch: float = number("s", default=0.0)
     multiprocessors: int = whole(default=0, least=0)
     streaming: float = number(default=0.0, most=1.0, divides=True)
+    attention: float = number(default=0.0, most=1.0, divides=True)
     slowdown: float = number(default=1.0, positive=True)
     fused_attention: bool = flag(default=False)
     layers: Mapping[str, LayerRate] = field(default_factory=dict)

@@ -190,6 +190,10 @@ CHANGES = {
     "machine.device.dispatch": (1e-2, UNCALIBRATED),
     "machine.device.multiprocessors": (80, {**UNCALIBRATED, "model.name": "bert-base"}),
     "machine.device.streaming": (0.1, UNCALIBRATED),
+    "machine.device.attention": (
+        0.2,
+        {**UNCALIBRATED, "model.name": "gpt-1536x16", "machine.device.fused_attention": True},
+    ),
     "machine.device.slowdown": (2.0, UNCALIBRATED),
     "machine.device.fused_attention": (True, {"model.name": "bert-base"}),
     "machine.device.layers": (PACES, UNCALIBRATED),

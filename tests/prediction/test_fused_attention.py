@@ -66,6 +66,31 @@ def test_activations_of_gpt_are_34_s_h_and_a_row_statistic():
     assert sum(2 * layer.stored + layer.mask_bytes for layer in inside) == 34 * s * h + 4 * a * s
 
 
+@pytest.mark.parametrize("window", [0, 3, 8, 100])
+def test_a_kernel_computes_the_products_that_a_causal_mask_leaves(window):
+    run = RUN.set({"model.window": window, "model.sequence": 8, **ON})
+    layer = attention(run)[0]
+    seen = min(window or 8, 8)
+    left = sum(min(at + 1, seen) for at in range(8))
+    assert layer.traits.computed_part(layer) == pytest.approx(left / (8 * seen))
+    split = run.set({"strategy.context": 2, "strategy.context_exchange": "ring"})
+    part = attention(split)[0]
+    assert part.traits.computed_part(part) == layer.traits.computed_part(layer)
+
+
+def test_a_stated_share_of_the_peak_is_that_of_the_products_left():
+    fast = {"machine.device.memory_bandwidth": 1e18, "machine.device.launch": 0.0}
+    run = RUN.set({**fast, "machine.device.half_work": 0.0, "machine.device.attention": 0.25, **ON})
+    layer, forward, backward = attention(run)
+    left = layer.forward_flop * 4097 / 8192
+    assert forward == pytest.approx(left / (0.25 * run.machine.device.peak["bf16"]))
+    assert backward == pytest.approx(2.5 * forward)
+    # Attention in separate kernels has the rate of other products, in all blocks.
+    apart = run.set({"strategy.fused_attention": "off"})
+    others = apart.set({"machine.device.attention": 0.0})
+    assert attention(apart)[1:] == attention(others)[1:]
+
+
 def test_backward_repeats_one_of_two_products():
     """Five products in backward for two in forward (Dao 2023, "FlashAttention-2", section 4.1), if compute limits."""
     fast = RUN.set({"machine.device.memory_bandwidth": 1e18, "machine.device.launch": 0.0})

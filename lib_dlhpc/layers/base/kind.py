@@ -175,6 +175,11 @@ class Kind:
         return 0.0
 
     @staticmethod
+    def computed_part(layer: Layer) -> float:
+        """Return which part of its FLOP fused attention computes; 0: it is another layer."""
+        return 0.0
+
+    @staticmethod
     def rate_key(layer: Layer) -> str:
         """Return the name of its measured rate: the kind, unless an option changes the cost."""
         return layer.kind
