@@ -132,7 +132,7 @@ def _dispatched(model: Model, device: Device, each: Activities, exchanged: Any) 
     ahead, back = kernels(model)
     reverse = (..., slice(None, None, -1))
     late = dispatched(forward, issue * ahead, exchanged) - forward
-    exchanged = np.broadcast_to(exchanged, len(model.layers))[::-1]
+    exchanged = np.broadcast_to(exchanged, np.shape(backward))[reverse]
     late_back = dispatched(backward[reverse], (issue * back)[reverse], exchanged)[reverse]
     return LayerTimes(each.launch.forward + late, each.launch.backward + late_back - backward)
 

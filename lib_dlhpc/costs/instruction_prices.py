@@ -5,6 +5,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import pair_bytes
@@ -62,13 +63,18 @@ class CollectivePrices:
 
 @lru_cache(maxsize=4096)
 def _collective(goal: str, size: float, of: Keyed[Network], algorithm: str) -> Cost:
+    return collective_cost(goal, size, of.value, algorithm)
+
+
+def collective_cost(goal: str, size: Any, net: Network, algorithm: str) -> Cost:
+    """Return the cost of a collective of `size` B on a network."""
     if goal == "halo":
-        return groups.halo_cost(of.value, size)
+        return groups.halo_cost(net, size)
     if goal == SHIFT:
-        return groups.shift_cost(of.value, size)
+        return groups.shift_cost(net, size)
     if goal == "all_to_all":
-        return groups.all_to_all(size, of.value)
-    return groups.collective(goal, size, of.value, 1, algorithm)
+        return groups.all_to_all(size, net)
+    return groups.collective(goal, size, net, 1, algorithm)
 
 
 class PartPrices:
@@ -94,8 +100,12 @@ class PartPrices:
         self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.weights, self.model = model.layer_parameters, model
-        self.blocks = np.array([ring_blocks(layer) for layer in model.layers])
         self.batch, self.element = float(batch), compute.BYTES[strategy.precision]
+
+    @cached_property
+    def blocks(self) -> NDArray[np.int64]:
+        """The blocks in which each layer is computed."""
+        return np.array([ring_blocks(layer) for layer in self.model.layers])
 
     @cached_property
     def weight_grad(self) -> Floats:

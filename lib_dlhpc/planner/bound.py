@@ -1,9 +1,9 @@
 """A lower bound of the step of each combination, on arrays; it is never above the prediction.
 
 The layers of the whole network take c s for a microbatch, forward and backward, with recomputation and what is
-exchanged within a pass: priced once for each way to split layers, by the same functions as a prediction. Of p stages
-the busiest does at least m c / p. In GPipe and 1F1B stage k cannot start before the stages before it have done a
-forward pass, nor end after their last backward pass, so that for any cut
+exchanged within a pass: priced once for each way to split layers, with all sizes of a microbatch as an array, from the
+same program as a prediction. Of p stages the busiest does at least m c / p. In GPipe and 1F1B stage k cannot start
+before the stages before it have done a forward pass, nor end after their last backward pass, so that for any cut
 
     T >= max over k of (sum of c_j, j < k) + m c_k  >=  c / (1 - (1 - 1/m)^p)
 
@@ -11,24 +11,33 @@ with equality where the terms are equal. Then follow the update and, with ZeRO 1
 with ZeRO 3 each layer's weights are gathered twice a microbatch. The fullest rank holds no less than the mean stage.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.groups import collective, spread
+from lib_dlhpc.costs.instruction_prices import collective_cost
+from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layout import chain
 from lib_dlhpc.parallel import program
 from lib_dlhpc.planner.space import Space
 from lib_dlhpc.prediction.step import compute_scale
-from lib_dlhpc.program import messages_of, work_of
+from lib_dlhpc.program import Collective, Compute, Move, Program, work_of
+from lib_dlhpc.program.instructions import SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
 
 Floats = NDArray[np.float64]
 # What does not change what the layers of an unsplit pipeline take for a microbatch.
-OUTSIDE = ("pipeline", "microbatches", "schedule", "chunks", "zero", "shards", "offload", "data")
+OUTSIDE = (
+    *("pipeline", "microbatches", "schedule", "chunks", "zero", "shards", "offload", "data"),
+    "bucket",
+)
 
 
 @dataclass(frozen=True)
@@ -63,32 +72,115 @@ def _unsplit(experiment: Experiment, combinations: Space) -> tuple[Floats, ...]:
     """Return s of computation and exchanges of a microbatch, s of an update, and weights of the unsplit pipeline."""
     c = combinations.columns
     names = [name for name in c if name not in (*OUTSIDE, "batch")]
-    samples = c["batch"] // c["microbatches"]
-    keys = list(zip(samples.tolist(), *(c[name].tolist() for name in names), strict=True))
-    known = {
-        key: _of_microbatch(experiment, key[0], dict(zip(names, key[1:], strict=True)))
-        for key in set(keys)
-    }
-    return tuple(np.array([known[key] for key in keys]).reshape(-1, 4).T)
+    samples, found = c["batch"] // c["microbatches"], np.zeros((4, len(combinations)))
+    for rows in _alike([c[name] for name in names]):
+        each, place = np.unique(samples[rows], return_inverse=True)
+        fields = {name: c[name][rows[0]].item() for name in names}
+        found[:, rows] = _of_microbatches(experiment, each, fields)[:, place]
+    return tuple(found)
 
 
-def _of_microbatch(
-    experiment: Experiment, samples: int, fields: dict[str, object]
-) -> tuple[float, ...]:
+def _alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
+    """Return the rows of each combination of values that occurs."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values = {*column.tolist()}
+        code *= len(values)
+        for number, each in enumerate(values):
+            code[column == each] += number
+    order = np.argsort(code, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
+
+
+def _of_microbatches(
+    experiment: Experiment, samples: NDArray[np.int64], fields: dict[str, object]
+) -> Floats:
+    """Return the four of microbatches of so many samples, (4, samples)."""
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
-    plain |= {"zero": 0, "shards": 0, "offload": "none", "data": 0, "batch": samples}
-    strategy = replace(experiment.strategy, **{**plain, **fields})  # type: ignore[arg-type]
-    one = replace(experiment, strategy=strategy)
+    plain |= {"zero": 0, "shards": 0, "offload": "none", "data": 0}
+    found = np.zeros((4, len(samples)))
+
+    def of(batch: int) -> Experiment:
+        strategy = replace(experiment.strategy, **{**plain, **fields, "batch": batch})  # type: ignore[arg-type]
+        return replace(experiment, strategy=strategy)
+
     try:
-        scale = compute_scale(one)
-        step = program(one, scale)
+        one = of(int(samples[0]))
+        step = program(one)
+        # A rate is measured with a batch, a scale is of any.
+        many = samples.tolist() if experiment.calibration.rate else samples[:1].tolist()
+        scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
-        return 0.0, 0.0, 0.0, 0.0
-    work = work_of(step)
-    seconds = (work.forward + work.backward + work.recomputation).min()
-    exchanged = sum(messages_of(step)[1].values())
-    weights = float(step.stages[0][0].forward.prices[0].weights.sum())
-    return float(seconds), float(exchanged), float(work.update.min()), weights
+        return found
+    passes = _Passes(one, step, samples.astype(float), scale[:, None])
+    found[0], found[1] = passes.work(), passes.exchanged()
+    found[2] = scale * work_of(step).update.min()
+    found[3] = step.stages[0][0].forward.prices[0].weights.sum()
+    return found
+
+
+class _Passes:
+    """An unsplit pipeline's pass forward and backward, for an array of samples; scale: (samples or 1, 1)."""
+
+    def __init__(
+        self, experiment: Experiment, step: Program, samples: Floats, scale: Floats
+    ) -> None:
+        self.experiment, self.step, self.samples, self.scale = experiment, step, samples, scale
+        self.chunk = step.stages[0][0]
+        self.size = float(compute.BYTES[experiment.strategy.precision])
+        self._known: dict[tuple[object, ...], Floats] = {}
+
+    def work(self) -> Floats:
+        """Return the seconds of computation of the variant with least."""
+        device = clocked(self.experiment.machine.device, self.experiment.strategy.power_limit)
+        precision, found = self.experiment.strategy.precision, []
+        for variant, template in enumerate(self.chunk.backward.variants):
+            model = chain(self.experiment, variant)[0][0].model
+            times = compute.layer_times(
+                model, device, self.samples, precision, self._apart(variant, len(model.layers))
+            )
+            again = times.forward[:, template.repeated]
+            found.append(sum((self.scale * t).sum(axis=-1) for t in (*times, again)))
+        return np.min(found, axis=0)
+
+    def exchanged(self) -> Floats:
+        """Return the seconds of exchanges within the passes of the variant with most."""
+        found: Floats = np.zeros(len(self.samples))
+        for block in (self.chunk.forward, self.chunk.last):
+            found += np.max([self._of(each.messages) for each in block.variants], axis=0)
+        return found
+
+    def _of(self, messages: Iterable[tuple[Collective | Move, int]]) -> Floats:
+        found = np.zeros(len(self.samples))
+        for what, count in messages:
+            if isinstance(what, Collective) and not what.stream:
+                found += count * self._seconds(what)
+        return found
+
+    def _apart(self, variant: int, layers: int) -> Floats:
+        """Return the seconds after each layer of a forward pass in exchanges, at a scale of 1, (samples, layers).
+
+        They matter where the host issues kernels one by one.
+        """
+        if not self.experiment.machine.device.dispatch:
+            return np.zeros(1)
+        found, layer = np.zeros((len(self.samples), layers)), 0
+        for each in self.chunk.forward.variants[variant].instructions:
+            if isinstance(each, Compute):
+                layer = each.layer
+            elif isinstance(each, Collective) and not each.stream:
+                found[:, layer] += self._seconds(each)
+        return found / np.where(self.scale > 0, self.scale, np.inf)
+
+    def _seconds(self, what: Collective) -> Floats:
+        key = what.group, what.goal, what.elements, what.of, what.algorithm
+        if key not in self._known:
+            fixed = self.chunk.forward.prices[0].bytes
+            sent = what.elements * self.samples * self.size if what.of == SAMPLES else fixed(what)
+            net = self.step.groups[what.group].network
+            cost = collective_cost(what.goal, sent, net, what.algorithm)
+            self._known[key] = np.broadcast_to(cost.total, self.samples.shape)
+        return self._known[key]
 
 
 def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> Floats:
@@ -96,27 +188,15 @@ def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> F
     c, found = combinations.columns, np.zeros(len(combinations))
     if "shards" in c or "nodes" in c or "allreduce" in c or "precision" in c:
         return found
-    size = compute.BYTES[experiment.strategy.precision]
-    keys = list(
-        zip(
-            (c["data"] * c["context"]).tolist(),
-            (c["tensor"] * c["spatial"]).tolist(),
-            (weights / c["pipeline"]).tolist(),
-            strict=True,
-        )
-    )
-    known = {
-        (data, apart, held): collective(
-            "allgather",
-            held * size,
-            spread(experiment, data, apart),
-            1,
-            experiment.strategy.allreduce,
-        ).total
-        for data, apart, held in set(keys)
-        if data > 1
-    }
-    return np.array([float(known.get(key, 0.0)) for key in keys])
+    size, way = compute.BYTES[experiment.strategy.precision], experiment.strategy.allreduce
+    many, apart = c["data"] * c["context"], c["tensor"] * c["spatial"]
+    for rows in _alike([many, apart]):
+        ranks = int(many[rows[0]])
+        if ranks > 1:
+            held = weights[rows] / c["pipeline"][rows] * size
+            net = spread(experiment, ranks, int(apart[rows[0]]))
+            found[rows] = collective("allgather", held, net, 1, way).total
+    return found
 
 
 def _state(experiment: Experiment, combinations: Space, weights: Floats, sharded: Floats) -> Floats:
