@@ -1,9 +1,10 @@
 """program(experiment, scale): the program of a training step, all passes in order; steps: of several in turn."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +45,7 @@ from lib_dlhpc.program import (
 )
 from lib_dlhpc.spec.experiment import Experiment
 
+Made = TypeVar("Made")
 KINDS = {
     "tensor": "tensor exchange",
     "context": "context exchange",
@@ -106,7 +108,7 @@ def _keyed(
     )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank, but for what depends on the machine."""
     (experiment, held), found = key.value, []
@@ -187,8 +189,15 @@ def _end(
     def all_do(what: Instruction) -> tuple[Instruction | None, ...]:
         return (what,) * len(held)
 
-    updates = [Update(update_time(experiment, each, scale)) for each in held]
-    remaining = [_exchange(experiment, each) for each in held]
+    unlike = {id(each): each for each in held}
+
+    def made(rule: Callable[[tuple[Part, ...]], Made]) -> list[Made]:
+        """Return what each stage has by a rule; alike stages have the same."""
+        found = {key: rule(each) for key, each in unlike.items()}
+        return [found[id(each)] for each in held]
+
+    updates = made(lambda each: Update(update_time(experiment, each, scale)))
+    remaining = made(lambda each: _exchange(experiment, each))
     if experiment.strategy.update == "local":
         every = zip(updates, remaining, strict=True)
         return tuple(rows([local.averaged(experiment, *each) for each in every]))
@@ -201,7 +210,7 @@ def _end(
         *met,
         tuple(updates),
         all_do(Wait("offload", offload.STREAM, "", offload.LABEL)),
-        *rows([zero.gathered_after_update(experiment, each) for each in held]),
+        *rows(made(lambda each: zero.gathered_after_update(experiment, each))),
         all_do(Wait("data", data.STREAM, "", "the weights")),
         *met,
     ]

@@ -4,6 +4,8 @@ instructions.py  what a rank does: the instructions of a block
 program.py       blocks, the calls that execute them, and the groups that exchange
 calls.py         the passes of a pipeline in an order in which each follows the pass whose message it needs
 fold.py          a block as a few sums: work, and the messages within it
+rounds.py        calls as numbers, in rounds that repeat
+walk.py          when each stage is through all calls, if repeated passes take as long; rounds that repeat are skipped
 path.py          when every rank starts and ends each pass
 intervals.py     the intervals of a path, to be drawn
 totals.py        what a step computes and sends in all

@@ -2,21 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.schedules.pipeline import (
-    PIPELINES,
-    Backward,
-    Forward,
-    Pipeline,
-    Streams,
-    Weights,
-    Work,
-)
+from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Weights, Work
 
 FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
 _KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS}
@@ -55,23 +44,10 @@ def calls(pipeline: Pipeline) -> tuple[Call, ...]:
     return _calls(Keyed(pipeline, id(pipeline)))
 
 
-# Calls as numbers, a row each: place, pass, source, boundary; -1: none. A pass is a chunk of a place times the number
-# of PASSES plus the index of one of them, and -2 less that where it completes gradients; a boundary is a chunk of a
-# place. Each is counted through all places.
-Rows: TypeAlias = NDArray[np.int32]
-
-
-def steps(pipeline: Pipeline) -> Rows:
-    """Return the calls of a pipeline as numbers, for a quick walk, (calls, 4)."""
-    if isinstance(pipeline.streams, Streams):
-        return _steps(pipeline.name, pipeline.ranks, pipeline.microbatches, pipeline.chunks)
-    return _rows(pipeline)
-
-
 @lru_cache(maxsize=8)
 def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
     ranks, found = key.value.ranks, []
-    for place, work, source, after, crossed, last in _ordered(key.value):
+    for place, work, source, after, crossed, last in ordered(key.value):
         boundary = (crossed % ranks, crossed // ranks)
         target = after % ranks if after >= 0 else -1
         one = (place, work.chunk, work.microbatch, phase_of(work), last, source, target, boundary)
@@ -79,22 +55,7 @@ def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=256)
-def _steps(schedule: str, ranks: int, microbatches: int, chunks: int) -> Rows:
-    return _rows(pipeline(schedule, ranks, microbatches, chunks))
-
-
-def _rows(key: Pipeline) -> Rows:
-    ranks, chunks, rows = key.ranks, key.chunks, list[tuple[int, int, int, int]]()
-    index = {kind: PASSES.index(phase) for kind, phase in _KINDS.items()}
-    for place, work, source, after, crossed, last in _ordered(key):
-        number = len(PASSES) * (place * chunks + work.chunk) + index[type(work)]
-        boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
-        rows.append((place, -2 - number if last else number, source, boundary))
-    return np.array(rows, np.int32)
-
-
-def _ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
+def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
     """Yield passes, each after the one whose message it needs: the place and the work, the number of the pass from
     which it receives, the stage to which it sends, the stage before the boundary that it crosses, and whether it
     completes the gradients of its chunk."""

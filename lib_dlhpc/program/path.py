@@ -10,21 +10,25 @@ Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization an
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from math import inf, prod
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.program.calls import PASSES, Call, calls, steps
+from lib_dlhpc.program.calls import PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
-from lib_dlhpc.program.program import Floats, Group, Program
+from lib_dlhpc.program.program import Block, Floats, Group, Program
+from lib_dlhpc.program.rounds import sections
+from lib_dlhpc.program.walk import Walk
 
 # ranked(place, collective, when each rank of the stage joins) -> when each is through
 RankedExchange: TypeAlias = Callable[[int, Collective, Floats], Floats]
+# Of a pass that finds all streams free: its seconds, its waits by kind, and when each stream is free again.
+Alone: TypeAlias = tuple[float, Mapping[str, float], Mapping[str, float]]
 REPORTED = 64  # calls in a report
 
 
@@ -33,7 +37,7 @@ class Path:
 
     factor: of each stage's compute time, floats or arrays. begin: s, of each stage if ranks begin apart. ranked: when
     each rank leaves a collective that its ranks leave one by one; by default all leave together. free: messages
-    between stages take no time. record: see Record.
+    between stages take no time. record: see Record. like: another path through the program.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Path:
         ranked: RankedExchange | None = None,
         free: bool = False,
         record: Record | None = None,
+        like: "Path | None" = None,
     ) -> None:
         self.program, self.factor, self.ranked, self.free = program, factor, ranked, free
         self.record = record
@@ -59,6 +64,8 @@ class Path:
         self._free: list[dict[str, Any]] = [{} for _ in factor]  # when a stream is, by stage
         self._port: dict[int, Any] = {}  # when a stage's ranks have sent all before
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
+        # Of passes that find all streams free, by block and factor.
+        self._known: dict[tuple[int, float], Alone] = {} if like is None else like._known
         self._met = False
         self.flush = 0.0  # when all ranks have met, after their last pass
 
@@ -79,7 +86,8 @@ class Path:
             place = call.place
             if call.source >= 0:
                 self._receive(call, arrives.pop(call.source))
-            self.clock[place] = end = self._block(call, self.clock[place], self.late)
+            block = self.program.stages[place][call.chunk].block(call.phase, call.last)
+            self.clock[place] = end = self._block(place, block, self.clock[place], self.late, call)
             if call.target >= 0:
                 arrives[number] = self._send(call, end)
             if report is not None and number % REPORTED == REPORTED - 1:
@@ -89,55 +97,61 @@ class Path:
 
     def _run_one(self) -> None:
         """The same with one number for each stage: what a repeated pass posts it waits for, so it takes as long."""
-        pipeline, clock, idle = self.program.schedule, self.clock, self.idle
+        pipeline, many = self.program.schedule, self.program.schedule.microbatches
         hops = [one.sends for stage in self.program.stages for one in stage]
         busy = [0.0 if self.free else float(hop.bandwidth) for hop in hops]
         takes = [0.0 if self.free else float(hop.total) for hop in hops]
-        seconds = self._passes()
-        port, arrives = [-inf] * pipeline.ranks, list[float]()
-        for place, made, source, boundary in zip(*steps(pipeline).T.tolist(), strict=True):
-            now = clock[place]
-            if source >= 0 and arrives[source] > now:
-                idle[place] += arrives[source] - now
-                now = arrives[source]
-            if made >= 0:
-                now += seconds[made]
-            else:
-                now = self._block(_last_call(-2 - made, pipeline.chunks), now, self.late)
-            clock[place] = now
-            if boundary >= 0:
-                if port[place] > now:
-                    now = port[place]
-                port[place] = now + busy[boundary]
-                now += takes[boundary]
-            arrives.append(now)
-
-    def _passes(self) -> list[float]:
-        """Return the seconds of all passes that are not the last, and count what they wait for."""
-        many, found = self.program.schedule.microbatches, []
-        known: dict[
-            tuple[int, float], tuple[float, defaultdict[str, float]]
-        ] = {}  # of alike stages
+        worked, seconds = [0.0] * pipeline.ranks, list[float]()
         for place, stage in enumerate(self.program.stages):
-            for chunk, does in enumerate(stage):
-                counts = {id(block): times for block, times in does.passes(many)}
+            for chunk in stage:
+                counts = {id(block): times for block, times in chunk.passes(many)}
                 for phase in PASSES:
-                    block = does.block(phase, False)
-                    if block is None or not (times := counts[id(block)]):
-                        found.append(0.0)
-                        continue
-                    key = id(block), self.factor[place]
-                    if key not in known:
-                        late = defaultdict[str, float](float)
-                        kept, self._free[place] = self._free[place], {}
-                        one = Call(place, chunk, 0, phase, False, -1, -1, (place, chunk))
-                        known[key] = self._block(one, 0.0, late), late
-                        self._free[place] = kept
-                    seconds, late = known[key]
-                    found.append(seconds)
-                    for kind, waited in late.items():
-                        self.late[kind] += times * waited
-        return found
+                    block = chunk.block(phase, False)
+                    times = counts[id(block)] if block is not None else 0
+                    seconds.append(self._repeated(place, block, times) if block and times else 0.0)
+                    worked[place] += times * seconds[-1]
+
+        def last(number: int, start: float) -> float:
+            place, chunk = divmod(number // len(PASSES), pipeline.chunks)
+            end = self._last(place, self.program.stages[place][chunk].last, start)
+            worked[place] += end - start
+            return end
+
+        begin, self.clock = (
+            self.clock,
+            Walk(seconds, last, busy, takes, self.clock).run(sections(pipeline)),
+        )
+        each = zip(self.clock, begin, worked, strict=True)
+        self.idle = [end - start - work for end, start, work in each]
+
+    def _repeated(self, place: int, block: Block, times: int) -> float:
+        """Return the seconds of a pass that is not the last, and count what its repetitions wait for."""
+        seconds, late, _ = self._alone(place, block)
+        for kind, waited in late.items():
+            self.late[kind] += times * waited
+        return seconds
+
+    def _last(self, place: int, block: Block, start: float) -> float:
+        """Return when the pass ends that completes the gradients of a chunk."""
+        if any(at > start for at in self._free[place].values()):
+            return self._block(place, block, start, self.late)
+        seconds, late, free = self._alone(place, block)
+        for kind, waited in late.items():
+            self.late[kind] += waited
+        for stream, at in free.items():
+            self._free[place][stream] = start + at
+        return start + seconds
+
+    def _alone(self, place: int, block: Block) -> Alone:
+        """Return the seconds of a pass that finds all streams free; alike stages have the same."""
+        key = id(block), self.factor[place]
+        if key not in self._known:
+            kept, self._free[place] = self._free[place], {}
+            late = defaultdict[str, float](float)
+            seconds = self._block(place, block, 0.0, late)
+            self._known[key] = seconds, late, self._free[place]
+            self._free[place] = kept
+        return self._known[key]
 
     def finish(self) -> float:
         """Execute what follows after the last call; return when the last rank is through."""
@@ -180,14 +194,15 @@ class Path:
             self.record(*where, leaves, arrives, bytes=max(crossed.bytes))
         return arrives
 
-    def _block(self, call: Call, start: Any, late: dict[str, Any]) -> Any:
-        """Return when a pass ends; late: its waits for other streams are added, by kind."""
-        place, now, worked = call.place, start, 0.0
+    def _block(
+        self, place: int, block: Block, start: Any, late: dict[str, Any], call: Call | None = None
+    ) -> Any:
+        """Return when a pass ends; late: its waits for other streams are added, by kind; call: to record it."""
+        now, worked = start, 0.0
         posted: list[Posted] = []
         ends: dict[str, Any] = {}
         waits: dict[str, Any] = {}  # s, by what is waited for
         sent, word = 0.0, ""
-        block = self.program.stages[place][call.chunk].block(call.phase, call.last)
         for each in block.folded:
             if isinstance(each, Run):
                 now, work = self._work(each, place, now)
@@ -206,7 +221,7 @@ class Path:
                 begins, until = self._post(place, each, now)
                 ends[each.what.key] = until
                 posted.append((each, now, begins, until))
-        if self.record is not None:
+        if self.record is not None and call is not None:
             times = (start, start + worked, now)
             draw_pass(self.record, self.program, call, times, waits, (word, sent), posted)
         return now
@@ -286,13 +301,6 @@ class Path:
     def _add(self, place: int, kind: str, name: str, start: Any, end: Any, **more: Any) -> None:
         if self.record is not None:
             self.record(place, "compute", kind, name, start, end, **more)
-
-
-def _last_call(number: int, chunks: int) -> Call:
-    """Return the pass that completes gradients, from its number (calls.py)."""
-    chunk, phase = divmod(number, len(PASSES))
-    place, chunk = divmod(chunk, chunks)
-    return Call(place, chunk, 0, PASSES[phase], True, -1, -1, (place, chunk))
 
 
 def _mean(values: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Move, Swap, Update
-from lib_dlhpc.program.program import Block, Floats, Prices, Program
+from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
 from lib_dlhpc.schedules.network import Cost
 
 
@@ -24,15 +24,25 @@ def work_of(step: Program) -> Work:
     """Return the seconds of computation of a step."""
     many = step.schedule.microbatches
     each = np.zeros((4, step.schedule.ranks, step.shape[1]))
-    for place, stage in enumerate(step.stages):
+    for stage, places in alike(step):
         for chunk in stage:
             for variant, prices in enumerate(chunk.backward.prices):
                 again = prices.forward[chunk.backward.variants[variant].repeated]
                 passes = (prices.forward, prices.backward, again)
-                each[:3, place, variant] += [many * float(seconds.sum()) for seconds in passes]
+                seconds = np.array([[many * float(one.sum())] for one in passes])
+                each[:3, places, variant] += seconds
+    for place in range(step.schedule.ranks):
         updates = (row[place] for row in step.end)
         each[3, place] = sum(what.seconds for what in updates if isinstance(what, Update))
     return Work(*each)
+
+
+def alike(step: Program) -> list[tuple[tuple[Chunk, ...], list[int]]]:
+    """Return the stages that differ in their passes, and the places in the pipeline of those that are like each."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for place, stage in enumerate(step.stages):
+        found.setdefault(tuple(id(chunk.last) for chunk in stage), []).append(place)
+    return [(step.stages[places[0]], places) for places in found.values()]
 
 
 class Mix(NamedTuple):
@@ -46,16 +56,17 @@ def mixes_of(step: Program) -> tuple[Mix, Mix]:
     """Return what limits forward, and backward with recomputation, (stages, variants) each."""
     limited = np.zeros((2, 2, step.schedule.ranks, step.shape[1]))  # pass, limit
     seconds = np.zeros((2, step.schedule.ranks, step.shape[1]))
-    for place, stage in enumerate(step.stages):
+    for stage, places in alike(step):
         for chunk in stage:
             for variant, prices in enumerate(chunk.backward.prices):
                 again = chunk.backward.variants[variant].repeated
-                at = (place, variant)
                 ahead, back = (np.array(prices.limited[phase]) for phase in ("forward", "backward"))
-                limited[0, :, *at] += ahead.sum(axis=-1)
-                limited[1, :, *at] += back.sum(axis=-1) + ahead[:, again].sum(axis=-1)
-                seconds[0, *at] += prices.forward.sum()
-                seconds[1, *at] += prices.backward.sum() + prices.forward[again].sum()
+                both = back.sum(axis=-1) + ahead[:, again].sum(axis=-1)
+                limited[0, :, places, variant] += ahead.sum(axis=-1)
+                limited[1, :, places, variant] += both
+                seconds[0, places, variant] += prices.forward.sum()
+                both = prices.backward.sum() + prices.forward[again].sum()
+                seconds[1, places, variant] += both
     fraction = limited / np.where(seconds > 0, seconds, 1.0)[:, None]
     return Mix(*fraction[0]), Mix(*fraction[1])
 
@@ -77,21 +88,24 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
         elif isinstance(what, Swap):
             messages[what.kind] += what.cost.times(times * mean)
 
-    every = [chunk for stage in step.stages for chunk in stage]
-    stages = Counter(id(chunk.last) for chunk in every)  # alike ones have the same blocks
-    for chunk in {id(chunk.last): chunk for chunk in every}.values():
-        alike = stages[id(chunk.last)]
-        for block, times in chunk.passes(many):
-            for what, count in _most(block) if times else ():
-                add(what, block.prices[0], alike * times * count)
-        for what in chunk.hidden:
-            cost = chunk.backward.prices[0].priced(what).cost
-            messages[what.kind] += cost.times(alike * many * mean)
-    for place, stage in enumerate(step.stages):
+    links = Counter[Cost]()
+    known = {id(what): what for row in step.end for what in row}
+    for stage, places in alike(step):
         for chunk in stage:
-            messages[step.between] += chunk.sends.times(2 * many * mean)
-        for row in step.end:
-            add(row[place], stage[0].last.prices[0], 1)
+            for block, times in chunk.passes(many):
+                for what, count in _most(block) if times else ():
+                    add(what, block.prices[0], len(places) * times * count)
+            for what in chunk.hidden:
+                cost = chunk.backward.prices[0].priced(what).cost
+                messages[what.kind] += cost.times(len(places) * many * mean)
+        prices = stage[0].last.prices[0]
+        ends = [row[place] for row in step.end for place in places]
+        for key, count in Counter(map(id, ends)).items():
+            add(known[key], prices, count)
+    for stage in step.stages:
+        links.update(chunk.sends for chunk in stage)
+    for cost, count in links.items():
+        messages[step.between] += cost.times(2 * count * many * mean)
     return messages, within
 
 

@@ -63,11 +63,25 @@ Work: TypeAlias = Forward | Backward | Weights
 Instruction: TypeAlias = Work | Send | Receive
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """How the passes of ranks repeat: first some that do not, then rounds, one kind after another, then the rest.
+
+    No pass of a round needs a message of a later one, and passes that complete gradients are in no round.
+    """
+
+    first: Callable[[int], int]  # passes of a rank before the rounds
+    each: tuple[tuple[int, int], ...]  # passes of a rank in a round, and how many such rounds
+    microbatches: int = 1  # with which there is one more round of each kind
+
+
 class Streams(Sequence[tuple[Instruction, ...]]):
     """The streams of all ranks, made from the order of each rank's passes when they are first read."""
 
-    def __init__(self, order: Callable[[int], Iterator[Work]], ranks: int, chunks: int) -> None:
-        self.order, self.ranks, self.chunks = order, ranks, chunks
+    def __init__(
+        self, order: Callable[[int], Iterator[Work]], ranks: int, chunks: int, rounds: Rounds
+    ) -> None:
+        self.order, self.ranks, self.chunks, self.rounds = order, ranks, chunks, rounds
 
     @cached_property
     def made(self) -> tuple[tuple[Instruction, ...], ...]:
@@ -131,7 +145,8 @@ def gpipe(ranks: int, microbatches: int) -> Pipeline:
         yield from (Forward(i, 0) for i in range(microbatches))
         yield from (Backward(i, 0) for i in reversed(range(microbatches)))
 
-    return _pipeline("gpipe", ranks, microbatches, 1, order)
+    rounds = Rounds(lambda _: 0, ((1, microbatches), (1, microbatches - 1)))
+    return _pipeline("gpipe", ranks, microbatches, 1, order, rounds)
 
 
 def one_f_one_b(ranks: int, microbatches: int) -> Pipeline:
@@ -142,7 +157,8 @@ def one_f_one_b(ranks: int, microbatches: int) -> Pipeline:
         backward = (Backward(i, 0) for i in range(microbatches))
         yield from _one_by_one(forward, backward, ranks - rank - 1, microbatches)
 
-    return _pipeline("1f1b", ranks, microbatches, 1, order)
+    rounds = Rounds(lambda rank: ranks - rank - 1, ((2, microbatches - ranks),))
+    return _pipeline("1f1b", ranks, microbatches, 1, order, rounds)
 
 
 def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
@@ -167,7 +183,11 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
         warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
         yield from _one_by_one(forward, backward, warm_up, count)
 
-    return _pipeline("interleaved", ranks, microbatches, chunks, order)
+    # Rank r is r times forward and backward ahead of rank 0, as its warm-up is 2 r shorter.
+    first = 2 * (ranks - 1) + (chunks - 1) * ranks
+    each = (2 * ranks * chunks, microbatches // max(ranks, 1) - 2)
+    rounds = Rounds(lambda _: first, (each,), ranks)
+    return _pipeline("interleaved", ranks, microbatches, chunks, order, rounds)
 
 
 def zb_h1(ranks: int, microbatches: int) -> Pipeline:
@@ -187,7 +207,8 @@ def zb_h1(ranks: int, microbatches: int) -> Pipeline:
                 yield next(weights)
         yield from weights
 
-    return _pipeline("zb-h1", ranks, microbatches, 1, order)
+    rounds = Rounds(lambda rank: ranks - 1 + rank, ((3, microbatches - ranks),))
+    return _pipeline("zb-h1", ranks, microbatches, 1, order, rounds)
 
 
 PIPELINES: dict[str, Callable[..., Pipeline]] = {
@@ -210,13 +231,18 @@ def _one_by_one(
 
 
 def _pipeline(
-    name: str, ranks: int, microbatches: int, chunks: int, order: Callable[[int], Iterator[Work]]
+    name: str,
+    ranks: int,
+    microbatches: int,
+    chunks: int,
+    order: Callable[[int], Iterator[Work]],
+    rounds: Rounds,
 ) -> Pipeline:
     """Return the pipeline whose ranks work in this order."""
     for field, value in (("ranks", ranks), ("microbatches", microbatches), ("chunks", chunks)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
-    return Pipeline(name, ranks, microbatches, chunks, Streams(order, ranks, chunks))
+    return Pipeline(name, ranks, microbatches, chunks, Streams(order, ranks, chunks, rounds))
 
 
 def _with_messages(work: Work, rank: int, ranks: int, chunks: int) -> Iterator[Instruction]:

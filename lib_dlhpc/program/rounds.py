@@ -1,0 +1,97 @@
+"""The passes of a pipeline as numbers, in rounds that repeat: a walk through it need not make them all."""
+
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.program.calls import PASSES, ordered, phase_of, pipeline
+from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
+
+# Calls as numbers: place, pass, back, boundary. A pass is a chunk of a place times the number of PASSES plus the index
+# of one of them, and -2 less that where it completes gradients; back: how many calls ago the one was whose message it
+# receives, 0: it receives none; a boundary is a chunk of a place, -1: it sends nothing. Each is counted through all
+# places.
+Rows: TypeAlias = list[tuple[int, int, int, int]]
+ENOUGH = (
+    4  # rounds, from which a section of them is made: one with what comes before it, two to compare
+)
+
+
+class Section(NamedTuple):
+    """Calls that are executed `times` times; all messages between sections, and rounds, are of the round before."""
+
+    rows: Rows
+    times: int
+
+
+def sections(pipe: Pipeline) -> tuple[Section, ...]:
+    """Return the calls of a pipeline, each after the call whose message it needs."""
+    if not isinstance(pipe.streams, Streams):
+        return (Section(_rows(_numbered(pipe)), 1),)
+    rounds = pipe.streams.rounds
+    more = max(0, min(times for _, times in rounds.each) - ENOUGH)
+    known = pipe.name, pipe.ranks, pipe.microbatches - more * rounds.microbatches, pipe.chunks
+    found = _sections(*known)
+    return tuple(one._replace(times=one.times + more * (one.times > 1)) for one in found)
+
+
+@lru_cache(maxsize=512)
+def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[Section, ...]:
+    pipe = pipeline(schedule, ranks, microbatches, chunks)
+    assert isinstance(pipe.streams, Streams)
+    rounds, numbers = pipe.streams.rounds, _numbered(pipe)
+    if min(times for _, times in rounds.each) < ENOUGH:
+        return (Section(_rows(numbers), 1),)
+    parts = _in_rounds(numbers, rounds, ranks)
+    order = np.concatenate([one for rows in parts for one in rows])
+    at = np.empty_like(order)
+    at[order] = np.arange(len(order))
+    numbers = numbers[order]
+    numbers[:, 2] = np.where(numbers[:, 2] >= 0, at[numbers[:, 2]], -1)
+    rows, edge, found = _rows(numbers), 0, list[Section]()
+    pending = Rows()
+    for part in parts:
+        count = len(part[0])
+        pending = pending + rows[edge : edge + count]
+        edge += count * len(part)
+        if len(part) > 1:
+            found += [Section(pending, 1), Section(rows[edge - count : edge], len(part) - 1)]
+            pending = []
+    return (*found, Section(pending, 1))
+
+
+def _in_rounds(
+    numbers: NDArray[np.int64], rounds: Rounds, ranks: int
+) -> list[list[NDArray[np.int64]]]:
+    """Return the calls of each round of each kind, the ones of all rounds in the order of the last."""
+    mine = [np.flatnonzero(numbers[:, 0] == rank) for rank in range(ranks)]
+    first = [rounds.first(rank) for rank in range(ranks)]
+    parts = [[np.sort(np.concatenate([own[:end] for own, end in zip(mine, first, strict=True)]))]]
+    mine = [own[end:] for own, end in zip(mine, first, strict=True)]
+    for passes, times in rounds.each:
+        each = [
+            np.concatenate([own[passes * n : passes * (n + 1)] for own in mine])
+            for n in range(times)
+        ]
+        parts.append([one[np.argsort(each[-1])] for one in each])
+        mine = [own[passes * times :] for own in mine]
+    return [*parts, [np.sort(np.concatenate(mine))]]
+
+
+def _rows(numbers: NDArray[np.int64]) -> Rows:
+    """Return calls with how far back their sources are."""
+    back = np.where(numbers[:, 2] >= 0, np.arange(len(numbers)) - numbers[:, 2], 0)
+    columns = (numbers[:, 0], numbers[:, 1], back, numbers[:, 3])
+    return list(zip(*(each.tolist() for each in columns), strict=True))
+
+
+def _numbered(pipe: Pipeline) -> NDArray[np.int64]:
+    """Return calls as numbers, (calls, 4); in the place of `back` the call whose message each receives, or -1."""
+    ranks, chunks, rows = pipe.ranks, pipe.chunks, list[tuple[int, int, int, int]]()
+    for place, work, source, after, crossed, last in ordered(pipe):
+        number = len(PASSES) * (place * chunks + work.chunk) + PASSES.index(phase_of(work))
+        boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
+        rows.append((place, -2 - number if last else number, source, boundary))
+    return np.array(rows, np.int64)

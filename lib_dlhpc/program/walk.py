@@ -1,0 +1,138 @@
+"""When each rank of a pipeline is through its calls, where a repeated pass takes as long each time.
+
+The times of a round follow from those of the round before by maxima and sums with constants. Such a map keeps order
+and commutes with a shift of all times, so it never moves two sets of times further apart (Baccelli et al. 1992,
+"Synchronization and Linearity", section 3): where all times are those of c rounds before and a constant later, within
+e, they are so within n e another n c rounds on, which need not be walked.
+
+Where all messages of a round go one way, ranks need not be equally fast: the rounds of a rank take as long as the
+longest pass, or message, up to it. Once two rounds in turn are that far apart, so are all that follow: a rank that
+takes longest itself never waits again, and any other has waited, and will.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.program.rounds import Rows, Section
+
+Floats: TypeAlias = NDArray[np.float64]
+ROUNDING = (
+    3e-13  # of the time of all rounds, by which the end of those that are not walked may be off
+)
+
+
+class Walk:
+    """The clocks of ranks through calls.
+
+    seconds: of each pass. last: when a pass that completes gradients ends, by its number and when it begins. busy,
+    takes: s for which a message occupies each boundary, and until it arrives. clock: s at which each rank begins.
+    """
+
+    def __init__(
+        self,
+        seconds: Sequence[float],
+        last: Callable[[int, float], float],
+        busy: Sequence[float],
+        takes: Sequence[float],
+        clock: Sequence[float],
+    ) -> None:
+        self.seconds, self.last, self.busy, self.takes = seconds, last, busy, takes
+        self.clock, self.port, self.arrives = list(clock), list(clock), list[float]()
+        self._base = 0.0  # of all times; small numbers are more exact
+
+    def run(self, sections: Sequence[Section]) -> list[float]:
+        """Execute all calls; return when each rank is through."""
+        for rows, times in sections:
+            if times == 1:
+                self._round(rows)
+            else:
+                self._repeat(rows, times)
+        return [at + self._base for at in self.clock]
+
+    def _round(self, rows: Rows) -> None:
+        clock, port, arrives, seconds = self.clock, self.port, self.arrives, self.seconds
+        busy, takes = self.busy, self.takes
+        for place, made, back, boundary in rows:
+            now = clock[place]
+            if back and arrives[-back] > now:
+                now = arrives[-back]
+            if made >= 0:
+                now += seconds[made]
+            else:
+                now = self.last(-2 - made, now + self._base) - self._base
+            clock[place] = now
+            if boundary >= 0:
+                if port[place] > now:
+                    now = port[place]
+                port[place] = now + busy[boundary]
+                now += takes[boundary]
+            arrives.append(now)
+
+    def _repeat(self, rows: Rows, times: int) -> None:
+        self._shift(-min(self.clock), len(rows))
+        seen, rates = [self._times(rows)], _one_way(rows, self.seconds, self.busy)
+        while times:
+            self._round(rows)
+            times -= 1
+            if not seen or times < 2:
+                continue
+            seen.append(self._times(rows))
+            walked = len(seen) - 1
+            if walked & (walked - 1):  # looked at after 1, 2, 4, 8, ... rounds
+                continue
+            skipped, later = _repetition(seen, rates, times)
+            if skipped:
+                self._skip(rows, later)
+                times, seen = times - skipped, []
+
+    def _times(self, rows: Rows) -> Floats:
+        return np.array(self.arrives[-len(rows) :] + self.clock)
+
+    def _shift(self, by: float, count: int) -> None:
+        """Add a constant to all times that are still read."""
+        self._base -= by
+        self.clock, self.port = [at + by for at in self.clock], [at + by for at in self.port]
+        self.arrives = [at + by for at in self.arrives[-count:]]
+
+    def _skip(self, rows: Rows, later: Floats) -> None:
+        """Let the times of a round be so much later."""
+        added = later.tolist()
+        self.arrives = [
+            at + more for at, more in zip(self.arrives[-len(rows) :], added, strict=False)
+        ]
+        self.clock = [at + more for at, more in zip(self.clock, added[len(rows) :], strict=True)]
+        ports = {row[0]: more for row, more in zip(rows, added, strict=False) if row[3] >= 0}
+        for place, more in ports.items():
+            self.port[place] += more
+
+
+def _one_way(rows: Rows, seconds: Sequence[float], busy: Sequence[float]) -> Floats | None:
+    """Return by how much the times of a round are later than those of the one before, if messages go one way."""
+    if len({row[0] for row in rows}) < len(rows) or any(row[2] > at for at, row in enumerate(rows)):
+        return None
+    arrive, ends = list[float](), [0.0] * len(rows)
+    for place, made, back, boundary in rows:
+        ends[place] = rate = max(seconds[made], arrive[-back] if back else 0.0)
+        arrive.append(max(rate, busy[boundary]) if boundary >= 0 else rate)
+    return np.array(arrive + ends)
+
+
+def _repetition(seen: Sequence[Floats], rates: Floats | None, left: int) -> tuple[int, Floats]:
+    """Return how many of the rounds that are left repeat those seen, and by how much later all times are after them."""
+    if rates is not None:
+        later, rounds = rates[None], np.array([1])
+        off = np.abs(seen[-1] - seen[-2] - rates).max(keepdims=True)
+    else:
+        later = (seen[-1] - np.array(seen[:-1]))[::-1]
+        off = later.max(axis=1) - later.min(axis=1)
+        rounds = np.arange(1, len(seen))
+    periods = left // rounds
+    total = seen[-1].max() + periods * later.max(axis=1)
+    fits = np.flatnonzero((periods > 0) & (periods * off <= ROUNDING * total))
+    if not len(fits):
+        return 0, later[0]
+    first = fits[0]
+    return int(rounds[first] * periods[first]), periods[first] * later[first]
