@@ -4,7 +4,7 @@ Sources: Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2.
 """
 
 from lib_dlhpc.costs import compute, groups
-from lib_dlhpc.layout import Part, sizes, stride
+from lib_dlhpc.layout import Part, shards, sizes, stride
 from lib_dlhpc.program import Swap
 from lib_dlhpc.program.calls import pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline
@@ -24,8 +24,12 @@ def path_between(experiment: Experiment, place: int, other: int) -> groups.Wire:
 
 
 def swaps(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
-    """Return the sums of the gradients of tables that two stages have; held: by place in the pipeline."""
-    size, found = compute.BYTES[experiment.strategy.precision], []
+    """Return the sums of the gradients of tables that two stages have; held: by place in the pipeline.
+
+    A rank has the gradients of its shard only, where they are sharded (ZeRO 2 and 3).
+    """
+    strategy, found = experiment.strategy, []
+    size = compute.BYTES[strategy.precision] / (shards(experiment) if strategy.zero > 1 else 1)
     for place, of_rank in enumerate(held):
         for part in of_rank:
             for name, stages in part.shared.items():

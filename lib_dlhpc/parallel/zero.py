@@ -3,6 +3,9 @@
 At most two layers have their weights on the device: the current one, and the next, whose all-gather overlaps it
 (AT_ONCE, as in the memory model and the trainer). With hybrid sharding neighbors shard, and what they hold is
 replicated (data.py). Sources: Rajbhandari et al. 2020, section 7; Zhao et al. 2023, section 3.2.
+
+In a pipeline, too, each microbatch gathers and reduce-scatters anew. For this cost DeepSpeed's pipeline engine refuses
+stages 2 and 3, and torchtitan by default keeps gathered weights where there is a pipeline.
 """
 
 from itertools import groupby, islice

@@ -265,9 +265,9 @@ def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             " value is 0.",
         ),
         (
-            np.greater(s.zero, 1) & np.greater(s.pipeline, 1),
-            f"strategy.zero = {s.zero}: gradients accumulate over the microbatches of a pipeline, so they"
-            f" cannot be freed; with strategy.pipeline = {s.pipeline} legal: 0, 1.",
+            np.greater(s.zero, 1) & np.greater(s.pipeline, 1) & (s.schedule == "zb-h1"),
+            f"strategy.zero = {s.zero}: a bucket of gradients is freed after one backward pass; with"
+            " strategy.schedule = 'zb-h1' those of several microbatches wait, and legal are 0, 1.",
         ),
     )
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,13 @@ from lib_dlhpc.training.data import share
 from lib_dlhpc.training.weights import Parameter
 
 Range = tuple[int, int]
+
+
+def cut_out(units: list[Range], tensors: list[Parameter]) -> list[Range]:
+    """Return consecutive units, cut so that each of some tensors has units of its own; some are empty."""
+    edges = [start for start, _ in units] + [max((stop for _, stop in units), default=0)]
+    edges += [edge for p in tensors for edge in (p.start, p.stop)]
+    return list(pairwise(sorted(edges)))
 
 
 class Sharding:

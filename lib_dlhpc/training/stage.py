@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from lib_dlhpc.training.offload import offloaded
 from lib_dlhpc.training.optimizers import MEMORIES, RULES, Optimizer
 from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.record import Recorder
-from lib_dlhpc.training.sharding import Sharding
+from lib_dlhpc.training.sharding import Sharding, cut_out
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.tensor_norms import whole_squares
 from lib_dlhpc.training.weights import Parameter
@@ -146,6 +145,7 @@ class Stage:
             copies=self.copies,
             layers=self.does.buckets,
             recorder=self.recorder,
+            tables=self._tables,
         )
 
     @property
@@ -226,8 +226,11 @@ class Stage:
             self.store.forget()
 
     def views(self, name: str) -> Array:
-        """Return the gradients of one tensor."""
+        """Return the gradients of one tensor, or of this rank's shard of it."""
         (p,) = self._named(name)
+        if self.level >= 2:
+            shard: Array = self.store.gradients[self.sharding.mine(p.start, p.stop)]
+            return shard
         return self.network.gradients[p.start : p.stop]
 
     def pieces(self, array: str, tensor: str) -> Iterator[Piece]:
@@ -292,10 +295,13 @@ class Stage:
 
         So both own the same rows when they swap the sums. Ranks of a tensor group have as many units, some empty.
         """
-        tables = [p for name in self.part.shared for p in self._named(f"{name}.weight")]
-        edges = [start for start, _ in self._buckets(self.network.parameters)]
-        edges += [edge for p in tables for edge in (p.start, p.stop)]
-        return list(pairwise(sorted([*edges, self.network.table.size])))
+        tables = [p for name in self._tables for p in self._named(name)]
+        return cut_out(self._buckets(self.network.parameters), tables)
+
+    @property
+    def _tables(self) -> list[str]:
+        """The tensors that other stages have too."""
+        return [f"{name}.weight" for name in self.part.shared]
 
     def _sharding(self) -> Sharding:
         """Return the sharding of the update over replicas; at level 0 each updates all weights."""

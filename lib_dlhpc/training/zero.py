@@ -22,14 +22,14 @@ from lib_dlhpc.schedules.ring_collectives import Rounds
 from lib_dlhpc.training.exchange import bounds_of, range_of
 from lib_dlhpc.training.in_order import InOrder, Later
 from lib_dlhpc.training.record import Recorder
-from lib_dlhpc.training.sharding import Range, Sharding
+from lib_dlhpc.training.sharding import Range, Sharding, cut_out
 from lib_dlhpc.training.weights import Parameter, Table
 
 
 class Shards:
     """The weight storage of ZeRO levels 2 and 3: gradients are sharded, at level 3 weights as well.
 
-    layers: of each bucket, the last first: the first, and one past the last.
+    layers: of each bucket, the last first: the first, and one past the last. tables: of other stages, too.
     """
 
     def __init__(
@@ -42,11 +42,13 @@ class Shards:
         copies: Any,
         layers: Sequence[Range],
         recorder: Recorder,
+        tables: Sequence[str] = (),
     ) -> None:
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
         self.recorder, self.arena = recorder, arena
         self.layers, self.buckets = layers, [range_of(table.parameters, *each) for each in layers]
         units = self.buckets if level == 2 else bounds_of(table.parameters)
+        units = cut_out(units, [p for p in table.parameters if p.name in tables])
         self.sharding = Sharding(units, comm, copies)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
         self.weights = np.zeros(self.sharding.size if level == 3 else 0, dtype)  # of the shard

@@ -226,7 +226,7 @@ def every_layout():
     recomputes = cycle(("none", "full", "none", "selective", "full"))
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
     shards = cycle((0, 2, 0))
-    zeros, sequences = (cycle((0, 1, 2, 3)), cycle((0, 1))), cycle((True, False, False))
+    zeros, sequences = cycle((0, 1, 2, 3)), cycle((True, False, False))
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
     for model in MOST_STAGES:
         for number, shape in enumerate(shapes(model)):
@@ -236,7 +236,7 @@ def every_layout():
             if depth > MOST_STAGES[model] or tensor > MOST_TENSOR[model]:
                 continue
             replicas = p // prod(shape.values())
-            split = {**shape, "zero": next(zeros[depth > 1]), "recompute": next(recomputes)}
+            split = {**shape, "zero": next(zeros), "recompute": next(recomputes)}
             if split["zero"] and replicas % 2 == 0:
                 split["shards"] = next(shards)
             if model != "images":  # batch norm must see all samples at once
@@ -256,7 +256,7 @@ def every_layout():
                 split |= RING if "llama" in model or number % 2 else {}
             split["offload"] = next(offloads)
             if split.get("schedule") == "zb-h1":
-                split["offload"] = "none"
+                split |= {"offload": "none", "zero": min(split["zero"], 1)}
             if split["offload"] == "all":
                 split |= {"offload": "none"} if "words" in model and depth > 1 else NONE
             rule = {"optimizer": next(optimizers)}
@@ -335,7 +335,9 @@ def many_choices():
         equals_one_rank("words", split)
     collectives = cycle(("schedule", "mpi", "schedule"))
     schedules = ("gpipe", "1f1b", "interleaved", "zb-h1")
-    for zero, microbatches, schedule in product((0, 1), (2, 4), schedules):
+    for zero, microbatches, schedule in product((0, 1, 2, 3), (2, 4), schedules):
+        if zero > 1 and schedule == "zb-h1":
+            continue
         split = {"pipeline": 2, "recompute": next(recomputes), "collective": next(collectives)}
         split |= {"zero": zero, "microbatches": microbatches, "schedule": schedule}
         split |= {"chunks": 2} if schedule == "interleaved" else {}
@@ -379,6 +381,9 @@ def layouts():
     """Some very different layouts of p ranks, with their requirements."""
     yield "words", {"zero": 3}
     yield "words", {"zero": 1, "microbatches": 2, "pipeline": p}
+    if p == 4:
+        for level in (2, 3):
+            yield "words", {"zero": level, "microbatches": 3, "pipeline": 2}
     yield "images", {"spatial": p}
     yield "images", {"pipeline": p}
     if p <= 4:

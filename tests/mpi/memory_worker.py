@@ -117,6 +117,8 @@ MODES = {
     ("gpipe of four", 4): ("words", 128, {**FLOW, "pipeline": 4, "schedule": "gpipe"}),
     ("1f1b of four", 4): ("words", 160, {**FLOW, "pipeline": 4, "schedule": "1f1b"}),
     ("data x pipeline", 4): ("words", 96, {**FLOW, "zero": 1}),
+    ("zero 2 x pipeline", 4): ("words", 64, {**FLOW, "zero": 2, "bucket": "1 MB"}),
+    ("zero 3 x pipeline", 4): ("words", 64, {**FLOW, "zero": 3, "bucket": "1 MB"}),
     ("pipeline x tensor", 4): ("words", 160, {**FLOW, "tensor": 2}),
     ("pipeline x spatial", 4): ("images", 256, {"pipeline": 2, "microbatches": 2, "spatial": 2}),
     ("data x pipeline x tensor", 8): ("words", 320, {**FLOW, "tensor": 2}),

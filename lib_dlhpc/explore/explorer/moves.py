@@ -91,9 +91,9 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             many = _whole(s.microbatches, s.pipeline)
             return {"strategy.chunks": 2, "strategy.microbatches": many}
         case "strategy.schedule":
-            return {"strategy.chunks": 1} | (
-                {"strategy.offload": "none"} if value == "zb-h1" else {}
-            )
+            near: Changes = {"strategy.offload": "none"} if value == "zb-h1" else {}
+            near |= {"strategy.zero": 1} if value == "zb-h1" and s.zero > 1 else {}
+            return {"strategy.chunks": 1, **near}
         case "strategy.offload" if value != "none":
             found = {"strategy.schedule": "1f1b"} if s.schedule == "zb-h1" else {}
             return found | PLAIN_WIRE if value == "all" else found
@@ -151,8 +151,6 @@ def _degree(e: Experiment, field: str, value: int) -> Changes:
     found: Changes = {**degrees, "strategy.batch": max(batch, many), "strategy.microbatches": many}
     if pipeline == 1:
         found |= NO_PIPELINE
-    elif s.zero > 1:
-        found["strategy.zero"] = 1
     if tensor == 1:
         found["strategy.sequence_parallel"] = False
     if s.data:
