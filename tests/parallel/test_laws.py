@@ -206,6 +206,15 @@ def test_sharding_over_all_replicas_is_what_zero_does_by_default(zero):
     assert predict(run.set({"strategy.shards": 4})).step_time == predict(run).step_time
 
 
+def test_chunks_of_one_rank_are_not_ranks():
+    """Runs with the same parts, in two chunks of a rank or on two ranks, one after the other."""
+    chunks = run_of("gpt", data=1, schedule="interleaved", chunks=2, microbatches=4)
+    ranks = run_of("gpt", data=1, pipeline=2, microbatches=4)
+    for run in (chunks, ranks, chunks):
+        predict(run)
+        assert len(steps(run)[0].stages) == int(run.strategy.pipeline)
+
+
 def test_hybrid_sharding_keeps_gathers_within_a_node_and_costs_memory():
     """Two nodes of four: neighbors gather weights, and gradients of a shard cross the network once."""
     run = run_of("gpt", data=8, zero=3, node=4)
