@@ -91,9 +91,9 @@ MISTAKES = {
     "not legal together": (
         "planner",
         "return layouts[min(seen, key=rank)]",
-        'return layouts[0] | {"pipeline": 4, "zero": 3}',
+        'return layouts[0] | {"microbatches": 16}',
         "It returns a legal",
-        "ZeRO 2 and 3 with a pipeline",
+        "microbatches do not divide the batch",
     ),
     "all devices alike": (
         "planner",
