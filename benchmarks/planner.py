@@ -3,21 +3,27 @@
     python benchmarks/planner.py
 
 GPT-3 (175 billion parameters) on 1,024 A100 of Selene, global batch 1,536. Rates depend on the machine; the number of
-layouts that have to be predicted does not.
+layouts that have to be predicted does not. Then the search on 50 small spaces, each enumerated: its regret with
+predictions of 5 % of the layouts, and the predictions until the best is proved.
 """
 
 import argparse
 import random
 import time
+from math import inf
 
 from _quick import add_quick
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs.race_the_planner.race import ours
+from lib_dlhpc.labs.race_the_planner.tracks import tracks_of
 from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.space import space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
+
+SPACES, SHARE = 50, 0.05  # small spaces; predictions over layouts
 
 
 def main() -> None:
@@ -49,6 +55,26 @@ def main() -> None:
     found = plan(run, choose=choose, most=5 if options.quick else 200)
     print(
         f"plan: {time.process_time() - began:.1f} CPU s, {found.predicted} predicted, {found.certificate}"
+    )
+    small_spaces(1 if options.quick else SPACES)
+
+
+def small_spaces(count: int) -> None:
+    """Print how often the search finds the exact best of small spaces, its worst regret, and what a proof takes."""
+    seeds = range(-(-count // 3))
+    tracks = [track for seed in seeds for track in tracks_of(seed)][:count]
+    regrets, proofs = [], []
+    for track in tracks:
+        layouts = len(track.layouts)
+        try:
+            regrets.append(ours(track, max(1, int(SHARE * layouts)))[0])
+        except SpecError:  # nothing that fits was found
+            regrets.append(inf)
+        proofs.append(ours(track, layouts)[1] / layouts)
+    exact, near = (sum(regret <= most for regret in regrets) for most in (1e-9, 0.01))
+    print(
+        f"{count} small spaces, predictions of {SHARE:.0%} of the layouts: exact best in {exact}, regret of at most 1 %"
+        f" in {near}, worst {max(regrets):.1%}; proved after {sum(proofs) / count:.0%} of the layouts on average"
     )
 
 
