@@ -11,17 +11,20 @@ import numpy as np
 
 from lib_dlhpc.calibration.step_fit import slowdown_factors
 from lib_dlhpc.comparison.bands import ALL, Band, bands, carried, seconds_of, widened
+from lib_dlhpc.comparison.energy import mean_power, of_causes, of_run
 from lib_dlhpc.comparison.load import Load, load_of, slowdown_of, spread_of, too_busy
 from lib_dlhpc.comparison.placed import Placed, check_here, placed
 from lib_dlhpc.comparison.short import FEWEST, shortened, steps_in, steps_of_an_epoch
 from lib_dlhpc.comparison.steady import Slowdown, Steps, steady, steps_of
 from lib_dlhpc.comparison.timelines import typical_step
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.launch.energy import Power, counters, run_power
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.simulation import simulate
+from lib_dlhpc.simulation.energy import energy_of
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
@@ -62,6 +65,8 @@ class Comparison(Result):
     slowdown: Slowdown | None = None  # slowdown factors during the run; None: unknown
     load: Load = field(default_factory=Load)
     timeline: Timeline | None = None  # of a typical measured step
+    joules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # way -> name -> J
+    power: Power | None = None  # of the run; None: unknown
     verdict: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
@@ -177,6 +182,7 @@ class Expected:
     terms: Mapping[str, Mapping[str, float]]  # way -> name -> s
     bands: Mapping[str, Mapping[str, Band]]
     notes: tuple[str, ...]
+    joules: Mapping[str, Mapping[str, float]]  # way -> name -> J
 
     @property
     def step(self) -> dict[str, float]:
@@ -209,23 +215,28 @@ def estimated(here: Placed, spread: Slowdown = (1.0, 1.0)) -> Expected:
     spread: see `Expected.at_slowdown`.
     """
     experiment, notes = here.experiment, list(here.notes)
-    predicted = {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
+    p = predict(experiment)
+    predicted = {name: float(seconds) for name, seconds in p.terms.items()}
     ways: dict[str, Mapping[str, float]] = {"predicted": predicted}
+    joules = {"predicted": of_causes(p.energy)}
     steps = min(SIMULATED_STEPS, max(4 * SIMULATED_STEPS // here.ranks, 5))
     for fidelity in SIMULATIONS:
         try:
-            ways[fidelity] = measure(experiment, simulate(experiment, fidelity, steps=steps)).terms
+            found = measure(experiment, simulate(experiment, fidelity, steps=steps))
+            ways[fidelity] = found.terms
+            joules[fidelity] = of_causes(energy_of(experiment, found))
         except SpecError as error:
             notes.append(f"fidelity {fidelity} is left out: {error}")
     known = bands(experiment)
     if known and max(spread) > 1:
-        known = widened(known, seconds_of(predict(experiment)), _edges(here, spread))
+        known = widened(known, seconds_of(p), _edges(here, spread))
     if experiment.strategy.offload == "all":
         ways = {way: _within_backward(terms, 0.0) for way, terms in ways.items()}
+        joules = {way: _within_backward(each, 0.0) for way, each in joules.items()}
         known = known and _within_backward(known, (0.0, 0.0))
     whole = {way: {**terms, ALL: sum(terms.values())} for way, terms in ways.items()}
     held = {way: carried(known, whole["predicted"], terms) for way, terms in whole.items()}
-    return Expected(here, ways, held if known else {}, tuple(notes))
+    return Expected(here, ways, held if known else {}, tuple(notes), joules)
 
 
 def _edges(here: Placed, spread: Slowdown) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -259,12 +270,14 @@ def measured(
     short = shortened(here.experiment, steps)
     temporary = owned.temporary_folder("dlhpc-run-")
     with temporary if folder is None else nullcontext(folder) as place:
+        before, began = counters(), time.perf_counter()
         job = begin(short, here.ranks, place)
         try:
             while job.state in GOING_ON:
                 look(job)
                 time.sleep(PAUSE)
             result = job.wait()
+            took, after = time.perf_counter() - began, counters()
             timeline = load(job.folder / "timeline.npz")
         finally:
             job.cancel()
@@ -274,7 +287,8 @@ def measured(
     slowdowns = [slowdown_factors(moment, short.machine, here.ranks) for moment in beside]
     known = tuple(each for each in slowdowns if each is not None)
     step = typical_step(timeline)
-    return replace(found, slowdowns=known, asked=bool(beside), timeline=step)
+    power = run_power(short, here.ranks, took, before, after)
+    return replace(found, slowdowns=known, asked=bool(beside), timeline=step, power=power)
 
 
 def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None) -> Comparison:
@@ -297,5 +311,7 @@ def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None
     step = {**expected.step, "measured": found.step}
     parts = (expected.placed, terms, step, (found.low, found.high), expected.bands, found.steps)
     load = load_of(runs, found, apart)
-    bare = Comparison(*parts, expected.notes, folder, now, load, runs[0].timeline)
+    power = mean_power([run.power for run in runs])
+    joules = {**expected.joules, "measured": of_run(found.terms, power)}
+    bare = Comparison(*parts, expected.notes, folder, now, load, runs[0].timeline, joules, power)
     return replace(bare, verdict=tuple(verdict(bare)))

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.calibration.step_fit import UNDISTURBED
+from lib_dlhpc.launch.energy import Power
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.kinds import KINDS
 
@@ -43,6 +44,7 @@ class Steps:
     # (ranks, steps) s that ranks waited for a core; already excluded from `seconds` of a single rank; None: unknown
     core_wait: Floats | None = None
     timeline: Timeline | None = None  # of a typical step
+    power: Power | None = None  # while it ran
 
     @property
     def undisturbed(self) -> NDArray[np.bool_]:

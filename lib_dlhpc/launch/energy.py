@@ -28,6 +28,14 @@ class Counter(NamedTuple):
     wraps: float = float("inf")
 
 
+class Power(NamedTuple):
+    """The mean power of a run in W, where it comes from, and whether a counter measured it."""
+
+    watts: float
+    source: str
+    measured: bool
+
+
 Counters = Mapping[str, Counter]  # by source and name, such as "RAPL package-0"
 
 
@@ -115,22 +123,29 @@ def counters() -> dict[str, Counter]:
     return {**rapl(), **nvml()}
 
 
+def run_power(
+    experiment: Experiment, ranks: int, seconds: float, before: Counters, after: Counters
+) -> Power:
+    """Return the mean power of a run of so many seconds between two readings of counters.
+
+    Without counters, ranks draw busy power all the time, as they poll while they wait.
+    """
+    if read := spent(before, after):
+        return Power(sum(read.values()) / seconds, ", ".join(sorted(read)), True)
+    busy = float(experiment.machine.device.busy_power)
+    return Power(busy * ranks, f"{MODELED}, {busy:g} W", False)
+
+
 def run_energy(
     experiment: Experiment, result: Mapping[str, Any], before: Counters, after: Counters
 ) -> dict[str, Any]:
     """Return the energy of a run: `joules`, `source`, `measured`, and `terms`, J by term of a step.
 
     result: of the run, with `ranks`, `seconds` and `terms`. Counters do not know terms: each has its share of the time.
-    Without counters, ranks draw busy power all the time, as they poll while they wait.
     """
-    read = spent(before, after)
-    measured = bool(read)
-    if measured:
-        joules, source = sum(read.values()), ", ".join(sorted(read))
-    else:
-        busy = float(experiment.machine.device.busy_power)
-        joules, source = busy * result["ranks"] * result["seconds"], f"{MODELED}, {busy:g} W"
-    step = sum(result["terms"].values())
+    seconds = result["seconds"]
+    watts, source, measured = run_power(experiment, result["ranks"], seconds, before, after)
+    joules, step = watts * seconds, sum(result["terms"].values())
     terms = {name: joules * each / step for name, each in result["terms"].items() if each}
     return {"joules": joules, "source": source, "measured": measured, "terms": terms}
 
