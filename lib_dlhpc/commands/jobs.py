@@ -28,7 +28,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     each.add_argument("folder", nargs="?", metavar="DIR", help="a folder of run folders")
     add_output(each)
     each.set_defaults(command=_list)
-    why = actions.add_parser("why", help="state of a job; which rank failed, and where")
+    why = actions.add_parser(
+        "why", help="state of a job, and its joules; which rank failed, and where"
+    )
     why.add_argument("folder", metavar="DIR", help="a run folder")
     add_output(why)
     why.set_defaults(command=_why)
@@ -92,8 +94,11 @@ def _why(options: argparse.Namespace) -> int:
         print_result(options, table | {"why": why}, why)
         return int(status["state"] == "failed")
     job = attach(options.folder)
-    why = job.why()
-    print_result(options, record(job) | {"why": why}, why)
+    why, joules = job.why(), job.joules()
+    lines = [why]
+    if joules is not None:
+        lines.append(f"Its nodes drew {show(joules, 'J')}, by the scheduler's accounting.")
+    print_result(options, record(job) | {"why": why, "joules": joules}, *lines)
     return int(job.state in ("failed", "out of memory", "out of time"))
 
 

@@ -177,6 +177,20 @@ class BatchJob:
         detail = self._failed(status, reason)
         return f"The run had too little memory: {detail}" if state == "out of memory" else detail
 
+    def joules(self) -> float | None:
+        """Return the J of an ended job on all of its nodes, by the scheduler's accounting; None where unknown.
+
+        They are recorded beside the final state, since schedulers forget.
+        """
+        scheduler = self.ticket.site.scheduler
+        if self.state not in ENDS or scheduler == "local" or not self._native():
+            return None
+        status = run_folder.read(self.folder / STATUS)
+        found: float | None = status.get("joules")
+        if found is None and (found := system(scheduler).joules(self._native())) is not None:
+            run_folder.write(self.folder / STATUS, {**status, "joules": found}, private=True)
+        return found
+
     def _stuck(self) -> str:
         """Return advice for a job that its queue can never start."""
         if not exceeds(self.ticket.site.scheduler, self._answer.reason):

@@ -11,6 +11,7 @@ import time
 import psutil
 import pytest
 
+from lib_dlhpc.cli import main
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, start, submit
 from lib_dlhpc.launch import jobs as jobs_module
@@ -19,7 +20,7 @@ from lib_dlhpc.launch.jobs import ENDS, STATES, TICKET, remembered
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.launch.mpi import Overdue
 from lib_dlhpc.launch.schedulers import ask
-from lib_dlhpc.launch.systems import NAMES, Answer
+from lib_dlhpc.launch.systems import NAMES, Answer, system
 from lib_dlhpc.launch.task import failed
 from lib_dlhpc.spec.experiment import loads
 
@@ -435,6 +436,37 @@ def test_what_a_scheduler_reports_is_one_of_our_states(
 )
 def test_scheduler_and_job_report_how_it_ended(scheduler, message, asked, end):
     assert jobs_module._end(scheduler, message, asked) == end
+
+
+# As `sacct -n -P -o JobIDRaw,ConsumedEnergyRaw` prints them: the job, then its steps, which are within it.
+COUNTED = "4242|183000\n4242.batch|91000\n4242.0|91500"
+
+
+def test_an_ended_job_has_the_joules_of_its_accounting(tmp_path, monkeypatch, capsys):
+    job = submit(SHORT, 1, folder=tmp_path / "run")
+    job.wait()
+    assert job.joules() is None  # this machine has no accounting
+    path, sacct = job.folder / TICKET, tmp_path / "sacct"
+    table = json.loads(path.read_text())
+    slurm = {**table["site"], "scheduler": "slurm"}
+    path.write_text(json.dumps({**table, "site": slurm, "native": "4242"}))
+    sacct.write_text(f"#!/bin/sh\necho '{COUNTED}'\n")
+    sacct.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert main(["jobs", "why", str(job.folder)]) == 0
+    assert "Its nodes drew 183 kJ" in capsys.readouterr().out
+    sacct.write_text("#!/bin/sh\nexit 1\n")
+    assert attach(job.folder).joules() == 183000.0 and attach(job.folder).state == "done"
+
+
+def test_a_job_whose_energy_nobody_counts_has_no_joules(tmp_path, monkeypatch):
+    sacct = tmp_path / "sacct"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for printed in ("echo '4242|'", "echo '4242|0'", "exit 1"):
+        sacct.write_text(f"#!/bin/sh\n{printed}\n")
+        sacct.chmod(0o755)
+        assert system("slurm").joules("4242") is None
+    assert system("pbs").joules("4242") is None
 
 
 def test_the_final_state_is_recorded_since_schedulers_forget(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Slurm."""
 
+from lib_dlhpc.launch.energy import slurm_joules
 from lib_dlhpc.launch.systems.base.system import Answer, System, run
 
 SLURM = {
@@ -44,4 +45,10 @@ def find(name: str, task: int | None) -> str:
     return next((job for job in found.stdout.split() if job.endswith(ending)), "") if found else ""
 
 
-SYSTEM = System("sbatch", "job-name", ("scancel", "-Q"), ask, find, arrays=True)
+def joules(native: str) -> float | None:
+    """Return the J that accounting counted for a job; None where no plugin counts energy, or none is there yet."""
+    kept = run("sacct", "-n", "-P", "-j", native, "-o", "JobIDRaw,ConsumedEnergyRaw")
+    return slurm_joules(kept.stdout) if kept and kept.returncode == 0 else None
+
+
+SYSTEM = System("sbatch", "job-name", ("scancel", "-Q"), ask, find, joules, arrays=True)

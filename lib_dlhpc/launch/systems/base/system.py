@@ -20,6 +20,11 @@ def unknown(name: str, task: int | None) -> str:
     return ""
 
 
+def uncounted(native: str) -> float | None:
+    """Return None: the system does not count energy."""
+    return None
+
+
 @dataclass(frozen=True)
 class System:
     """A batch system: its commands, and how to read their answers."""
@@ -29,6 +34,7 @@ class System:
     cancel: tuple[str, ...]  # the command, without the job id
     ask: Callable[[str], Answer]  # of a job id
     find: Callable[[str, int | None], str] = unknown  # a job id by name, and index in its job array
+    joules: Callable[[str], float | None] = uncounted  # of an ended job, on all of its nodes
     arrays: bool = False  # with tested job arrays
     one_node: bool = False  # PSI/J supports only tasks on one node there
 
