@@ -27,6 +27,7 @@ from lib_dlhpc.program.calls import FORWARD
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 
+Edges = list[tuple[int, int, float]]  # a pass, one that follows it, and the s between
 ROUNDS = 20  # in which slack is given out; what is left halves or more in each
 # The clock of least energy, and how much longer arithmetic takes at it: 1.63.
 BEST_CLOCK = (SHAPE.static / (3 * (1 - SHAPE.static))) ** 0.25
@@ -40,6 +41,8 @@ class Slack:
     passes: tuple[Call, ...]
     seconds: Floats  # of each pass at the highest clock
     stretched: Floats  # of each pass at its own clock
+    begins: Floats  # s at which each pass begins at the highest clock
+    stretched_begins: Floats  # and at its own
     step: float  # s of all passes, either way
     energy: float  # J of the pipeline's devices in that time, one for each stage
     saved: float  # J less with the passes stretched
@@ -68,9 +71,10 @@ def slack(experiment: Experiment) -> Slack:
     part = _arithmetic(step, found)
     most = seconds * (1 + part * (LONGEST - 1))
     now = seconds
-    end = float(_through(step, found, seconds).max())
+    edges = _edges(step, found)
+    end = float(_through(edges, seconds).max())
     for _ in range(ROUNDS):
-        now = np.minimum(now * (end / _through(step, found, now)), most)
+        now = np.minimum(now * (end / _through(edges, now)), most)
     device = experiment.machine.device
     idle, busy = (float(drawn(device, 0.0, level)) for level in (0.0, ARITHMETIC))
     static = SHAPE.static * (busy - idle)
@@ -78,29 +82,40 @@ def slack(experiment: Experiment) -> Slack:
     above = static * longer + (busy - idle - static) / longer**3  # W of idle, times longer
     saved = float((seconds * part * (busy - idle - above)).sum())
     energy = idle * end * step.schedule.ranks + float((seconds * _watts(step, found, device)).sum())
-    return Slack(found, seconds, now, end, energy, saved)
+    begins, later = (_begins(edges, each) for each in (seconds, now))
+    return Slack(found, seconds, now, begins, later, end, energy, saved)
 
 
-def _through(step: Program, passes: tuple[Call, ...], seconds: Floats) -> Floats:
-    """Return the longest path through each pass, in s."""
+def _edges(step: Program, passes: tuple[Call, ...]) -> Edges:
+    """Return which pass waits for which, and for how many s after its end."""
     sends = [
         step.stages[c.before[0]][c.before[1]].sends.total if c.target >= 0 else 0.0 for c in passes
     ]
-    before = np.zeros(len(passes))  # the longest path to the start of each
-    after = np.zeros(len(passes))  # and from its end
     last: dict[int, int] = {}
-    edges: list[tuple[int, int, float]] = []
+    edges: Edges = []
     for number, call in enumerate(passes):
         if call.place in last:
             edges.append((last[call.place], number, 0.0))
         if call.source >= 0:
             edges.append((call.source, number, float(sends[call.source])))
         last[call.place] = number
+    return edges
+
+
+def _begins(edges: Edges, seconds: Floats) -> Floats:
+    """Return the longest path to the start of each pass, in s."""
+    before = np.zeros(len(seconds))
     for one, other, wait in edges:
         before[other] = max(before[other], before[one] + seconds[one] + wait)
+    return before
+
+
+def _through(edges: Edges, seconds: Floats) -> Floats:
+    """Return the longest path through each pass, in s."""
+    after = np.zeros(len(seconds))  # from its end
     for one, other, wait in reversed(edges):
         after[one] = max(after[one], wait + seconds[other] + after[other])
-    return before + seconds + after
+    return _begins(edges, seconds) + seconds + after
 
 
 def _arithmetic(step: Program, passes: tuple[Call, ...]) -> Floats:

@@ -49,6 +49,14 @@ def test_passes_are_stretched_at_no_cost_in_time(schedule, microbatches):
     assert np.all(found.stretched >= found.seconds * (1 - 1e-12))
     assert np.all(found.stretched <= found.seconds * LONGEST * (1 + 1e-12))
     assert 0 <= found.saved < found.energy
+    for begins, seconds in (
+        (found.begins, found.seconds),
+        (found.stretched_begins, found.stretched),
+    ):
+        assert np.max(begins + seconds) == pytest.approx(found.step, rel=1e-9)
+        for call, begin in zip(found.passes, begins, strict=True):
+            if call.source >= 0:
+                assert begin >= (begins + seconds)[call.source] * (1 - 1e-12)
 
 
 def test_without_a_pipeline_there_is_no_slack():
