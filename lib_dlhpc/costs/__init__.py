@@ -35,6 +35,7 @@ from lib_dlhpc.costs.checkpoints import Saving
 from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times, peak_rate, traffic, update_time
 from lib_dlhpc.costs.groups import wire
 from lib_dlhpc.costs.network import Level, Network, flat, network_of
+from lib_dlhpc.costs.power import clock
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.split_calibration import scale_of
 from lib_dlhpc.costs.stragglers import slowest
@@ -46,6 +47,7 @@ __all__ = [
     "Network",
     "Saving",
     "buckets",
+    "clock",
     "flat",
     "layer_times",
     "network_of",

@@ -101,7 +101,7 @@ PATH = (
         "Which combination, where?",
         60,
         ("02", "04"),
-        ("05_split_convolution", "10_race_the_planner"),
+        ("05_split_convolution",),
     ),
     Module(
         "09_state_and_failures.ipynb",
@@ -111,6 +111,15 @@ PATH = (
         55,
         ("02",),
         ("08_survive",),
+    ),
+    Module(
+        "10_energy_and_planning.ipynb",
+        "10",
+        "Energy and planning",
+        "What is the best run for my joules and hours?",
+        55,
+        ("02", "04", "06"),
+        ("10_race_the_planner",),
     ),
     Module(
         "11_traces_and_waits.ipynb",

@@ -35,8 +35,9 @@ ABOVE = alt.Legend(title="above")  # for encodings that are explained above the 
 WORD = 7.0  # px, a character of the labels
 BESIDE: dict[str, Any] = {"align": alt.expr("datum.side"), "dx": alt.expr("datum.shift")}
 ROOMS = (  # files of drawings
-    *("allreduce", "compare", "data_parallel", "explorer", "failures", "gantt", "hybrid_parallel"),
+    *("allreduce", "compare", "data_parallel", "energy_planning", "explorer", "failures", "gantt"),
     *(
+        "hybrid_parallel",
         "io_bottleneck",
         "labs",
         "large_batch",

@@ -147,6 +147,19 @@ def failures() -> str:
     return curves({name: list(zip(x, y, strict=True)) for name, y in own.items()})
 
 
+def energy_planning() -> str:
+    """Energy against time to an accuracy, for more and more GPUs: the last minutes cost most."""
+    nodes = 2 ** np.arange(2, 9)
+    run = replay("goyal-2017").experiment.set({"machine.nodes": 256, "run.target": 0.76})
+    found = {}
+    for limit, color in ((0.0, "tensor"), (175.0, "backward")):
+        own = {"strategy.nodes": nodes, "strategy.batch": 1024 // nodes}
+        p = predict(run.set({**own, "strategy.power_limit": limit})).to_accuracy
+        both = zip(np.log(p.time.median), np.log(p.energy.median), strict=True)
+        found[color] = list(both)
+    return curves(found)
+
+
 def traces() -> str:
     """Ranks that wait for a late one."""
     run = replay("goyal-2017").experiment.set({"strategy.nodes": 1, "machine.jitter": 0.12})
@@ -163,6 +176,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "07": io_bottleneck,
     "08": memory_wall,
     "09": failures,
+    "10": energy_planning,
     "11": traces,
 }
 

@@ -1,0 +1,113 @@
+"""What the charts of the lesson on energy and planning show: columns for their drawings, and a sentence."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
+from lib_dlhpc.results.palette import BACKWARD, CHECKPOINT, FORWARD, GRADIENTS, SERIES
+from lib_dlhpc.spec.units import format_quantity as show
+
+CAUSES = {
+    "computing": BACKWARD,
+    "waiting, exchanging": GRADIENTS,
+    "hosts, switches": SERIES[6],
+    "cooling": CHECKPOINT,
+}
+LINES = {
+    "front": ("currentColor", [1, 0], "circle"),
+    "each power limit": (SERIES[1], [6, 3], "square"),
+    "each number of GPUs": (SERIES[0], [2, 2], "triangle-up"),
+}
+PASSES = {"forward": FORWARD, "backward": BACKWARD}
+PLACES: dict[str, dict[str, Any]] = {  # of the words of named runs, px from their marks
+    "fastest": {"side": "left", "shift": 10, "dy": 0},
+    "knee": {"side": "center", "shift": 0, "dy": 17},
+    "cheapest": {"side": "center", "shift": 0, "dy": 17},
+}
+
+
+class Cost(NamedTuple):
+    """What a run takes: s and J, and the run in words."""
+
+    seconds: float
+    joules: float
+    words: str = ""
+
+
+def hours(seconds: float) -> str:
+    """Return a time in words."""
+    return show(seconds, "s")
+
+
+def kilowatt_hours(joules: float) -> str:
+    """Return an energy in words."""
+    return show(joules / 3600, "Wh")
+
+
+def costs_state(
+    costs: Sequence[Cost],
+    front: Sequence[int],
+    marks: Mapping[str, Cost],
+    now: Cost | None,
+    lines: Mapping[str, Any] | None = None,
+    budget: tuple[float, float] | None = None,
+) -> State:
+    """Energy (Wh) against time (s) of runs: the front through its rows, named runs, the present one, a budget.
+
+    lines: (s, J) of other lines by name. budget: s and J at most.
+    """
+    each = {"front": np.array([costs[row][:2] for row in front]), **(lines or {})}
+    points = [(c.seconds, c.joules / 3600, tip(c)) for c in costs]
+    (left, right), (low, high) = (
+        (min(values), max(values)) for values in list(zip(*points, strict=True))[:2]
+    )
+    named = [
+        {"x": c.seconds, "y": c.joules / 3600, "words": name, "details": tip(c), **PLACES[name]}
+        for name, c in marks.items()
+    ]
+    room = {"x": [0.8 * left, 1.25 * right], "y": [low / 1.25, 1.12 * high]}
+    data: Data = {
+        "points": columns({"x": x, "y": y, "details": words} for x, y, words in points),
+        "lines": columns(
+            {"line": name, "x": x, "y": y / 3600} for name, own in each.items() for x, y in own
+        ),
+        "marks": columns(named),
+        "now": columns(_now(now, room) if now else []),
+        "room": room,
+    }
+    if budget:
+        ends_at = {"x": budget[0], "y": budget[1] / 3600}
+        data["budget"] = columns([{**ends_at, "left": room["x"][0], "low": room["y"][0]}])
+    ends = "; ".join(f"{name}: {tip(c)}" for name, c in marks.items())
+    mine = f" Yours: {tip(now)}." if now else ""
+    return data, f"{len(costs)} runs. On the front, {ends}.{mine}"
+
+
+def tip(cost: Cost) -> str:
+    """Return a run and what it takes, in words."""
+    return f"{hours(cost.seconds)}, {kilowatt_hours(cost.joules)} ({cost.words})"
+
+
+def _now(now: Cost, room: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+    late = now.seconds > np.sqrt(room["x"][0] * room["x"][1])
+    place = {"side": "right", "shift": -11} if late else {"side": "left", "shift": 11}
+    words = f"yours: {hours(now.seconds)}, {kilowatt_hours(now.joules)}"
+    return [{"x": now.seconds, "y": now.joules / 3600, "words": words, **place}]
+
+
+def causes_state(runs: Mapping[str, Mapping[str, float]]) -> State:
+    """Energy of runs by cause, in Wh from J."""
+    rows, totals = [], []
+    for order, (name, parts) in enumerate(runs.items()):
+        whole = sum(parts.values())
+        for cause, start, stop in stacked(parts):
+            size = f"{cause}: {kilowatt_hours(stop - start)}, {(stop - start) / whole:.0%}"
+            row = {"run": name, "order": order, "cause": cause, "size": size}
+            rows.append({**row, "start": start / 3600, "stop": stop / 3600})
+        totals.append(
+            {"run": name, "order": order, "x": whole / 3600, "words": kilowatt_hours(whole)}
+        )
+    said = "; ".join(f"{row['run']} {row['words']}" for row in totals)
+    return {"parts": columns(rows), "totals": columns(totals)}, f"Energy to the target: {said}."

@@ -1,0 +1,121 @@
+"""The drawings of the lesson on energy and planning, in Altair."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PASSES
+from lib_dlhpc.results.palette import SERIES
+
+TIMES = [60 * m for m in (5, 10, 20, 30)] + [3600 * h for h in (1, 2, 4, 6, 8, 12, 16, 24, 48)]
+TIME = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + ' h'"
+ENERGIES = [1e3 * k for k in (50, 60, 80, 100, 120, 150, 200, 250, 300, 400, 600, 800, 1000, 1500)]
+LISTED = {"words": "run", "details": "time, energy, layout"}
+
+
+@drawing(
+    "How many joules, how many hours to the target? (dots: all runs that meet it)",
+    height=300,
+    top=20,
+    marks=LISTED,
+)
+def energy_map() -> Layers:
+    """Energy against time of all runs to an accuracy: front, knee, and lines through the present one."""
+    return _costs(LINES)
+
+
+@drawing(
+    "Which run fits the budget? (dots: layouts; rectangle: within the budget)",
+    height=260,
+    top=20,
+    marks=LISTED,
+)
+def energy_plan() -> Layers:
+    """Energy against time of the layouts of a plan: front, knee, budget."""
+    area = data("budget", x=alt.X("left:Q"), x2="x:Q", y=alt.Y("low:Q"), y2="y:Q")
+    budget = area.mark_rect(color=SERIES[2], opacity=0.13, clip=True)
+    return *_costs({"front": LINES["front"]}), budget
+
+
+def _costs(styles: Mapping[str, Any]) -> Layers:
+    """Energy against time, both logarithmic."""
+    ticks = {"labelOverlap": True, "log": 10}
+    x = kit.x_axis("x:Q", "time", TIME, values=TIMES, **ticks)
+    y = kit.y_axis("y:Q", "energy", SI.format("Wh"), values=ENERGIES, **ticks)
+    color, dash, shape = kit.looks("line:N", styles, key=True)
+    points, lines, marks = (data(name, x=x, y=y) for name in ("points", "lines", "marks"))
+    symbols = marks.mark_point(shape="diamond", size=130, filled=True, opacity=1, color=SERIES[2])
+    place: dict[str, Any] = {**kit.BESIDE, "dy": alt.expr("datum.dy"), "baseline": "middle"}
+    names = marks.mark_text(fontWeight="bold", **place, **HALO)
+    return (
+        kit.room("x", "y"),
+        points.mark_point(filled=True, size=22, opacity=0.35, color=SERIES[6]).encode(
+            tooltip=kit.tooltip_of("details")
+        ),
+        lines.mark_line(strokeWidth=2, clip=True).encode(color=color, strokeDash=dash),
+        lines.mark_point(filled=True, size=34, opacity=0.9, clip=True).encode(
+            color=color, shape=shape
+        ),
+        symbols.encode(tooltip=kit.tooltip_of("details")),
+        names.encode(text="words:N"),
+        *kit.point(x, y),
+    )
+
+
+@drawing(
+    "Where do the joules go?",
+    height=112,
+    left=74,
+    right=76,
+    top=8,
+    parts={"run": "run", "size": "energy"},
+)
+def energy_causes() -> Layers:
+    """Energy of some runs by cause, stacked."""
+    x = kit.x_axis("start:Q", "energy to the target", SI.format("Wh"), scale={"domainMin": 0})
+    y = kit.rows_axis("run:N", alt.EncodingSortField("order", "min"), 70)
+    parts = data("parts", x=x, x2="stop:Q", y=y)
+    bars = parts.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
+    return (
+        bars.encode(color=kit.colors("cause:N", CAUSES, True), tooltip=kit.tooltip_of("size")),
+        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
+    )
+
+
+@drawing(
+    "Who could compute more slowly? (hatched: what a lower clock adds)",
+    height=240,
+    left=70,
+    right=24,
+    top=24,
+    passes={
+        "stage": "stage",
+        "kind": "pass",
+        "microbatch": "microbatch",
+        "start": "from (s)",
+        "times": "times as long",
+    },
+)
+def energy_slack() -> Layers:
+    """Passes of a pipeline on the lanes of its stages, with what a lower clock adds."""
+    x = kit.x_axis("start:Q", "time in the step", SI.format("s"), grid=False)
+    y = alt.Y("top:Q", axis=None).scale(nice=False, reverse=True)
+    color = kit.colors("kind:N", PASSES, True)
+    passes, tips = data("passes"), kit.tooltip_of("kind", "microbatch", "times")
+    whole = passes.encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
+    added = passes.encode(x=alt.X("fast:Q"), x2="stop:Q", y=y, y2="bottom:Q")
+    lanes, end = data("lanes", y=alt.Y("middle:Q", axis=None)), data("end", x=alt.X("x:Q"))
+    edge: dict[str, Any] = {"stroke": "var(--dl-card, Canvas)", "strokeWidth": 0.7}
+    return (
+        data("room", x=alt.X("x:Q"), y=alt.Y("y:Q", axis=None)).mark_point(opacity=0),
+        whole.mark_rect(**edge).encode(color=color, tooltip=tips),
+        kit.hatched(added, 0.75, "rect"),
+        lanes.mark_text(align="right", dx=-8).encode(x=alt.value(0), text="words:N"),
+        end.mark_rule(strokeWidth=2, strokeDash=[6, 3]),
+        end.mark_text(align="right", baseline="bottom", dy=-4, fontWeight="bold").encode(
+            y=alt.value(0), text="words:N"
+        ),
+    )

@@ -1,0 +1,188 @@
+"""The lesson on energy and planning: every control moves something, fronts are fronts, a run reports its outcome."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from experiment_page import Now, button, each_position_shows_its_own, fills, told
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.drawing import drawings_of
+from lib_dlhpc.explore.energy_planning import drawings, here
+from lib_dlhpc.explore.energy_planning.budget import (
+    HOUR,
+    KWH,
+    Setting,
+    budget_view,
+    cost_of,
+    front_lines,
+    planned,
+    the_budget,
+    within,
+)
+from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PLACES
+from lib_dlhpc.explore.energy_planning.here import Ran, expected, problem_of, result_html, two_plans
+from lib_dlhpc.explore.energy_planning.here import Setting as Here
+from lib_dlhpc.explore.energy_planning.pipeline_slack import HIGHEST, found, slack_view, the_slack
+from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
+from lib_dlhpc.explore.energy_planning.questions import ask
+from lib_dlhpc.explore.energy_planning.to_accuracy import (
+    TARGETS,
+    by_cause,
+    cost,
+    map_view,
+    predicted,
+    runs,
+    the_map,
+    wall_of,
+)
+from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
+
+STATES = {**map_view(Run()).charts, **budget_view(Setting()).charts, **slack_view(Pipe()).charts}
+EXPERIMENTS = {"map": the_map, "budget": the_budget, "slack": the_slack, "here": two_plans}
+ONE, OTHER = (
+    Ran(10_000.0, seconds, accuracy, 7 * seconds, "modeled")
+    for seconds, accuracy in ((1.2, 0.91), (2.4, 0.89))
+)
+
+
+@pytest.mark.parametrize("name", drawings_of(drawings))
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    fills(name, STATES[name])
+
+
+def test_nothing_is_said_by_color_alone() -> None:
+    assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
+    assert len({shape for *_, shape in LINES.values()}) == len(LINES)
+    assert set(CAUSES) == set(by_cause(Run())) and set(PLACES) == set(runs(0.76).named)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
+    each_position_shows_its_own(EXPERIMENTS[name]())
+
+
+# to an accuracy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_run_is_better_than_one_of_the_front_in_both(target: float) -> None:
+    own = runs(target)
+    for row in own.front:
+        better = (own.costs <= own.costs[row]).all(axis=1) & (own.costs < own.costs[row]).any(
+            axis=1
+        )
+        assert not better.any()
+    assert own.knee in own.front
+
+
+def test_all_runs_at_once_are_each_run_alone() -> None:
+    own = runs(0.76)
+    for row in range(0, len(own.settings), 40):
+        assert own.costs[row] == pytest.approx(cost(own.settings[row])[:2], rel=1e-9)
+
+
+def test_causes_add_up_to_the_energy() -> None:
+    for setting in runs(0.76).named.values():
+        assert sum(by_cause(setting).values()) == pytest.approx(cost(setting).joules)
+
+
+def test_what_nobody_measured_is_refused_and_what_does_not_fit_says_so() -> None:
+    assert "65,536 is beyond 8,192" in wall_of(Run(batch=65536))
+    assert wall_of(Run(2048, 65536, target=0.66)) == ""
+    assert "too much" in wall_of(Run(gpus=32))
+    assert "too few for 2,048 GPUs" in wall_of(Run(2048, 1024))
+    view = map_view(Run(batch=65536))
+    assert view.wall and not view.charts["energy_map"][0]["now"]
+
+
+def test_what_is_better_in_both_is_named() -> None:
+    assert "No other run" in map_view(Run()).words
+    assert "less energy" in map_view(Run(limit=125)).words
+    assert predicted(Run()).to_accuracy.known
+
+
+# a budget -------------------------------------------------------------------------------------------
+
+
+def test_the_pick_is_within_the_budget_and_the_best_there() -> None:
+    front = [cost_of(choice) for choice in planned(Setting().network).front]
+    frugal, quick = (within(Setting(hours=48 * HOUR, then=then)) for then in ("energy", "time"))
+    assert frugal and quick
+    allowed = [each for each in front if each.joules <= 300 * KWH]
+    assert cost_of(frugal).joules == min(each.joules for each in allowed)
+    assert cost_of(quick).seconds == min(each.seconds for each in allowed)
+    assert len(front_lines(Setting())) == 1 + len(front)
+
+
+def test_what_no_budget_allows_says_which_price_is_too_low() -> None:
+    assert budget_view(Setting(hours=12 * HOUR)).wall.startswith("Time:")
+    assert budget_view(Setting(energy=140 * KWH)).wall.startswith("Energy:")
+    assert "ccuracy not assessed" in budget_view(Setting()).words
+
+
+def test_the_batch_stays_in_every_choice() -> None:
+    assert {int(c.experiment.global_batch) for c in planned(Setting().network).ranked} == {128}
+
+
+# slack ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
+def test_bars_of_a_stage_do_not_overlap_and_end_with_the_step(schedule: str) -> None:
+    for clocks in (HIGHEST, Pipe().clocks):
+        setting = Pipe(schedule=schedule, clocks=clocks)
+        bars = slack_view(setting).charts["energy_slack"][0]["passes"]
+        stage, start, stop = (np.array(bars[name]) for name in ("stage", "start", "stop"))
+        assert stop.max() == pytest.approx(found(setting).step)
+        for each in range(1, 9):
+            own = np.argsort(start[stage == each])
+            late, early = start[stage == each][own][1:], stop[stage == each][own][:-1]
+            assert np.all(late >= early - 1e-9)
+
+
+def test_where_there_is_little_slack_it_says_why() -> None:
+    assert "GPUs compute for" in slack_view(Pipe(stages=2)).wall
+    assert "In GPipe" in slack_view(Pipe("gpt3-175b", schedule="gpipe")).wall
+    assert slack_view(Pipe()).wall == ""
+
+
+# here -----------------------------------------------------------------------------------------------
+
+
+def test_plan_a_calibrates_and_plan_b_is_predicted_from_it() -> None:
+    samples = float(here.experiment(Here(), 32).run.epochs) * 4000
+    seconds, joule = expected(Here(), 32, 10_000.0)
+    assert seconds == pytest.approx(samples / 10_000, rel=1e-6)
+    assert 0 < joule <= 7 * seconds * (1 + 1e-9)
+    assert expected(Here(), 512, 10_000.0)[0] < 10 * 4000 / 10_000  # large products are faster
+
+
+def test_two_plans_are_reported_side_by_side() -> None:
+    words = here.words_of(ONE, OTHER)
+    assert "Plan A was 2 times as fast" in words and "B 89.0%, missed" in words
+    html = result_html(Here(), ONE, OTHER)
+    assert html.count("<tr>") == 3 and "confirms nothing" in html
+
+
+def test_equal_plans_are_refused_before_they_start() -> None:
+    assert problem_of(Here(other=32)) and not problem_of(Here())
+    page = two_plans(lambda *_: pytest.fail("started"), Now)
+    page.controls["other"].value = 32
+    button(page, "Train").click()
+    assert "choose two" in told(page)
+
+
+def test_an_error_of_a_run_takes_its_place() -> None:
+    def fails(*_: Any) -> Any:
+        raise SpecError("No ranks here.")
+
+    page = two_plans(fails, Now)
+    button(page, "Train").click()
+    assert "No ranks here." in told(page) and not button(page, "Train").disabled
+
+
+def test_the_check_computes_with_the_law_of_limits() -> None:
+    asked = ask("own_limit", seed=1).question
+    assert "φ⁴" in asked.answer("1000")["words"]

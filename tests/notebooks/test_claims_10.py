@@ -1,0 +1,85 @@
+"""What module 10 and its notes say is what the library computes."""
+
+import numpy as np
+import pytest
+from module_text import has_every_part
+
+from lib_dlhpc.explore.energy_planning import here
+from lib_dlhpc.explore.energy_planning.budget import Setting as Budget
+from lib_dlhpc.explore.energy_planning.budget import gpus, layout, planned
+from lib_dlhpc.explore.energy_planning.here import Setting as Here
+from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
+from lib_dlhpc.explore.energy_planning.pipeline_slack import found
+from lib_dlhpc.explore.energy_planning.questions import FAST, PUBLISHED, best_limit, gpt3_reason
+from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
+from lib_dlhpc.explore.energy_planning.to_accuracy import by_cause, cost, runs
+from lib_dlhpc.prediction.slack import BEST_CLOCK
+from lib_dlhpc.prediction.validate import validate
+
+
+def test_the_published_figures_are_predicted_within_1_percent():
+    rows = {row.id: row for row in validate(["goyal17", "definitions"], PUBLISHED)}
+    assert set(rows) == set(PUBLISHED)
+    assert all(abs(row.error) < 0.01 for row in rows.values())
+
+
+def test_the_fastest_is_not_the_cheapest_and_the_cheapest_saves_little_more_than_the_knee():
+    fastest, knee, cheapest = (cost(each) for each in runs(0.76).named.values())
+    assert fastest.joules > 2 * cheapest.joules and cheapest.seconds > 20 * fastest.seconds
+    assert knee.joules < 1.2 * cheapest.joules and knee.seconds < 3 * fastest.seconds
+
+
+def test_a_run_of_8192_takes_nearly_the_same_joules_on_64_gpus_as_on_256():
+    few, many = (cost(Run(gpus=each)) for each in (64, 256))
+    assert 1 < many.joules / few.joules < 1.1
+    assert many.seconds < 0.3 * few.seconds
+
+
+def test_the_last_doubling_of_the_gpus_costs_most_of_the_joules_in_waiting_and_hosts():
+    most, half = by_cause(Run(gpus=2048)), by_cause(Run(gpus=1024))
+    added = {cause: most[cause] - half[cause] for cause in most}
+    assert added["hosts, switches"] + added["waiting, exchanging"] > 0.5 * sum(added.values())
+    assert cost(Run(gpus=1024)).seconds < 1.05 * cost(Run(gpus=2048)).seconds
+
+
+def test_a_limit_saves_joules_down_to_a_point():
+    joules = {limit: cost(Run(limit=limit)).joules for limit in (0, 175, 125)}
+    assert best_limit() == "175 W"
+    assert joules[175] < joules[0] < joules[125]
+
+
+def test_on_the_slow_network_half_of_the_gpus_are_the_fastest_and_the_layout_changes():
+    plan = planned(Budget().network)
+    assert gpus(plan.best) == 32 and "pipeline 8" in layout(plan.best)
+    assert "pipeline" not in layout(plan.knee)
+    assert [gpus(choice) for choice in planned(FAST).front] == sorted(
+        (gpus(choice) for choice in planned(FAST).front), reverse=True
+    )
+    assert gpus(planned(FAST).best) == 64
+
+
+def test_of_gpt_3_accuracy_is_not_assessed():
+    assert "accuracy not assessed" in gpt3_reason() and "batch must stay" in gpt3_reason()
+
+
+def test_the_last_stage_has_no_slack_for_it_is_the_slowest():
+    own = found(Pipe())
+    place = np.array([call.place for call in own.passes])
+    busy = [own.seconds[place == stage].sum() for stage in range(8)]
+    assert int(np.argmax(busy)) == 7
+    assert own.stretched[place == 7] == pytest.approx(own.seconds[place == 7], rel=0.02)
+    assert pytest.approx(0.61, abs=0.005) == BEST_CLOCK
+
+
+def test_the_saving_shrinks_with_the_bubble():
+    saved = [found(Pipe(**each)).saving for each in ({}, {"microbatches": 32}, {"stages": 2})]
+    assert saved == sorted(saved, reverse=True)
+    assert found(Pipe(schedule="gpipe")).saving < 0.5 * saved[0]
+
+
+def test_more_epochs_outweigh_the_more_efficient_products():
+    assert 1 < here.times_as_long(Here()) < here.more_epochs(Here())
+
+
+def test_every_part_is_there(repository):
+    has_every_part(repository / "modules" / "10_energy_and_planning.ipynb", 4, 4)
