@@ -1,11 +1,12 @@
-"""A network cut into the stages of a pipeline: equal work, within the memory of a device.
+"""A network cut into the stages of a pipeline: equal blocks or equal work, within the memory of a device.
 
 Stages are runs of consecutive layers. They are cut where few arrays are live: between the blocks of a network
-that is made of blocks, else where one array is live, else anywhere; every live array is sent.
+that is made of blocks, else where one array is live, else anywhere; every live array is sent. Where all blocks are
+alike and the stages divide them, each stage has as many, as in Megatron (Narayanan et al. 2021, section 2.2).
 """
 
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import inf
 
 import numpy as np
@@ -24,8 +25,8 @@ ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 def stage_ends(experiment: Experiment) -> tuple[int, ...]:
     """Return for each stage the index one past its last layer.
 
-    The longest stage is as short as possible with every stage in the device's memory; if no cut fits, as short
-    as possible. Raises SpecError for more stages than places to cut.
+    Stages of equally many blocks, if they fit in the device's memory; else the longest stage is as short as possible
+    with every stage in it; if no cut fits, as short as possible. Raises SpecError for more stages than places to cut.
     """
     strategy = experiment.strategy
     stages = int(strategy.pipeline) * int(strategy.chunks)
@@ -34,11 +35,28 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
         return (len(model.layers),)
     edges = cut_points(model, stages)
     fits, cut = _fits(experiment, edges, stages), _shortest(model, stages)
-    if all(fits[stage, i, j] for stage, (i, j) in enumerate(pairwise((0, *cut)))):
-        return tuple(edges[index] for index in cut)
+    for each in (_equal_blocks(model, stages), cut):
+        if each and all(fits[stage, i, j] for stage, (i, j) in enumerate(pairwise((0, *each)))):
+            return tuple(edges[index] for index in each)
     if _can_fit(fits):
         cut = _cut(_work_before(model, edges), stages, fits) or cut
     return tuple(edges[index] for index in cut)
+
+
+@lru_cache(maxsize=256)
+def _equal_blocks(model: Model, stages: int) -> tuple[int, ...]:
+    """Return which edges end stages of equally many blocks; none if blocks differ, or stages do not divide them."""
+    named = [
+        (name, list(run)) for name, run in groupby(model.layers, lambda each: _block(each.name))
+    ]
+    blocks = [tuple(layer.likeness for layer in run) for name, run in named if name]
+    if not blocks or len(set(blocks)) > 1 or len(blocks) % stages:
+        return ()
+    first = len(named[0][1]) if not named[0][0] else 0
+    each = len(blocks[0]) * (len(blocks) // stages)
+    edges = cut_points(model, stages)
+    ends = [first + stage * each for stage in range(1, stages)]
+    return (*map(edges.index, ends), len(edges) - 1) if set(ends) <= set(edges) else ()
 
 
 @lru_cache(maxsize=256)

