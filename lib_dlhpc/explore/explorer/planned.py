@@ -34,7 +34,7 @@ OTHER = "The settings are others now. Press Plan again for the present ones."
 Changes = Mapping[str, Any]
 
 
-class _Moved(Exception):
+class Moved(Exception):
     """The settings are no longer those that are planned."""
 
 
@@ -86,8 +86,8 @@ class Planned(Section):
             runner.say("Bounding all layouts ...", 0.0)
             most = min(MOST, asked.plan.predictions)
             try:
-                found = plan(asked, most=most, progress=self._progress(asked))
-            except _Moved:
+                found = plan(asked, most=most, progress=self.reports(asked))
+            except Moved:
                 continue
             if self.newest.experiment == asked:
                 break
@@ -95,7 +95,7 @@ class Planned(Section):
         runner.say(_certificate_html(found))
         self._draw(self.newest)
 
-    def _progress(self, asked: Experiment) -> Callable[[int, int], None]:
+    def reports(self, asked: Experiment) -> Callable[[int, int], None]:
         """Return what reports progress, and ends the search on Cancel or where the controls moved."""
         due = 0.0
 
@@ -107,7 +107,7 @@ class Planned(Section):
                 words = f"{tried:,} of {of:,} layouts, the most promising first"
                 self.runner.say(words, tried / of)
                 if self.newest is not None and self.newest.experiment != asked:
-                    raise _Moved
+                    raise Moved
 
         return progress
 

@@ -4,7 +4,7 @@ import pytest
 from experiment_page import Now, button, click, words
 
 from lib_dlhpc.explore.explorer.page import Explorer
-from lib_dlhpc.explore.explorer.planned import AUTO, OTHER, SHOWN, _Moved
+from lib_dlhpc.explore.explorer.planned import AUTO, OTHER, SHOWN, Moved
 from lib_dlhpc.planner import plan
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
@@ -82,9 +82,9 @@ def test_settings_that_change_during_the_search_are_planned_instead():
     page = opened()
     asked = page.experiment
     page.move("strategy.batch", 64)
-    with pytest.raises(_Moved):
-        page.planned._progress(asked)(0, 1)
-    page.planned._progress(page.experiment)(0, 1)
+    with pytest.raises(Moved):
+        page.planned.reports(asked)(0, 1)
+    page.planned.reports(page.experiment)(0, 1)
 
 
 def test_why_nothing_can_be_planned():
