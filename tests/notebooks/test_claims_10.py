@@ -26,6 +26,8 @@ def test_the_published_figures_are_predicted_within_1_percent():
 def test_the_fastest_is_not_the_cheapest_and_the_cheapest_saves_little_more_than_the_knee():
     fastest, knee, cheapest = (cost(each) for each in runs(0.76).named.values())
     assert fastest.joules > 2 * cheapest.joules and cheapest.seconds > 20 * fastest.seconds
+    most, few = runs(0.76).named["fastest"], runs(0.76).named["knee"]
+    assert (most.gpus // few.gpus, most.batch // most.gpus) == (4, 4)
     assert knee.joules < 1.2 * cheapest.joules and knee.seconds < 3 * fastest.seconds
 
 
