@@ -24,7 +24,7 @@ def alike(experiment: Experiment) -> tuple[int, ...]:
     return _alike(Keyed(chains, *(tuple(map(id, held)) for each in chains for held in each)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _alike(key: Keyed[Chains]) -> tuple[int, ...]:
     first = dict[Key, int]()
     places = zip(*key.value, strict=True)

@@ -107,7 +107,7 @@ class _Cut(NamedTuple):
         )
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
     """Return all stages as the ranks at one place of the tensor, spatial, expert and context group have them."""
     experiment, ends, spatial, tensor, apart = key.value

@@ -31,18 +31,7 @@ from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward
-from lib_dlhpc.program import (
-    Block,
-    Chunk,
-    Collective,
-    Compute,
-    Instruction,
-    Meet,
-    Prices,
-    Program,
-    Update,
-    Wait,
-)
+from lib_dlhpc.program import Block, Chunk, Instruction, Meet, Prices, Program, Update, Wait
 from lib_dlhpc.spec.experiment import Experiment
 
 Made = TypeVar("Made")
@@ -159,12 +148,9 @@ def _stage(
 
 def _exchanged(passes: Passes, collectives: CollectivePrices) -> Any:
     """Return the seconds after each layer of a forward pass in collectives on the stream of its computation."""
-    found, layer = np.zeros(len(passes.part.model.layers)), 0
-    for each in passes.forward:
-        if isinstance(each, Compute):
-            layer = each.layer
-        elif isinstance(each, Collective) and not each.stream:
-            found[layer] += collectives.priced(each).seconds
+    found = np.zeros(len(passes.part.model.layers))
+    for what, layers in passes.forward_pass.within:
+        found += collectives.priced(what).seconds * np.bincount(layers, minlength=len(found))
     return found
 
 

@@ -28,7 +28,7 @@ from lib_dlhpc.layout import chain
 from lib_dlhpc.parallel import program
 from lib_dlhpc.planner.space import Space
 from lib_dlhpc.prediction.step import compute_scale
-from lib_dlhpc.program import Collective, Compute, Move, Program, work_of
+from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -164,12 +164,9 @@ class _Passes:
         """
         if not self.experiment.machine.device.dispatch:
             return np.zeros(1)
-        found, layer = np.zeros((len(self.samples), layers)), 0
-        for each in self.chunk.forward.variants[variant].instructions:
-            if isinstance(each, Compute):
-                layer = each.layer
-            elif isinstance(each, Collective) and not each.stream:
-                found[:, layer] += self._seconds(each)
+        found = np.zeros((len(self.samples), layers))
+        for what, after in self.chunk.forward.variants[variant].within:
+            found += self._seconds(what)[:, None] * np.bincount(after, minlength=layers)
         return found / np.where(self.scale > 0, self.scale, np.inf)
 
     def _seconds(self, what: Collective) -> Floats:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Weights, Work
@@ -14,6 +14,11 @@ _KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS}
 def phase_of(work: Work) -> str:
     """Return which pass an instruction of a pipeline is."""
     return _KINDS[type(work)]
+
+
+# A pass, which message it needs and which it gives, the stage to which it sends, the stage before the boundary that it
+# crosses, whether it completes the gradients of its chunk; -1: none.
+Linked: TypeAlias = tuple[Work, int, int, int, int, bool]
 
 
 class Call(NamedTuple):
@@ -59,33 +64,57 @@ def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
     """Yield passes, each after the one whose message it needs: the place and the work, the number of the pass from
     which it receives, the stage to which it sends, the stage before the boundary that it crosses, and whether it
     completes the gradients of its chunk."""
-    ranks, stages = key.ranks, key.ranks * key.chunks
-    todo = [list(key.passes(place)) for place in range(ranks)]
-    final = [{id(last) for last in _last(passes).values()} for passes in todo]
-    at = [0] * ranks
-    made = [[-1] * key.microbatches for _ in range(2 * stages)]  # by stage forward, and backward
+    ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
+    todo = [iter(_linked(key, place)) for place in range(ranks)]
+    made = [-1] * (2 * stages * many)  # the number of each message's pass
+    waiting: list[Linked | None] = [next(each, None) for each in todo]
     count, moved = 0, True
     while moved:
         moved = False
         for place, passes in enumerate(todo):
-            for number in range(at[place], len(passes)):
-                work = passes[number]
-                stage, source, after = work.chunk * ranks + place, -1, -1
-                back, crossed = isinstance(work, Backward), stage
-                if not isinstance(work, Weights):
-                    before, after = (stage + 1, stage - 1) if back else (stage - 1, stage + 1)
-                    crossed = after if back else stage
-                    if 0 <= before < stages and before % ranks != place:
-                        source = made[2 * before + back][work.microbatch]
-                        if source < 0:
-                            break
-                    made[2 * stage + back][work.microbatch] = count
-                    if not 0 <= after < stages or after % ranks == place:
-                        after = -1
-                yield place, work, source, after, crossed, id(work) in final[place]
-                count, moved, at[place] = count + 1, True, number + 1
+            one = waiting[place]
+            while one is not None:
+                work, needs, gives, after, crossed, last = one
+                source = made[needs] if needs >= 0 else -1
+                if needs >= 0 and source < 0:
+                    break
+                yield place, work, source, after, crossed, last
+                if gives >= 0:
+                    made[gives] = count
+                count, moved, one = count + 1, True, next(passes, None)
+            waiting[place] = one
+
+
+def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
+    """Yield the passes of a place with what they receive and send."""
+    ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
+    passes = list(key.passes(place))
+    final = {id(last) for last in _last(passes).values()}
+    links = {}
+    for chunk in range(key.chunks):
+        stage = chunk * ranks + place
+        for back, kind in enumerate((Forward, Backward)):
+            before, after = (stage + 1, stage - 1) if back else (stage - 1, stage + 1)
+            crossed = after if back else stage
+            receives = 0 <= before < stages and before % ranks != place
+            if not (0 <= after < stages and after % ranks != place):
+                after = -1
+            needs = (2 * before + back) * many if receives else -1
+            links[kind, chunk] = needs, (2 * stage + back) * many, after, crossed
+        links[Weights, chunk] = -1, -1, -1, stage
+    for work in passes:
+        needs, gives, after, crossed = links[type(work), work.chunk]
+        number = work.microbatch
+        yield (
+            work,
+            needs + number if needs >= 0 else -1,
+            gives + number if gives >= 0 else -1,
+            after,
+            crossed,
+            id(work) in final,
+        )
 
 
 def _last(passes: Sequence[Work]) -> dict[int, Work]:
     """Return the pass through each chunk that completes its gradients."""
-    return {work.chunk: work for work in passes if not isinstance(work, Forward)}
+    return {work.chunk: work for work in passes if type(work) is not Forward}

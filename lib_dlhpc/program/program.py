@@ -137,6 +137,18 @@ class Template:
         return tuple((first[key], times) for key, times in count.items())
 
     @cached_property
+    def within(self) -> tuple[tuple[Collective, NDArray[np.int64]], ...]:
+        """The collectives on the stream of computation, and after which layers each is; equal ones are one."""
+        found: dict[tuple[object, ...], tuple[Collective, list[int]]] = {}
+        layer = 0
+        for one in self.instructions:
+            if isinstance(one, Compute):
+                layer = one.layer
+            elif isinstance(one, Collective) and not one.stream:
+                found.setdefault((*one[:6], one.algorithm), (one, []))[1].append(layer)
+        return tuple((one, np.array(layers)) for one, layers in found.values())
+
+    @cached_property
     def repeated(self) -> NDArray[np.int64]:
         """The layers whose forward time the instructions spend."""
         rows = (each for each in whole_layers(self.instructions) if isinstance(each, Compute))

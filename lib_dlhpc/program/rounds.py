@@ -90,8 +90,9 @@ def _rows(numbers: NDArray[np.int64]) -> Rows:
 def _numbered(pipe: Pipeline) -> NDArray[np.int64]:
     """Return calls as numbers, (calls, 4); in the place of `back` the call whose message each receives, or -1."""
     ranks, chunks, rows = pipe.ranks, pipe.chunks, list[tuple[int, int, int, int]]()
+    index = {phase: number for number, phase in enumerate(PASSES)}
     for place, work, source, after, crossed, last in ordered(pipe):
-        number = len(PASSES) * (place * chunks + work.chunk) + PASSES.index(phase_of(work))
+        number = len(PASSES) * (place * chunks + work.chunk) + index[phase_of(work)]
         boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
         rows.append((place, -2 - number if last else number, source, boundary))
     return np.array(rows, np.int64)

@@ -10,6 +10,7 @@ pipeline parallelism" (2024), section 2.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TypeAlias, overload
 
 from lib_dlhpc.errors import SpecError
@@ -141,9 +142,12 @@ class Pipeline:
 def gpipe(ranks: int, microbatches: int) -> Pipeline:
     """All forward, then all backward, last first. Bubble (p-1)/m; activations of all microbatches are stored."""
 
+    _check(ranks=ranks, microbatches=microbatches)
+    forward, backward = _works(Forward, microbatches), _works(Backward, microbatches)
+
     def order(rank: int) -> Iterator[Work]:
-        yield from (Forward(i, 0) for i in range(microbatches))
-        yield from (Backward(i, 0) for i in reversed(range(microbatches)))
+        yield from forward
+        yield from reversed(backward)
 
     rounds = Rounds(lambda _: 0, ((1, microbatches), (1, microbatches - 1)))
     return _pipeline("gpipe", ranks, microbatches, 1, order, rounds)
@@ -152,10 +156,11 @@ def gpipe(ranks: int, microbatches: int) -> Pipeline:
 def one_f_one_b(ranks: int, microbatches: int) -> Pipeline:
     """Alternate forward and backward once the pipeline is full. Bubble (p-1)/m; rank r stores p - r microbatches."""
 
+    _check(ranks=ranks, microbatches=microbatches)
+    forward, backward = _works(Forward, microbatches), _works(Backward, microbatches)
+
     def order(rank: int) -> Iterator[Work]:
-        forward = (Forward(i, 0) for i in range(microbatches))
-        backward = (Backward(i, 0) for i in range(microbatches))
-        yield from _one_by_one(forward, backward, ranks - rank - 1, microbatches)
+        return _one_by_one(forward, backward, ranks - rank - 1)
 
     rounds = Rounds(lambda rank: ranks - rank - 1, ((2, microbatches - ranks),))
     return _pipeline("1f1b", ranks, microbatches, 1, order, rounds)
@@ -166,7 +171,8 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
 
     Microbatches run in groups of p. Raises SpecError unless p divides m.
     """
-    if ranks > 0 and microbatches % ranks:
+    _check(ranks=ranks, microbatches=microbatches, chunks=chunks)
+    if microbatches % ranks:
         raise SpecError(
             f"microbatches = {microbatches}: expected a multiple of the {ranks} ranks (interleaved)."
         )
@@ -175,17 +181,17 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
         group, place = divmod(i, ranks * chunks)
         return group * ranks + place % ranks, place // ranks
 
+    turns = [turn(i) for i in range(microbatches * chunks)]
+    forward = [Forward(i, chunk) for i, chunk in turns]
+    backward = [Backward(i, chunks - 1 - chunk) for i, chunk in turns]
+
     def order(rank: int) -> Iterator[Work]:
-        count = microbatches * chunks
-        turns = [turn(i) for i in range(count)]
-        forward = (Forward(i, chunk) for i, chunk in turns)
-        backward = (Backward(i, chunks - 1 - chunk) for i, chunk in turns)
         warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
-        yield from _one_by_one(forward, backward, warm_up, count)
+        return _one_by_one(forward, backward, warm_up)
 
     # Rank r is r times forward and backward ahead of rank 0, as its warm-up is 2 r shorter.
     first = 2 * (ranks - 1) + (chunks - 1) * ranks
-    each = (2 * ranks * chunks, microbatches // max(ranks, 1) - 2)
+    each = (2 * ranks * chunks, microbatches // ranks - 2)
     rounds = Rounds(lambda _: first, (each,), ranks)
     return _pipeline("interleaved", ranks, microbatches, chunks, order, rounds)
 
@@ -197,15 +203,17 @@ def zb_h1(ranks: int, microbatches: int) -> Pipeline:
     W <= F, B, against (p-1)(F + B + W). Every rank stores min(p, m) microbatches, the most that a rank does in 1F1B.
     """
 
+    _check(ranks=ranks, microbatches=microbatches)
+    forward, backward = _works(Forward, microbatches), _works(Backward, microbatches)
+    weights = _works(Weights, microbatches)
+
     def order(rank: int) -> Iterator[Work]:
-        forward = (Forward(i, 0) for i in range(microbatches))
-        backward = (Backward(i, 0) for i in range(microbatches))
-        weights = (Weights(i, 0) for i in range(microbatches))
-        for step in _one_by_one(forward, backward, ranks - rank - 1, microbatches):
+        later = iter(weights)
+        for step in _one_by_one(forward, backward, ranks - rank - 1):
             yield step
             if isinstance(step, Backward) and step.microbatch >= rank:
-                yield next(weights)
-        yield from weights
+                yield next(later)
+        yield from later
 
     rounds = Rounds(lambda rank: ranks - 1 + rank, ((3, microbatches - ranks),))
     return _pipeline("zb-h1", ranks, microbatches, 1, order, rounds)
@@ -219,15 +227,23 @@ PIPELINES: dict[str, Callable[..., Pipeline]] = {
 }
 
 
-def _one_by_one(
-    forward: Iterator[Work], backward: Iterator[Work], warm_up: int, count: int
-) -> Iterator[Work]:
+def _check(**counts: int) -> None:
+    for field, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
+
+
+def _works(kind: type[Forward | Backward | Weights], microbatches: int) -> list[Work]:
+    """Return a pass of each microbatch; all ranks have the same."""
+    return [kind(i, 0) for i in range(microbatches)]
+
+
+def _one_by_one(forward: Sequence[Work], backward: Sequence[Work], warm_up: int) -> Iterator[Work]:
     """Yield `warm_up` forwards, then alternate, then the remaining backwards."""
-    for i in range(count):
-        yield next(forward)
-        if i >= warm_up:
-            yield next(backward)
-    yield from backward
+    yield from forward[:warm_up]
+    alternate = zip(forward[warm_up:], backward, strict=False)
+    yield from chain.from_iterable(alternate)
+    yield from backward[max(0, len(forward) - warm_up) :]
 
 
 def _pipeline(
@@ -239,9 +255,6 @@ def _pipeline(
     rounds: Rounds,
 ) -> Pipeline:
     """Return the pipeline whose ranks work in this order."""
-    for field, value in (("ranks", ranks), ("microbatches", microbatches), ("chunks", chunks)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
     return Pipeline(name, ranks, microbatches, chunks, Streams(order, ranks, chunks, rounds))
 
 
