@@ -19,15 +19,27 @@ class Passes:
     """Collectives of a backward pass that always overlap its products."""
     weights: list[Instruction] | None = None
     """The pass of weight gradients, where backward leaves them out."""
+    before: "Passes | None" = None
+    """What these were made from; the templates of passes that stayed the same are shared."""
+
+    def copy(self) -> "Passes":
+        """Return the same passes, to be changed."""
+        return Passes(
+            self.part, [*self.forward], [*self.backward], [*self.last], [*self.hidden], before=self
+        )
 
     @cached_property
     def forward_pass(self) -> Template:
         """The forward pass, complete."""
+        if self.before is not None and self.forward == self.before.forward:
+            return self.before.forward_pass
         return Template(tuple(self.forward))
 
     @cached_property
     def backward_pass(self) -> Template:
         """The backward pass, complete."""
+        if self.before is not None and self.backward == self.before.backward:
+            return self.before.backward_pass
         return Template(tuple(self.backward))
 
     @cached_property

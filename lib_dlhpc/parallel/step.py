@@ -44,8 +44,8 @@ KINDS = {
     "data": "weights and gradients",
     "offload": "offloaded",
 }
-# Step passes, in order; each changes the passes of one part.
-PASSES = (recompute, exchange_gradients, shard, split_backward)
+# Step passes, in order, after recomputation; each changes the passes of one part.
+PASSES = (exchange_gradients, shard, split_backward)
 
 
 def program(experiment: Experiment, scale: Any = 1.0) -> Program:
@@ -98,11 +98,22 @@ def _keyed(
 
 
 @lru_cache(maxsize=1024)
+def _computed(key: Keyed[tuple[Experiment, Part]]) -> Passes:
+    """Return the passes of a part with recomputation, before replicas exchange anything."""
+    experiment, part = key.value
+    passes = layer_by_layer(experiment, part)
+    recompute(experiment, (part,), passes)
+    return passes
+
+
+@lru_cache(maxsize=1024)
 def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank, but for what depends on the machine."""
     (experiment, held), found = key.value, []
+    s = experiment.strategy
+    how = (s.recompute, int(s.experts), int(s.context), bool(experiment.overlap))
     for part in held:
-        passes = layer_by_layer(experiment, part)
+        passes = _computed(Keyed((experiment, part), id(part), *how)).copy()
         for step_pass in PASSES:
             step_pass(experiment, held, passes)
         found.append(passes)
