@@ -27,6 +27,7 @@ LAYOUT = (
     "sequence_parallel",
     "zero",
     "shards",
+    "gather",
     "recompute",
     "offload",
     "fused_attention",

@@ -42,6 +42,7 @@ def _with_moves(experiment: Experiment, passes: Passes) -> Passes:
         _beside(experiment, passes.backward, *back),
         _beside(experiment, passes.last, *back),
         passes.hidden,
+        first=passes.first and _beside(experiment, passes.first, *there),
     )
 
 

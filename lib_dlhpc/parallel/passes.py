@@ -19,6 +19,8 @@ class Passes:
     """Collectives of a backward pass that always overlap its products."""
     weights: list[Instruction] | None = None
     """The pass of weight gradients, where backward leaves them out."""
+    first: list[Instruction] | None = None
+    """The first forward pass of a step, where it differs from the others."""
     before: "Passes | None" = None
     """What these were made from; the templates of passes that stayed the same are shared."""
 
@@ -34,6 +36,11 @@ class Passes:
         if self.before is not None and self.forward == self.before.forward:
             return self.before.forward_pass
         return Template(tuple(self.forward))
+
+    @cached_property
+    def first_pass(self) -> Template:
+        """The first forward pass, complete."""
+        return Template(tuple(self.first or ()))
 
     @cached_property
     def backward_pass(self) -> Template:

@@ -89,7 +89,7 @@ def _keyed(
     return Keyed(
         (experiment, held),
         *map(id, held),
-        *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire),
+        *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire, s.gather),
         *map(int, (s.zero, s.experts, s.context)),
         *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
         *(shards(experiment), shards(experiment) == sizes(experiment).data),  # which group shards
@@ -151,6 +151,9 @@ def _stage(
                 sent,
                 Block(tuple(each.weights_pass for each in variants), prices)
                 if variants[0].weights is not None
+                else None,
+                Block(tuple(each.first_pass for each in variants), prices)
+                if variants[0].first is not None
                 else None,
             )
         )

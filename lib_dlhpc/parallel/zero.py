@@ -1,4 +1,4 @@
-"""ZeRO: weights are gathered ahead of their layers (stage 3), or after the update (1 and 2).
+"""ZeRO: weights are gathered ahead of their layers (stage 3), after the update (1 and 2), or behind the first pass.
 
 At most two layers have their weights on the device: the current one, and the next, whose all-gather overlaps it
 (AT_ONCE, as in the memory model and the trainer). With hybrid sharding neighbors shard, and what they hold is
@@ -6,8 +6,13 @@ replicated (data.py). Sources: Rajbhandari et al. 2020, section 7; Zhao et al. 2
 
 In a pipeline, too, each microbatch gathers and reduce-scatters anew. For this cost DeepSpeed's pipeline engine refuses
 stages 2 and 3, and torchtitan by default keeps gathered weights where there is a pipeline.
+
+Gathered once a step, weights arrive a bucket at a time behind the first forward pass, and stay until the last backward
+pass: Megatron-LM's overlap-param-gather with stage 1, FSDP's reshard_after_forward = False with stage 3 (Grattafiori et
+al. 2024, "The Llama 3 herd of models", section 3.3.2).
 """
 
+from collections import deque
 from itertools import groupby, islice
 from operator import itemgetter
 
@@ -19,17 +24,21 @@ from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import WEIGHTS
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import FORWARD
 
 LABEL = "weights and gradients"
 
 
 def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> None:
     """Gather the weights of each layer before its passes (ZeRO 3); wait for the gradients of each pass (2 and 3)."""
-    strategy = experiment.strategy
-    if strategy.zero < 2 or shards(experiment) == 1:
+    strategy, chunk = experiment.strategy, held.index(passes.part)
+    if not strategy.zero or shards(experiment) == 1:
         return
-    if strategy.zero == 3:
-        chunk = held.index(passes.part)
+    if strategy.gather == FORWARD:
+        passes.first = _gathered_once(experiment, passes.part, chunk, passes.forward)
+    if strategy.zero == 1:
+        return
+    if strategy.zero == 3 and strategy.gather != FORWARD:
         passes.forward = _gathered(experiment, passes.part, chunk, passes.forward)
         passes.backward = _gathered(experiment, passes.part, chunk, passes.backward)
         passes.last = _gathered(experiment, passes.part, chunk, passes.last)
@@ -39,13 +48,38 @@ def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> Non
 
 def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
     """Return the all-gathers of updated weights, a bucket at a time (ZeRO 1 and 2)."""
-    if experiment.strategy.zero not in (1, 2) or shards(experiment) == 1:
+    strategy = experiment.strategy
+    if strategy.zero not in (1, 2) or strategy.gather == FORWARD or shards(experiment) == 1:
         return []
     return [
         _gather(experiment, bucket.elements, (chunk, bucket.first, bucket.stop))
         for chunk, part in enumerate(held)
         for bucket in cut(experiment, part)
     ]
+
+
+def _gathered_once(
+    experiment: Experiment, part: Part, chunk: int, instructions: list[Instruction]
+) -> list[Instruction]:
+    """Post all buckets, the first layers' first; wait for each before the first layer of it that needs weights."""
+    weights, found = weights_read(part.model), list[Instruction]()
+    gathers = [
+        _gather(
+            experiment, bucket.elements, (chunk, bucket.first, bucket.stop), f"weights {number}"
+        )
+        for number, bucket in enumerate(reversed(cut(experiment, part)))
+    ]
+    if experiment.overlap:
+        found += gathers
+    coming = deque(gathers)
+    for each in instructions:
+        if isinstance(each, Compute) and weights[each.layer]:
+            while coming and coming[0].layers[1] <= each.layer:
+                gather = coming.popleft()
+                found += [] if experiment.overlap else [gather]
+                found.append(Wait("data", STREAM, gather.key, LABEL))
+        found.append(each)
+    return found
 
 
 def _gather(

@@ -8,7 +8,8 @@ before the stages before it have done a forward pass, nor end after their last b
     T >= max over k of (sum of c_j, j < k) + m c_k  >=  c / (1 - (1 - 1/m)^p)
 
 with equality where the terms are equal. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights;
-with ZeRO 3 each layer's weights are gathered twice a microbatch. The fullest rank holds no less than the mean stage.
+with ZeRO 3 each layer's weights are gathered twice a microbatch; a gather behind a forward pass may take no time. The
+fullest rank holds no less than the mean stage.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,12 +32,13 @@ from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import FORWARD
 
 Floats = NDArray[np.float64]
 # What does not change what the layers of an unsplit pipeline take for a microbatch.
 OUTSIDE = (
-    *("pipeline", "microbatches", "schedule", "chunks", "zero", "shards", "offload", "data"),
-    "bucket",
+    *("pipeline", "microbatches", "schedule", "chunks"),
+    *("zero", "shards", "gather", "offload", "data", "bucket"),
 )
 
 
@@ -63,8 +65,10 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     if "shards" in c:
         sharded = np.where(c["shards"] > 0, c["shards"], sharded)
     gathered = _gathered(experiment, combinations, weights)
-    step = step + update / p / sharded + np.where(np.isin(c["zero"], (1, 2)), gathered, 0.0)
-    step = np.where(c["zero"] == 3, np.maximum(step, 2 * m * gathered), step)
+    behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
+    after = np.isin(c["zero"], (1, 2)) & ~behind
+    step = step + update / p / sharded + np.where(after, gathered, 0.0)
+    step = np.where((c["zero"] == 3) & ~behind, np.maximum(step, 2 * m * gathered), step)
     return Bound(step * (1 - 1e-12), _state(experiment, combinations, weights, sharded))
 
 
@@ -97,7 +101,7 @@ def _of_microbatches(
 ) -> Floats:
     """Return the four of microbatches of so many samples, (4, samples)."""
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
-    plain |= {"zero": 0, "shards": 0, "offload": "none", "data": 0}
+    plain |= {"zero": 0, "shards": 0, "gather": "usual", "offload": "none", "data": 0}
     found = np.zeros((4, len(samples)))
 
     def of(batch: int) -> Experiment:

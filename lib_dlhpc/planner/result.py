@@ -41,6 +41,7 @@ WORDS = {  # a field at the default of the strategy is not named
     "offload": "offload {}",
     "experts": "experts {}",
     "shards": "over {} ranks",
+    "gather": "{} gather",
     "power_limit": "at most {:g} W",
 }
 

@@ -136,6 +136,8 @@ def _rules(
     if "experts" in c:
         yield "experts do not divide the replicas", data % c["experts"] != 0
         yield "experts with ZeRO", (c["experts"] > 1) & (c["zero"] > 0)
+    if "gather" in c:
+        yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
     if "shards" in c:
         yield "shards without ZeRO", (c["shards"] > 0) & (c["zero"] == 0)
         yield (

@@ -26,8 +26,8 @@ FORMULAS = {
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
-    " a microbatch, over the ranks that shard the state; each bucket or layer by the algorithm that is named, or the"
-    " cheapest for its size and network",
+    " a microbatch, of which strategy.gather = 'forward' leaves one, and one a step; over the ranks that shard"
+    " the state; each bucket or layer by the algorithm that is named, or the cheapest for its size and network",
     "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
     " backward pass and the update; what takes longer is exposed",
 }

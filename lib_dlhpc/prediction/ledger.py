@@ -30,6 +30,7 @@ from lib_dlhpc.prediction.pipelined import before_backward, in_flight, waiting
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.strategy import FORWARD
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -213,8 +214,9 @@ def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: 
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
         found += on_wire(strategy, min(bucket, model.parameters * element))
-        if strategy.zero == 3:
-            found += AT_ONCE * largest * element
+        if strategy.zero == 3:  # gathered weights
+            kept = strategy.gather == FORWARD
+            found += element * (model.parameters if kept else AT_ONCE * largest)
     if stages > 1:
         before, after = (
             max(

@@ -66,7 +66,7 @@ def slack(experiment: Experiment) -> Slack:
         )
     step = program(experiment, compute_scale(experiment))
     found = calls(step.schedule)
-    blocks = [step.stages[c.place][c.chunk].block(c.phase, c.last) for c in found]
+    blocks = [step.stages[c.place][c.chunk].block(c.phase, c.once) for c in found]
     seconds = np.array([pass_seconds(block) for block in blocks])
     part = _arithmetic(step, found)
     most = seconds * (1 + part * (LONGEST - 1))

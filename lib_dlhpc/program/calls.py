@@ -17,7 +17,7 @@ def phase_of(work: Work) -> str:
 
 
 # A pass, which message it needs and which it gives, the stage to which it sends, the stage before the boundary that it
-# crosses, whether it completes the gradients of its chunk; -1: none.
+# crosses, whether it is the first forward pass of its chunk or completes its gradients; -1: none.
 Linked: TypeAlias = tuple[Work, int, int, int, int, bool]
 
 
@@ -28,7 +28,9 @@ class Call(NamedTuple):
     chunk: int
     microbatch: int
     phase: str  # one of PASSES
-    last: bool  # the pass through this chunk that completes its gradients
+    once: (
+        bool  # the first forward pass through this chunk, or the pass that completes its gradients
+    )
     source: int  # the index of the call whose message it receives; -1: it receives none
     target: int  # the place to which it sends; -1: it sends nothing
     before: tuple[
@@ -52,10 +54,10 @@ def calls(pipeline: Pipeline) -> tuple[Call, ...]:
 @lru_cache(maxsize=8)
 def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
     ranks, found = key.value.ranks, []
-    for place, work, source, after, crossed, last in ordered(key.value):
+    for place, work, source, after, crossed, once in ordered(key.value):
         boundary = (crossed % ranks, crossed // ranks)
         target = after % ranks if after >= 0 else -1
-        one = (place, work.chunk, work.microbatch, phase_of(work), last, source, target, boundary)
+        one = (place, work.chunk, work.microbatch, phase_of(work), once, source, target, boundary)
         found.append(Call(*one))
     return tuple(found)
 
@@ -63,7 +65,7 @@ def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
 def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
     """Yield passes, each after the one whose message it needs: the place and the work, the number of the pass from
     which it receives, the stage to which it sends, the stage before the boundary that it crosses, and whether it
-    completes the gradients of its chunk."""
+    is the first forward pass of its chunk or completes its gradients."""
     ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
     todo = [iter(_linked(key, place)) for place in range(ranks)]
     made = [-1] * (2 * stages * many)  # the number of each message's pass
@@ -74,11 +76,11 @@ def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
         for place, passes in enumerate(todo):
             one = waiting[place]
             while one is not None:
-                work, needs, gives, after, crossed, last = one
+                work, needs, gives, after, crossed, once = one
                 source = made[needs] if needs >= 0 else -1
                 if needs >= 0 and source < 0:
                     break
-                yield place, work, source, after, crossed, last
+                yield place, work, source, after, crossed, once
                 if gives >= 0:
                     made[gives] = count
                 count, moved, one = count + 1, True, next(passes, None)
@@ -89,7 +91,7 @@ def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
     """Yield the passes of a place with what they receive and send."""
     ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
     passes = list(key.passes(place))
-    final = {id(last) for last in _last(passes).values()}
+    alone = {id(work) for work in _once(passes)}
     links = {}
     for chunk in range(key.chunks):
         stage = chunk * ranks + place
@@ -111,10 +113,12 @@ def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
             gives + number if gives >= 0 else -1,
             after,
             crossed,
-            id(work) in final,
+            id(work) in alone,
         )
 
 
-def _last(passes: Sequence[Work]) -> dict[int, Work]:
-    """Return the pass through each chunk that completes its gradients."""
-    return {work.chunk: work for work in passes if type(work) is not Forward}
+def _once(passes: Sequence[Work]) -> list[Work]:
+    """Return the first forward pass through each chunk, and the pass that completes its gradients."""
+    first = {work.chunk: work for work in reversed(passes) if type(work) is Forward}
+    last = {work.chunk: work for work in passes if type(work) is not Forward}
+    return [*first.values(), *last.values()]

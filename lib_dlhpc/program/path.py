@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.program.calls import PASSES, Call, calls
+from lib_dlhpc.program.calls import FORWARD, PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
@@ -86,7 +86,7 @@ class Path:
             place = call.place
             if call.source >= 0:
                 self._receive(call, arrives.pop(call.source))
-            block = self.program.stages[place][call.chunk].block(call.phase, call.last)
+            block = self.program.stages[place][call.chunk].block(call.phase, call.once)
             self.clock[place] = end = self._block(place, block, self.clock[place], self.late, call)
             if call.target >= 0:
                 arrives[number] = self._send(call, end)
@@ -111,28 +111,31 @@ class Path:
                     seconds.append(self._repeated(place, block, times) if block and times else 0.0)
                     worked[place] += times * seconds[-1]
 
-        def last(number: int, start: float) -> float:
+        def only(number: int, start: float) -> float:
             place, chunk = divmod(number // len(PASSES), pipeline.chunks)
-            end = self._last(place, self.program.stages[place][chunk].last, start)
+            phase, own = PASSES[number % len(PASSES)], self.program.stages[place][chunk]
+            if phase == FORWARD and own.first is None:
+                return start + seconds[number]
+            end = self._only(place, own.block(phase, True), start)
             worked[place] += end - start
             return end
 
         begin, self.clock = (
             self.clock,
-            Walk(seconds, last, busy, takes, self.clock).run(sections(pipeline)),
+            Walk(seconds, only, busy, takes, self.clock).run(sections(pipeline)),
         )
         each = zip(self.clock, begin, worked, strict=True)
         self.idle = [end - start - work for end, start, work in each]
 
     def _repeated(self, place: int, block: Block, times: int) -> float:
-        """Return the seconds of a pass that is not the last, and count what its repetitions wait for."""
+        """Return the seconds of a pass that is not the only one, and count what its repetitions wait for."""
         seconds, late, _ = self._alone(place, block)
         for kind, waited in late.items():
             self.late[kind] += times * waited
         return seconds
 
-    def _last(self, place: int, block: Block, start: float) -> float:
-        """Return when the pass ends that completes the gradients of a chunk."""
+    def _only(self, place: int, block: Block, start: float) -> float:
+        """Return when a pass ends that is the only one: a first forward pass, or the one that completes gradients."""
         if any(at > start for at in self._free[place].values()):
             return self._block(place, block, start, self.late)
         seconds, late, free = self._alone(place, block)

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.program.calls import FORWARD
 from lib_dlhpc.program.fold import Folded, Shape, fold
 from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move, whole_layers
 from lib_dlhpc.schedules.network import Cost, Network
@@ -183,19 +184,25 @@ class Chunk:
     sends: Cost  # the message to the next stage; it occupies the link but for its latency
     bytes: tuple[float, ...]  # B of it, by variant
     weights: Block | None = None  # the pass of weight gradients, where backward leaves them out
+    first: Block | None = None  # the first forward pass of a step, where it differs from the others
 
-    def block(self, phase: str, last: bool) -> Block:
-        """Return the block of a pass; phase: one of PASSES."""
-        block: Block = self.last if last else getattr(self, phase)
+    def block(self, phase: str, once: bool) -> Block:
+        """Return the block of a pass; phase: one of PASSES; once: whether it is the first or the last, see Call."""
+        if once and phase == FORWARD:
+            return self.first or self.forward
+        block: Block = self.last if once else getattr(self, phase)
         return block
 
     def passes(self, microbatches: int) -> tuple[tuple[Block, int], ...]:
         """Return the blocks of a step, and how often each is carried out."""
+        forward: tuple[tuple[Block, int], ...] = ((self.forward, microbatches),)
+        if self.first is not None:
+            forward = (self.first, 1), (self.forward, microbatches - 1)
         if self.weights is None:
             backward: tuple[tuple[Block, int], ...] = ((self.backward, microbatches - 1),)
         else:
             backward = (self.backward, microbatches), (self.weights, microbatches - 1)
-        return (self.forward, microbatches), *backward, (self.last, 1)
+        return *forward, *backward, (self.last, 1)
 
 
 @dataclass(frozen=True, eq=False)

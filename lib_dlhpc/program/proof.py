@@ -57,6 +57,8 @@ def prove(cycle: Sequence[Program]) -> None:
                     _prove_pass(f"{where}, {phase}", block, phase, alone)
                     if alone.streams:
                         raise ProofError(f"{where}, {phase}: ends before {alone.streams[0]} does.")
+                if chunk.first is not None:
+                    _prove_first(f"{where}, first {FORWARD}", chunk.first)
                 phase = WEIGHTS if chunk.weights else BACKWARD
                 _prove_pass(f"{where}, last {phase}", chunk.last, phase, flying)
                 _prove_parts(where, chunk)
@@ -116,8 +118,8 @@ def _prove_order(step: Program) -> None:
             raise ProofError(f"{where}: {lost} microbatches have no pass back.", place)
 
 
-def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
-    """Prove a pass, and leave in `flying` what it does not wait for."""
+def _prove_pass(where: str, block: Block, phase: str, flying: Flying, kept: bool = False) -> None:
+    """Prove a pass, and leave in `flying` what it does not wait for; kept: it keeps the weights that it gathers."""
     first, *others = (list(map(_posted, one.instructions)) for one in block.variants)
     for other in others:
         if list(filter(None, other)) != list(filter(None, first)):
@@ -126,8 +128,28 @@ def _prove_pass(where: str, block: Block, phase: str, flying: Flying) -> None:
         flying.follow(where, each)
     for variant, prices in zip(block.variants, block.prices, strict=True):
         _prove_work(where, variant.instructions, phase, len(prices.forward))
-        if any(gathers(each) for each in variant.instructions):
+        if not kept and any(gathers(each) for each in variant.instructions):
             _prove_weights(where, variant.instructions, prices.weights_read)
+
+
+def _prove_first(where: str, block: Block) -> None:
+    """Prove a first forward pass, after which all weights are there: none is needed before it has been waited for."""
+    alone = Flying()
+    _prove_pass(where, block, FORWARD, alone, kept=True)
+    if alone.streams:
+        raise ProofError(f"{where}: ends before {alone.streams[0]} does.")
+    for variant, prices in zip(block.variants, block.prices, strict=True):
+        coming: dict[str, range] = {}  # layers by key
+        there: set[int] = set()
+        for each in variant.instructions:
+            if gathers(each):
+                coming[each.key] = range(*each.layers[1:])
+            elif isinstance(each, Wait):
+                there.update(coming.pop(each.key, ()))
+            elif isinstance(each, Compute) and prices.weights_read[each.layer]:
+                late = any(layers.start <= each.layer for layers in coming.values())  # or tied ones
+                if late or (prices.weights[each.layer] and each.layer not in there):
+                    raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
 
 
 def _prove_parts(where: str, chunk: Chunk) -> None:
@@ -252,7 +274,8 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
         raise ProofError(f"{where}: replicas never sum their gradients, or not all of them.")
     ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
     if not ahead and any(each.goal == SCATTER for each in total):
-        found = [each for each in own if gathers(each)]
+        first = chunk.first.variants[0].instructions if chunk.first else ()
+        found = [each for each in (*own, *first) if gathers(each)]
         _prove_once(f"{where}: gathers", found, weights, step.groups, required=True)
 
 

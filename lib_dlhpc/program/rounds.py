@@ -10,7 +10,7 @@ from lib_dlhpc.program.calls import PASSES, ordered, phase_of, pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
 
 # Calls as numbers: place, pass, back, boundary. A pass is a chunk of a place times the number of PASSES plus the index
-# of one of them, and -2 less that where it completes gradients; back: how many calls ago the one was whose message it
+# of one of them, and -2 less that where a call is the only one; back: how many calls ago the one was whose message it
 # receives, 0: it receives none; a boundary is a chunk of a place, -1: it sends nothing. Each is counted through all
 # places.
 Rows: TypeAlias = list[tuple[int, int, int, int]]
@@ -91,8 +91,8 @@ def _numbered(pipe: Pipeline) -> NDArray[np.int64]:
     """Return calls as numbers, (calls, 4); in the place of `back` the call whose message each receives, or -1."""
     ranks, chunks, rows = pipe.ranks, pipe.chunks, list[tuple[int, int, int, int]]()
     index = {phase: number for number, phase in enumerate(PASSES)}
-    for place, work, source, after, crossed, last in ordered(pipe):
+    for place, work, source, after, crossed, once in ordered(pipe):
         number = len(PASSES) * (place * chunks + work.chunk) + index[phase_of(work)]
         boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
-        rows.append((place, -2 - number if last else number, source, boundary))
+        rows.append((place, -2 - number if once else number, source, boundary))
     return np.array(rows, np.int64)

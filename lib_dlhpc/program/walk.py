@@ -27,19 +27,20 @@ ROUNDING = (
 class Walk:
     """The clocks of ranks through calls.
 
-    seconds: of each pass. last: when a pass that completes gradients ends, by its number and when it begins. busy,
-    takes: s for which a message occupies each boundary, and until it arrives. clock: s at which each rank begins.
+    seconds: of each pass. only: when a first forward pass, or one that completes gradients, ends, by its number and
+    when it begins. busy, takes: s for which a message occupies each boundary, and until it arrives. clock: s at which
+    each rank begins.
     """
 
     def __init__(
         self,
         seconds: Sequence[float],
-        last: Callable[[int, float], float],
+        only: Callable[[int, float], float],
         busy: Sequence[float],
         takes: Sequence[float],
         clock: Sequence[float],
     ) -> None:
-        self.seconds, self.last, self.busy, self.takes = seconds, last, busy, takes
+        self.seconds, self.only, self.busy, self.takes = seconds, only, busy, takes
         self.clock, self.port, self.arrives = list(clock), list(clock), list[float]()
         self._base = 0.0  # of all times; small numbers are more exact
 
@@ -62,7 +63,7 @@ class Walk:
             if made >= 0:
                 now += seconds[made]
             else:
-                now = self.last(-2 - made, now + self._base) - self._base
+                now = self.only(-2 - made, now + self._base) - self._base
             clock[place] = now
             if boundary >= 0:
                 if port[place] > now:

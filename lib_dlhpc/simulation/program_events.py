@@ -277,7 +277,7 @@ class _Rank:
         """Carry out a pass of a microbatch through a chunk, with the collectives inside."""
         chunk, since = self.shared.chunk(self.place, call.chunk), self.sim.env.now
         kind, name = kind_of(call), pass_name(self.shared.step, call)
-        block = chunk.block(call.phase, call.last)
+        block = chunk.block(call.phase, call.once)
         posted: dict[str, Event] = {}
         waits: dict[str, float] = {}
         filled: list[float] = []

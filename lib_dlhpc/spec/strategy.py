@@ -31,6 +31,8 @@ RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
 FUSED = (AUTO, "on", "off")
 CONTEXT_EXCHANGES = ("heads", "ring")
+FORWARD = "forward"  # weights are gathered once a step, behind the first forward pass
+GATHERS = ("usual", FORWARD)
 SAME = "same"  # gradients are exchanged in the precision
 WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
 # A value other than the default partitions a network, or reduces its memory on a device.
@@ -42,6 +44,7 @@ SPLIT_FIELDS = (
     "microbatches",
     "zero",
     "shards",
+    "gather",
     "recompute",
     "offload",
     "experts",
@@ -65,7 +68,10 @@ class Strategy:
     "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023).
     zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
     al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
-    Zhao et al. 2023, "PyTorch FSDP"). allreduce: the algorithm of gradient synchronization; its reduce-scatter
+    Zhao et al. 2023, "PyTorch FSDP"). gather: when updated weights are gathered: "usual": after the update with zero =
+    1 and 2, before each pass with 3; "forward": once a step, behind the first forward pass (Megatron-LM's
+    overlap-param-gather; FSDP's reshard_after_forward = False). allreduce: the algorithm of gradient
+    synchronization; its reduce-scatter
     and allgather, if it is composed of them, also serve ZeRO. "auto": the cheapest for each size and network
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
@@ -105,6 +111,7 @@ class Strategy:
     sequence_parallel: bool = flag(default=False)
     zero: int = whole(default=0, least=0, most=3)
     shards: int = whole(default=0, least=0)  # replicas over which ZeRO shards; 0: all
+    gather: str = choice(GATHERS, default="usual")
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
@@ -265,6 +272,11 @@ def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             " value is 0.",
         ),
         (
+            np.equal(s.zero, 0) & (s.gather != "usual"),
+            f"strategy.gather = {s.gather!r}: applies only with strategy.zero; with strategy.zero = 0 the legal"
+            " value is 'usual'.",
+        ),
+        (
             np.greater(s.zero, 1) & np.greater(s.pipeline, 1) & (s.schedule == "zb-h1"),
             f"strategy.zero = {s.zero}: a bucket of gradients is freed after one backward pass; with"
             " strategy.schedule = 'zb-h1' those of several microbatches wait, and legal are 0, 1.",
@@ -301,6 +313,7 @@ def _split_in_words(strategy: Strategy) -> str:
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
     words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)
     words += [f"ZeRO {s.zero}" + f" over {s.shards} ranks" * bool(s.shards)] * bool(s.zero)
+    words += ["weights gathered in the forward pass"] * (s.gather == FORWARD)
     words += [f"recompute {s.recompute}"] * (s.recompute != "none")
     words += [f"offload {s.offload}"] * (s.offload != "none")
     return "".join(f", {word}" for word in words)

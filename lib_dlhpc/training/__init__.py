@@ -5,6 +5,7 @@ rank.py         Rank: the loop of a run on one rank, step by step
 synchronous.py  the program of a step, carried out;  microbatches.py: microbatches in flight through the stages
 stage.py        one pipeline stage of this rank;  groups.py: communicators;  pipe.py: messages between stages;
                 tied.py: weights tied across stages;  zero.py: ZeRO;  sharding.py: shards of a flat array;
+                gathers.py: all-gathers of updated weights;
                 full_tensors.py: full tensors assembled from shards;  tensor_norms.py: their norms
 worker.py       one rank of `dlhpc run`;  shared_memory.py: MPICH's shared memory is freed with the run
 check.py        what can be trained, checked before any rank starts

@@ -1,6 +1,6 @@
 """Collectives over the ranks of a run: sums, means, and a broadcast decision of rank 0."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,21 @@ def allreduce_in_place(comm: Any, array: Array) -> None:
     step = max(1, PIECE // flat.itemsize)
     for first in range(0, flat.size, step):
         comm.Allreduce(MPI.IN_PLACE, flat[first : first + step], MPI.SUM)
+
+
+def allreduce_packed(comm: Any, arrays: Sequence[Array]) -> None:
+    """Allreduce arrays in place, the small ones packed into one message."""
+    small = [array for array in arrays if array.nbytes < PIECE]
+    for array in arrays:
+        if array.nbytes >= PIECE:
+            allreduce_in_place(comm, array)
+    if not small:
+        return
+    packed, first = np.concatenate([array.ravel() for array in small]), 0
+    allreduce_in_place(comm, packed)
+    for array in small:
+        array[...] = packed[first : first + array.size].reshape(array.shape)
+        first += array.size
 
 
 def allreduce_of(comm: Any) -> Callable[[Array], Array]:

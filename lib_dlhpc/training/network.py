@@ -104,6 +104,8 @@ class Network:
         ]
         self._passes: dict[Hashable, Pass] = {}
         self._to_run = self._to_go_back = self._to_weigh = 0
+        self.outdated = True  # weights that the first forward pass gathers
+        self.progress: Callable[[], None] = lambda: None
         initial_weights(self.store, model, self.layers, self.whole, seed)
 
     def forward(self, x: Array, training: bool = True) -> Array:
@@ -133,6 +135,7 @@ class Network:
             own.clear()
             self.offload.drop(own.offloaded)
         self._to_run = self._to_go_back = self._to_weigh = len(batches)
+        self.outdated = True
         self.store.begin(len(batches))
         self.context.arena.begin((tuple(batches), True))
 
@@ -265,7 +268,8 @@ class Network:
         if x is not None:
             outputs["input"] = np.moveaxis(x, 0, -1) if len(self.model.input_shape) >= 3 else x
         saved = self.context.training and look is None
-        for what in self.order.forward:
+        first, self.outdated = self.outdated and self.order.first, False
+        for what in first or self.order.forward:
             if not isinstance(what, Compute):
                 self.post(what)
                 continue
@@ -281,6 +285,7 @@ class Network:
                 if self._inputs[index][0] in self._gathers and "x" in own.saved[index].values:
                     own.saved[index].values["x"] = GATHERED
                 self.offload.put(own.offloaded, (BACK, index), own.saved[index].values, x)
+            self.progress()
             for name in self._read_last[index]:
                 del outputs[name]
             if look is not None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.layers.base.saved import Array, Saved
 from lib_dlhpc.parallel.recomputation import repeated
-from lib_dlhpc.program import Collective, Compute, Instruction, Wait
+from lib_dlhpc.program import Collective, Compute, Instruction, Wait, gathers
 from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training.activation_offload import Offloaded
@@ -19,20 +19,25 @@ class Order(NamedTuple):
     backward: Sequence[Instruction]
     last: Sequence[Instruction]
     weights: Sequence[Instruction] | None = None  # where backward leaves out weight gradients
+    first: Sequence[Instruction] | None = None  # the first forward pass, if it gathers weights
 
 
-def carried_out(model: Model, instructions: Iterable[Instruction]) -> list[Instruction]:
-    """Return the instructions of a pass that are carried out one by one.
+def carried_out(
+    model: Model, instructions: Iterable[Instruction | None], waits: bool = False
+) -> list[Instruction]:
+    """Return the instructions of a pass that are carried out one by one; waits: those for weights, too.
 
-    Layers exchange what lies within a pass themselves, and wait for their own weights.
+    Layers exchange what lies within a pass themselves, and wait for their own weights where they gather them.
     """
+    instructions = list(whole_layers(instructions))
+    keys = {each.key for each in instructions if waits and gathers(each)}
     still = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
     return [
         each
-        for each in whole_layers(instructions)
+        for each in instructions
         if (isinstance(each, Compute) and not still[each.layer])
         or (isinstance(each, Collective) and each.stream and each.layers)
-        or (isinstance(each, Wait) and not each.key)
+        or (isinstance(each, Wait) and (not each.key or each.key in keys))
     ]
 
 

@@ -25,13 +25,15 @@ from lib_dlhpc.layers.base.saved import Array, Shapes
 from lib_dlhpc.layers.base.slices import part_of
 from lib_dlhpc.program import Collective, Instruction, Wait, gathers
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.collectives import PIECE, allreduce_in_place, allreduce_of
+from lib_dlhpc.spec.strategy import FORWARD
+from lib_dlhpc.training.collectives import allreduce_in_place, allreduce_of, allreduce_packed
 from lib_dlhpc.training.compress import compressed, plain
 from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of
 from lib_dlhpc.training.expert_exchange import GROUPS, expert_exchange, number_of
 from lib_dlhpc.training.full_tensors import Piece, expert_tensors, parts_by_name
+from lib_dlhpc.training.gathers import Gathers
 from lib_dlhpc.training.groups import Groups, duplicated
-from lib_dlhpc.training.in_order import InOrder, Later
+from lib_dlhpc.training.in_order import Later
 from lib_dlhpc.training.low_rank import factoring
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.offload import offloaded
@@ -92,6 +94,9 @@ class Stage:
         self.shards = stack.enter_context(duplicated(groups.shards))
         self.copies = stack.enter_context(duplicated(groups.copies))
         self.alike = stack.enter_context(duplicated(groups.alike))
+        self.once = (
+            self.level > 0 and strategy.gather == FORWARD
+        )  # weights are gathered once a step
         self.on_disk = strategy.offload == "all"
         self.apart = self.on_disk or self.level >= 2  # gradients have no full array
         self.optimizer = Optimizer(strategy.optimizer, experiment.training)
@@ -109,7 +114,9 @@ class Stage:
             self.optimizer.state = {name: np.zeros(self.sharding.size, kind) for name in memories}
             self.own = [(own, self._optimizer_of(own)) for own in self._own()]
         self.exchange = stack.enter_context(self._exchange(experiment))
-        self.gathers = InOrder()
+        self.gathers = Gathers(self.sharding, recorder)
+        if self.once:
+            self.network.progress = self.gathers.test
         self.reads = any("input" in layer.inputs for layer in self.model.layers)
         self.last = not part.sends
         stack.callback(self._let_go)
@@ -146,6 +153,7 @@ class Stage:
             layers=self.does.buckets,
             recorder=self.recorder,
             tables=self._tables,
+            kept=self.level == 3 and self.once,
         )
 
     @property
@@ -175,15 +183,18 @@ class Stage:
 
     def post(self, what: Instruction) -> None:
         """Carry out an instruction for weights or gradients; what is on disk is reduced a layer at a time."""
-        if isinstance(what, Wait):
+        if isinstance(what, Wait) and what.key:
+            self.gathers.wait_for(what.key)
+        elif isinstance(what, Wait):
             self.wait(what.label)
         elif isinstance(what, Collective) and not self.on_disk:
             _, first, stop = what.layers
-            if gathers(what) and self.level == 3:
+            if gathers(what) and self.level == 3 and not self.once:
                 self.store.fetch(first)
             elif gathers(what):
-                flat, part = self._whole_weights(), range_of(self.network.parameters, first, stop)
-                self.gathers.post(Later(partial(self.sharding.all_gather, flat, *part)))
+                part = range_of(self.network.parameters, first, stop)
+                flat = self.store.to_gather(*part) if self.level == 3 else self._whole_weights()
+                self.gathers.start(flat, part, what.key)
             elif what.group == "copies":
                 return  # it follows the reduce-scatter of the shards at once
             elif what.group in (*GROUPS, "shards"):
@@ -222,6 +233,7 @@ class Stage:
         for own, optimizer in self.own:
             optimizer.updates = self.optimizer.updates
             RULES[optimizer.name](optimizer, own, rate)
+        self.network.outdated = True
         if self.level == 3:
             self.store.forget()
 
@@ -271,6 +283,9 @@ class Stage:
             values: Array = self.store.read(array, p.start, p.stop)
             return values
         if array == "weights" and self.level < 3:
+            if self.once and self.network.outdated:  # no forward pass has gathered them
+                self.gathers.at_once(self._whole_weights())
+                self.network.outdated = False
             return self._whole_weights()[p.start : p.stop]
         return self.sharding.gather(self._shard(array), p.start, p.stop)
 
@@ -373,23 +388,12 @@ class Stage:
         return tuple(self.model.layers[index].attributes.get("sum", ()))
 
     def _sum_over(self, group: str, arrays: list[Array]) -> None:
-        """Allreduce arrays over a group, in place, the small ones packed into one message."""
+        """Allreduce arrays over a group, in place."""
         comm = getattr(self.groups, group)
         if comm.size == 1 or not arrays:
             return
         with self.recorder.communicates(f"sum over {group}", sum(a.nbytes for a in arrays)):
-            small = [array for array in arrays if array.nbytes < PIECE]
-            for array in arrays:
-                if array.nbytes >= PIECE:
-                    allreduce_in_place(comm, array)
-            if not small:
-                return
-            packed = np.concatenate([array.ravel() for array in small])
-            allreduce_in_place(comm, packed)
-        first = 0
-        for array in small:
-            array[...] = packed[first : first + array.size].reshape(array.shape)
-            first += array.size
+            allreduce_packed(comm, arrays)
 
     def _sum_over_data(self, values: Array) -> Array:
         with self.recorder.communicates("sum over data", values.nbytes):

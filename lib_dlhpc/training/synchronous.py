@@ -23,6 +23,7 @@ from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel import data as data_parallelism
 from lib_dlhpc.program import (
+    Block,
     Collective,
     Instruction,
     Meet,
@@ -114,8 +115,15 @@ def does(program: Program, groups: Groups, chunk: int, part: layout.Part) -> Doe
     """Return what the program has a stage of this rank do."""
     place, space = groups.place.pipeline, groups.place.spatial
     own = program.stages[place][chunk]
-    passes = (own.forward, own.backward, own.last, *([own.weights] if own.weights else []))
-    order = Order(*(carried_out(part.model, each.variants[space].instructions) for each in passes))
+
+    def carried(block: Block, waits: bool = False) -> list[Instruction]:
+        return carried_out(part.model, block.variants[space].instructions, waits)
+
+    order = Order(
+        *(carried(own.forward), carried(own.backward), carried(own.last)),
+        carried(own.weights) if own.weights else None,
+        carried(own.first, waits=True) if own.first else None,
+    )
     posted = (*order.last, *(row[place] for row in program.end))
     layers = (one.layers for one in posted if sums(one))
     buckets = dict.fromkeys((first, stop) for of, first, stop in layers if of == chunk)

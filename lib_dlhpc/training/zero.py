@@ -30,6 +30,7 @@ class Shards:
     """The weight storage of ZeRO levels 2 and 3: gradients are sharded, at level 3 weights as well.
 
     layers: of each bucket, the last first: the first, and one past the last. tables: of other stages, too.
+    kept: whether weights are gathered once a step, a bucket at a time, and stay until the update.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class Shards:
         layers: Sequence[Range],
         recorder: Recorder,
         tables: Sequence[str] = (),
+        kept: bool = False,
     ) -> None:
+        self.kept = kept
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
         self.recorder, self.arena = recorder, arena
         self.layers, self.buckets = layers, [range_of(table.parameters, *each) for each in layers]
-        units = self.buckets if level == 2 else bounds_of(table.parameters)
+        units = self.buckets if level == 2 or kept else bounds_of(table.parameters)
         units = cut_out(units, [p for p in table.parameters if p.name in tables])
         self.sharding = Sharding(units, comm, copies)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
@@ -71,13 +74,25 @@ class Shards:
         """Free all gathered weights."""
         self._gathers.wait()
         self._here = {}
+        if self.kept:
+            self.whole, self._views = np.zeros(0, self.dtype), []
+
+    def to_gather(self, start: int, stop: int) -> Array:
+        """Return the array of all weights, with this rank's shard of a range, which is to be gathered."""
+        if self.kept:
+            if self.whole.size != self.table.size:
+                self.whole = np.empty(self.table.size, self.dtype)
+                self._views = self.table.views(self.whole)
+            for unit in self.sharding.within(start, stop):
+                self.whole[self.sharding.own(*unit)] = self.weights[self.sharding.mine(*unit)]
+        return self.whole
 
     def back(self, last: bool) -> None:
         """Do nothing: gradients are accumulated."""
 
     def take(self, index: int, then: int | None) -> Tensors:
         """Return a layer's weights, gathered by `fetch`, or now."""
-        if self.level == 2:
+        if self.level == 2 or self.kept:
             return self._views[index]
         self.fetch(index)
         units = self._here[index]

@@ -44,7 +44,9 @@ def test_the_starter_fails_with_a_useful_message(own, starter, shown):
     scope = run_cell(starter(LAB, "def planner("), {})
     findings = planner_findings(scope["planner"], shown)
     finding = found(findings, SHOWN)
-    assert finding.right is False and "did not fit. What needs the memory?" in finding.words, finding
+    assert finding.right is False and "did not fit. What needs the memory?" in finding.words, (
+        finding
+    )
     assert found(findings, TARGET).right is None
 
 

@@ -17,7 +17,7 @@ from lib_dlhpc import layout, parallel
 from lib_dlhpc.costs import exchanges
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.receive import Receive
-from lib_dlhpc.program import Collective, Compute, Swap, Update, calls
+from lib_dlhpc.program import Collective, Compute, Swap, Update, calls, gathers
 from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import read_experiment
@@ -225,7 +225,7 @@ def every_layout():
     microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
     recomputes = cycle(("none", "full", "none", "selective", "full"))
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
-    shards = cycle((0, 2, 0))
+    shards, when = cycle((0, 2, 0)), cycle(("usual", "forward", "forward", "usual", "usual"))
     zeros, sequences = cycle((0, 1, 2, 3)), cycle((True, False, False))
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
     for model in MOST_STAGES:
@@ -239,6 +239,8 @@ def every_layout():
             split = {**shape, "zero": next(zeros), "recompute": next(recomputes)}
             if split["zero"] and replicas % 2 == 0:
                 split["shards"] = next(shards)
+            if split["zero"]:
+                split["gather"] = next(when)
             if model != "images":  # batch norm must see all samples at once
                 split["microbatches"] = min(next(microbatches), BATCH // replicas)
             if depth > 1:
@@ -265,7 +267,7 @@ def every_layout():
             equals_one_rank(model, split, **rule)
 
 
-NONE = {"zero": 0, "shards": 0}
+NONE = {"zero": 0, "shards": 0, "gather": "usual"}
 RING = {"context_exchange": "ring", "fused_attention": "auto"}
 LONG = ("long words", "long llama")
 TOKENS = ("words", "llama", *LONG)
@@ -298,6 +300,7 @@ def random_ways(seed="0", number="40"):
             "sequence_parallel": bool(one(0, 0, 1)),
             "zero": one(0, 1, 2, 3),
             "shards": one(0, 0, 2),
+            "gather": one("usual", "usual", "forward"),
             "recompute": one("none", "selective", "full"),
             "offload": one("none", "activations", "all"),
             "fused_attention": one("off", "off", "on", "auto"),
@@ -316,7 +319,7 @@ def random_ways(seed="0", number="40"):
         off = patient.bcast(comm, error(model, rule, split))
         assert off <= 1e-10, (model, rule, split, off)
         for name, value in split.items():
-            if value not in (1, 0, False, "none", "off", "auto"):
+            if value not in (1, 0, False, "none", "off", "auto", "usual"):
                 key = f"{name} {value if isinstance(value, str) else ''}".strip()
                 count, worst = met.get(key, (0, 0.0))
                 met[key] = count + 1, max(worst, off)
@@ -397,6 +400,10 @@ def program_is_carried_out():
     ways += [
         ("words", {"zero": level, "microbatches": 3, "recompute": "full"}) for level in range(4)
     ]
+    for level in (1, 2, 3):
+        way = {"zero": level, "microbatches": 3, "recompute": "full", "gather": "forward"}
+        ways += [("words", way)]
+        ways += [("words", {**way, "pipeline": 2})] if p == 4 else []
     for schedule in ("gpipe", "zb-h1"):
         ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": schedule})]
     if p != 3:  # it does not divide 16 tokens
@@ -423,7 +430,7 @@ def planned(experiment):
     found = []
     for call in calls(program.schedule):
         if call.place == place.pipeline:
-            block = program.stages[call.place][call.chunk].block(call.phase, call.last)
+            block = program.stages[call.place][call.chunk].block(call.phase, call.once)
             layers = layout.parts(experiment, rank)[call.chunk].model.layers
             for what in whole_layers(block.variants[place.spatial].instructions):
                 still = isinstance(what, Compute) and layers[what.layer].kind == "table"
@@ -577,6 +584,20 @@ def bytes_around_attention():
             assert found == p * BATCH * 8 * said > 0, (model, found, said)
 
 
+def bytes_of_weights_gathered_once():
+    """Ranks gather what the program says, once for all microbatches."""
+    for level in (1, 2, 3):
+        way = {"zero": level, "microbatches": 3, "gather": "forward", "epochs": 0.5}
+        run = experiment_of("words", devices_per_node=p, **way)
+        with mutated((Rank, "_test", lambda self, step: (None, 1.0))):
+            timeline = train(run, comm).timeline
+        if timeline is not None:
+            found = sum(event.bytes for event in timeline if event.name.startswith("weights"))
+            first = parallel.steps(run)[0].stages[0][0].first.variants[0].instructions
+            said = sum(each.elements for each in first if gathers(each))
+            assert found == 8 * said > 0, (level, found, said)
+
+
 class Reusing:
     """numpy, but its empty arrays of one size are one."""
 
@@ -700,7 +721,7 @@ if __name__ == "__main__":
         checks += [program_is_carried_out]
     checks += [single_precision] if p in (2, 4) else []
     checks += [gathered_once] if p == 2 else []
-    checks += [bytes_around_attention] if p in (2, 4) else []
+    checks += [bytes_around_attention, bytes_of_weights_gathered_once] if p in (2, 4) else []
     checks += [empty_microbatches] if p in (2, 3) else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []
     checks += [many_choices] if p == 4 else []

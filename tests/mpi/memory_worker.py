@@ -102,6 +102,11 @@ MODES = {
     ("zero 1", 2): ("rows", 256, {"zero": 1, "optimizer": "adam"}),
     ("zero 2", 2): ("rows", 256, {"zero": 2, "optimizer": "adam", "bucket": "6 MB"}),
     ("zero 3", 2): ("rows", 256, {"zero": 3, "optimizer": "adam", "bucket": "6 MB"}),
+    ("zero 3, gathered once", 2): (
+        "rows",
+        256,
+        {"zero": 3, "optimizer": "adam", "bucket": "6 MB", "gather": "forward"},
+    ),
     ("gpipe", 2): ("words", 64, {**FLOW, "schedule": "gpipe"}),
     ("1f1b", 2): ("words", 96, {**FLOW, "schedule": "1f1b"}),
     ("zb-h1", 2): ("words", 96, {**FLOW, "schedule": "zb-h1"}),

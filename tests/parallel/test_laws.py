@@ -15,7 +15,7 @@ from split_runs import GPT, IMAGES, split
 from lib_dlhpc import SpecError
 from lib_dlhpc.parallel import program, steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program import Collective, Meet, prove
+from lib_dlhpc.program import Collective, Meet, gathers, prove
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.timeline import breakdown
 
@@ -42,6 +42,7 @@ KINDS = {
     "zero 2": {"data": 4, "zero": 2},
     "zero 3": {"data": 4, "zero": 3},
     "hybrid sharding": {"data": 4, "zero": 3, "shards": 2},
+    "gathered once": {"data": 4, "zero": 3, "gather": "forward"},
     "full": {"recompute": "full"},
     "selective": {"recompute": "selective"},
     "offloaded activations": {"offload": "activations"},
@@ -100,6 +101,7 @@ def splits(draw):
     tensor, pipeline = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2, 4]))
     schedule = draw(st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1"]))
     offload = ["none"] if schedule == "zb-h1" else ["none", "activations", "all"]
+    zero = draw(st.integers(0, 1 if pipeline > 1 and schedule == "zb-h1" else 3))
     return {
         "tensor": tensor,
         "pipeline": pipeline,
@@ -111,7 +113,8 @@ def splits(draw):
         "recompute": draw(st.sampled_from(["none", "selective", "full"])),
         "fused_attention": draw(st.sampled_from(["on", "off"])),
         "overlap": draw(st.booleans()),
-        "zero": draw(st.integers(0, 1 if pipeline > 1 and schedule == "zb-h1" else 3)),
+        "zero": zero,
+        "gather": draw(st.sampled_from(["usual", "forward"])) if zero else "usual",
         "offload": draw(st.sampled_from(offload)),
         "bucket": draw(st.sampled_from([1e4, 25e6])),
         "node": draw(st.sampled_from([1, 2, 4])),
@@ -206,6 +209,27 @@ def test_sharding_over_all_replicas_is_what_zero_does_by_default(zero):
     assert predict(run.set({"strategy.shards": 4})).step_time == predict(run).step_time
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("microbatches", [1, 4])
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_weights_gathered_once_hide_behind_the_first_forward_pass(zero, microbatches, pipeline):
+    """ZeRO 1 and 2 send what they sent and wait less; ZeRO 3 gathers once for all passes, and holds all weights."""
+    split = {"zero": zero, "microbatches": microbatches, "pipeline": pipeline, "bucket": 1e5}
+    usual = run_of("gpt", data=4, **split)
+    once = usual.set({"strategy.gather": "forward"})
+    assert_same_terms(once)
+    prove(steps(once))
+    before, after = predict(usual), predict(once)
+    assert float(after.step_time) < float(before.step_time)
+    if zero < 3:
+        assert after.messages["data"] == pytest.approx(before.messages["data"], rel=1e-12)
+        assert after.memory == before.memory
+    held = (chunk.last.prices[0].weights for stage in steps(once)[0].stages for chunk in stage)
+    assert gathered(once) == sum(map(sum, held))
+    # A tied table is gathered once more for each pass that reads it twice.
+    assert gathered(usual) >= gathered(once) * (2 * microbatches if zero == 3 else 1)
+
+
 def test_chunks_of_one_rank_are_not_ranks():
     """Runs with the same parts, in two chunks of a rank or on two ranks, one after the other."""
     chunks = run_of("gpt", data=1, schedule="interleaved", chunks=2, microbatches=4)
@@ -213,6 +237,16 @@ def test_chunks_of_one_rank_are_not_ranks():
     for run in (chunks, ranks, chunks):
         predict(run)
         assert len(steps(run)[0].stages) == int(run.strategy.pipeline)
+
+
+def gathered(run):
+    """Elements of weights that a replica gathers in a step."""
+    step = steps(run)[0]
+    many, found = step.schedule.microbatches, [each for row in step.end for each in row]
+    for chunk in (chunk for stage in step.stages for chunk in stage):
+        for block, times in chunk.passes(many):
+            found += times * list(block.variants[0].instructions)
+    return sum(each.elements for each in found if gathers(each))
 
 
 def test_hybrid_sharding_keeps_gathers_within_a_node_and_costs_memory():
@@ -234,6 +268,11 @@ def test_hybrid_sharding_keeps_gathers_within_a_node_and_costs_memory():
         ({"data": 4, "zero": 1, "shards": 3}, "shards = 3: it must divide the 4 replicas"),
         ({"data": 4, "zero": 1, "shards": 8}, "shards = 8: it must divide"),
         ({"data": 4, "shards": 2}, "shards = 2: applies only with strategy.zero"),
+        ({"data": 4, "gather": "forward"}, "gather = 'forward': applies only with strategy.zero"),
+        (
+            {"data": 2, "pipeline": 2, "microbatches": 4, "schedule": "zb-h1", "zero": 2},
+            "zero = 2: a bucket of gradients is freed after one backward pass",
+        ),
     ],
 )
 def test_shards_that_cannot_be_are_refused(ways, words):

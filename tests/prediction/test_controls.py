@@ -125,6 +125,7 @@ CHANGES = {
     "strategy.sequence_parallel": (True, {"model.name": "bert-base", "strategy.tensor": 2}),
     "strategy.zero": (1, {}),
     "strategy.shards": (3, {"strategy.zero": 3}),
+    "strategy.gather": ("forward", {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (4, MOE),

@@ -134,6 +134,11 @@ def renumbered(stream):
 ZERO = only("gpt", data=4, microbatches=2, zero=3)
 TWO = only("gpt", data=4, microbatches=2, zero=2)
 ONE = only("gpt", data=4, microbatches=2, zero=1)
+ONCE = parallel.steps(
+    run_of(
+        next(c for c in CASES if c["strategy"] == {"data": 4, "microbatches": 2, "zero": 1})
+    ).set({"strategy.gather": "forward", "strategy.bucket": 1e4})
+)
 LATE = only("gpt", data=4, microbatches=4, overlap=False)
 PLAIN = only("gpt", data=4, microbatches=4, bucket=1e4)
 AGAIN = only("gpt", data=2, tensor=2, recompute="full")
@@ -151,6 +156,7 @@ HYBRID = parallel.steps(
 )
 # The last layer reads the embedding's table.
 KEY = [e.key for e in ZERO[0].stages[0][0].forward.variants[0].instructions if gathers(e)][-1]
+LAST_KEY = [e.key for e in ONCE[0].stages[0][0].first.variants[0].instructions if gathers(e)][-1]
 LAST = PIPE[0].schedule.streams[-1]
 BACK = ("backward", "last")
 MUTANTS = {
@@ -182,6 +188,20 @@ MUTANTS = {
     "weights not gathered after the update": (
         ends(ONE, lambda row: [] if getattr(row[0], "goal", "") == "allgather" else [row]),
         "gathers layer 0 0 times",
+    ),
+    "weights not gathered in the first forward pass": (
+        blocks(
+            ONCE, ["first"], lambda each: [] if getattr(each, "key", "") == "weights 1" else [each]
+        ),
+        "without its weights",
+    ),
+    "first weights not waited for": (
+        blocks(ONCE, ["first"], drop(Wait, key="weights 0")),
+        "ends before data|without its weights",
+    ),
+    "last weights not waited for": (
+        blocks(ONCE, ["first"], drop(Wait, key=LAST_KEY)),
+        "ends before data|without its weights",
     ),
     "no update": (ends(PLAIN, drop_rows(Update)), "updates the weights once"),
     "two updates": (

@@ -35,7 +35,7 @@ def by_call(pipe):
         number = 3 * (call.place * pipe.chunks + call.chunk) + PHASES.index(call.phase)
         boundary = call.before[0] * pipe.chunks + call.before[1] if call.target >= 0 else -1
         back = at - call.source if call.source >= 0 else 0
-        rows.append((call.place, -2 - number if call.last else number, back, boundary))
+        rows.append((call.place, -2 - number if call.once else number, back, boundary))
     return rows
 
 

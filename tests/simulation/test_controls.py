@@ -87,6 +87,7 @@ CHANGES = {
     "strategy.sequence_parallel": (True, {"strategy.tensor": 2}),
     "strategy.zero": (3, {}),
     "strategy.shards": (2, {"strategy.zero": 3}),
+    "strategy.gather": ("forward", {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),

@@ -29,6 +29,7 @@ APART = {  # degrees that cannot be together
     "strategy.context": ("strategy.spatial",),
 }
 PLAIN_WIRE = {"strategy.wire": SAME}
+NO_ZERO = {"strategy.zero": 0, "strategy.shards": 0, "strategy.gather": "usual"}
 NO_PIPELINE = {"strategy.schedule": "1f1b", "strategy.chunks": 1}
 STREAMED = {"storage.access": "stream", "storage.local": ""}
 Changes = dict[str, Any]
@@ -108,12 +109,13 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.fused_attention" if value == "off" and s.has_ring:
             return {"strategy.context_exchange": "heads"}
         case "strategy.experts" if value > 1:
-            return {"strategy.zero": 0, "strategy.shards": 0, **PLAIN_WIRE}
+            return {**NO_ZERO, **PLAIN_WIRE}
         case "strategy.zero":
-            return {"strategy.experts": 1, **PLAIN_WIRE} if value else {"strategy.shards": 0}
+            rest = {key: none for key, none in NO_ZERO.items() if key != field}
+            return {"strategy.experts": 1, **PLAIN_WIRE} if value else rest
         case "strategy.wire" if value != SAME:
             near = {"strategy.offload": "activations"} if s.offload == "all" else {}
-            return {"strategy.zero": 0, "strategy.shards": 0, "strategy.experts": 1} | near
+            return {**NO_ZERO, "strategy.experts": 1} | near
         case "storage.tier" if not value:
             return {"run.checkpoint_interval": 0.0, **STREAMED}
     return {}

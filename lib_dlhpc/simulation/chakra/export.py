@@ -165,7 +165,7 @@ class _Rank:
         return Node(0, name, kind, bytes=size, peer=peer, tag=number)
 
     def _pass(self, call: Call) -> Iterator[Node]:
-        block = self.step.stages[self.place][call.chunk].block(call.phase, call.last)
+        block = self.step.stages[self.place][call.chunk].block(call.phase, call.once)
         kind, name = kind_of(call), pass_name(self.step, call)
         prices = block.prices[self.variant]
         posted: dict[str, tuple[int, ...]] = {}
