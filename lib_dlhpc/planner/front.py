@@ -32,8 +32,14 @@ def knee(values: NDArray[np.float64]) -> int:
 
 def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     """Return in words what changes from one choice to the next."""
+
+    def shown(name: str, each: Any) -> str:
+        return (
+            ("none" if not each else f"{each:g} W") if name.endswith("power_limit") else str(each)
+        )
+
     words = [
-        f"{name.removeprefix('strategy.')} {one[name]} -> {other[name]}"
+        f"{name.removeprefix('strategy.').replace('_', ' ')} {shown(name, one[name])} → {shown(name, other[name])}"
         for name in other
         if one[name] != other[name]
     ]

@@ -52,8 +52,8 @@ def value(prediction: Breakdown, quantity: str) -> float:
 
 
 def in_words(amount: float, objective: str) -> str:
-    """Return an amount of an objective in words; energy in Wh, as in reports of a prediction."""
-    if objective == "energy":
+    """Return an amount of an objective in words; energy in Wh from 1 Wh on, as in reports of a prediction."""
+    if objective == "energy" and amount >= 3600:
         return show(amount / 3600, "Wh")
     if objective == "cost":
         return f"{format_plain(amount)} device-hours"

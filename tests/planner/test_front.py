@@ -26,4 +26,6 @@ def test_the_front_is_what_nothing_dominates(points):
 
 def test_the_knee_is_where_a_curve_bends():
     assert knee(np.array([[0.0, 10.0], [1.0, 1.0], [10.0, 0.0]])) == 1
-    assert difference({"strategy.zero": 0, "a": 1}, {"strategy.zero": 1, "a": 1}) == "zero 0 -> 1"
+    assert difference({"strategy.zero": 0, "a": 1}, {"strategy.zero": 1, "a": 1}) == "zero 0 → 1"
+    limited = {"strategy.power_limit": 0}, {"strategy.power_limit": 250.0}
+    assert difference(*limited) == "power limit none → 250 W"

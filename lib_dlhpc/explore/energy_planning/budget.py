@@ -120,9 +120,7 @@ def cost_of(choice: Choice) -> Cost:
 def front_lines(setting: Setting) -> list[list[str]]:
     """Return the front as lines of a table: what each takes, and what changes from the one before."""
     found = planned(setting.network)
-    lines = [
-        ["on the front, the fastest first", "time", "energy", "what changes (power_limit 0: none)"]
-    ]
+    lines = [["on the front, the fastest first", "time", "energy", "what changes"]]
     for choice, change in zip(found.front, ("", *found.along_the_front), strict=True):
         own = cost_of(choice)
         knee = " (knee)" * (choice is found.knee)
