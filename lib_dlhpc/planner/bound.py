@@ -7,9 +7,15 @@ before the stages before it have done a forward pass, nor end after their last b
 
     T >= max over k of (sum of c_j, j < k) + m c_k  >=  c / (1 - (1 - 1/m)^p)
 
-with equality where the terms are equal. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights;
-with ZeRO 3 each layer's weights are gathered twice a microbatch; a gather behind a forward pass may take no time. The
-fullest rank holds no less than the mean stage.
+with equality where the terms are equal. Replicas exchange gradients of w weights in no less than w e s, where e is what
+a weight takes in the longest messages. In GPipe and 1F1B that begins within the last backward pass of a stage, so that
+with b s of that pass, and as no mean is above the maximum,
+
+    T >= m c / p - b / p + w e / p
+
+With ZeRO 2 each microbatch exchanges them, after the first forward pass; with ZeRO 3 it also gathers weights twice, on
+the same stream. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights; a gather behind a forward
+pass may take no time. The fullest rank holds no less than the mean stage.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +28,9 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.instruction_prices import collective_cost
-from lib_dlhpc.costs.power import clocked
+from lib_dlhpc.costs.power import clocked, drawn
 from lib_dlhpc.costs.state import MASTER_BYTES
+from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import chain
 from lib_dlhpc.parallel import program
@@ -35,6 +42,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FORWARD
 
 Floats = NDArray[np.float64]
+LONGEST = 1e15  # B: no message takes less for each byte
 # What does not change what the layers of an unsplit pipeline take for a microbatch.
 OUTSIDE = (
     *("pipeline", "microbatches", "schedule", "chunks"),
@@ -44,16 +52,20 @@ OUTSIDE = (
 
 @dataclass(frozen=True)
 class Bound:
-    """Lower bounds of each combination: s of a step, B of state on the fullest device."""
+    """Lower bounds of each combination: s of a step, B of state on the fullest device.
+
+    joules: what the mean device draws above its idle power in the passes of a step, J.
+    """
 
     step: Floats
     state: Floats
+    joules: Floats
 
 
 def bound(experiment: Experiment, combinations: Space) -> Bound:
     """Return the bounds of the combinations of a scalar experiment."""
     c = combinations.columns
-    work, talk, update, weights = _unsplit(experiment, combinations)
+    work, talk, update, weights, forward, above = _unsplit(experiment, combinations)
     m, p = c["microbatches"].astype(float), c["pipeline"].astype(float)
     slow = float(stragglers.slowest(experiment.devices, experiment.machine.jitter)) - 1
     both = work + talk
@@ -64,19 +76,22 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
     if "shards" in c:
         sharded = np.where(c["shards"] > 0, c["shards"], sharded)
+    step = np.maximum(step, _exchanged(experiment, combinations, busy, both, forward, weights))
     gathered = _gathered(experiment, combinations, weights)
     behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
     after = np.isin(c["zero"], (1, 2)) & ~behind
     step = step + update / p / sharded + np.where(after, gathered, 0.0)
     step = np.where((c["zero"] == 3) & ~behind, np.maximum(step, 2 * m * gathered), step)
-    return Bound(step * (1 - 1e-12), _state(experiment, combinations, weights, sharded))
+    state = _state(experiment, combinations, weights, sharded)
+    return Bound(step * (1 - 1e-12), state, m * above / p * (1 - 1e-12))
 
 
 def _unsplit(experiment: Experiment, combinations: Space) -> tuple[Floats, ...]:
-    """Return s of computation and exchanges of a microbatch, s of an update, and weights of the unsplit pipeline."""
+    """Return s of computation and exchanges of a microbatch, s of an update, weights, s of forward, and J of a
+    microbatch above idle power, of the unsplit pipeline."""
     c = combinations.columns
     names = [name for name in c if name not in (*OUTSIDE, "batch")]
-    samples, found = c["batch"] // c["microbatches"], np.zeros((4, len(combinations)))
+    samples, found = c["batch"] // c["microbatches"], np.zeros((6, len(combinations)))
     for rows in _alike([c[name] for name in names]):
         each, place = np.unique(samples[rows], return_inverse=True)
         fields = {name: c[name][rows[0]].item() for name in names}
@@ -99,10 +114,10 @@ def _alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
 def _of_microbatches(
     experiment: Experiment, samples: NDArray[np.int64], fields: dict[str, object]
 ) -> Floats:
-    """Return the four of microbatches of so many samples, (4, samples)."""
+    """Return the six of microbatches of so many samples, (6, samples)."""
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
     plain |= {"zero": 0, "shards": 0, "gather": "usual", "offload": "none", "data": 0}
-    found = np.zeros((4, len(samples)))
+    found = np.zeros((6, len(samples)))
 
     def of(batch: int) -> Experiment:
         strategy = replace(experiment.strategy, **{**plain, **fields, "batch": batch})  # type: ignore[arg-type]
@@ -117,7 +132,7 @@ def _of_microbatches(
     except SpecError:  # the prediction raises it again, where it is counted
         return found
     passes = _Passes(one, step, samples.astype(float), scale[:, None])
-    found[0], found[1] = passes.work(), passes.exchanged()
+    (found[0], found[4], found[5]), found[1] = passes.work(), passes.exchanged()
     found[2] = scale * work_of(step).update.min()
     found[3] = step.stages[0][0].forward.prices[0].weights.sum()
     return found
@@ -135,16 +150,21 @@ class _Passes:
         self._known: dict[tuple[object, ...], Floats] = {}
 
     def work(self) -> Floats:
-        """Return the seconds of computation of the variant with least."""
-        device = clocked(self.experiment.machine.device, self.experiment.strategy.power_limit)
-        precision, found = self.experiment.strategy.precision, []
+        """Return the least of all variants: s of computation, s of forward alone, J above idle power, (3, samples)."""
+        own, limit = self.experiment.machine.device, self.experiment.strategy.power_limit
+        device, precision, found = clocked(own, limit), self.experiment.strategy.precision, []
+        watts = np.array([drawn(own, limit, *each) for each in np.eye(2)]) - own.idle_power
         for variant, template in enumerate(self.chunk.backward.variants):
             model = chain(self.experiment, variant)[0][0].model
-            times = compute.layer_times(
-                model, device, self.samples, precision, self._apart(variant, len(model.layers))
-            )
-            again = times.forward[:, template.repeated]
-            found.append(sum((self.scale * t).sum(axis=-1) for t in (*times, again)))
+            apart = self._apart(variant, len(model.layers))
+            each = compute.layer_activities(model, device, self.samples, precision, apart)
+            rows = [
+                [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, template.repeated])]
+                for one in (*each[:2], compute.total(each))
+            ]
+            limited, seconds = np.array(rows[:2]), np.array(rows[2])
+            joules = np.tensordot(watts, limited.sum(axis=1), 1)
+            found.append([seconds.sum(axis=0), seconds[0], joules])
         return np.min(found, axis=0)
 
     def exchanged(self) -> Floats:
@@ -184,10 +204,55 @@ class _Passes:
         return self._known[key]
 
 
+def _exchanged(
+    experiment: Experiment,
+    combinations: Space,
+    busy: Floats,
+    both: Floats,
+    forward: Floats,
+    weights: Floats,
+) -> Floats:
+    """Return s until the gradients of a mean stage are exchanged; busy: s of its passes, both: of an unsplit one."""
+    c, s = combinations.columns, experiment.strategy
+    if is_cast(s) or experiment.compressed or s.experts > 1 or "experts" in c:
+        return np.zeros(len(combinations))
+    p, m, held = c["pipeline"], c["microbatches"], weights / c["pipeline"]
+    summed, scattered, gathered = (
+        held * _a_weight(experiment, combinations, goal)
+        for goal in ("allreduce", "reduce_scatter", "allgather")
+    )
+    once = busy - (both - forward) / p + np.where(c["zero"] == 0, summed, scattered)
+    once = np.where(np.isin(c["schedule"], ("gpipe", "1f1b")), once, 0.0)
+    each = np.where(c["zero"] < 2, once, forward / p + m * scattered)
+    usual = c.get("gather", np.array(s.gather)) != FORWARD
+    return np.where((c["zero"] == 3) & usual, m * (2 * gathered + scattered), each)
+
+
+def _a_weight(experiment: Experiment, combinations: Space, goal: str) -> Floats:
+    """Return s for each weight of a collective over all replicas in the longest messages; 0: it is over some."""
+    c, found = combinations.columns, np.zeros(len(combinations))
+    if _over_some(experiment, combinations):
+        return found
+    size, way = compute.BYTES[experiment.strategy.precision], experiment.strategy.allreduce
+    many, apart = c["data"] * c["context"], c["tensor"] * c["spatial"]
+    for rows in _alike([many, apart]):
+        ranks = int(many[rows[0]])
+        if ranks > 1:
+            net = spread(experiment, ranks, int(apart[rows[0]]))
+            found[rows] = size * collective(goal, LONGEST, net, 1, way).total / LONGEST
+    return found
+
+
+def _over_some(experiment: Experiment, combinations: Space) -> bool:
+    """Return whether some replicas may exchange in a group of their own, or messages are not known here."""
+    unknown = {"shards", "nodes", "allreduce", "precision"} & combinations.columns.keys()
+    return bool(unknown or experiment.strategy.shards)
+
+
 def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> Floats:
     """Return s to gather the weights of a mean stage over all replicas; 0 where it is over some of them."""
     c, found = combinations.columns, np.zeros(len(combinations))
-    if "shards" in c or "nodes" in c or "allreduce" in c or "precision" in c:
+    if _over_some(experiment, combinations):
         return found
     size, way = compute.BYTES[experiment.strategy.precision], experiment.strategy.allreduce
     many, apart = c["data"] * c["context"], c["tensor"] * c["spatial"]

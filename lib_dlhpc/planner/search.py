@@ -84,9 +84,10 @@ class _Search:
             return seconds
         if objective == "cost":
             return seconds * devices / 3600
-        machine = experiment.machine
-        watts = devices * min(machine.device.idle_power, machine.device.busy_power)
-        return seconds * (watts + nodes * machine.node_power) * machine.pue
+        machine, idle = experiment.machine, experiment.machine.device.idle_power
+        above = self.bounds.joules * float(length.steps(experiment))
+        standing = seconds * (devices * idle + nodes * machine.node_power)
+        return (standing + devices * above) * machine.pue
 
     def run(self, best: int, progress: Callable[[int, int], None]) -> None:
         """Predict combinations until the bound of the next is above the last of the best, or enough are predicted."""

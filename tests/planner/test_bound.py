@@ -1,4 +1,4 @@
-"""A bound is never above what predict says, of the step and of the memory."""
+"""A bound is never above what predict says, of the step, of the memory and of the energy."""
 
 import random
 
@@ -29,6 +29,24 @@ RUNS = {
         {"nodes": 2, "batch": 4, "optimizer": "adam"},
         {"shards": [0, 2, 8], "offload": ["none", "activations"]},
     ),
+    "copies": (
+        {**GPT},
+        "selene",
+        {"nodes": 2, "batch": 4, "shards": 4, "zero": 1},
+        {"zero": [1, 2, 3]},
+    ),
+    "slow network": (
+        {**GPT, "hidden": 1024},
+        {"name": "summit", "inter_node": "ethernet-25g", "nics": 1},
+        {"nodes": 4, "batch": 4, "precision": "fp16", "optimizer": "adam"},
+        {"zero": [0, 1, 2, 3], "power_limit": [0, 180], "gather": ["usual", "forward"]},
+    ),
+    "wire": (
+        {**GPT, "hidden": 1024},
+        "summit",
+        {"nodes": 4, "batch": 4, "wire": "fp8"},
+        {"zero": [0]},
+    ),
 }
 
 
@@ -48,5 +66,9 @@ def test_no_prediction_is_below_its_bound(name):
         seen += 1
         assert 0 < least.step[row] <= prediction.step_time, combinations.changes(row)
         assert least.state[row] <= prediction.memory_total * (1 + 1e-12), combinations.changes(row)
+        drawn = sum(j for cause, j in prediction.energy.items() if cause.startswith("devices"))
+        idle = run.machine.device.idle_power * prediction.step_time
+        above = drawn / run.devices - idle
+        assert 0 < least.joules[row] <= above * (1 + 1e-9), combinations.changes(row)
     assert seen > len(rows) / 3
     assert max(least.step) > 0
