@@ -13,14 +13,14 @@ with b s of that pass, and as no mean is above the maximum,
 
     T >= m c / p - b / p + w e / p
 
-With ZeRO 2 each microbatch exchanges them, after the first forward pass; with ZeRO 3 it also gathers weights twice, on
-the same stream. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights; a gather behind a forward
-pass may take no time. The fullest rank holds no less than the mean stage.
+With ZeRO 2 each backward pass exchanges them, and with ZeRO 3 each pass gathers weights: a pass takes no less than
+either its layers or its messages. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights; a
+gather behind a forward pass may take no time. The fullest rank holds no less than the mean stage.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import chain
 from lib_dlhpc.parallel import program
-from lib_dlhpc.planner.space import Space
+from lib_dlhpc.planner.space import Columns, Space
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import SAMPLES
@@ -62,41 +62,65 @@ class Bound:
     joules: Floats
 
 
+class Unsplit(NamedTuple):
+    """An unsplit pipeline, of each combination: s of a microbatch's computation, of its passes with what is exchanged
+    within them, and of an update; weights; J of a microbatch above idle power."""
+
+    work: Floats
+    forward: Floats
+    backward: Floats
+    update: Floats
+    weights: Floats
+    joules: Floats
+
+
 def bound(experiment: Experiment, combinations: Space) -> Bound:
     """Return the bounds of the combinations of a scalar experiment."""
-    c = combinations.columns
-    work, talk, update, weights, forward, above = _unsplit(experiment, combinations)
-    m, p = c["microbatches"].astype(float), c["pipeline"].astype(float)
+    c, one = combinations.columns, _unsplit(experiment, combinations)
+    m, p = c["microbatches"], c["pipeline"]
     slow = float(stragglers.slowest(experiment.devices, experiment.machine.jitter)) - 1
-    both = work + talk
-    busy = m * both / p
-    full = np.isin(c["schedule"], ("gpipe", "1f1b"))
-    filled = both / -np.expm1(p * np.log1p(-1 / np.maximum(m, 1 + 1e-9)))
-    step = np.where(full, np.maximum(busy, filled), busy) + slow * m * work / p
+    behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
+    summed, scattered, gathered = _exchanges(experiment, combinations, one.weights)
+    each = np.where((c["zero"] == 3) & ~behind, gathered, 0.0)
+    forward = np.maximum(one.forward, each)
+    backward = np.maximum(one.backward, each + np.where(c["zero"] > 1, scattered, 0.0))
+    step = _passes(c, one.forward + one.backward) + slow * m * one.work / p
+    step = np.maximum(step, _passes(c, forward + backward))
+    once = m * forward + (m - 1) * backward + np.where(c["zero"] == 0, summed, scattered)
+    step = np.where(_plain(c) & (c["zero"] < 2), np.maximum(step, once / p), step)
     sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
     if "shards" in c:
         sharded = np.where(c["shards"] > 0, c["shards"], sharded)
-    step = np.maximum(step, _exchanged(experiment, combinations, busy, both, forward, weights))
-    gathered = _gathered(experiment, combinations, weights)
-    behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
+    gathered = _gathered(experiment, combinations, one.weights)
     after = np.isin(c["zero"], (1, 2)) & ~behind
-    step = step + update / p / sharded + np.where(after, gathered, 0.0)
+    step = step + one.update / p / sharded + np.where(after, gathered, 0.0)
     step = np.where((c["zero"] == 3) & ~behind, np.maximum(step, 2 * m * gathered), step)
-    state = _state(experiment, combinations, weights, sharded)
-    return Bound(step * (1 - 1e-12), state, m * above / p * (1 - 1e-12))
+    state = _state(experiment, combinations, one.weights, sharded)
+    return Bound(step * (1 - 1e-12), state, m * one.joules / p * (1 - 1e-12))
 
 
-def _unsplit(experiment: Experiment, combinations: Space) -> tuple[Floats, ...]:
-    """Return s of computation and exchanges of a microbatch, s of an update, weights, s of forward, and J of a
-    microbatch above idle power, of the unsplit pipeline."""
+def _passes(c: Columns, both: Floats) -> Floats:
+    """Return s of all passes of a step; both: of a microbatch's, unsplit."""
+    m, p = c["microbatches"].astype(float), c["pipeline"].astype(float)
+    busy = m * both / p
+    filled = both / -np.expm1(p * np.log1p(-1 / np.maximum(m, 1 + 1e-9)))
+    return np.where(_plain(c), np.maximum(busy, filled), busy)
+
+
+def _plain(c: Columns) -> NDArray[np.bool_]:
+    """Return where a stage does each microbatch's passes one after the other, the last backward pass last."""
+    return np.isin(c["schedule"], ("gpipe", "1f1b"))
+
+
+def _unsplit(experiment: Experiment, combinations: Space) -> Unsplit:
     c = combinations.columns
     names = [name for name in c if name not in (*OUTSIDE, "batch")]
     samples, found = c["batch"] // c["microbatches"], np.zeros((6, len(combinations)))
     for rows in _alike([c[name] for name in names]):
         each, place = np.unique(samples[rows], return_inverse=True)
         fields = {name: c[name][rows[0]].item() for name in names}
-        found[:, rows] = _of_microbatches(experiment, each, fields)[:, place]
-    return tuple(found)
+        found[:, rows] = np.array(_of_microbatches(experiment, each, fields))[:, place]
+    return Unsplit(*found)
 
 
 def _alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
@@ -113,11 +137,10 @@ def _alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
 
 def _of_microbatches(
     experiment: Experiment, samples: NDArray[np.int64], fields: dict[str, object]
-) -> Floats:
-    """Return the six of microbatches of so many samples, (6, samples)."""
+) -> Unsplit:
+    """Return the same of microbatches of so many samples."""
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
     plain |= {"zero": 0, "shards": 0, "gather": "usual", "offload": "none", "data": 0}
-    found = np.zeros((6, len(samples)))
 
     def of(batch: int) -> Experiment:
         strategy = replace(experiment.strategy, **{**plain, **fields, "batch": batch})  # type: ignore[arg-type]
@@ -130,12 +153,13 @@ def _of_microbatches(
         many = samples.tolist() if experiment.calibration.rate else samples[:1].tolist()
         scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
-        return found
+        return Unsplit(*np.zeros((6, len(samples))))
     passes = _Passes(one, step, samples.astype(float), scale[:, None])
-    (found[0], found[4], found[5]), found[1] = passes.work(), passes.exchanged()
-    found[2] = scale * work_of(step).update.min()
-    found[3] = step.stages[0][0].forward.prices[0].weights.sum()
-    return found
+    work, forward, backward, joules = passes.work()
+    ahead, back = passes.exchanged()
+    update = scale * work_of(step).update.min() + 0 * work
+    weights = step.stages[0][0].forward.prices[0].weights.sum() + 0 * work
+    return Unsplit(work, forward + ahead, backward + back, update, weights, joules)
 
 
 class _Passes:
@@ -150,7 +174,7 @@ class _Passes:
         self._known: dict[tuple[object, ...], Floats] = {}
 
     def work(self) -> Floats:
-        """Return the least of all variants: s of computation, s of forward alone, J above idle power, (3, samples)."""
+        """Return the least of all variants: s of computation, forward, backward, J above idle, (4, samples)."""
         own, limit = self.experiment.machine.device, self.experiment.strategy.power_limit
         device, precision, found = clocked(own, limit), self.experiment.strategy.precision, []
         watts = np.array([drawn(own, limit, *each) for each in np.eye(2)]) - own.idle_power
@@ -164,15 +188,15 @@ class _Passes:
             ]
             limited, seconds = np.array(rows[:2]), np.array(rows[2])
             joules = np.tensordot(watts, limited.sum(axis=1), 1)
-            found.append([seconds.sum(axis=0), seconds[0], joules])
+            found.append([seconds.sum(axis=0), seconds[0], seconds[1:].sum(axis=0), joules])
         return np.min(found, axis=0)
 
-    def exchanged(self) -> Floats:
-        """Return the seconds of exchanges within the passes of the variant with most."""
-        found: Floats = np.zeros(len(self.samples))
-        for block in (self.chunk.forward, self.chunk.last):
-            found += np.max([self._of(each.messages) for each in block.variants], axis=0)
-        return found
+    def exchanged(self) -> list[Floats]:
+        """Return the seconds of exchanges within a forward and a backward pass of the variant with most."""
+        return [
+            np.max([self._of(each.messages) for each in block.variants], axis=0)
+            for block in (self.chunk.forward, self.chunk.last)
+        ]
 
     def _of(self, messages: Iterable[tuple[Collective | Move, int]]) -> Floats:
         found = np.zeros(len(self.samples))
@@ -204,28 +228,13 @@ class _Passes:
         return self._known[key]
 
 
-def _exchanged(
-    experiment: Experiment,
-    combinations: Space,
-    busy: Floats,
-    both: Floats,
-    forward: Floats,
-    weights: Floats,
-) -> Floats:
-    """Return s until the gradients of a mean stage are exchanged; busy: s of its passes, both: of an unsplit one."""
-    c, s = combinations.columns, experiment.strategy
-    if is_cast(s) or experiment.compressed or s.experts > 1 or "experts" in c:
-        return np.zeros(len(combinations))
-    p, m, held = c["pipeline"], c["microbatches"], weights / c["pipeline"]
-    summed, scattered, gathered = (
-        held * _a_weight(experiment, combinations, goal)
-        for goal in ("allreduce", "reduce_scatter", "allgather")
-    )
-    once = busy - (both - forward) / p + np.where(c["zero"] == 0, summed, scattered)
-    once = np.where(np.isin(c["schedule"], ("gpipe", "1f1b")), once, 0.0)
-    each = np.where(c["zero"] < 2, once, forward / p + m * scattered)
-    usual = c.get("gather", np.array(s.gather)) != FORWARD
-    return np.where((c["zero"] == 3) & usual, m * (2 * gathered + scattered), each)
+def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> list[Floats]:
+    """Return the least s to allreduce, reduce-scatter and all-gather all weights over all replicas; 0: unknown."""
+    one, known = experiment.strategy.experts == 1 and "experts" not in combinations.columns, weights
+    if not one or is_cast(experiment.strategy) or experiment.compressed:
+        known = np.zeros(len(combinations))
+    goals = ("allreduce", "reduce_scatter", "allgather")
+    return [known * _a_weight(experiment, combinations, goal) for goal in goals]
 
 
 def _a_weight(experiment: Experiment, combinations: Space, goal: str) -> Floats:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.costs import length
 from lib_dlhpc.errors import SpecError
@@ -69,10 +70,20 @@ class _Search:
         self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
         self.left_out = Counter(combinations.left_out)
         self.bounds = bound(base, combinations)
-        self.order = np.argsort(self._least(self.wanted[0]), kind="stable")
-        self.least = self._least(self.wanted[0])[self.order]
+        self.least = self._least(self.wanted[0])
+        self.waiting = np.ones(len(combinations), np.bool_)
+        self.kinds = self._kinds()
+        self.above = np.ones(
+            self.kinds.max(initial=0) + 1
+        )  # the least price over its bound, by kind
         self.ranked: list[Choice] = []
-        self.predicted = self.tried = 0
+        self.predicted = 0
+
+    def _kinds(self) -> NDArray[np.int64]:
+        """Return the kind of each combination; what the bound leaves out is much the same for all of a kind."""
+        c = self.space.columns
+        kinds: NDArray[np.int64] = c["zero"] * 2 + (c["pipeline"] > 1)
+        return kinds
 
     def _least(self, objective: str) -> Any:
         """Return a lower bound of an objective for each combination."""
@@ -90,21 +101,25 @@ class _Search:
         return (standing + devices * above) * machine.pue
 
     def run(self, best: int, progress: Callable[[int, int], None]) -> None:
-        """Predict combinations until the bound of the next is above the last of the best, or enough are predicted."""
+        """Predict combinations until no bound is below the last of the best, or enough are predicted.
+
+        Next is the one whose bound, times the least price over its bound of its kind so far, is least.
+        """
         room, most = float(self.base.machine.device.memory), self.base.plan.predictions
-        fits = self.bounds.state[self.order] <= room
-        while self.tried < len(self.order) and self.predicted < most:
-            if len(self.wanted) == 1 and self.least[self.tried] > self._last(best):
+        unfit = self.bounds.state > room
+        self.left_out += Counter({"does not fit: the state alone": int(unfit.sum())})
+        self.waiting &= ~unfit
+        for tried in range(len(self.waiting)):
+            rows = np.flatnonzero(self.waiting & (self.least <= self._last(best)))
+            if not len(rows) or self.predicted >= most:
                 return
-            progress(self.tried, len(self.order))
-            if fits[self.tried]:
-                self._try(int(self.order[self.tried]))
-            else:
-                self.left_out["does not fit: the state alone"] += 1
-            self.tried += 1
+            progress(int(unfit.sum()) + tried, len(self.waiting))
+            row = int(rows[np.argmin(self.least[rows] * self.above[self.kinds[rows]])])
+            self.waiting[row] = False
+            self._try(row)
 
     def _last(self, best: int) -> float:
-        if len(self.ranked) < best:
+        if len(self.wanted) > 1 or len(self.ranked) < best:
             return np.inf
         return value(self.ranked[best - 1].prediction, self.wanted[0])
 
@@ -123,7 +138,7 @@ class _Search:
         except SpecError as error:
             self.left_out[f"not legal: {_short(error)}"] += 1
             return
-        self.predicted += 1
+        self._learn(row, value(prediction, self.wanted[0]))
         if not prediction.fits:
             self.left_out["does not fit"] += 1
             return
@@ -134,6 +149,12 @@ class _Search:
         self.ranked.append(Choice(changes, prediction))
         self.ranked.sort(key=lambda choice: value(choice.prediction, self.wanted[0]))
 
+    def _learn(self, row: int, price: float) -> None:
+        kind, ratio = self.kinds[row], price / self.least[row] if self.least[row] else np.inf
+        known = self.above[kind] > 1
+        self.above[kind] = max(1.0, min(ratio, self.above[kind]) if known else ratio)
+        self.predicted += 1
+
     def plan(self) -> Plan:
         """Return what was found; raises SpecError where nothing was."""
         if not self.ranked:
@@ -141,8 +162,8 @@ class _Search:
             most = Counter(unfit or self.left_out).most_common(3)
             reasons = "; ".join(f"{count:,} {reason}" for reason, count in most)
             raise SpecError(f"No layout was found for this run: {reasons}.")
-        waiting = self.least[self.tried :]
-        least = float(waiting[0]) if len(waiting) else np.inf
+        waiting = self.least[self.waiting]
+        least = float(waiting.min(initial=np.inf))
         same = self.left_out.pop(SAME, 0)
         return Plan(
             self.base,
