@@ -13,7 +13,7 @@ from lib_dlhpc.explore.hybrid_parallel.live import Setting, times_as_fast
 from lib_dlhpc.explore.hybrid_parallel.published import comparisons
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 
 def part(way: Way, name: str) -> float:
@@ -214,3 +214,29 @@ def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
     has_every_part(repository / "modules" / "05_hybrid_parallel.ipynb", 4, 6)
+
+
+# context parallelism --------------------------------------------------------------------------------
+
+
+def test_a_long_sequence_fits_over_context_ranks():
+    run = Experiment(
+        model={"name": "llama3-8b", "sequence": 131072},
+        machine="h100-pod",
+        strategy={
+            "nodes": 4,
+            "batch": 1,
+            "precision": "bf16",
+            "optimizer": "adam",
+            "zero": 3,
+            "recompute": "full",
+        },
+    )
+    alone, two, eight = (
+        predict(run.set({"strategy.context": ranks, "strategy.context_exchange": "ring"}))
+        for ranks in (1, 2, 8)
+    )
+    memory = [round(float(each.memory_total) / 1e9) for each in (alone, two, eight)]
+    assert memory == [148, 79, 27] and not alone.fits and two.fits
+    assert (alone.step_time, eight.step_time) == pytest.approx((74, 9.3), rel=0.01)
+    assert alone.experiment.global_batch == 8 * eight.experiment.global_batch
