@@ -17,9 +17,12 @@ def estimate(experiment, layout):
     gather = (2 * count + 1 if zero == 3 else 2) * 2 * held / rate * (replicas > 1)
     exposed = gather if zero == 3 else max(0.0, gather - 0.6 * compute)
     block = 2 * layout["batch"] // count * size["sequence"] * size["hidden"]
-    blocks = size["layers"] / stages
+    blocks, logits = size["layers"] / stages, size["vocabulary"] / size["hidden"] / 12
+    uneven = (blocks + logits) / (
+        (size["layers"] + logits) / stages
+    )  # the last stage has the logits
     passed = 4 * again * 2 * blocks * count * block * (1 - 1 / tensor)
-    step = (compute + 2 * passed / machine.intra_node.bandwidth) * fill + exposed
+    step = (compute * uneven + 2 * passed / machine.intra_node.bandwidth) * fill + exposed
 
     scores = 2.5 * size["heads"] * size["sequence"] / size["hidden"]
     inside = block * (5 + (12 + scores) / tensor)
@@ -47,10 +50,17 @@ def planner(experiment, layouts, predict, budget):
     estimates = [estimate(experiment, layout) for layout in layouts]
     seen = {}
 
+    def kind(row):
+        return layouts[row]["zero"], layouts[row]["pipeline"] > 1
+
     def hope(row):
-        """Unlikely to fit last; then what the estimate says."""
+        """Unlikely to fit last; then what the estimate says, times what it was off for such layouts."""
         ratios = sorted(seen[one].memory / estimates[one][1] for one in seen) or [1.0]
-        return estimates[row][1] * ratios[len(ratios) // 2] > room, estimates[row][0]
+        fits = sorted((one for one in seen if seen[one].memory <= room), key=rank, reverse=True)
+        off = {kind(one): seen[one].value / estimates[one][0] for one in fits}
+        usual = min(off.values(), default=1.0)
+        value = estimates[row][0] * off.get(kind(row), usual)
+        return estimates[row][1] * ratios[len(ratios) // 2] > room, value
 
     def rank(row):
         return seen[row].value, seen[row].memory

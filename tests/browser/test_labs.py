@@ -55,7 +55,7 @@ def window(jupyterlab: tuple[str, Path], open_lasting_page: Callable[..., Any]) 
         (
             "10_race_the_planner",
             "race_the_planner",
-            ["4 of 5 hold", "the library's search", "4 real ranks", "All 5 hold."],
+            ["4 of 5 hold", "random, on average", "4 real ranks", "All 5 hold."],
         ),
         (
             "07_repair_the_input",

@@ -147,7 +147,7 @@ def test_how_mpiexec_ended_the_other_ranks_is_not_how_the_program_ended(
     mpiexec, monkeypatch, how, status
 ):
     """It tells 9 beside what a rank says, or in its place, if it ended others before it heard of that."""
-    monkeypatch.setattr(module, "_run", lambda words, run=module._run: run(words) and 9)
+    monkeypatch.setattr(module, "_run", lambda *given, run=module._run: run(*given) and 9)
     assert trace_run(3, [ENDING, how]).status == status
 
 

@@ -86,8 +86,11 @@ def test_the_clock_of_least_energy():
 
 def test_1f1b_saves_what_is_published():
     """Up to 30 % (arXiv 2312.06902, abstract), slack for stragglers included: the order of magnitude, no more."""
+    equal = RUN.set(
+        {"model.vocabulary": 64}
+    )  # no stage has much more to do, so that only the bubble is slack
     few, many = (
-        slack(RUN.set({"strategy.microbatches": m, "strategy.batch": m})).saving for m in (4, 32)
+        slack(equal.set({"strategy.microbatches": m, "strategy.batch": m})).saving for m in (4, 16)
     )
     assert 0.01 < many < few < 0.3
 

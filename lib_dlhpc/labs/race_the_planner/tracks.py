@@ -138,7 +138,15 @@ def _outcome(prediction: Breakdown, objective: str) -> Outcome:
 def tracks_of(seed: int, hidden: bool = False) -> tuple[Track, ...]:
     """Return the tracks of a learner, by time and by energy in turn."""
     rng = np.random.default_rng([seed, 10, hidden])
-    return tuple(_drawn(rng, ("time", "energy")[number % 2]) for number in range(TRACKS))
+    return tuple(_with_a_fit(rng, ("time", "energy")[number % 2]) for number in range(TRACKS))
+
+
+def _with_a_fit(rng: np.random.Generator, objective: str) -> Track:
+    """Return the first track drawn of which some layout fits; those of the last rows hold least."""
+    while True:
+        track = _drawn(rng, objective)
+        if any(track.outcome(row).value < inf for row in reversed(range(len(track.layouts)))):
+            return track
 
 
 def _drawn(rng: np.random.Generator, objective: str) -> Track:

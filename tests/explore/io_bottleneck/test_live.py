@@ -235,10 +235,10 @@ def test_a_rank_that_fails_ends_the_others_and_is_reported(place, monkeypatch):
     """What one rank does not find, the others must not wait for."""
     through = live._through
 
-    def without_a_partition(words, folder, stop):
+    def without_a_partition(words, folder, *given):
         for part in folder.glob("data.store/partition-00001"):
             part.unlink()
-        through(words, folder, stop)
+        through(words, folder, *given)
 
     monkeypatch.setattr(live, "_through", without_a_partition)
     begin = time.monotonic()
