@@ -126,7 +126,7 @@ def counters() -> dict[str, Counter]:
 def run_power(
     experiment: Experiment, ranks: int, seconds: float, before: Counters, after: Counters
 ) -> Power:
-    """Return the mean power of a run of so many seconds between two readings of counters.
+    """Return the mean power of a run between two readings of counters, `seconds` apart.
 
     Without counters, ranks draw busy power all the time, as they poll while they wait.
     """

@@ -138,7 +138,7 @@ def _alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
 def _of_microbatches(
     experiment: Experiment, samples: NDArray[np.int64], fields: dict[str, object]
 ) -> Unsplit:
-    """Return the same of microbatches of so many samples."""
+    """Return the same of a microbatch of each number of samples."""
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
     plain |= {"zero": 0, "shards": 0, "gather": "usual", "offload": "none", "data": 0}
 
@@ -239,16 +239,23 @@ def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> 
 
 def _a_weight(experiment: Experiment, combinations: Space, goal: str) -> Floats:
     """Return s for each weight of a collective over all replicas in the longest messages; 0: it is over some."""
+    size = compute.BYTES[experiment.strategy.precision]
+    longest = np.full(len(combinations), LONGEST)
+    return size * _over_replicas(experiment, combinations, goal, longest) / LONGEST
+
+
+def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent: Floats) -> Floats:
+    """Return s of collectives of some bytes over all replicas; 0: they are over some of them."""
     c, found = combinations.columns, np.zeros(len(combinations))
     if _over_some(experiment, combinations):
         return found
-    size, way = compute.BYTES[experiment.strategy.precision], experiment.strategy.allreduce
     many, apart = c["data"] * c["context"], c["tensor"] * c["spatial"]
     for rows in _alike([many, apart]):
         ranks = int(many[rows[0]])
         if ranks > 1:
             net = spread(experiment, ranks, int(apart[rows[0]]))
-            found[rows] = size * collective(goal, LONGEST, net, 1, way).total / LONGEST
+            way = experiment.strategy.allreduce
+            found[rows] = collective(goal, sent[rows], net, 1, way).total
     return found
 
 
@@ -260,18 +267,9 @@ def _over_some(experiment: Experiment, combinations: Space) -> bool:
 
 def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> Floats:
     """Return s to gather the weights of a mean stage over all replicas; 0 where it is over some of them."""
-    c, found = combinations.columns, np.zeros(len(combinations))
-    if _over_some(experiment, combinations):
-        return found
-    size, way = compute.BYTES[experiment.strategy.precision], experiment.strategy.allreduce
-    many, apart = c["data"] * c["context"], c["tensor"] * c["spatial"]
-    for rows in _alike([many, apart]):
-        ranks = int(many[rows[0]])
-        if ranks > 1:
-            held = weights[rows] / c["pipeline"][rows] * size
-            net = spread(experiment, ranks, int(apart[rows[0]]))
-            found[rows] = collective("allgather", held, net, 1, way).total
-    return found
+    held = weights / combinations.columns["pipeline"]
+    sent = held * compute.BYTES[experiment.strategy.precision]
+    return _over_replicas(experiment, combinations, "allgather", sent)
 
 
 def _state(experiment: Experiment, combinations: Space, weights: Floats, sharded: Floats) -> Floats:
