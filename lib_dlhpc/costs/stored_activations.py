@@ -213,7 +213,7 @@ def _readers(model: Model, gathered: bool) -> dict[str, list[Layer]]:
 
 
 def _passes_through(layer: Layer) -> bool:
-    return layer.kind == "exchange" and layer.attributes["forward"] == "none"
+    return layer.kind == "exchange" and layer.attributes["forward"] in ("none", "log_softmax")
 
 
 def reads_input(layer: Layer) -> bool:

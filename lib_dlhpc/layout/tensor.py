@@ -32,8 +32,7 @@ def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: boo
     one = _Splitter(graph, split, sequence)
     for home, layer in enumerate(model.layers):
         one.add(home, layer)
-    last = len(model.layers) - 1
-    one.whole(last, model.layers[last].name)
+    one.end()
     if not any("part" in layer.attributes for layer in graph.layers):
         raise SpecError(
             f"strategy.tensor = {ranks}: {model.name or 'the model'} has no layer that can be split over so"
@@ -73,6 +72,19 @@ class _Splitter:
         else:
             inputs = tuple(self.whole(home, name) for name in layer.inputs)
             self.graph.append(home, inputs, Held("", layer.output_shape))
+
+    def end(self) -> None:
+        """Gather the output of the network; logits stay split, and the loss is computed from their parts.
+
+        Source: Shoeybi et al. 2019, "Megatron-LM", section 3, the fused output layer with the cross-entropy loss.
+        """
+        last = len(self.graph.model.layers) - 1
+        layer = self.graph.model.layers[last]
+        held = self.graph.held[layer.name]
+        if layer.kind == "dense" and layer.mask_bytes and held.axis == _features(held.shape):
+            self.graph.exchange(last, held, held, "loss", "log_softmax", "none", held.axis)
+        else:
+            self.whole(last, layer.name)
 
     def whole(self, home: int, name: str) -> Held:
         """Return a layer's output such that every rank has all of it."""

@@ -54,6 +54,8 @@ def communication(layer: Layer, direction: str) -> list[Collective]:
         group, way = layer.attributes["group"], layer.attributes[direction]
         whole = max(prod(layer.input_shape), prod(layer.output_shape))
         kind = "tensor" if group == "tensor" else "halo"
+        if way == "log_softmax":  # of each position its largest logit, and the sum of exponentials
+            return [Collective(kind, group, "allreduce", prod(layer.output_shape[:-1]))] * 2
         return [Collective(kind, group, GOALS[way], whole)] if way in GOALS else []
     if layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
         pairs = halo_pairs(layer, direction)

@@ -23,6 +23,7 @@ from lib_dlhpc.training.data import Data, global_batches, own_rows, share
 from lib_dlhpc.training.expert_load import ExpertLoad, expert_load
 from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.input.readers import Readers
+from lib_dlhpc.training.messages.exchange import classes_before
 from lib_dlhpc.training.microbatches import Step, through
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
@@ -231,7 +232,20 @@ class Rank:
     def _mean_loss(self, own: float) -> float:
         return float(self.comm.allreduce(own)) / (self.comm.size if self._local_updates else 1)
 
+    @cached_property
+    def _classes_before(self) -> int | None:
+        """Where this rank's classes begin if the ranks of its tensor group have some each, else None."""
+        return classes_before(self.stages[-1].part.model.layers[-1])
+
+    @property
+    def _counts(self) -> bool:
+        """Whether this rank's part of a loss is not another's as well."""
+        return self.groups.first or self._classes_before is not None
+
     def _loss(self, outputs: Array, targets: Array, samples: int) -> tuple[float, Array]:
+        if self._classes_before is not None:
+            of_all = samples * self.groups.context.size
+            return losses.split_cross_entropy(outputs, targets, of_all, self._classes_before)
         function = losses.softmax_cross_entropy if self.data.classes else losses.mean_squared_error
         return function(outputs, targets, samples * self.groups.context.size)
 
@@ -243,11 +257,11 @@ class Rank:
         own, right, loss = self._unite(), 0, 0.0
         for part in self._test_batches():
             outputs = self._evaluate(part)
-            if outputs is None or not self.groups.first:
+            if outputs is None or not self._counts:
                 continue
             targets = self.data.test_y[part]
             if self.data.classes:
-                right += int(np.sum(outputs.argmax(axis=-1) == targets))
+                right += self._right(outputs, targets)
             loss += self._loss(outputs, targets, len(self.data.test_x))[0]
         self.pipe.finish()
         right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
@@ -259,6 +273,13 @@ class Rank:
         self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
         tested = self.data.test_y.size * self.groups.context.size
         return (right / tested if self.data.classes else None), loss
+
+    def _right(self, outputs: Array, targets: Array) -> int:
+        """Return how many positions have their target as the most probable class; of split classes, on one rank."""
+        if self._classes_before is not None:
+            of_ranks = self.groups.tensor.allgather(outputs)
+            outputs = np.concatenate(of_ranks, axis=-1)
+        return int(np.sum(outputs.argmax(axis=-1) == targets)) * self.groups.first
 
     def _test_batches(self) -> Iterator[slice]:
         """Yield this replica's batches of test samples; all have as many, as they may gather weights together."""

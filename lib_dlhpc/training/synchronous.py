@@ -277,7 +277,7 @@ class Synchronous(Rank):
                 if not np.isfinite(loss) and now.bad < 0:
                     now.bad = microbatch
                     self._diverged(x)
-                now.loss += loss * self.weight if self.groups.first else 0.0
+                now.loss += loss * self.weight if self._counts else 0.0
                 if self.weight * self.scale != 1:
                     dy *= dy.dtype.type(self.weight * self.scale)
                 now.arrived["gradient", microbatch, number + 1] = dict.fromkeys(given, dy)

@@ -202,6 +202,20 @@ def test_ranks_of_a_group_differ_in_one_place():
             assert {b - a for a, b in pairwise(members)} == {layout.stride(run, kind)}
 
 
+def test_logits_stay_where_they_are_made():
+    """Ranks that each make some logits exchange two numbers a position for the loss, and never gather them."""
+    for sequence in (False, True):
+        run = split(GPT, tensor=4, sequence_parallel=sequence, pipeline=3)
+        ends = [
+            layout.parts(run, layout.rank_at(run, layout.Place(2, 0, 0, t)))[-1] for t in range(4)
+        ]
+        last = [part.model.layers[-1] for part in ends]
+        assert {layer.attributes["forward"] for layer in last} == {"log_softmax"}
+        assert [layer.output_shape for layer in last] == [(11, 13), (11, 13), (11, 12), (11, 12)]
+    classes = split({"name": "vgg16"}, tensor=4, split="column")
+    assert layout.parts(classes, 0)[-1].model.layers[-1].output_shape == (1000,)
+
+
 def test_parts_of_a_range_are_even():
     for extent in range(20):
         for ranks in range(1, 8):

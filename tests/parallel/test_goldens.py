@@ -57,13 +57,24 @@ ENGINES = {
 
 
 @pytest.fixture(autouse=True)
-def stages_cut_by_work(monkeypatch):
-    """Version 0.1 cut all networks into stages of equal work, also those of equal blocks."""
-    modules = [sys.modules[f"lib_dlhpc.layout.{name}"] for name in ("stages", "parts")]
-    monkeypatch.setattr(modules[0], "_equal_blocks", lambda model, stages: ())
-    modules[1]._ends_of.cache_clear()
+def as_version_01_cut_networks(monkeypatch):
+    """It cut all networks into stages of equal work, also those of equal blocks, and gathered logits for the loss."""
+    stages, parts, tensor = (
+        sys.modules[f"lib_dlhpc.layout.{name}"] for name in ("stages", "parts", "tensor")
+    )
+
+    def gathered(splitter):
+        layers = splitter.graph.model.layers
+        splitter.whole(len(layers) - 1, layers[-1].name)
+
+    monkeypatch.setattr(stages, "_equal_blocks", lambda model, stages: ())
+    monkeypatch.setattr(tensor._Splitter, "end", gathered)
+    caches = parts._ends_of, parts._stages, tensor.split_tensors
+    for cache in caches:
+        cache.cache_clear()
     yield
-    modules[1]._ends_of.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 def allowed(engine, case):

@@ -167,17 +167,17 @@ def test_a_kind_is_one_pass_and_one_line(monkeypatch):
         gathered = Collective("toy", "tensor", "allgather", 1000.0, "weights")
         passes.forward.append(gathered)
 
+    run = run_of(TENSOR)
+    before = float(predict(run).step_time)
     monkeypatch.setattr(step, "PASSES", (*step.PASSES, toy))
     monkeypatch.setitem(KINDS, "toy", "toy exchange")
     step._passes.cache_clear()
-    plain, run = TENSOR["terms"], run_of(TENSOR)
     try:
         found = predict(run)
         prove([program(run)])
         assert found.messages["toy"].total > 0
         assert found.exposed["toy"] == pytest.approx(float(found.messages["toy"].total))
         rounds, events = (simulate(run, fidelity) for fidelity in ("rounds", "events"))
-        before = sum(plain["predict"].values())
         assert found.step_time == pytest.approx(before + found.exposed["toy"], rel=1e-9)
         for played in (rounds, events):
             assert breakdown(played).step_time == pytest.approx(float(found.step_time), rel=1e-9)

@@ -184,11 +184,12 @@ def test_messages_are_as_many_bytes_as_the_papers_count():
     net = run.machine.intra_node
     beta = 1 / (net.bandwidth * net.efficiency)
     size = 3 * 512 * 768 * 2
-    own = 4 * 12  # of the blocks; the word embedding has one more, and the logits have two
-    logits = 3 * 512 * 4096 * 2
+    own = 4 * 12  # of the blocks; the word embedding has one more, as have the logits
+    # The largest logit of each position, and the sum of exponentials, by recursive doubling over 8 ranks.
+    loss = 2 * 3 * 512 * 2
     found = predict(run).messages["tensor"].bandwidth
     expected = (own + 2) * 2 * 7 / 8 * size * beta
-    assert found == pytest.approx(expected + 7 / 8 * logits * beta, rel=1e-9)
+    assert found == pytest.approx(expected + 3 * loss * beta, rel=1e-9)
 
 
 def test_zero_moves_what_its_authors_say():

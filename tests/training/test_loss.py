@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from layer_references import assert_gradient
 
-from lib_dlhpc.training.loss import mean_squared_error, softmax_cross_entropy
+from lib_dlhpc.training.loss import mean_squared_error, softmax_cross_entropy, split_cross_entropy
 
 RNG = np.random.default_rng(4)
 CUTS = [(5,), (1, 4), (2, 0, 3), (1, 1, 1, 1, 1), (0, 5)]
@@ -45,6 +45,20 @@ def test_gradients_equal_differences(shape):
     assert_gradient(
         "outputs", gradient, lambda: mean_squared_error(logits.copy(), targets, 5)[0], logits
     )
+
+
+@pytest.mark.parametrize("cut", [(4,), (1, 3), (2, 1, 1)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_split_classes_sum_to_all(shape, cut):
+    logits, labels = logits_and_labels(shape)
+    whole, gradient = softmax_cross_entropy(logits.copy(), labels, 5)
+    logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    found = [
+        split_cross_entropy(logs[..., part].copy(), labels, 5, part.start) for part in parts_of(cut)
+    ]
+    assert sum(share for share, _ in found) == pytest.approx(whole, rel=1e-13)
+    joined = np.concatenate([share for _, share in found], axis=-1)
+    np.testing.assert_allclose(joined, gradient, rtol=1e-11, atol=1e-15)
 
 
 @pytest.mark.parametrize("cut", CUTS)

@@ -9,6 +9,7 @@ adjoint of a sum is a broadcast, and vice versa (Shoeybi et al. 2019,
     all_gather       the parts of all ranks, concatenated backward slice or reduce_scatter
     slice            this rank's part                     backward all_gather
     reduce_scatter   this rank's part of the sum          backward all_gather
+    log_softmax      logarithms of the probabilities      backward none: losses give the gradient of the logits
 """
 
 from collections.abc import Iterator
@@ -59,6 +60,8 @@ class Exchange:
         with saved.context.communicates(f"{way} {self.name}", self._bytes(way, x)):
             if way == "all_reduce":
                 return self._all_reduce(saved, comm, x, overwrite)
+            if way == "log_softmax":
+                return log_softmax(comm, x if overwrite else copied(saved, x))
             if way == "all_gather":
                 return self._all_gather(saved, comm, x)
             return self._reduce_scatter(saved, comm, x)
@@ -112,9 +115,35 @@ class Exchange:
         return parts, [flat[first:last] for first, last in pairwise(ends.tolist())]
 
     def _bytes(self, way: str, x: Array) -> int:
+        if way == "log_softmax":
+            return 2 * x.nbytes // max(1, x.shape[-1])
         if way != "all_gather" or not x.size:
             return x.nbytes
         return x.nbytes // x.shape[self.axis] * self.parts[-1].stop
+
+
+def log_softmax(comm: Any, x: Array) -> Array:
+    """Replace logits by the logarithms of their probabilities; each rank of `comm` has some classes, the last axis."""
+    from mpi4py import MPI
+
+    largest = x.max(axis=-1, keepdims=True, initial=-np.inf)
+    comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
+    x -= largest
+    total = np.empty_like(largest)
+    for sums, sample in zip(
+        total, x, strict=True
+    ):  # one at a time, for the memory of the exponentials
+        np.exp(sample).sum(axis=-1, keepdims=True, out=sums)
+    allreduce_in_place(comm, total)
+    x -= np.log(total, out=total)
+    return x
+
+
+def classes_before(layer: Layer) -> int | None:
+    """Return how many classes ranks before this one have, if `layer` gives the classes of a rank, else None."""
+    if layer.attributes.get("forward") != "log_softmax":
+        return None
+    return int(layer.attributes["cuts"][layer.attributes["rank"]])
 
 
 def axis_of(layer: Layer, axis: int) -> int:
