@@ -204,7 +204,9 @@ def _table(machine: Machine) -> dict[str, Any]:
         }
         for kind, rate in layers.items()
     }
-    table["measured"] = to_table(machine.measured) | {
+    provenance = to_table(machine.measured)
+    del provenance["complete"]  # not the whole machine
+    table["measured"] = provenance | {
         "intervals": {
             key: [_rounded(end, field_of(key)["unit"]) for end in ends]
             for key, ends in machine.measured.intervals.items()

@@ -1,19 +1,33 @@
-"""`dlhpc import model SOURCE`: a network of another tool, as the [model] section of an experiment."""
+"""`dlhpc import`: what other tools know, for an experiment.
+
+`dlhpc import model SOURCE`: a network as the [model] section. `dlhpc import machine FILE...`: outputs of benchmarks as
+a machine.
+"""
 
 import argparse
+import sys
 from pathlib import Path
 
-from lib_dlhpc.commands.output import add_output, print_note, print_result
+from lib_dlhpc.commands.experiment import change
+from lib_dlhpc.commands.output import STDIN, add_output, print_note, print_result
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import write_text
 
 EXAMPLE = """\
 dlhpc import model config.json --sequence 8192 -o llama.toml
 cat llama.toml rest_of_the_experiment.toml | dlhpc predict -"""
+MACHINE_EXAMPLE = """\
+FILE is the output of nccl-tests, OSU Micro-Benchmarks, Intel MPI Benchmarks, IOR, mdtest, fio, DLIO, STREAM,
+nvidia-smi -q, lstopo --of xml, or a SimGrid platform; - is standard input. Where the output does not say what it
+measured, write PART=FILE: intra_node or inter_node (inter_node:64 with 64 ranks), storage.NAME, or device.
+
+dlhpc import machine nccl.log inter_node=osu_latency.txt storage.scratch=ior.txt --base h100-pod --out my.toml
+dlhpc predict run.toml --machine my.toml"""
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `import` to the command line."""
-    own = subparsers.add_parser("import", help="networks of other tools as models of an experiment")
+    own = subparsers.add_parser("import", help="networks and measurements of other tools")
     kinds = own.add_subparsers(required=True, metavar="KIND")
     model = kinds.add_parser(
         "model",
@@ -36,6 +50,31 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     add_output(model, "print counts and the [model] table as JSON")
     model.set_defaults(command=_model)
+    _add_machine(kinds)
+
+
+def _add_machine(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    machine = kinds.add_parser(
+        "machine",
+        help="outputs of nccl-tests, OSU, IMB, IOR, fio, ...: a machine with intervals",
+        epilog=MACHINE_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    machine.add_argument("files", nargs="+", metavar="[PART=]FILE", help="an output of a tool")
+    machine.add_argument(
+        "--base", default="", metavar="MACHINE", help="of the catalog, for what no file says"
+    )
+    machine.add_argument(
+        "--set",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="numbers of the machine that no file says: --set nodes=16 inter_node.latency='2 us'",
+    )
+    machine.add_argument("--out", metavar="FILE", help="write this TOML file, not standard output")
+    add_output(machine, "print the machine, origins and intervals as JSON")
+    machine.set_defaults(command=_machine)
 
 
 def _model(options: argparse.Namespace) -> int:
@@ -61,3 +100,42 @@ def _model(options: argparse.Namespace) -> int:
         options, {**counts, "model": table, "notes": list(found.notes)}, *text.splitlines()
     )
     return 0
+
+
+def _machine(options: argparse.Namespace) -> int:
+    from lib_dlhpc.calibration.imported_machine import import_machine, read_files
+    from lib_dlhpc.calibration.imported_report import as_lines, as_toml
+
+    files = read_files([(argument, _text(argument)) for argument in options.files])
+    found = import_machine(files, options.base, dict(map(change, options.set)))
+    for note in found.notes:
+        print_note(f"dlhpc: note: {note}")
+    text = as_toml(found)
+    if options.out:
+        try:
+            write_text(Path(options.out), text)
+        except OSError as error:
+            raise SpecError(f"--out {options.out}: {error.strerror}.") from None
+        print_note(f"{options.out}: a machine, for `dlhpc predict RUN --machine {options.out}`.")
+    table = {
+        "machine": dict(found.table),
+        "origins": dict(found.origins),
+        "notes": list(found.notes),
+    }
+    print_result(options, table, *(as_lines(found) if options.out else text.splitlines()))
+    return 0
+
+
+def _text(argument: str) -> str:
+    """Return the text of a FILE or PART=FILE; raises SpecError if it cannot be read."""
+    from lib_dlhpc.calibration.imported_machine import split_part
+
+    name = split_part(argument)[1]
+    if name == STDIN:
+        return sys.stdin.read()
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{name}: cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{name}: is no text.") from None

@@ -20,7 +20,7 @@ def add_machine(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--machine",
         metavar="FILE",
-        help="use the numbers of `dlhpc calibrate --out FILE`, and print uncertainty bands;"
+        help="use the numbers of `dlhpc calibrate --out FILE` or `dlhpc import machine`, and print uncertainty bands;"
         f" {OWN!r}: those of your own calibration",
     )
 

@@ -96,6 +96,8 @@ def calibration_of(machine: Machine) -> str:
     where = machine.measured
     if where is None:
         return ""
+    if where.complete:
+        return f"imported on {where.date} from {where.host}"
     return f"calibrated on {where.date} with {count(where.ranks, 'rank')}: {where.host}"
 
 

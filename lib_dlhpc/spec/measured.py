@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 KEYS = ("date", "host", "ranks", "cores", "versions", "intervals")
+OF_IMPORTED = {"ranks": 1, "cores": 1, "versions": {}}  # what outputs of other tools do not tell
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Measured:
 
     host: a class of machines, not a host name. intervals: by dotted name below the machine, such as
     "device.half_work" or "intra_node.latency", in SI units; every parameter named there was measured.
+    complete: the file has a whole machine, as `dlhpc import machine` writes it, whose other numbers count as well;
+    host then names the files that it was imported from.
     """
 
     date: str
@@ -30,6 +33,7 @@ class Measured:
     cores: int
     versions: Mapping[str, str]
     intervals: Mapping[str, tuple[float, float]]
+    complete: bool = False
 
 
 def read_measured(
@@ -39,7 +43,11 @@ def read_measured(
 
     field_of: the declaration of a machine's number, by its dotted name and for a path.
     """
-    check_keys(table, KEYS, path)
+    check_keys(table, (*KEYS, "complete"), path)
+    complete = table.get("complete", False)
+    if not isinstance(complete, bool):
+        raise SpecError(f"{path}.complete = {complete!r}: legal: true, false.")
+    table = (OF_IMPORTED if complete else {}) | dict(table)
     for key in KEYS:
         if key not in table:
             raise SpecError(f"{path}.{key}: missing; the table needs {', '.join(KEYS)}.")
@@ -72,6 +80,7 @@ def read_measured(
             key: _interval(field_of(key, f"{path}.intervals"), ends, f'{path}.intervals."{key}"')
             for key, ends in intervals.items()
         },
+        complete,
     )
 
 

@@ -1,8 +1,9 @@
 """A calibrated machine in a file: read and checked, put over an experiment's machine, compared with this one.
 
 `dlhpc calibrate` writes it. It overrides the measured parameters of an experiment's machine (measured_on); all
-others, such as a memory limit, stay as the experiment sets them. The user's own calibration is stored in
-default_path(), for experiments whose machine is "laptop": the catalog's stand-in for this machine.
+others, such as a memory limit, stay as the experiment sets them. A file of `dlhpc import machine` has a whole
+machine. The user's own calibration is stored in default_path(), for experiments whose machine is "laptop": the
+catalog's stand-in for this machine.
 """
 
 import os
@@ -34,7 +35,7 @@ LIMITS = {
 
 
 def load_measured(path: str | Path) -> Machine:
-    """Return the machine in a file written by `dlhpc calibrate`.
+    """Return the machine in a file written by `dlhpc calibrate` or `dlhpc import machine`.
 
     Raises SpecError if the file cannot be read, is not a calibration, lacks its provenance, or holds a number
     outside its own interval or LIMITS.
@@ -116,10 +117,12 @@ def default_machine() -> Machine | None:
 def measured_on(machine: Machine, measured: Machine) -> Machine:
     """Return `machine` with the measured parameters of `measured`, and no others.
 
-    These are parameters with an interval, layer rates, and asynchronous progress.
+    These are parameters with an interval, layer rates, and asynchronous progress; all, if `measured` is complete.
     """
     if measured.measured is None:
         raise SpecError("The machine has no measured numbers.")
+    if measured.measured.complete:
+        return measured
     for key in measured.measured.intervals:
         machine = _with(machine, measured, key.split("."))
     device = replace(machine.device, layers=measured.device.layers)
