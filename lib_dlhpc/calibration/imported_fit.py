@@ -16,7 +16,8 @@ from lib_dlhpc.calibration.robust import Floats, Points
 from lib_dlhpc.importing.measurements import Source, Timed
 from lib_dlhpc.spec.machine import field_of
 
-LATENCY_UP_TO = 1 << 16  # B; longer messages say nothing about a latency
+# B; longer messages say nothing about a latency, shorter ones nothing about a bandwidth.
+LONG = 1 << 16
 SAME = 1e-6  # relative; rounding error
 FAR = 0.2  # median relative error of a file's points in the fit of all: files contradict each other
 Ends = tuple[float, float]
@@ -82,15 +83,10 @@ def _terms(each: Timed, nics: int, own_tiers: frozenset[str]) -> dict[str, float
 
 
 def _fit(group: list[Timed], rows: list[dict[str, float]]) -> tuple[list[Fitted], list[str]]:
-    columns = _columns(rows)
-    size = next((key for key in columns if key.endswith(".bandwidth")), "")
-    chosen = [at for at, row in enumerate(rows) if not size or row.get(size, 0.0) >= SMALLEST]
-    if not size.endswith("_node.bandwidth") or len(chosen) < 2:
-        chosen = list(range(len(rows)))
-    terms = np.array([[rows[at].get(key, 0.0) for key in columns] for at in chosen])
-    seconds = _repeats([group[at].seconds for at in chosen])
-    terms, columns = _determined(terms, columns)
-    points = Points(terms, seconds)
+    chosen = _chosen(group, rows)
+    used = [group[at].source for at in chosen]
+    columns, terms = _determined([rows[at] for at in chosen])
+    points = Points(terms, _repeats([group[at].seconds for at in chosen]))
     x = points.fit()
 
     def shown(values: Floats) -> Floats:
@@ -98,46 +94,65 @@ def _fit(group: list[Timed], rows: list[dict[str, float]]) -> tuple[list[Fitted]
         with np.errstate(divide="ignore"):
             return np.where(rates, 1 / np.asarray(values, float), values)
 
-    ends = points.intervals(x, shown)
     found: list[Fitted] = []
-    for at, key in enumerate(columns):
+    with np.errstate(divide="ignore"):  # where a law says nothing about a point
+        ends = points.intervals(x, shown)
+    for at, (key, (low, high)) in enumerate(zip(columns, ends, strict=True)):
         value = float(shown(x)[at])
-        if "." not in key or not math.isfinite(value):
+        if "." not in key or not math.isfinite(value) or not _is_said(key, rows):
             continue
-        low, high = ends[at]
         if key.endswith(".latency"):
-            sizes = [row[size] for row in rows if row.get(key) and size in row]
-            if sizes and min(sizes) > LATENCY_UP_TO:
-                continue
-            low = min(
-                [
-                    low,
-                    *(
-                        min(group[n].seconds) / row[key]
-                        for n, row in enumerate(rows)
-                        if row.get(key)
-                    ),
-                ]
-            )
-        used = [group[n].source for n in chosen if rows[n].get(key)]
-        found.append(Fitted(key, value, (min(low, value), max(high, value)), _merged(used)))
-    return found, _contradictions([group[n].source for n in chosen], points.errors(x), found)
+            least = [
+                min(t.seconds) / row[key]
+                for t, row in zip(group, rows, strict=True)
+                if row.get(key)
+            ]
+            low = min(low, *least)
+        sources = _merged([source for source, row in zip(used, terms, strict=True) if row[at]])
+        found.append(Fitted(key, value, (min(low, value), max(high, value)), sources))
+    return found, _contradictions(used, points.errors(x), found)
 
 
-def _columns(rows: Sequence[Mapping[str, float]]) -> list[str]:
-    return list(dict.fromkeys(key for row in rows for key in row))
+def _size(row: Mapping[str, float]) -> float:
+    """Return the bytes that a link carries; infinite for what is no message."""
+    return next((row[key] for key in row if key.endswith("_node.bandwidth")), math.inf)
+
+
+def _chosen(group: Sequence[Timed], rows: Sequence[Mapping[str, float]]) -> list[int]:
+    """Return the points to fit: of each test the messages from SMALLEST on, or all if it has none."""
+    tests = [(each.source.file, each.source.tool) for each in group]
+    large = {test for test, row in zip(tests, rows, strict=True) if _size(row) >= SMALLEST}
+    return [at for at, row in enumerate(rows) if _size(row) >= SMALLEST or tests[at] not in large]
+
+
+def _is_said(key: str, rows: Sequence[Mapping[str, float]]) -> bool:
+    """Return whether the messages are short enough for a latency, or long enough for a bandwidth."""
+    sizes = [_size(row) for row in rows if row.get(key)]
+    if key.endswith("_node.latency"):
+        return min(sizes) <= LONG
+    return max(sizes) >= LONG
+
+
+def _determined(rows: Sequence[Mapping[str, float]]) -> tuple[list[str], Floats]:
+    """Return numbers that the points tell apart, and their terms: (points, numbers).
+
+    First constants of a message go, then what such sizes say little about.
+    """
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    while True:
+        terms = np.array([[row.get(key, 0.0) for key in columns] for row in rows])
+        if np.linalg.matrix_rank(terms / terms.max(axis=0)) == len(columns):
+            return columns, terms
+        small = max(map(_size, rows)) < LONG
+        order = sorted(
+            columns,
+            key=lambda key: ("." in key, key.endswith("bandwidth") != small, columns.index(key)),
+        )
+        columns.remove(order[0])
 
 
 def _is_rate(key: str) -> bool:
     return "." in key and field_of(key)["unit"] != "s"
-
-
-def _determined(terms: Floats, columns: list[str]) -> tuple[Floats, list[str]]:
-    """Return the columns that the points tell apart; bandwidths stay, for they are what a tool measures first."""
-    while len(columns) > 1 and np.linalg.matrix_rank(terms / terms.max(axis=0)) < len(columns):
-        at = next(n for n, key in enumerate(columns) if not key.endswith("bandwidth"))
-        terms, columns = np.delete(terms, at, axis=1), columns[:at] + columns[at + 1 :]
-    return terms, columns
 
 
 def _repeats(seconds: Sequence[tuple[float, ...]]) -> Floats:

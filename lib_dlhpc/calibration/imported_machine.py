@@ -18,6 +18,8 @@ LINKS = ("intra_node", "inter_node")
 NAMED = ("device", "host_link", *LINKS)  # parts that a name of the catalog can stand for
 NEEDED = ("device", "nodes", "devices_per_node", "nics")  # a default would be a guess
 NAME = re.compile(r"[A-Za-z0-9_-]+")  # of a storage tier
+# What mpirun and srun put before a line of a rank's output.
+TAG = re.compile(r"^(?:\[\d+,\d+\](?:<\w+>)?:|\d+: )", re.MULTILINE)
 GIVEN = "given by --set"
 INCLUDED = "the measured bandwidth includes it"
 
@@ -176,7 +178,7 @@ def read_files(named: Sequence[tuple[str, str]]) -> list[File]:
             raise SpecError(f"{argument}: a storage tier has a name of letters, digits, - and _.")
         if ranks and not (ranks.isdigit() and int(ranks) > 1):
             raise SpecError(f"{argument}: {ranks!r}: expected a number of ranks above 1.")
-        found.append(File(name, text, part, int(ranks or 0)))
+        found.append(File(name, TAG.sub("", text), part, int(ranks or 0)))
     return found
 
 

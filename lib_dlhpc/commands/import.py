@@ -134,7 +134,7 @@ def _text(argument: str) -> str:
     if name == STDIN:
         return sys.stdin.read()
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SpecError(f"{name}: cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:

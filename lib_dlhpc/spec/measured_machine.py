@@ -182,6 +182,8 @@ def foreign(machine: Machine) -> list[str]:
     measured = machine.measured
     if measured is None:
         return ["The machine's numbers were not measured; `dlhpc calibrate` measures this machine."]
+    if measured.complete:
+        return [f"It was imported from {measured.host}; `dlhpc calibrate` measures this machine."]
     found = []
     if measured.host != host_class():
         found.append(

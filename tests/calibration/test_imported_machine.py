@@ -12,7 +12,7 @@ from lib_dlhpc.calibration.messages import SMALLEST
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.measurements import File
 from lib_dlhpc.spec.machine import load_machine
-from lib_dlhpc.spec.measured_machine import load_measured, value_of
+from lib_dlhpc.spec.measured_machine import foreign, load_measured, value_of
 
 SIZES = [2**power for power in range(3, 23)]
 MIB = 2.0**20
@@ -92,6 +92,55 @@ def test_long_messages_say_nothing_about_a_latency(files, found):
     assert "intra_node.latency" not in found.origins
     assert found.machine.intra_node.latency == load_machine("h100-pod").intra_node.latency
     assert min(SIZES) < SMALLEST
+
+
+def test_one_size_of_each_is_enough():
+    """As with -m 1:1 and -m 268435456:268435456."""
+    latency = File("l.txt", "# OSU MPI Latency Test v7.5\n1 1.67\n", "inter_node")
+    bandwidth = File("b.txt", "# OSU MPI Bandwidth Test v7.5\n268435456 12254.16\n", "inter_node")
+    link = import_machine([latency, bandwidth], "selene").machine.inter_node
+    assert link.latency == pytest.approx(1.67e-6, rel=1e-3)
+    assert link.bandwidth == pytest.approx(12254.16e6)
+    before = load_machine("selene").inter_node
+    for file, kept, changed in (
+        (latency, "bandwidth", "latency"),
+        (bandwidth, "latency", "bandwidth"),
+    ):
+        found = import_machine([file], "selene")
+        assert getattr(found.machine.inter_node, kept) == getattr(before, kept)
+        assert (
+            f"inter_node.{changed}" in found.origins and f"inter_node.{kept}" not in found.origins
+        )
+
+
+def test_a_log_of_nccl_from_short_messages_on_has_latency_and_bandwidth():
+    """An allreduce of 8 ranks by the law of a ring: 14 latencies, 14/8 of the bytes."""
+    ranks = "".join(
+        f"#  Rank  {n} Group  0 Pid 1 on node device  {n} [0x07] NVIDIA H200\n" for n in range(8)
+    )
+    rows = ""
+    for n in SIZES:
+        us = 1e6 * (14 * 2e-6 + 14 / 8 * n / 300e9)
+        algbw = n / us / 1e3
+        half = f"{us:.6f} {algbw:.6f} {14 / 8 * algbw:.6f} 0 "
+        rows += f"{n} {n // 4} float sum -1 {half * 2}\n"
+    head = "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 8 minBytes 8\n"
+    found = import_machine(
+        [File("a", f"{head}{ranks}# size count type redop root time algbw busbw\n{rows}")], "selene"
+    )
+    link = found.machine.intra_node
+    assert (link.latency, link.bandwidth) == (
+        pytest.approx(2e-6, rel=0.01),
+        pytest.approx(300e9, rel=0.01),
+    )
+    assert found.table["device"] == "h200-sxm-141gb"
+
+
+def test_tags_of_ranks_before_lines_are_not_read(files):
+    (plain,) = files("inter_node=osu_latency.txt")
+    for tag in ("[1,0]<stdout>:", "0: "):
+        tagged = "".join(f"{tag}{line}\n" for line in plain.text.splitlines())
+        assert read_files([("inter_node=osu_latency.txt", tagged)]) == [plain]
 
 
 def test_each_file_of_a_link_is_used_and_named(files, found):
@@ -185,6 +234,9 @@ def test_the_file_is_the_machine(found, tmp_path):
     assert read.measured.complete and read.measured.host.startswith("nccl_h100.log, ")
     for key in found.intervals:
         assert value_of(read, key) == pytest.approx(value_of(found.machine, key), rel=1e-3)
+    assert foreign(read) == [
+        f"It was imported from {read.measured.host}; `dlhpc calibrate` measures this machine."
+    ]
     assert read.storage["nvme"] == load_machine("h100-pod").storage["nvme"]
     assert set(tomllib.loads(as_toml(found))) == {"machine"}
 

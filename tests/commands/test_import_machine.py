@@ -37,6 +37,8 @@ def test_the_file_predicts(outputs, tmp_path, capsys):
     assert 0 < low <= high
     assert main(["predict", "goyal-2017", "--machine", out]) == 0
     assert "resnet50 on h100-pod" in capsys.readouterr().out
+    assert main(["predict", "goyal-2017", "--machine", out, "--explain"]) == 0
+    assert "imported on " in capsys.readouterr().out
 
 
 def test_a_run_that_is_too_large_for_the_machine_is_an_error(outputs, tmp_path, capsys):

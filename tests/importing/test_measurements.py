@@ -1,6 +1,8 @@
 """Outputs of other tools are read as they mean them: what one column says in another unit, the others confirm."""
 
+import contextlib
 import json
+import random
 import re
 
 import pytest
@@ -140,6 +142,15 @@ def test_a_read_of_mdtest_is_two_operations_of_a_stat(output):
     assert min(1 / each for each in stat.seconds) == pytest.approx(46180.116)
 
 
+def test_a_summary_of_times_is_no_summary_of_rates(output):
+    text = output("mdtest.txt").text
+    times_too = text.replace(
+        "-- finished",
+        "SUMMARY time: (of 3 iterations)\n   File stat : 2.8 2.7 2.75 0.1\n-- finished",
+    )
+    assert times(output("mdtest.txt", times_too)) == times(output("mdtest.txt"))
+
+
 def test_fio_s_bandwidth_is_the_one_in_decimal_units_beside_it(output):
     (read,) = times(output("fio.txt"))
     middle = sorted(read.seconds)[1]
@@ -253,6 +264,21 @@ def test_a_file_that_was_cut_off_is_an_error_with_a_line(output, name):
     text = output(name).text
     with pytest.raises(SpecError, match=rf"{name}, line \d+: broken (XML|JSON)"):
         measurements_of(output(name, text[: len(text) // 2]))
+
+
+JUNK = ("", "x", "nan", "inf", "-1", "0", "1e400", "(", "N/A", "-", "0.00", "0x10")
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_damage_is_an_error_in_words_or_is_not_read(output, name):
+    text = output(name).text
+    dice = random.Random(name)
+    for _ in range(60):
+        places = [match.span() for match in re.finditer(r"[\w.]+", text)]
+        first, last = dice.choice(places)
+        cut = dice.choice([last, len(text), text.find("\n", last)])
+        with contextlib.suppress(SpecError):
+            measurements_of(output(name, text[:first] + dice.choice(JUNK) + text[cut:]))
 
 
 def test_a_failed_test_of_nccl_is_no_measurement(output):

@@ -23,7 +23,7 @@ def read(file: File) -> list[Measurement]:
             continue
         if metric[1].startswith(RATE):
             mean = file.number(metric[2], line)
-            deviation = float((metric[3] or "0").lstrip("±"))
+            deviation = file.number((metric[3] or "0").lstrip("±"), line, zero=True)
             rates = [2.0**20 * each for each in spread(mean, deviation)]
             found.append(rated(f"{file.tier(TOOL)}.bandwidth", rates, file.source(TOOL, line)))
         elif metric[1].startswith(BUSY) and file.number(metric[2], line) >= HIGH:

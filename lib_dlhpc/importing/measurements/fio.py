@@ -89,10 +89,9 @@ def _json(file: File) -> Iterator[_Rate]:
                 continue
             mean = result.get("iops_mean") or 1.0
             deviation = result.get("iops_stddev", 0.0) / mean
-            try:
-                numbers = float(result["iops"]), float(result["bw_bytes"])
-            except KeyError as error:
+            iops, rate = (result.get(key, 0) for key in ("iops", "bw_bytes"))
+            if not all(isinstance(each, int | float) and each > 0 for each in (iops, rate)):
                 raise SpecError(
-                    f"{file.name}: job {job.get('jobname')!r} has no {error}."
-                ) from None
-            yield _Rate(what, *numbers, deviation, at_a_time, 0)
+                    f"{file.name}: job {job.get('jobname')!r} has no rate of its {what}s."
+                )
+            yield _Rate(what, float(iops), float(rate), deviation, at_a_time, 0)

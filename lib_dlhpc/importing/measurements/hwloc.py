@@ -24,7 +24,9 @@ def read(file: File) -> list[Measurement]:
     for each in root.iter("object"):
         objects.setdefault(each.get("type", ""), []).append(each)
     pci = objects.get("PCIDev", [])
-    memory = sum(int(each.get("local_memory", 0)) for each in root.iter("object"))
+    memory = sum(
+        file.number(each.get("local_memory", "0"), 1, zero=True) for each in root.iter("object")
+    )
     sockets = len(objects.get("Package", objects.get("Socket", [])))
     found: list[Measurement] = []
     if memory:

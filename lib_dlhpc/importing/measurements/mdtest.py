@@ -13,11 +13,13 @@ OPERATIONS = {"stat": 1.0, "read": 2.0}
 def read(file: File) -> list[Measurement]:
     """Return the rates of stat and read, with largest, least and mean as repeats; tests that did not run have 0."""
     found: list[Measurement] = []
-    nodes = 1
+    nodes, of_rates = 1, True
     for line, text in file.lines:
         if launched := NODES.match(text):
             nodes = int(launched[1])
-        elif row := ROW.match(text):
+        elif "SUMMARY" in text:
+            of_rates = "SUMMARY rate" in text  # with -v there is a summary of times as well
+        elif of_rates and (row := ROW.match(text)):
             words = row[2].split()
             if len(words) < 3:
                 raise file.broken(line, "a row of results is incomplete")

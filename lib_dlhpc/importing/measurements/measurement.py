@@ -34,14 +34,16 @@ class File:
         text = self.text.splitlines()[line - 1].strip()[:SHOWN]
         return SpecError(f"{self.name}, line {line}: {why}: {text!r}.")
 
-    def number(self, word: str, line: int) -> float:
-        """Return a word of a line as a positive number; raises SpecError that names the line."""
+    def number(self, word: str, line: int, zero: bool = False) -> float:
+        """Return a word of a line as a number above 0, or of at least 0 with `zero`; raises SpecError."""
         try:
             value = float(word)
         except ValueError:
             raise self.broken(line, f"{word!r} is no number") from None
-        if not 0 < value < float("inf"):
-            raise self.broken(line, f"{word!r} must be above 0 and finite")
+        if not 0 < value < float("inf") and not (zero and value == 0):
+            raise self.broken(
+                line, f"{word!r} must be {'at least' if zero else 'above'} 0 and finite"
+            )
         return value
 
     def source(self, tool: str, first: int, last: int = 0) -> "Source":

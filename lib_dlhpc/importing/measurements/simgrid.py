@@ -12,7 +12,7 @@ from lib_dlhpc.importing.measurements.xml_text import root_of
 from lib_dlhpc.spec.units import BINARY_PREFIXES, PREFIXES, SMALL_PREFIXES, TIMES
 
 TOOL = "SimGrid platform"
-QUANTITY = re.compile(r"([\d.eE+-]+)\s*([A-Za-z]*)")
+QUANTITY = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)")
 LINK = "inter_node"
 
 
@@ -35,7 +35,7 @@ def read(file: File) -> list[Measurement]:
     if cluster.get("bb_bw"):
         latency += of("bb_lat", "s") if cluster.get("bb_lat") else 0.0
         rate = min(rate, of("bb_bw", "B/s"))
-    speed = of("speed", "f") * int(cluster.get("core", 1))
+    speed = of("speed", "f") * int(file.number(cluster.get("core", "1"), line))
     found = {
         "nodes": _hosts(cluster.get("radical", ""), f"{file.name}, line {line}"),
         "devices_per_node": 1,
