@@ -2,6 +2,7 @@
 
 import tomllib
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,9 @@ from lib_dlhpc.calibration.imported_machine import import_machine, read_files
 from lib_dlhpc.calibration.imported_report import as_toml
 from lib_dlhpc.calibration.messages import SMALLEST
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.importing.measurements import File
+from lib_dlhpc.importing.measurements import File, Timed, measurements_of
+from lib_dlhpc.schedules.network import Level, Network
+from lib_dlhpc.schedules.rings import ring_allgather_cost
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.measured_machine import foreign, load_measured, value_of
 
@@ -92,6 +95,26 @@ def test_long_messages_say_nothing_about_a_latency(files, found):
     assert "intra_node.latency" not in found.origins
     assert found.machine.intra_node.latency == load_machine("h100-pod").intra_node.latency
     assert min(SIZES) < SMALLEST
+
+
+def test_the_price_of_what_was_measured_is_what_was_measured(files, found):
+    """The formula that predicts an all-gather, on the machine that was fitted to its times."""
+    link = found.machine.intra_node
+    net = Network(
+        Level(8, link.latency, 1 / (link.bandwidth * link.efficiency)), Level(1, 0.0, 0.0), 0.0
+    )
+    times = [
+        each
+        for file in files("nccl_h100.log")
+        for each in measurements_of(file)
+        if isinstance(each, Timed)
+    ]
+    sizes = [each.terms["intra_node.bandwidth"] / (7 / 8) for each in times]
+    took = [min(each.seconds) for each in times]
+    off = [ring_allgather_cost(n, net).total / t - 1 for n, t in zip(sizes, took, strict=True)]
+    assert len(off) == 20
+    assert np.median(np.abs(off)) < 0.05
+    assert max(map(abs, off)) < 0.35  # the shortest, of 32 MiB
 
 
 def test_one_size_of_each_is_enough():

@@ -18,6 +18,7 @@ from ended import STATUS, end_after, has_ranks, listens
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import attach
 from lib_dlhpc.launch.network.lab import unfit
+from lib_dlhpc.spec.measured_machine import load_measured
 from lib_dlhpc.storage.verify import verify
 from lib_dlhpc.timeline.store import load
 
@@ -63,6 +64,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
         "--trace",
         "steps.json",
     ),
+    "import machine": ("import", "machine", "LATENCY", "--base", "selene", "--out", "my.toml"),
     "predict": ("predict", "DIGITS"),
     "plan": ("plan", "DIGITS"),
     "validate": ("validate",),
@@ -98,6 +100,7 @@ def test_nothing_is_left_of_a_command(name, way, moment, late, repository, tmp_p
         "DIGITS": repository / "labs/experiments/digits.toml",
         "COUPLED": repository / "labs/experiments/coupled.toml",
         "PACKAGE": repository / "lib_dlhpc",
+        "LATENCY": f"inter_node={repository / 'tests/data/measurements/osu_latency.txt'}",
     }
     (tmp_path / "exchanges.py").write_text(EXCHANGES)
     words = ["-m", "lib_dlhpc.cli", *(str(places.get(word, word)) for word in COMMANDS[name])]
@@ -128,6 +131,8 @@ def kept(folder: Path, file: str) -> bool:
         return status["state"] in ("cancelled", "failed", "done")
     if file == "trace.npz":
         return load(path).ranks == 2
+    if file == "my.toml":
+        return load_measured(path).measured is not None
     if file == "steps.json":
         return bool(json.loads(path.read_text()))
     return top == "store" and not verify(folder / "store")

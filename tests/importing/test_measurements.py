@@ -207,6 +207,24 @@ def test_a_node_of_hwloc_has_the_memory_of_all_its_numa_nodes(output):
     assert values(output("hwloc.xml", older)) == found
 
 
+def test_sockets_are_the_devices_of_a_node_without_accelerators(output):
+    text = output("hwloc.xml").text.replace("0302 [10de:06d2]", "0108 [10de:06d2]")
+    model = '<info name="CPUModel" value="Intel(R) Xeon(R) Platinum 8280 CPU @ 2.70GHz"/>'
+    text = text.replace('<info name="DMIBoardVendor" value="HP"/>', model)
+    found = values(output("hwloc.xml", text))
+    assert (found["device"], found["devices_per_node"]) == ("xeon-8280", 2)
+
+
+def test_simgrid_s_cluster_with_a_backbone():
+    """The numbers of its example platform cluster_backbone.xml."""
+    cluster = '<cluster id="acme" prefix="node-" radical="0-99" suffix="" speed="1Gf" bw="125MBps" lat="50us"'
+    text = f'<platform version="4.1">\n{cluster} bb_bw="2.25GBps" bb_lat="500us"/>\n</platform>'
+    found = values(File("cluster.xml", text))
+    assert found["nodes"] == 100
+    assert found["inter_node.latency"] == pytest.approx(600e-6)
+    assert found["inter_node.bandwidth"] == pytest.approx(125e6)
+
+
 def test_a_message_of_a_platform_passes_two_links_and_the_backbone():
     text = (
         '<?xml version="1.0"?>\n<platform version="4.1">\n<cluster id="c" prefix="n" radical="0-7,9" suffix=""\n'

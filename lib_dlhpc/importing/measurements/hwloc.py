@@ -35,7 +35,7 @@ def read(file: File) -> list[Measurement]:
         found.append(Value("nics", adapters, source, "InfiniBand adapters"))
     if devices := sum(each.get("pci_type", "")[:4] in ACCELERATORS for each in pci):
         found.append(Value("devices_per_node", devices, source, "accelerators"))
-    elif model := root.find(".//info[@name='CPUModel']"):
+    elif (model := root.find(".//info[@name='CPUModel']")) is not None:
         found += [
             *device_named(model.get("value", ""), source),
             Value("devices_per_node", sockets, source),

@@ -6,7 +6,7 @@ for a shared tier a lower bound of the whole system's.
 
 import re
 
-from lib_dlhpc.importing.measurements.measurement import File, Measurement, Source, rated
+from lib_dlhpc.importing.measurements.measurement import File, Measurement, Note, Source, rated
 
 TOOL = "IOR"
 UNITS = {"MiB": 2.0**20, "MB": 1e6}
@@ -38,4 +38,10 @@ def read(file: File) -> list[Measurement]:
         alone = "reader_bandwidth" if options["tasks"] == 1 else "bandwidth"
         key = f"{tier}.{alone if what == 'read' else 'write_bandwidth'}"
         found.append(rated(key, values, source, options["nodes"]))
+    if found and options["nodes"] > 1:
+        found.append(
+            Note(
+                f"{file.name}: IOR on {options['nodes']} nodes, a lower bound of a shared tier's rate."
+            )
+        )
     return found
