@@ -108,6 +108,16 @@ def test_half_a_round_trip_has_the_rate_that_is_printed_beside_it(output):
     assert rate(times(file)[-1], "inter_node.bandwidth") == pytest.approx(printed * 1e6, rel=1e-4)
 
 
+def test_an_allreduce_of_imb_is_a_ring_of_its_processes_in_the_mean_time():
+    head = "# Intel(R) MPI Benchmarks 2021\n# Benchmarking Allreduce\n# #processes = 4\n"
+    columns = "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec]\n"
+    (row,) = times(
+        File("a", f"{head}{columns}0 1000 0.1 0.1 0.1\n8192 1000 10.0 30.0 20.0\n", "intra_node")
+    )
+    assert row.terms == {"intra_node.latency": 6, "intra_node.bandwidth": 6 / 4 * 8192}
+    assert row.seconds == pytest.approx((20e-6,))
+
+
 def test_an_allreduce_of_osu_is_a_ring_of_the_ranks_that_are_stated(output):
     last = times(output("osu_allreduce.txt"))[-1]
     assert last.terms["inter_node.latency"] == 2 * 63
