@@ -11,7 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.measurements import File, Note, Timed, Value, measurements_of
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import Machine, field_of, read_machine
-from lib_dlhpc.spec.schema import merge
+from lib_dlhpc.spec.schema import check_value, merge
 from lib_dlhpc.spec.units import format_quantity
 
 LINKS = ("intra_node", "inter_node")
@@ -57,11 +57,9 @@ def import_machine(
     known = merge(merge(start, _imported(stated, ())), _tables(changes))
     if any(each.links > 1 for each in times) and "nics" not in known:
         raise _missing(["nics"], notes)
-    tiers = known.get("storage", {})
-    own = frozenset(
-        f"storage.{name}" for name, tier in tiers.items() if tier.get("scope") == "node"
-    )
-    found, said = fit_times(times, int(known.get("nics", 1)), own)
+    nics = check_value(field_of("nics"), known.get("nics", 1), "nics")
+    own = frozenset(name for name, tier in _tiers(known) if tier.get("scope") == "node")
+    found, said = fit_times(times, nics, own)
     fitted = [each for each in found if each.key not in changes]
     table = merge(merge(start, _imported(stated, fitted)), _tables(_numbers(changes)))
     if missing := _lacking(table):
@@ -74,13 +72,21 @@ def import_machine(
         "intervals": {key: list(ends) for key, ends in intervals.items()},
     }
     said += [
-        f"storage.{name} is taken as shared by all nodes; --set storage.{name}.scope=node if each node has its own."
-        for name, tier in table.get("storage", {}).items()
+        f"{name} is taken as shared by all nodes; --set {name}.scope=node if each node has its own."
+        for name, tier in _tiers(table)
         if "scope" not in tier
     ]
     machine = read_machine(table)
     origins = _origins(stated, fitted, changes)
     return ImportedMachine(machine, table, origins, intervals, (*said, *notes), base)
+
+
+def _tiers(table: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return storage tiers by dotted name."""
+    tiers = table.get("storage", {})
+    if not isinstance(tiers, Mapping) or not all(isinstance(t, Mapping) for t in tiers.values()):
+        raise SpecError(f"storage = {tiers!r}: expected a table for each tier.")
+    return [(f"storage.{name}", tier) for name, tier in tiers.items()]
 
 
 def _start(base: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,6 +128,8 @@ def _tables(numbers: Mapping[str, Any]) -> dict[str, Any]:
         place = found
         for parent in parents:
             inner = place.get(parent, {})
+            if not isinstance(inner, str | Mapping):
+                raise SpecError(f"{key}: {parent} = {inner!r} has no parts.")
             place[parent] = {"name": inner} if isinstance(inner, str) else inner
             place = place[parent]
         place[last] = value
@@ -133,15 +141,13 @@ def _lacking(table: Mapping[str, Any]) -> list[str]:
     found = [key for key in NEEDED if key not in table]
     for link in LINKS:
         kept = table.get(link, {})
-        known = {"latency", "bandwidth"} if isinstance(kept, str) or "name" in kept else kept
+        named = not isinstance(kept, Mapping) or "name" in kept
+        known = {"latency", "bandwidth"} if named else kept
         found += [f"{link}.{key}" for key in ("latency", "bandwidth") if key not in known]
     if isinstance(device := table.get("device", ""), Mapping) and "name" not in device:
         needed = ("memory", "memory_bandwidth", "idle_power", "busy_power", "peak")
         found += [f"device.{key}" for key in needed if key not in device]
-    tiers = table.get("storage", {})
-    return found + [
-        f"storage.{name}.bandwidth" for name, tier in tiers.items() if "bandwidth" not in tier
-    ]
+    return found + [f"{name}.bandwidth" for name, tier in _tiers(table) if "bandwidth" not in tier]
 
 
 def _missing(keys: Sequence[str], notes: Sequence[str] = ()) -> SpecError:

@@ -64,6 +64,19 @@ def test_json_has_origins(outputs, capsys):
 
 
 @pytest.mark.parametrize(
+    "setting",
+    [
+        *["nics=x", "nics=0", "nodes=0", "nodes.x=3", "storage=3", "storage.x=3", "inter_node=3"],
+        *["inter_node=ib-xyz", "device=3", "device.peak=3", "inter_node.latency=x", "nodes", "=3"],
+    ],
+)
+def test_a_setting_that_is_wrong_is_an_error_that_names_it(outputs, capsys, setting):
+    words = ["import", "machine", "inter_node=osu_bw.txt", "--base", "selene", "--set", setting]
+    assert main(words) == 2
+    assert setting.partition("=")[0].partition(".")[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["missing.txt"], "missing.txt: cannot be read"),
