@@ -8,6 +8,7 @@ quietly stopped looking must not stay green.
 import asyncio
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,15 @@ pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", 
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
 settings.register_profile("lib_dlhpc", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("lib_dlhpc")
+
+# Tests start hundreds of programs. Where none may write bytecode beside its source, they share a folder of it:
+# else each would compile the package again, which takes longer than most of what it is started for.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    user = getattr(os, "getuid", lambda: "")()
+    os.environ.setdefault(
+        "PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir(), f"dlhpc-bytecode-{user}"))
+    )
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 # A shell lets what it starts in the background ignore Ctrl-C, nohup a hangup, and so would every program that a
 # test ends that way.
