@@ -227,6 +227,7 @@ def every_layout():
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
     shards, when = cycle((0, 2, 0)), cycle(("usual", "forward", "forward", "usual", "usual"))
     zeros, sequences = cycle((0, 1, 2, 3)), cycle((True, False, False))
+    epochs = cycle((1, 1, 1.5))  # two steps, or three: one of the next epoch
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
     for model in MOST_STAGES:
         for number, shape in enumerate(shapes(model)):
@@ -261,7 +262,7 @@ def every_layout():
                 split |= {"offload": "none", "zero": min(split["zero"], 1)}
             if split["offload"] == "all":
                 split |= {"offload": "none"} if "words" in model and depth > 1 else NONE
-            rule = {"optimizer": next(optimizers)}
+            rule = {"optimizer": next(optimizers), "epochs": next(epochs)}
             rule |= {"rate": 5.0} if rule["optimizer"] == "lars" else {}
             rule |= {"shift": 1} if model == "images" and depth % 2 else {}
             equals_one_rank(model, split, **rule)
@@ -330,21 +331,23 @@ def random_ways(seed="0", number="40"):
 
 
 def many_choices():
-    """One network in one shape, with all choices of zero, microbatches and schedule; other options rotate."""
+    """One network in one shape, with all pairs of zero, microbatches and schedule; other options rotate."""
     recomputes, splits = cycle(("none", "full", "selective")), cycle(("paired", "column", "row"))
-    for zero, microbatches, sequence in product((0, 1, 2, 3), (1, 3), (False, True)):
+    for zero, sequence in product((0, 1, 2, 3), (False, True)):
+        microbatches = (1, 3)[(zero + sequence) % 2]
         split = {"tensor": 2, "recompute": next(recomputes), "split": next(splits)}
         split |= {"zero": zero, "microbatches": microbatches, "sequence_parallel": sequence}
-        equals_one_rank("words", split)
+        equals_one_rank("words", split, epochs=1)
     collectives = cycle(("schedule", "mpi", "schedule"))
     schedules = ("gpipe", "1f1b", "interleaved", "zb-h1")
-    for zero, microbatches, schedule in product((0, 1, 2, 3), (2, 4), schedules):
+    for zero, (number, schedule) in product((0, 1, 2, 3), enumerate(schedules)):
+        microbatches = (2, 4)[(zero + number) % 2]
         if zero > 1 and schedule == "zb-h1":
             continue
         split = {"pipeline": 2, "recompute": next(recomputes), "collective": next(collectives)}
         split |= {"zero": zero, "microbatches": microbatches, "schedule": schedule}
         split |= {"chunks": 2} if schedule == "interleaved" else {}
-        equals_one_rank("words", split)
+        equals_one_rank("words", split, epochs=1)
 
 
 def replicas_with_local_normalization():
