@@ -30,20 +30,12 @@ VALUES = {
 }
 
 
-def forget():
-    """Clear all caches of the package that depend on an experiment."""
-    for cache in gc.get_objects():
-        module = getattr(cache, "__module__", "") or ""
-        if isinstance(cache, functools._lru_cache_wrapper) and module.startswith(
-            (
-                "lib_dlhpc.layout",
-                "lib_dlhpc.parallel",
-                "lib_dlhpc.program",
-                "lib_dlhpc.costs",
-                "lib_dlhpc.prediction",
-            )
-        ):
-            cache.cache_clear()
+def caches():
+    """Return all caches of the package that depend on an experiment."""
+    rooms = ("layout", "parallel", "program", "costs", "prediction")
+    begins = tuple(f"lib_dlhpc.{room}" for room in rooms)
+    every = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+    return [each for each in every if (each.__module__ or "").startswith(begins)]
 
 
 def numbers(run):
@@ -64,6 +56,9 @@ def test_a_warm_prediction_is_the_cold_one():
             continue
         runs += twins  # in the same parts, with more replicas
     warm = [numbers(run) for run in runs]
+    known_by_now = caches()
+    assert sum(each.cache_info().currsize for each in known_by_now) > 0
     for run, known in zip(runs, warm, strict=True):
-        forget()
+        for cache in known_by_now:
+            cache.cache_clear()
         assert numbers(run) == pytest.approx(known, rel=1e-12, abs=1e-300), run.strategy
