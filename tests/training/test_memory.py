@@ -38,7 +38,7 @@ HEAD = [{"kind": "flatten"}, {"kind": "dense", "features": 10}]
 # name: (model, batches); the first takes about 25 to 70 MB.
 MODELS = {
     "mlp": (build("mlp", {"widths": [256, 1024, 1024, 1024, 10]}), (1024, 512)),
-    "lenet": (build("lenet5", {}), (1024, 384)),
+    "lenet": (build("lenet5", {}), (640, 384)),
     "residual": (build("resnet_cifar", {"depth": 11}), (32, 24)),
     "volume": (
         build("sequential", {"input": [1, 16, 16, 16], "layers": [*VOLUME, *HEAD]}),
@@ -60,8 +60,8 @@ def predicted(model, batch):
     return sum(map(float, terms.values()))
 
 
-def measured(model, batch, steps=3):
-    """Return the peak of some steps; samples are fetched and released step by step."""
+def measured(model, batch, steps=2):
+    """Return the peak of steps, the last with all state; samples are fetched and released step by step."""
     rng = np.random.default_rng(0)
     tracemalloc.start()
     network, optimizer = Network(model, np.float32), Optimizer("momentum", Training())

@@ -82,7 +82,7 @@ def peak(model, batch, recompute):
     tracemalloc.start()
     network = Network(model, np.float32, recompute=recompute)
     labels = np.zeros((batch, *model.output_shape[:-1]), int)
-    for _ in range(3):
+    for _ in range(2):
         _, dy = softmax_cross_entropy(
             network.forward(samples_of(model, batch, dtype=np.float32)), labels, batch
         )
