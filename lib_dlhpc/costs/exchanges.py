@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.layout.cuts import Range
 from lib_dlhpc.spec.model import Layer, Model
 
 
@@ -40,8 +41,15 @@ def regathered(model: Model, recompute: str) -> tuple[Layer, ...]:
 def halo_elements(layer: Layer) -> tuple[int, int]:
     """Return the elements of a sample that a rank receives and sends in a halo layer."""
     options = layer.attributes
-    rank, owned, needed = options["rank"], options["owned"], options["needed"]
     row = prod(layer.input_shape) // max(1, layer.input_shape[options["axis"]])
+    borrowed, lent = _rows(options["owned"], options["needed"], options["rank"])
+    return row * borrowed, row * lent
+
+
+# A deep network has few kinds of halo, and each rank meets them again and again.
+@lru_cache(maxsize=1024)
+def _rows(owned: tuple[Range, ...], needed: tuple[Range, ...], rank: int) -> tuple[int, int]:
+    """Return the rows that a rank receives and sends."""
     total = (min(start for start, _ in owned), max(stop for _, stop in owned))
     borrowed = _overlap(needed[rank], total) - _overlap(needed[rank], owned[rank])
     lent = sum(
@@ -49,30 +57,37 @@ def halo_elements(layer: Layer) -> tuple[int, int]:
         for other, (wanted, mine) in enumerate(zip(needed, owned, strict=True))
         if other != rank
     )
-    return row * borrowed, row * lent
+    return borrowed, lent
 
 
 def halo_pairs(layer: Layer, direction: str) -> tuple[tuple[int, int, float], ...]:
     """Return who sends how many elements to whom in a halo; backward they go home."""
     options = layer.attributes
     row = prod(layer.input_shape) / max(1, layer.input_shape[options["axis"]])
+    return _pairs(options["owned"], options["needed"], row, direction)
+
+
+@lru_cache(maxsize=1024)
+def _pairs(
+    owned: tuple[Range, ...], needed: tuple[Range, ...], row: float, direction: str
+) -> tuple[tuple[int, int, float], ...]:
     found = []
-    for taker, wanted in enumerate(options["needed"]):
-        has = options["owned"][taker]
-        for giver, owned in enumerate(options["owned"]):
+    for taker, wanted in enumerate(needed):
+        has = owned[taker]
+        for giver, own in enumerate(owned):
             if giver != taker:
                 # What a rank has itself it never asks others for.
-                rows = _overlap(wanted, owned) - _overlap(wanted, _common(owned, has))
+                rows = _overlap(wanted, own) - _overlap(wanted, _common(own, has))
                 ends = (giver, taker) if direction == "forward" else (taker, giver)
                 found += [(*ends, rows * row)] if rows > 0 else []
     return tuple(found)
 
 
-def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+def _common(one: Range, other: Range) -> Range:
     return max(one[0], other[0]), min(one[1], other[1])
 
 
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> int:
+def _overlap(one: Range, other: Range) -> int:
     start, stop = _common(one, other)
     return max(0, stop - start)
 

@@ -20,6 +20,8 @@ def alike(experiment: Experiment) -> tuple[int, ...]:
     """
     spaces = range(sizes(experiment).spatial)
     chains = tuple(chain(experiment, space) for space in spaces)
+    if len(chains[0]) == 1:
+        return (0,)
     # Two chunks of one rank are not two ranks, so a key has the parts of each rank apart.
     return _alike(Keyed(chains, *(tuple(map(id, held)) for each in chains for held in each)))
 

@@ -21,6 +21,7 @@ def bounds(ranges: Ranges) -> tuple[int, ...]:
     return (*(start for start, _ in ranges), ranges[-1][1])
 
 
+@lru_cache(maxsize=1024)
 def length(ranges: Ranges) -> int:
     """Return how many elements the ranges hold together."""
     return sum(stop - start for start, stop in ranges)

@@ -10,10 +10,9 @@ all-gather, and are replicated after it.
 """
 
 from functools import lru_cache
-from typing import Any
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout.cuts import Range, even, length
+from lib_dlhpc.layout.cuts import Range, Ranges, even, length
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
 from lib_dlhpc.spec.model import Layer, Model
 
@@ -78,7 +77,7 @@ def _window(graph: Graph, home: int, layer: Layer, source: Held) -> None:
     reads = source
     if needed != tuple(each for (each,) in source.ranges):
         reads = _halo(graph, home, source, needed, layer.traits.padding_value)
-    gives = Held("", layer.output_shape, ROWS, _even_rows(layer, graph.ranks))
+    gives = Held("", layer.output_shape, ROWS, _even_rows(_rows(layer), graph.ranks))
     padding = (0, *layer.attributes["padding"][1:])
     graph.append(home, (reads,), gives, _share(graph, gives), sums=True, padding=padding)
 
@@ -133,9 +132,14 @@ def _needed(layer: Layer, ranks: int) -> tuple[Range, ...]:
     if layer.traits.spatial != "windows":
         return even(layer.input_shape[ROWS], ranks)
     kernel, stride, padding = (layer.attributes[key][0] for key in ("kernel", "stride", "padding"))
+    return _windows(_rows(layer), ranks, kernel, stride, padding)
+
+
+@lru_cache(maxsize=1024)  # most layers of a deep network have one of a few kernels
+def _windows(rows: int, ranks: int, kernel: int, stride: int, padding: int) -> tuple[Range, ...]:
     return tuple(
         (start * stride - padding, (stop - 1) * stride - padding + kernel)
-        for start, stop in even(_rows(layer), ranks)
+        for start, stop in even(rows, ranks)
     )
 
 
@@ -144,8 +148,9 @@ def _rows(layer: Layer) -> int:
     return layer.output_shape[ROWS] if len(layer.output_shape) >= 3 else 0
 
 
-def _even_rows(layer: Layer, ranks: int) -> Any:
-    return tuple((each,) for each in even(_rows(layer), ranks))
+@lru_cache(maxsize=1024)
+def _even_rows(rows: int, ranks: int) -> tuple[Ranges, ...]:
+    return tuple((each,) for each in even(rows, ranks))
 
 
 def _share(graph: Graph, held: Held) -> float:

@@ -63,6 +63,8 @@ _LIKENESSES: dict[tuple[Any, ...], int] = {}
 
 def _frozen(value: Any) -> Any:
     """Return an attribute as something hashable; layers by their likeness."""
+    if isinstance(value, str | int | float):
+        return value
     if isinstance(value, Layer):
         return value.likeness
     if isinstance(value, Mapping):
