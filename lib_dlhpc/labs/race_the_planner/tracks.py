@@ -113,7 +113,15 @@ class Track:
     @cached_property
     def values(self) -> tuple[float, ...]:
         """The objective of each layout; infinite where it does not fit."""
-        return tuple(self.outcome(row).value for row in range(len(self.layouts)))
+        return tuple(map(self._value, range(len(self.layouts))))
+
+    def _value(self, row: int) -> float:
+        """Return the objective of a layout; the ledger tells that it does not fit before its step is predicted."""
+        if row not in self._known:
+            experiment = self.experiment_of(row)
+            if float(peak(experiment).total) > float(experiment.machine.device.memory):
+                return inf
+        return self.outcome(row).value
 
     def regret(self, value: float) -> float:
         """Return by how much an objective is above the least of all layouts, as a fraction of that."""
