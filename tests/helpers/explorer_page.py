@@ -1,6 +1,7 @@
 """Page object of the explorer in a browser: presets, controls, sections, and all that a choice decides."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from patience import eventually
@@ -114,11 +115,11 @@ def moves_numbers(page: Any, field: str) -> bool:
     return False
 
 
-def use(page: Any, text: str | bytes) -> None:
-    """Choose a file with this content."""
-    content = text if isinstance(text, bytes) else text.encode()
-    file = {"name": "mine.toml", "mimeType": "text/plain", "buffer": content}
-    page.locator(".dlhpc-file input[type=file]").set_input_files(file)
+def use(page: Any, text: str | Path) -> None:
+    """Choose a file with this content, or one of this machine, which the browser reads itself."""
+    file = {"name": "mine.toml", "mimeType": "text/plain", "buffer": str(text).encode()}
+    chosen = text if isinstance(text, Path) else file
+    page.locator(".dlhpc-file input[type=file]").set_input_files(chosen)
 
 
 def section(page: Any, name: str) -> None:

@@ -42,14 +42,14 @@ def the_deep(compute: Compute = aside, thread: Thread = threading.Thread) -> Bac
 
 
 def deep_view(setting: Deep, ways: Sequence[Way], complete: bool) -> View:
-    """Return what the layouts of a setting show; a way that does not fit says so."""
-    if not complete:
-        return View(f"{len(ways)} layouts are computed ...")
+    """Return what the layouts of a setting so far show; a way that does not fit says so."""
     possible = [way for way in ways if not way.illegal]
     held = {name_of(way): way.holds for way in possible}
     parts = {name_of(way) + " ✗" * (not way.fits): way.terms for way in possible}
     capacity = float(load_machine(setting.machine).device.memory)
     charts = {"hybrid_memory": memory_state(held, capacity), "hybrid_terms": terms_state(parts)}
+    if not complete:
+        return View(f"{len(ways)} layouts are computed ...", charts=charts if possible else {})
     return View(deep_words(ways), deep_wall(ways), charts)
 
 
