@@ -2,6 +2,7 @@
 
 import html
 import json
+from functools import cache
 
 import pytest
 
@@ -43,13 +44,14 @@ def no_calibration(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
+@cache
 def starts():
     """Presets, and four runs whose controls none of them has."""
     found = [Choice(preset(name)) for name in names()]
     gpt, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.schedule", "interleaved")
     sharded, _, _ = moved(Choice(preset("goyal-2017")), "strategy.zero", 3)
     long, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.context", 2)
-    return [*found, gpt, sharded, long, Choice(of_file(read_experiment(EXPERTS)))]
+    return (*found, gpt, sharded, long, Choice(of_file(read_experiment(EXPERTS))))
 
 
 def shown(prediction):
