@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.data_parallel_step import (
     NEAR,
     EmulatedRun,
@@ -22,7 +23,7 @@ from lib_dlhpc.labs.emulated.data_parallel_step import (
 )
 from lib_dlhpc.labs.emulated.machine import hidden_share, machine_of, seconds_of, watch, watch_here
 from lib_dlhpc.labs.emulated.ranks import LabError
-from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.units import format_quantity as show_quantity
@@ -355,7 +356,7 @@ def main():
     step = handed_in(file, ["step"])["step"]
     if comm.size == 1:
         result = findings(step, name)
-        print(as_text(result))
+        print(report(result))
         sys.exit(not passed(result))
     own = tasks(name, comm.size)
     gathered = [comm.gather(part(cut_in(step, size), task, comm)) for size, task in own]
@@ -367,7 +368,7 @@ def main():
         ]
         equal = _equal([task for _, task in own], each)
         result = [*evidence(watched), equal, _early(watched, "here")]
-        print(f"{comm.size} real ranks\n{as_text(result)}")
+        print(f"{comm.size} real ranks\n{report(result)}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
 from lib_dlhpc.labs.program import Unusable, arguments, end_together
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.training.data import load as load_data
@@ -316,7 +317,7 @@ def main():
             result = [Tuning(*name).again(experiment)]
         except SpecError as error:
             result = [broken(REACHED, str(error))]
-        print(as_text(result))
+        print(report(result))
         sys.exit(not passed(result))
     batch = int(experiment.global_batch)
     if batch % comm.size:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.pipeline_step import (
     alone,
     emulate_stages,
@@ -24,7 +25,7 @@ from lib_dlhpc.labs.emulated.pipeline_step import (
     stages_off,
 )
 from lib_dlhpc.labs.emulated.ranks import Endless, LabError, emulate
-from lib_dlhpc.labs.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.labs.findings import broken, later, passed, seed_of
 from lib_dlhpc.labs.findings import kept as holds
 from lib_dlhpc.labs.program import arguments, end_together, handed_in, report_stuck
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
@@ -399,7 +400,7 @@ def main():
     step, gpipe, one = (given[each] for each in names)
     if comm.size == 1:
         result = findings(step, gpipe, one, name)
-        print(as_text(result))
+        print(report(result))
         sys.exit(not passed(result))
     own, emulated, laws = tasks(name, comm.size), {}, []
     own[EVEN] = (staged_task(seed_of(name) % 1000, comm.size, 12, 4), "gpipe")  # on all ranks
@@ -411,7 +412,7 @@ def main():
             emulated[law] = gathered
             laws.append(_equal(law, task, gathered, pipeline))
     if comm.rank == 0:
-        print(f"{comm.size} real ranks\n{as_text([_owned(emulated), *laws])}")
+        print(f"{comm.size} real ranks\n{report([_owned(emulated), *laws])}")
 
 
 if __name__ == "__main__":

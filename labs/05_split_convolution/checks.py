@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.ranks import LabError
 from lib_dlhpc.labs.emulated.split_convolution import (
     Convolution,
@@ -31,7 +32,7 @@ from lib_dlhpc.labs.emulated.split_gradient_errors import (
     weight_gradient_off,
 )
 from lib_dlhpc.labs.emulated.split_output_errors import outputs_off
-from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity as show_quantity
@@ -347,7 +348,7 @@ def main():
     given = handed_in(file, NAMES if comm.size == 1 else NAMES[:4])
     if comm.size == 1:
         result = findings(given, name)
-        print(as_text(result))
+        print(report(result))
         sys.exit(not passed(result))
     found = {}
     for own in tasks(name, comm.size):
@@ -361,7 +362,7 @@ def main():
                 _tell(found, task, by_rows, Ended(ys, [], 0), Ended(dxs, dws, 0))
     if comm.rank == 0:
         print(
-            f"{comm.size} real ranks\n{as_text([found[law] for law in (*FILTERS[:2], *ROWS[:3])])}"
+            f"{comm.size} real ranks\n{report([found[law] for law in (*FILTERS[:2], *ROWS[:3])])}"
         )
 
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.findings import as_text, broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
 from lib_dlhpc.labs.fit_the_model.formulas import (
     PLAIN,
     activations_finding,
@@ -297,7 +298,7 @@ def main():
     given = handed_in(file, NAMES if comm.size == 1 else NAMES[:1])
     if comm.size == 1:
         result = findings(given, name)
-        print(as_text(result))
+        print(report(result))
         sys.exit(not passed(result))
     found = {
         level: _peak_of(level, comm) for level in (3, 1, 0)
@@ -306,7 +307,7 @@ def main():
         print(
             f"{comm.size} real ranks, fp32 and momentum, {real_experiment(1, 0).model.parameters:,} weights"
         )
-        print(as_text([_weighed(given["state"], comm.size, found, level) for level in (0, 1, 3)]))
+        print(report([_weighed(given["state"], comm.size, found, level) for level in (0, 1, 3)]))
 
 
 def real_experiment(ranks, level):

@@ -11,7 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.findings import as_text, broken, kept, passed, seed_of
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import broken, kept, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import arguments, end_together, handed_in
 from lib_dlhpc.labs.repair_the_input.laws import NONE, ONE, ROOM, loader_findings, shared_finding
@@ -140,7 +141,7 @@ def main():
     given = handed_in(file, NAMES)
     if comm.size == 1:
         result = findings(given, name)
-        print(as_text(result))
+        print(report(result))
         sys.exit(not passed(result))
     own = own_of(name)
     run = run_of(own, comm.rank, comm.size, epochs=2)._replace(comm=comm)
@@ -152,7 +153,7 @@ def main():
     else:
         every = comm.gather(run_loader(given["batches"], own, comm.bcast(None), run))
     if comm.rank == 0:
-        print(f"{comm.size} real ranks\n{as_text(_together(own, every))}")
+        print(f"{comm.size} real ranks\n{report(_together(own, every))}")
 
 
 def _together(own, every):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from lib_dlhpc.costs.checkpoints import saving
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.findings import as_text, broken, later, passed, seed_of
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import broken, later, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
 from lib_dlhpc.labs.survive.checkpoint_interval import (
@@ -149,7 +150,7 @@ def hand_in(name, *functions):
         return say("Not yet: first let your formulas hold.")
     try:
         file = save(functions[0], HERE / "step.py", *functions[1:])
-        return say(as_text(findings(given, name, file)))
+        return say(report(findings(given, name, file)))
     except (LabError, SpecError) as error:
         return say(str(error))
 
@@ -167,7 +168,7 @@ def main():
     if folder and not Path(folder[0]).is_dir():
         raise Unusable(f"{folder[0]} is no folder.")
     result = findings(handed_in(file, NAMES), name, file, Path(folder[0]) if folder else None)
-    print(as_text(result))
+    print(report(result))
     sys.exit(not passed(result))
 
 

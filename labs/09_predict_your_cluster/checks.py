@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.findings import as_text, later, passed, seed_of
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import later, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import calibration as points_of
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import jobs_of, machine_of
@@ -168,7 +169,7 @@ def hand_in(name, *functions):
 
     try:
         save(functions[0], HERE / "step.py", *functions[1:])
-        return say(as_text(findings(dict(zip(NAMES, functions, strict=True)), name)))
+        return say(report(findings(dict(zip(NAMES, functions, strict=True)), name)))
     except (LabError, SpecError) as error:
         return say(str(error))
 
@@ -212,7 +213,7 @@ def main():
     """Check step.py."""
     file, name = arguments("step.py", '"your name"')
     result = findings(handed_in(file, NAMES), name)
-    print(as_text(result))
+    print(report(result))
     sys.exit(not passed(result))
 
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.findings import as_text, passed, seed_of
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
 from lib_dlhpc.labs.race_the_planner.laws import planner_findings
@@ -82,7 +83,7 @@ def hand_in(planner, bet, name):
 
     try:
         save(planner, HERE / "step.py", bet)
-        return say(as_text(findings({"planner": planner}, name)))
+        return say(report(findings({"planner": planner}, name)))
     except (LabError, SpecError) as error:
         return say(str(error))
 
@@ -108,7 +109,7 @@ def main():
     given = handed_in(file, NAMES)
     if comm.size == 1:
         result = findings(given, name)
-        print(as_text(result))
+        print(report(result))
         sys.exit(not passed(result))
     rows = comm.bcast(_rows(given, comm.size) if comm.rank == 0 else None)
     if isinstance(rows, str):
@@ -117,7 +118,7 @@ def main():
     if comm.rank == 0:
         result = [same_finding(plans)]
         print(regret_words(plans, comm.size))
-        print(as_text(result))
+        print(report(result))
 
 
 def _rows(given, ranks):

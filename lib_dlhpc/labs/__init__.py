@@ -1,6 +1,7 @@
 """The logic of the labs in labs/: what a learner writes is run on emulated ranks and judged by findings.
 
 findings.py             one law each, which holds or not
+attempts.py             findings in the record of a learner who has joined
 mistakes.py             errors of parallel programs, explained
 formula_cases.py        a learner's formula compared with the library's
 program.py              a lab's checks as a program on MPI ranks

@@ -23,7 +23,7 @@ What a module asks is in a file beside its package's questions.py, lesson.toml, 
     ask = Lesson.read(__file__, results={"exposed": ...}, figures={"exposed": one_step}, numbers={...}).ask
     ask("exposed")
 
-Answers are kept in the visitor's browser (see question.py).
+Answers are kept in the visitor's browser, and in the record of a learner who has joined (see question.py).
 """
 
 import math
@@ -41,7 +41,8 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.panels import wide_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
-from lib_dlhpc.explore.blocks.question import Card, Question, verdict
+from lib_dlhpc.explore.blocks.question import Card, Judge, Place, Question, verdict
+from lib_dlhpc.labs import attempts
 from lib_dlhpc.spec.units import parse_quantity
 
 CLOSE = 0.2  # a guess within 20 % counts as right
@@ -62,6 +63,7 @@ class Guess:
 class Lesson:
     """The guesses of one visitor, in the order in which they were made.
 
+    module: the name of its package, in a lab that of its folder, as records have it.
     texts: the tables of lesson.toml. By their names: results, what a guess is about; figures, what it uncovers;
     draws, from a generator of random numbers to the numbers and the answer of what each learner computes; tables.
     numbers: what stands in braces, a value or what computes it.
@@ -74,13 +76,15 @@ class Lesson:
     draws: Mapping[str, Draw] = field(default_factory=dict)
     tables: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
     guesses: list[Guess] = field(default_factory=list)
+    module: str = field(default_factory=attempts.lab_here)
     _summary: Line | None = None  # none before it is asked for: a widget needs a kernel
 
     @classmethod
     def read(cls, file: str, **parts: Any) -> "Lesson":
         """Return the lesson of the lesson.toml beside a file."""
-        text = Path(file).with_name("lesson.toml").read_text(encoding="utf-8")
-        return cls(tomllib.loads(text), **parts)
+        path = Path(file).with_name("lesson.toml")
+        parts["module"] = path.parent.name
+        return cls(tomllib.loads(path.read_text(encoding="utf-8")), **parts)
 
     @property
     def names(self) -> list[str]:
@@ -100,13 +104,28 @@ class Lesson:
             raise SpecError(f"Nothing is called {name!r}. There are: {', '.join(self.names)}.")
         text = self.texts[name]
         if "steps" in text:
-            return self.steps(
-                *((do, lambda see=see: self._filled(see)) for do, see in text["steps"])
-            )
+            pairs = ((do, lambda see=see: self._filled(see)) for do, see in text["steps"])
+            listed = self.steps(*pairs)
+            for number, step in enumerate(listed.children, 1):
+                step.question.place = Place(self.module, f"{name}.{number}", "step")
+            return listed
+        card = self._asked(name, text, seed)
+        card.question.place = card.question.place._replace(question=name)
+        return card
+
+    def _asked(self, name: str, text: Mapping[str, Any], seed: int | None) -> Card:
+        """Return the card of a table of lesson.toml."""
         if "compute" in text:
             own, answer = self.draws[name](np.random.default_rng(seed))
-            asked = text["compute"].format(**own)
-            return self.compute(asked, answer, text.get("unit", ""), text.get("hint", ""))
+            asked, unit, hint = text["compute"], text.get("unit", ""), text.get("hint", "")
+            card = self.compute(asked.format(**own), answer, unit, hint)
+
+            def variant(seed: int) -> tuple[str, Judge]:
+                own, answer = self.draws[name](np.random.default_rng(seed))
+                return asked.format(**own), _computed(answer, unit, hint)
+
+            card.question.variant = None if seed is not None else variant
+            return card
         if "check" in text:
             answers = {self._filled(answer): self._filled(said) for answer, said in text["answers"]}
             return self.choose(self._filled(text["check"]), answers, self._filled(text["right"]))
@@ -143,7 +162,7 @@ class Lesson:
                 return verdict(None, f"It is {right}. {explanation}", final=True)
             taken = Guess(question, _shown(guess, unit), right, _factor(guess, value))
             bars = [["your guess", guess, taken.guess], ["result", value, right]]
-            return self._taken(taken, explanation, text, bars=bars)
+            return self._taken(taken, explanation, text, bars=bars, value=guess)
 
         return self._card("number", question, judge, explanation, then, result, unit)
 
@@ -181,7 +200,7 @@ class Lesson:
                 raise SpecError(f"Choose one of: {', '.join(answers)}.")
             return verdict(text == right, answers[text], final=text == right)
 
-        asked = Question("check", question, judge, options=list(answers))
+        asked = self._placed(Question("check", question, judge, options=list(answers)), "check")
         return Card(asked, lambda: [question, *(f"- {answer}" for answer in answers)])
 
     def compute(
@@ -189,16 +208,8 @@ class Lesson:
     ) -> Card:
         """Ask for a number to be worked out; right within `tolerance` (relative), else `hint` and try again."""
 
-        def judge(text: str) -> dict[str, Any]:
-            if not text:
-                return verdict(None, f"It is {_shown(answer, unit)}. {hint}", final=True)
-            given = _number(text, unit, "answer")
-            if math.isclose(given, answer, rel_tol=tolerance):
-                return verdict(True, f"Yes: {_shown(answer, unit)}.", final=True, answer=text)
-            size = "large" if given > answer else "small"
-            return verdict(False, f"Too {size}. {hint}")
-
-        asked = Question("number", question, judge, unit=unit)
+        judge = _computed(answer, unit, hint, tolerance)
+        asked = self._placed(Question("number", question, judge, unit=unit), "compute")
         # Its numbers are those of one learner.
         return Card(asked, lambda: ["A number to work out."])
 
@@ -210,7 +221,7 @@ class Lesson:
         def judge(text: str) -> dict[str, Any]:
             return verdict(None, str(_value(answer)), final=True, answer=text.strip("-"))
 
-        asked = Question("step", instruction, judge)
+        asked = self._placed(Question("step", instruction, judge), "step")
         return Card(asked, lambda: [f"- {instruction}", f"  {_value(answer)}"])
 
     def surprises(self) -> ipywidgets.HTML:
@@ -223,7 +234,13 @@ class Lesson:
         self.guesses.append(guess)
         self._refresh()
         words = f"You said {guess.guess}; it is {guess.result}. {explanation}"
-        return verdict(guess.surprise <= 1 + CLOSE, words, final=True, answer=text, **more)
+        right = guess.surprise <= 1 + CLOSE
+        return verdict(right, words, final=True, answer=text, result=guess.result, **more)
+
+    def _placed(self, question: Question, kind: str) -> Question:
+        """Say where a question stands; one without a name is known by how it begins."""
+        question.place = Place(self.module, question.question[:80], kind)
+        return question
 
     def _card(
         self,
@@ -242,7 +259,7 @@ class Lesson:
             return [question, f"Answer: {answer}. {explanation}", text_of(then) if then else ""]
 
         asked = Question(kind, question, judge, unit=unit, options=list(options))
-        return Card(asked, lines, then)
+        return Card(self._placed(asked, "choice" if options else "guess"), lines, then)
 
     def _refresh(self) -> None:
         if self._summary is None:
@@ -260,6 +277,22 @@ class Lesson:
             f"<tbody>{rows}</tbody></table>"
         )
         self._summary.value = wide_html(table, "Guesses and results")
+
+
+def _computed(answer: float, unit: str, hint: str, tolerance: float = 0.02) -> Judge:
+    """Return the judge of a number to be worked out."""
+
+    def judge(text: str) -> dict[str, Any]:
+        if not text:
+            return verdict(None, f"It is {_shown(answer, unit)}. {hint}", final=True)
+        given = _number(text, unit, "answer")
+        if math.isclose(given, answer, rel_tol=tolerance):
+            right = _shown(answer, unit)
+            return verdict(True, f"Yes: {right}.", final=True, answer=text, value=given)
+        size = "large" if given > answer else "small"
+        return verdict(False, f"Too {size}. {hint}", value=given)
+
+    return judge
 
 
 def _number(text: str, unit: str, what: str) -> float:

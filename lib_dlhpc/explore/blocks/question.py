@@ -1,21 +1,32 @@
-"""A question on a page: one widget with its entry, its verdict and what the visitor's browser remembers of it.
+"""A question on a page: one widget with its entry, its verdict and what is remembered of it.
 
-The browser keeps answers (see static/question.js) and gives them back after a reload; the kernel only judges.
+The browser keeps answers (see static/question.js) and gives them back after a reload; the kernel judges, and writes the
+answers of a learner who has joined into their record, from which a page goes on in any browser.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anywidget
 import traitlets
 from ipywidgets import Box, VBox
 
+from lib_dlhpc.classroom import recording
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.plain_text import Readable
 
 HERE = Path(__file__).parent
 KINDS = ("number", "choice", "check", "step")
+Judge = Callable[[str], dict[str, Any]]
+
+
+class Place(NamedTuple):
+    """Where a question stands, as records name it. kind: see classroom/entry.py."""
+
+    module: str
+    question: str
+    kind: str
 
 
 class Question(anywidget.AnyWidget):
@@ -35,24 +46,67 @@ class Question(anywidget.AnyWidget):
     unit = traitlets.Unicode().tag(sync=True)
     options = traitlets.List(traitlets.Unicode()).tag(sync=True)
     gates = traitlets.Bool().tag(sync=True)  # whether it covers something
-    given: traitlets.List = traitlets.List().tag(sync=True)  # [serial, answer], from the browser
+    given: traitlets.List = traitlets.List().tag(
+        sync=True
+    )  # [serial, answer], from the browser; a third if again
+    visitor: traitlets.List = traitlets.List().tag(sync=True)  # [serial, token], from the browser
     verdict: traitlets.Dict = traitlets.Dict().tag(sync=True)
 
-    def __init__(
-        self, kind: str, question: str, judge: Callable[[str], dict[str, Any]], **more: Any
-    ) -> None:
+    def __init__(self, kind: str, question: str, judge: Judge, **more: Any) -> None:
         super().__init__(kind=kind, question=question, name=more.pop("name", question), **more)
         self._judge = judge
-        self.observe(lambda event: self.answer(str(event["new"][1])), "given")
+        self.place = Place("", "", kind)
+        self.variant: Callable[[int], tuple[str, Judge]] | None = None  # of a learner's seed
+        self.observe(lambda event: self._hear(*event["new"][1:]), "given")
+        self.observe(lambda event: self.enter(str(event["new"][1])), "visitor")
 
     def answer(self, text: str) -> dict[str, Any]:
-        """Judge an answer as the browser does, and return the verdict. After a final one nothing changes."""
+        """Judge an answer as the browser does, record it, and return the verdict. After a final one nothing changes."""
         if not self.verdict.get("final"):
-            try:
-                self.verdict = self._judge(text)
-            except SpecError as error:
-                self.verdict = verdict(False, str(error))
+            said = self._judged(text)
+            self.verdict = {**said, **self._recorded(text, said)}
         return self.verdict
+
+    def enter(self, token: str) -> None:
+        """Go on where the learner with this token stopped: their variant, their last answer."""
+        recording.enter(token)
+        try:
+            recording.opened(self.place.module)
+            self.resume()
+        except OSError:
+            pass  # the next answer says what cannot be written
+
+    def resume(self) -> None:
+        """Show the learner's variant and the verdict on the last answer in their record."""
+        seed = recording.seed(self.place.module, self.place.question)
+        if self.variant and seed is not None and not self.verdict.get("final"):
+            self.question, self._judge = self.variant(seed)
+        before = recording.last(self.place.module, self.place.question)
+        if before is not None and not self.verdict.get("final"):
+            self.verdict = self._judged(before.answer)
+
+    def _hear(self, text: str, again: bool = False) -> None:
+        if not again:
+            self.answer(text)
+        elif not self.verdict.get("final"):
+            self.verdict = self._judged(text)
+
+    def _judged(self, text: str) -> dict[str, Any]:
+        try:
+            return self._judge(text)
+        except SpecError as error:
+            return verdict(False, str(error), understood=False)
+
+    def _recorded(self, text: str, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Record an answer; return what changes in the verdict if that fails."""
+        if not said.get("understood", True):
+            return {}
+        about = {key: said[key] for key in ("right", "final", "value", "result") if key in said}
+        try:
+            recording.record(*self.place, answer=text, asked=self.question, **about)
+        except OSError as error:
+            return {"words": f"{said['words']} (Not recorded: {error.strerror}.)"}
+        return {}
 
     def __repr__(self) -> str:
         return f"Question({self.question!r})"
@@ -62,6 +116,7 @@ def verdict(right: bool | None, words: str, final: bool = False, **more: Any) ->
     """Return what a question shows of an answer.
 
     right: None is neither. final: no other answer is taken. bars: [label, value, text] of guess and result.
+    value, result: the answer as a number, and what is right as text, for the record. understood: false of no answer.
     """
     return {"right": right, "words": words, "final": final, **more}
 

@@ -17,6 +17,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
+from lib_dlhpc.labs.attempts import attempted
 from lib_dlhpc.labs.findings import Finding, mark, summary
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.launch.mpi import run_to_end
@@ -29,7 +30,8 @@ SAID = {True: "holds", False: "does not hold", None: "not looked at yet"}
 
 
 def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywidgets.HTML:
-    """Return the findings as a list on the page. below: one more sentence, as text."""
+    """Record the findings as an attempt; return them as a list on the page. below: one more sentence, as text."""
+    below = " ".join(filter(None, (below, attempted(findings, title))))
     items = "".join(
         f'<li style="{ITEM} {EDGE[each.right]}">{mark(each)} <b>{escape(each.law)}</b>'
         f" <span>({SAID[each.right]})</span><br>"

@@ -1,6 +1,7 @@
 // A question: its entry, its verdict, and the cover over what it is about until there is a final answer.
 //
-// Answers are kept in this browser, a page by its file's name, and given back to the kernel after a reload.
+// Answers are kept in this browser, a page by its file's name, and given back to the kernel after a reload. The kernel
+// of a learner who has joined a class finds them in the learner's record: it gets the token of the class's cookie.
 // ?gates=off opens everything (a workshop), ?gates=on takes "Skip" away (a class).
 
 const PAGE = document.body.dataset.page ?? location.pathname.split("/").pop().replace(/\.ipynb$/, "");
@@ -17,6 +18,8 @@ function keep(key, change) {
   change(all);
   try { localStorage.setItem(key, JSON.stringify(all)); } catch { /* a browser may refuse; nothing depends on it */ }
 }
+
+const token = () => /(?:^|; )dlhpc-learner=([\w-]+)/.exec(document.cookie)?.[1] ?? "";
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -53,10 +56,10 @@ function render({ model, el }) {
   card.append(words, entry, verdict);
   el.append(card);
 
-  const give = (text) => {
-    model.set("given", [Date.now(), text]);
+  const give = (text, again = false) => {
+    model.set("given", [Date.now(), text, again]);
     model.save_changes();
-    if (text || kind === "step") keep(ANSWERS, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
+    if (!again && (text || kind === "step")) keep(ANSWERS, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
   };
   const button = (text, press, look = "") => {
     const made = element("button", { type: "button", class: look }, text);
@@ -110,7 +113,14 @@ function render({ model, el }) {
     count();
   }
 
+  const enter = () => {
+    model.set("visitor", [Date.now(), token()]);
+    model.save_changes();
+  };
+  const ask = () => { words.textContent = get("question"); };
   model.on("change:verdict", show);
+  model.on("change:question", ask);
+  addEventListener("dlhpc-joined", enter);
   // Parents are put on the page after their children.
   const placed = new MutationObserver(() => {
     if (!el.isConnected || (get("gates") && !stage())) return;
@@ -120,8 +130,14 @@ function render({ model, el }) {
   placed.observe(document.body, { childList: true, subtree: true });
   show();
   const before = stored(ANSWERS)[PAGE]?.[get("name")];
-  if (before && !get("verdict").final) give(before);
-  return () => { model.off("change:verdict", show); placed.disconnect(); };
+  enter();
+  if (before && !get("verdict").final) give(before, true);
+  return () => {
+    model.off("change:verdict", show);
+    model.off("change:question", ask);
+    removeEventListener("dlhpc-joined", enter);
+    placed.disconnect();
+  };
 }
 
 export default { render };

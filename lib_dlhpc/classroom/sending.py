@@ -1,0 +1,109 @@
+"""From a learner's machine to a class: what is new in the record, again and again until it is acknowledged.
+
+A batch that arrived without its acknowledgment arrives once more; the class knows each entry by its id.
+"""
+
+import json
+import threading
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+from lib_dlhpc.classroom import record
+from lib_dlhpc.classroom.learner import RECORD, SENT, Learner, at_home
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.lifetime.files import write_text
+
+BATCH = 200
+EVERY = 5.0  # s between tries while the class does not answer
+PATIENCE = 10.0  # s for one answer
+AWAY = (OSError, HTTPException, ValueError)  # HTTPError and URLError are OSErrors
+_wanted = threading.Event()
+_sender: list[threading.Thread] = []
+
+
+def checked_address(address: str) -> str:
+    """Return the address of a class. Raises SpecError if it is none."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SpecError(
+            f"{address!r}: expected the address of a class, as http://host:8000/?token=..."
+        )
+    return address
+
+
+def unsent(learner: Learner) -> int:
+    """Return how many entries the class does not have yet."""
+    return len(record.read_from(learner.folder, _sent(learner.folder))[0])
+
+
+def send(learner: Learner, patience: float = PATIENCE) -> int:
+    """Send what is new; return how many entries were acknowledged. Raises one of AWAY if the class does not answer."""
+    start, count = _sent(learner.folder), 0
+    entries, end = record.read_from(learner.folder, start)
+    for first in range(0, len(entries), BATCH):
+        batch = entries[first : first + BATCH]
+        body = {
+            "name": learner.name,
+            "joined": learner.joined,
+            "entries": [json.loads(entry.line()) for entry in batch],
+        }
+        request(learner, "records", body, patience)
+        count += len(batch)
+    if end != start:
+        write_text(learner.folder / SENT, f"{end}\n")
+    return count
+
+
+def request(learner: Learner, what: str, body: Any, patience: float = PATIENCE) -> Any:
+    """Post to a learner's class, in their name; return its answer. Raises one of AWAY."""
+    parts = urlsplit(learner.server)
+    door = dict(parse_qsl(parts.query)).get("token", "")
+    query = urlencode({"token": door}) if door else ""
+    path = f"{parts.path.rstrip('/')}/class/api/{what}"
+    asked = Request(
+        urlunsplit((parts.scheme, parts.netloc, path, query, "")),
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json", "X-Learner": learner.token},
+    )
+    here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    with build_opener(*([ProxyHandler({})] if here else [])).open(asked, timeout=patience) as reply:
+        return json.load(reply)
+
+
+def soon() -> None:
+    """Send in the background, from a thread that ends with this process."""
+    if not _sender or not _sender[0].is_alive():
+        _sender[:] = [threading.Thread(target=_keep_sending, daemon=True)]
+        _sender[0].start()
+    _wanted.set()
+
+
+def _keep_sending() -> None:
+    while _wanted.wait():
+        _wanted.clear()
+        learner = at_home()
+        while learner is not None and learner.server:
+            try:
+                send(learner)
+                break
+            except HTTPError as error:
+                if error.code in (400, 403, 410):  # not this class, or it forgot this learner
+                    break
+            except AWAY:
+                pass
+            _wanted.wait(EVERY)
+            learner = at_home()
+
+
+def _sent(folder: Path) -> int:
+    """Return the byte of the record up to which the class has it."""
+    with suppress(OSError, ValueError):
+        sent = int((folder / SENT).read_text())
+        if sent <= (folder / RECORD).stat().st_size:
+            return sent
+    return 0
