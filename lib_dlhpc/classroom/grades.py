@@ -1,0 +1,135 @@
+"""Files that gradebooks take, and all answers as one table.
+
+A module is one column, in percent of its questions that anyone in the class has answered. A guess and a note count
+because they were given, right or not; a check and a number to work out once they are right, a check of a lab once it
+passes. Gradebooks know learners by their names, so those without one are left out there; two learners with one name, as
+of one person with two browsers, count as one.
+
+Forms, as these programs read or write them: Canvas's lib/gradebook_importer.rb (header, row of "Points Possible",
+learners by SIS login or name), Moodle's grade/import/csv/classes/load_data.php (users by username, "-" is no grade, at
+most 100), nbgrader's nbgrader/plugins/export.py (the columns of CsvExportPlugin).
+"""
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple
+from pathlib import Path
+
+from lib_dlhpc.classroom import database
+from lib_dlhpc.classroom.entry import Entry
+from lib_dlhpc.errors import SpecError
+
+POINTS = 100
+GIVEN = ("guess", "choice", "step")  # count because they were answered
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute what begins so
+CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+NBGRADER = (
+    *("assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email"),
+    *("raw_score", "late_submission_penalty", "score", "max_score"),
+)
+Rows = Iterable[Iterable[object]]
+Scores = Mapping[str, Mapping[str, float]]  # name -> module -> percent
+
+
+def export(file: Path, form: str) -> tuple[str, str]:
+    """Return a class's answers or grades as CSV, and a sentence about them. form: one of FORMS.
+
+    Raises SpecError where there is nothing to grade.
+    """
+    if form == "csv":
+        rows = list(_answers(file))
+        return _text(rows), f"{len(rows) - 1} entries"
+    found, last, unnamed = _scores(file)
+    if not found:
+        raise SpecError(
+            "Nobody in this class has a name and has answered anything; --csv has all answers."
+        )
+    modules = sorted({module for own in found.values() for module in own})
+    rows = list(WRITERS[form](found, modules, last))
+    left_out = f"; {unnamed} without a name left out" if unnamed else ""
+    return _text(rows), f"{len(found)} learners, {len(modules)} modules{left_out}"
+
+
+def _scores(file: Path) -> tuple[Scores, dict[tuple[str, str], str], int]:
+    """Return percents, the time of the last answer for each name and module, and how many learners have no name."""
+    names = database.names(file)
+    entries = [entry for entry in database.answers(file) if entry.kind != "open"]
+    asked, done, last = defaultdict(set), defaultdict(set), {}
+    for entry in entries:
+        asked[entry.module].add(entry.question)
+        name = names.get(entry.learner, "")
+        if name:
+            last[name, entry.module] = entry.time
+            if _counts(entry):
+                done[name, entry.module].add(entry.question)
+    scores: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, module in last:
+        share = len(done[name, module]) / len(asked[module])
+        scores[name][module] = round(POINTS * share, 2)
+    present = {entry.learner for entry in entries}
+    return scores, last, sum(not names.get(learner, "") for learner in present)
+
+
+def _counts(entry: Entry) -> bool:
+    return bool(entry.right) or (entry.kind in GIVEN and bool(entry.answer))
+
+
+def _answers(file: Path) -> Rows:
+    names = database.names(file)
+    yield ("name", *("try" if column == "attempt" else column for column in database.COLUMNS))
+    for entry in database.answers(file):
+        yield (names.get(entry.learner, ""), *astuple(entry))
+
+
+def _canvas(scores: Scores, modules: list[str], last: Mapping[tuple[str, str], str]) -> Rows:
+    yield (*CANVAS, *map(_title, modules))
+    yield ("Points Possible", "", "", "", "", *[POINTS] * len(modules))
+    for name, own in sorted(scores.items()):
+        yield (name, "", "", name, "", *(own.get(module, "") for module in modules))
+
+
+def _moodle(scores: Scores, modules: list[str], last: Mapping[tuple[str, str], str]) -> Rows:
+    yield ("username", *map(_title, modules))
+    for name, own in sorted(scores.items()):
+        yield (name, *(own.get(module, "-") for module in modules))
+
+
+def _nbgrader(scores: Scores, modules: list[str], last: Mapping[tuple[str, str], str]) -> Rows:
+    yield NBGRADER
+    for module in modules:
+        for name, own in sorted(scores.items()):
+            score = own.get(module, 0.0)
+            time = last.get((name, module), "")
+            yield (module, "", time, name, "", "", "", score, 0.0, score, float(POINTS))
+
+
+def _title(module: str) -> str:
+    return module.replace("_", " ")
+
+
+def _text(rows: Rows) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([*map(_cell, row)] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a cell that no spreadsheet takes for a formula."""
+    if isinstance(value, str) and value.startswith(FORMULA) and len(value) > 1:
+        return f"'{value}"
+    return value
+
+
+WRITERS: Mapping[str, Callable[[Scores, list[str], Mapping[tuple[str, str], str]], Rows]] = {
+    "canvas": _canvas,
+    "moodle": _moodle,
+    "nbgrader": _nbgrader,
+}
+FORMS = {
+    "csv": "every entry, one a row",
+    "canvas": "grades for the gradebook of Canvas",
+    "moodle": "grades for Moodle: map username, a new grade item for each column",
+    "nbgrader": "grades in the columns of nbgrader export",
+}
