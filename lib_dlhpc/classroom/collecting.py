@@ -1,6 +1,8 @@
 """From learners' folders on this machine into a class's database."""
 
 import json
+import sqlite3
+import sys
 import threading
 from collections import defaultdict
 from pathlib import Path
@@ -42,10 +44,18 @@ class Collector:
 
 
 def keep_collecting(folder: Path, stop: threading.Event) -> None:
-    """Collect from a class's learners on this machine until the event."""
-    collector = Collector(folder / LEARNERS, folder / DATABASE)
+    """Collect from a class's learners on this machine until the event; what cannot be stored now is tried again."""
+    collector, said = Collector(folder / LEARNERS, folder / DATABASE), ""
     while not stop.is_set():
-        collector.collect()
+        try:
+            collector.collect()
+            said = ""
+        except (OSError, sqlite3.Error) as error:
+            if said != str(error):
+                said = str(error)
+                print(
+                    f"dlhpc: {collector.file}: {error}; tried again.", file=sys.stderr, flush=True
+                )
         stop.wait(EVERY)
 
 

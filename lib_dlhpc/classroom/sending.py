@@ -45,7 +45,9 @@ def send(learner: Learner, patience: float = PATIENCE) -> int:
     """Send what is new; return how many entries were acknowledged. Raises one of AWAY if the class does not answer."""
     start, count = _sent(learner.folder), 0
     entries, end = record.read_from(learner.folder, start)
-    for first in range(0, len(entries), BATCH):
+    for first in range(
+        0, max(len(entries), 1), BATCH
+    ):  # without news it asks whether the class is there
         batch = entries[first : first + BATCH]
         body = {
             "name": learner.name,

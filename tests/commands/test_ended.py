@@ -70,6 +70,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
     "validate": ("validate",),
     "store pack": ("store", "pack", "PACKAGE", "store"),
     "explore": ("explore", "--no-browser"),
+    "class serve": ("class", "serve", "--no-browser", "--folder", "class"),
     "trace export": ("trace", "export", "DIGITS", "traces", *MANY),
 }
 RANKED = list(COMMANDS)[:7]
@@ -129,6 +130,8 @@ def kept(folder: Path, file: str) -> bool:
     if top in ("run", "job"):
         status = json.loads((folder / top / "status.json").read_text())
         return status["state"] in ("cancelled", "failed", "done")
+    if top == "class":
+        return True  # answers are kept; the next server goes on with them
     if file == "trace.npz":
         return load(path).ranks == 2
     if file == "my.toml":

@@ -1,6 +1,7 @@
 """Voila with a front door, files that it does not have, and a way for a page to say that it closes."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
@@ -10,7 +11,10 @@ from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.front.page import front_page
+from lib_dlhpc.explore.server import classroom
 from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
+
+CLASS = '<script src="{}voila/templates/dlhpc/static/class.js"></script>'
 
 
 class Farewell(VoilaShutdownKernelHandler):
@@ -29,15 +33,22 @@ class Farewell(VoilaShutdownKernelHandler):
 class FrontDoor(JupyterHandler):
     """The first page of the course."""
 
+    def initialize(self, more: bytes = b"") -> None:
+        self.more = more
+
     def get(self) -> None:
         """Send it."""
-        self.finish(front_page().read_bytes())
+        self.finish(front_page().read_bytes().replace(b"</body>", self.more + b"</body>"))
 
 
 class Server(Voila):
-    """Serves notebooks as pages. of_course: with the front door. listening: called with the port once it is right."""
+    """Serves notebooks as pages. of_course: with the front door. listening: called with the port once it is right.
+
+    classroom: the folder of the class that answers are collected in, if there is one.
+    """
 
     of_course = False
+    classroom: Path | None = None
     listening: Callable[[int], None] = staticmethod(print)
 
     def init_handlers(self) -> list[Any]:
@@ -49,8 +60,11 @@ class Server(Voila):
             (rf"{self.base_url}voila/built/(vega-\w+\.js)", StaticFileHandler, vega),
         ]
         theirs = super().init_handlers()
+        asks = CLASS.format(self.base_url).encode() if self.classroom else b""
         if self.of_course:
-            own.insert(0, (self.base_url, FrontDoor))
+            own.insert(0, (self.base_url, FrontDoor, {"more": asks}))
+        if self.classroom:
+            own += classroom.routes(self.base_url, self.classroom)
         theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
         return behind_door([*own, *theirs])
 

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from lib_dlhpc.classroom import recording
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
 from lib_dlhpc.explore.server import forked
+from lib_dlhpc.explore.server.class_server import collecting, for_the_teacher, send_what_is_left
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import owned
 
@@ -49,6 +51,7 @@ def serve(
     preheat: int = 1,
     token: str = "",
     allow_hosts: Sequence[str] = (),
+    classroom: Path | None = None,
 ) -> None:
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
@@ -57,6 +60,7 @@ def serve(
     that start at once would delay the first page by more than they save; 0 starts them on demand.
     token: what visitors have to bring, in the address that is printed; "": nothing.
     allow_hosts: names by which others may ask for this server, such as that of a proxy, besides its own.
+    classroom: the folder of a class; its learners' answers are collected there.
     Raises FileNotFoundError for a target that is neither a notebook nor a folder.
     """
     path = Path(target).resolve()
@@ -66,16 +70,20 @@ def serve(
         raise FileNotFoundError(f"no such notebook or folder: {path}")
     of_course = (path / course.EXPLORER).exists()
     built.drawings()  # before there are kernels, each of which would make them
-    _prepare_environment()
+    _prepare_environment(ip, classroom)
+    if not classroom:
+        send_what_is_left()
 
     def listening(at: int) -> None:
         home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}/"
         address = f"{home}?token={quote(token)}" if token else home
         print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
+        if classroom:
+            address = for_the_teacher(classroom, home, token, ip)
         if browser:
             webbrowser.open(address)
 
-    with owned.temporary_folder("dlhpc-", _short_folder()) as sockets:
+    with owned.temporary_folder("dlhpc-", _short_folder()) as sockets, collecting(classroom):
         if forked.CONTEXT is not None:
             forked.begin(["lib_dlhpc.explore.server.serve", *imported_modules(path)], sockets)
         from lib_dlhpc.explore.front.page import front_page
@@ -84,9 +92,10 @@ def serve(
         if of_course:
             front_page()
         config = voila_configuration(path, port or _free_port(ip), ip, preheat, token, allow_hosts)
+        config.VoilaConfiguration.page_config_hook = _page_hook(path, bool(classroom))
         config.Voila.connection_dir_root = str(sockets)
         server = Server(config=config)
-        server.of_course, server.listening = of_course, listening
+        server.of_course, server.listening, server.classroom = of_course, listening, classroom
         server.initialize([str(path)])
         server.start()
 
@@ -141,8 +150,12 @@ def kernels_of(server: Any) -> list[Any]:
     return found
 
 
-def _prepare_environment() -> None:
+def _prepare_environment(ip: str, classroom: Path | None) -> None:
     """What Voila and its kernels read from the environment."""
+    from lib_dlhpc.explore.server.door import is_local
+
+    if classroom or not is_local(ip):
+        os.environ[recording.CLASS] = str(classroom or recording.NOBODY)
     paths = [str(HERE), *filter(None, [os.environ.get("JUPYTER_PATH")])]
     os.environ["JUPYTER_PATH"] = os.pathsep.join(paths)
     os.environ[PAGE_HAS_VEGA] = "1"
@@ -183,7 +196,6 @@ def voila_configuration(
         preheat_kernel=preheat > 0,
         default_pool_size=preheat,
         extension_denylist=UNWANTED_EXTENSIONS,
-        page_config_hook=_page_hook(path),
     )
     if (path / course.EXPLORER).exists():
         pools = {"default": {"pool_size": 0}, course.EXPLORER: {"pool_size": preheat}}
@@ -234,13 +246,14 @@ def _free_port(ip: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def _page_hook(root: Path) -> Any:
+def _page_hook(root: Path, in_class: bool) -> Any:
     """Titles for the template: of the notebook shown, or of all notebooks of the gallery."""
     gallery = root.is_dir()
     folder = root if gallery else root.parent
 
     def hook(page_config: dict[str, Any], notebook_path: str = "", **_: Any) -> dict[str, Any]:
         page_config["dlhpcGallery"] = gallery
+        page_config["dlhpcClass"] = in_class
         page_config["dlhpcVega"] = built.vega().name
         here = folder / (notebook_path or "").strip("/")
         if here.is_dir():
@@ -306,6 +319,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--ip", default="127.0.0.1", help="0.0.0.0 lets other machines in")
     add_visitor_options(parser)
     parser.add_argument("--preheat", type=int, default=1, help="kernels kept ready")
+    parser.add_argument("--class", dest="classroom", type=Path, help="the folder of a class")
     parser.add_argument("--no-browser", action="store_true")
     given = parser.parse_args(arguments)
     serve(
@@ -316,6 +330,7 @@ def main(arguments: list[str] | None = None) -> None:
         given.preheat,
         token=given.token or "",
         allow_hosts=given.allow_host,
+        classroom=given.classroom and given.classroom.resolve(),
     )
 
 

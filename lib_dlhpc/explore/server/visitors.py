@@ -13,6 +13,11 @@ def add_visitor_options(parser: argparse.ArgumentParser) -> None:
         const=secrets.token_urlsafe(16),
         help="let in only who has the address with this token (default: one made for this run)",
     )
+    add_host_option(parser)
+
+
+def add_host_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says by which names the server goes."""
     parser.add_argument(
         "--allow-host",
         action="append",

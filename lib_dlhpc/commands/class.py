@@ -1,0 +1,229 @@
+"""`dlhpc class`: join a class and take it back; serve pages to a class, collect its answers, export them."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from lib_dlhpc.classroom import classes, collecting, database, grades, learner, record, sending
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.server.visitors import add_host_option
+from lib_dlhpc.lifetime import signals
+from lib_dlhpc.lifetime.files import write_text
+
+MODULES = Path(__file__).resolve().parents[2] / "modules"
+CONSENT = """\
+Your answers are written into {folder}{where}.
+`dlhpc class forget` deletes them."""
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `class` to the command line."""
+    page = subparsers.add_parser("class", help="keep learners' answers; serve and see a class")
+    verbs = page.add_subparsers(required=True, metavar="VERB")
+    _add_learners(verbs)
+    _add_teachers(verbs)
+
+
+def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    join = verbs.add_parser(
+        "join", help="learner: consent that answers are kept, here or in a class"
+    )
+    join.add_argument(
+        "server", nargs="?", default="", help="address of a class (default: none, all stays here)"
+    )
+    join.add_argument(
+        "--name", default="", help="what the teacher knows you by, such as your login"
+    )
+    join.set_defaults(command=_join)
+    status = verbs.add_parser("status", help="learner: what is kept, and what is not sent yet")
+    status.set_defaults(command=_status)
+    send = verbs.add_parser("send", help="learner: send now what the class does not have yet")
+    send.set_defaults(command=_send)
+    forget = verbs.add_parser(
+        "forget", help="delete all answers: your own, or of a learner of a class"
+    )
+    forget.add_argument("learner", nargs="?", help="teacher: the id of a learner, as exported")
+    _add_folder(forget)
+    forget.set_defaults(command=_forget)
+
+
+def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    serve = verbs.add_parser("serve", help="teacher: serve pages to a class, with a live board")
+    serve.add_argument(
+        "page", nargs="?", help="a notebook or a folder of them (default: the course)"
+    )
+    _add_folder(serve)
+    serve.add_argument(
+        "--port", type=int, default=0, help="TCP port (default: that of the last time)"
+    )
+    serve.add_argument(
+        "--ip",
+        default="127.0.0.1",
+        help="address to listen on (default: this machine only; 0.0.0.0 lets the room in)",
+    )
+    serve.add_argument(
+        "--no-browser", action="store_true", help="print the addresses and open nothing"
+    )
+    add_host_option(serve)
+    serve.set_defaults(command=_serve)
+    collect = verbs.add_parser("collect", help="teacher: import learners' folders")
+    collect.add_argument("source", type=Path, help="a folder; records at any depth are read")
+    _add_folder(collect)
+    collect.set_defaults(command=_collect)
+    export = verbs.add_parser("export", help="teacher: write answers or grades of a class")
+    export.add_argument("out", type=Path, help="the file to write, new")
+    form = export.add_mutually_exclusive_group(required=True)
+    for name, help_ in grades.FORMS.items():
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help_)
+    _add_folder(export)
+    export.set_defaults(command=_export)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--folder", type=Path, help=f"the class's folder (default: {_short(_class_folder())})"
+    )
+
+
+def _class_folder() -> Path:
+    return learner.home().parent / "class"
+
+
+def _short(path: Path) -> str:
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
+
+
+def _join(options: argparse.Namespace) -> int:
+    server = sending.checked_address(options.server) if options.server else ""
+    before = learner.at_home()
+    name = options.name or (before.name if before else "")
+    found = learner.join(learner.home(), name, server, before.token if before else "")
+    if before and before.server != server:
+        (found.folder / learner.SENT).unlink(missing_ok=True)  # another class has nothing yet
+    where = (
+        f" and sent to {server.partition('?')[0]}" if server else "; nothing leaves this machine"
+    )
+    print(CONSENT.format(folder=found.folder, where=where))
+    if server:
+        _deliver(found)
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    found = learner.at_home()
+    if found is None:
+        print("You have not joined: nothing is kept. `dlhpc class join` starts it.")
+        return 0
+    count = len(record.entries(found.folder))
+    print(
+        f"learner {found.id}{f', {found.name}' if found.name else ''}: {count} entries in {found.folder}"
+    )
+    if found.server:
+        print(f"{sending.unsent(found)} of them are not at {found.server.partition('?')[0]} yet.")
+    return 0
+
+
+def _send(options: argparse.Namespace) -> int:
+    found = learner.at_home()
+    if found is None or not found.server:
+        raise SpecError(
+            "There is no class to send to: dlhpc class join http://host:8000/?token=..."
+        )
+    return 0 if _deliver(found) else 1
+
+
+def _deliver(found: learner.Learner) -> bool:
+    try:
+        print(f"{sending.send(found)} entries sent.")
+    except sending.AWAY as error:
+        print(
+            f"dlhpc: the class does not take them now ({error}); nothing is lost.", file=sys.stderr
+        )
+        return False
+    return True
+
+
+def _forget(options: argparse.Namespace) -> int:
+    if options.learner:
+        return _forget_member(_existing(options), options.learner)
+    found = learner.at_home()
+    if found is None:
+        learner.forget(learner.home())
+        print("Nothing is kept.")
+        return 0
+    status = 0
+    if found.server:
+        try:
+            sending.request(found, "forget", {})
+        except sending.AWAY as error:
+            status = 1
+            print(
+                f"dlhpc: the class could not be asked to delete its copy ({error}). Give your teacher this id:"
+                f" {found.id}",
+                file=sys.stderr,
+            )
+    learner.forget(found.folder)
+    print(f"Deleted: {found.folder}")
+    return status
+
+
+def _forget_member(folder: Path, who: str) -> int:
+    known = database.names(folder / classes.DATABASE)
+    if who not in known:
+        raise SpecError(f"{who!r}: no learner of {folder}; `dlhpc class export --csv` lists them.")
+    learner.forget(folder / classes.LEARNERS / who)
+    count = database.forget(folder / classes.DATABASE, who)
+    print(f"Deleted: {count} answers of {who}. What their machine sends from now on is refused.")
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from lib_dlhpc.explore.server.serve import serve
+
+    page = Path(options.page) if options.page else MODULES
+    if not page.exists():
+        raise SpecError(
+            f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
+        )
+    folder = (options.folder or _class_folder()).resolve()
+    keys = classes.keys(folder)
+    try:
+        serve(
+            page,
+            options.port or keys.port,
+            options.ip,
+            not options.no_browser,
+            token=keys.token,
+            allow_hosts=options.allow_host,
+            classroom=folder,
+        )
+    except KeyboardInterrupt:
+        if not signals.by_keys():
+            raise
+    return 0
+
+
+def _collect(options: argparse.Namespace) -> int:
+    if not options.source.is_dir():
+        raise SpecError(f"{options.source}: expected a folder.")
+    folder = (options.folder or _class_folder()).resolve()
+    classes.keys(folder)
+    count = collecting.Collector(options.source, folder / classes.DATABASE).collect()
+    print(f"{count} new entries in {folder}")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    if options.out.exists():
+        raise SpecError(f"{options.out} exists: expected a new file.")
+    text, said = grades.export(_existing(options) / classes.DATABASE, options.form)
+    write_text(options.out, text, mode=0o600)
+    print(f"{options.out}: {said}")
+    return 0
+
+
+def _existing(options: argparse.Namespace) -> Path:
+    folder: Path = (options.folder or _class_folder()).resolve()
+    if not (folder / classes.DATABASE).exists():
+        raise SpecError(f"{folder}: not the folder of a class; `dlhpc class serve` makes one.")
+    return folder

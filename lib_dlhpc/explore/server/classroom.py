@@ -1,0 +1,176 @@
+"""What a class adds to the pages: learners join and take it back, answers arrive, the teacher's board.
+
+    class/api/join       a visitor consents, and gets the cookie by which kernels know them
+    class/api/me         whether the visitor has joined
+    class/api/records    answers from a learner's own machine
+    class/api/forget     a learner takes all back
+    class/board          the board, for whoever has its key; class/api/board is what it shows
+
+The door (door.py) is before all of them. Requests that change something are JSON, which another site cannot send.
+"""
+
+import asyncio
+import hmac
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.web import HTTPError
+
+from lib_dlhpc.classroom import board, classes, database, learner
+from lib_dlhpc.classroom.entry import Entry
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.board.page import board_page
+
+LEARNER, BOARD = "dlhpc-learner", "dlhpc-board"  # cookies
+DAYS = 200
+
+
+class ClassHandler(JupyterHandler):
+    """What all have: the class's folder."""
+
+    def initialize(self, folder: Path) -> None:
+        self.folder, self.file = folder, folder / classes.DATABASE
+
+    def check_xsrf_cookie(self) -> None:
+        """A form of another site cannot send JSON, and its scripts may not."""
+        kind = self.request.headers.get("Content-Type", "")
+        if self.request.method != "GET" and kind.split(";")[0] != "application/json":
+            raise HTTPError(403, "expected JSON")
+
+    def body(self) -> dict[str, Any]:
+        try:
+            given = json.loads(self.request.body)
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            raise HTTPError(400, "expected a JSON object")
+        return given
+
+    def keep(self, name: str, value: str, readable: bool = False) -> None:
+        """Set a cookie for this class. readable: for the page's scripts."""
+        self.set_cookie(
+            name,
+            value,
+            path=self.base_url,
+            expires_days=DAYS,
+            httponly=not readable,
+            samesite="Strict",
+        )
+
+    def visitor(self) -> learner.Learner | None:
+        return classes.member(self.folder, self.get_cookie(LEARNER, "") or "")
+
+
+class Me(ClassHandler):
+    """Whether the visitor has joined."""
+
+    def get(self) -> None:
+        found = self.visitor()
+        self.finish({"joined": found is not None, "name": found.name if found else ""})
+
+
+class Join(ClassHandler):
+    """A visitor consents."""
+
+    def post(self) -> None:
+        name = self.body().get("name", "")
+        found = self.visitor()
+        if found is None:
+            try:
+                found = classes.admit(self.folder, str(name))
+            except SpecError as error:
+                raise HTTPError(400, str(error).replace("%", "%%")) from None
+            self.keep(LEARNER, found.token, readable=True)
+        self.finish({"joined": True, "name": found.name})
+
+
+class Forget(ClassHandler):
+    """A learner takes all back, here or from their own machine."""
+
+    async def post(self) -> None:
+        token = self.request.headers.get("X-Learner") or self.get_cookie(LEARNER, "") or ""
+        if not token:
+            raise HTTPError(400, "expected a learner's token")
+        count = await asyncio.to_thread(forget, self.folder, learner.identity(token))
+        self.clear_cookie(LEARNER, path=self.base_url)
+        self.finish({"forgotten": count})
+
+
+class Records(ClassHandler):
+    """Answers from a learner's own machine; acknowledged once they are on this disk."""
+
+    async def post(self) -> None:
+        body, token = self.body(), self.request.headers.get("X-Learner", "")
+        own = learner.identity(token)
+        try:
+            entries = [Entry.read(json.dumps(each)) for each in body.get("entries", [])]
+        except (SpecError, TypeError) as error:
+            raise HTTPError(400, str(error).replace("%", "%%")) from None
+        if not token or any(entry.learner != own for entry in entries):
+            raise HTTPError(403, "entries of another learner")
+        name, joined = str(body.get("name", "")), str(body.get("joined", ""))
+        add = partial(database.insert, self.file, entries, name[: learner.LONGEST_NAME], joined)
+        new = await asyncio.to_thread(add)
+        self.finish({"acknowledged": len(entries), "new": new})
+
+
+class BoardHandler(ClassHandler):
+    """For whoever has the key, in the address or from then on in a cookie."""
+
+    def allowed(self) -> bool:
+        key = self.get_argument("key", "") or self.get_cookie(BOARD, "") or ""
+        return hmac.compare_digest(key.encode(), classes.keys(self.folder).board.encode())
+
+
+class Board(BoardHandler):
+    """The page."""
+
+    def get(self) -> None:
+        if not self.allowed():
+            raise HTTPError(403, "the board")
+        if self.get_argument("key", ""):
+            self.keep(BOARD, self.get_argument("key"))
+            self.redirect(f"{self.base_url}class/board")  # a projector shows the address
+            return
+        self.finish(board_page())
+
+
+class BoardState(BoardHandler):
+    """What the page shows, unless it has that."""
+
+    async def get(self) -> None:
+        if not self.allowed():
+            raise HTTPError(403, "the board")
+        self.set_header("Cache-Control", "no-store")
+        version = await asyncio.to_thread(database.version, self.file)
+        named = self.get_argument("named", "") == "1"
+        if self.get_argument("since", "") == f"{version}":
+            self.set_status(204)
+            self.finish()
+            return
+        self.finish(await asyncio.to_thread(board.board, self.file, named))
+
+
+def forget(folder: Path, who: str) -> int:
+    """Delete a learner's folder and answers; return how many answers there were."""
+    learner.forget(folder / classes.LEARNERS / who)
+    return database.forget(folder / classes.DATABASE, who)
+
+
+def routes(base_url: str, folder: Path) -> list[Any]:
+    """Return the routes of a class."""
+    handlers = {
+        "api/join": Join,
+        "api/me": Me,
+        "api/records": Records,
+        "api/forget": Forget,
+        "api/board": BoardState,
+        "board": Board,
+    }
+    return [
+        (f"{base_url}class/{path}", handler, {"folder": folder})
+        for path, handler in handlers.items()
+    ]

@@ -1,0 +1,109 @@
+"""A class over HTTP: who may join, send, see and delete; and nothing is lost while the server is away."""
+
+import json
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+from class_room import class_served, page, soaked
+from patience import eventually
+
+from lib_dlhpc.classroom import classes, database, learner, record, sending
+
+OPEN = build_opener(ProxyHandler({})).open
+
+
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    """The address and the folder of a class."""
+    work = tmp_path_factory.mktemp("class")
+    with class_served(page(work / "page.ipynb"), work / "class") as (address, _):
+        yield address, work / "class"
+
+
+def call(room, what, body=None, **headers):
+    """Return the answer of a request of JSON, and its headers."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", **headers}
+    with OPEN(Request(f"{room[0]}class/{what}", data, headers)) as reply:
+        text = reply.read()
+        return (json.loads(text) if text else None), reply.headers
+
+
+def refused(room, *call_, **headers):
+    with pytest.raises(HTTPError) as error:
+        call(room, *call_, **headers)
+    return error.value.code
+
+
+def cookie(headers):
+    """The learner's cookie among those of an answer."""
+    (found,) = [each for each in headers.get_all("Set-Cookie") if each.startswith("dlhpc-learner=")]
+    assert "SameSite=Strict" in found
+    return found.split(";")[0]
+
+
+def names(room):
+    return database.names(room[1] / classes.DATABASE).values()
+
+
+def test_a_visitor_joins_by_one_click_and_is_known_by_the_cookie(room):
+    assert call(room, "api/me")[0]["joined"] is False
+    _, headers = call(room, "api/join", {"name": "Anna"})
+    assert call(room, "api/me", Cookie=cookie(headers))[0] == {"joined": True, "name": "Anna"}
+    assert call(room, "api/me", Cookie="dlhpc-learner=made-up")[0]["joined"] is False
+    assert refused(room, "api/join", {"name": "two\nlines"}) == 400
+
+
+def test_what_a_kernel_wrote_is_collected_and_one_click_deletes_it(room):
+    _, headers = call(room, "api/join", {"name": "Bert"})
+    token = cookie(headers).partition("=")[2]
+    bert = classes.member(room[1], token)
+    record.add(bert.folder, bert.id, "toy", "q", "guess", answer="3")
+    eventually(lambda: "Bert" in names(room))
+    assert call(room, "api/forget", {}, Cookie=cookie(headers))[0] == {"forgotten": 1}
+    assert "Bert" not in names(room) and not bert.folder.exists()
+    assert call(room, "api/me", Cookie=cookie(headers))[0]["joined"] is False
+
+
+def test_nobody_sends_answers_of_another_or_what_is_none(room, tmp_path):
+    carl = learner.join(tmp_path / "carl", "Carl", room[0])
+    entry = record.add(carl.folder, carl.id, "toy", "q", "guess", answer="3")
+    body = {"entries": [json.loads(entry.line())]}
+    assert refused(room, "api/records", body) == 403
+    assert refused(room, "api/records", body, **{"X-Learner": "another"}) == 403
+    mine = {"X-Learner": carl.token}
+    assert refused(room, "api/records", {"entries": [{"id": "x"}]}, **mine) == 400
+    assert refused(room, "api/records", [], **mine) == 400
+    assert refused(room, "api/records", body, **mine, **{"Content-Type": "text/plain"}) == 403
+    assert call(room, "api/records", body, **mine)[0] == {"acknowledged": 1, "new": 1}
+    assert call(room, "api/records", body, **mine)[0] == {"acknowledged": 1, "new": 0}
+
+
+def test_what_is_sent_is_sent_once_and_forgetting_reaches_the_class(room, tmp_path):
+    dora = learner.join(tmp_path / "dora", "Dora", room[0])
+    for number in range(3):
+        record.add(dora.folder, dora.id, "toy", f"q{number}", "guess", answer="3")
+    assert (sending.unsent(dora), sending.send(dora), sending.send(dora)) == (3, 3, 0)
+    assert sending.unsent(dora) == 0
+    assert sending.request(dora, "forget", {}) == {"forgotten": 3}
+    assert "Dora" not in names(room)
+
+
+def test_the_board_is_for_who_has_the_key(room):
+    key = classes.keys(room[1]).board
+    assert refused(room, "board") == refused(room, "api/board") == 403
+    assert refused(room, "board?key=wrong") == 403
+    with OPEN(f"{room[0]}class/api/board?key={key}") as reply:
+        shown = json.load(reply)
+    assert {"learners", "questions", "version"} <= set(shown)
+    _, headers = call(room, f"api/board?key={key}&since={shown['version']}")
+    assert headers["Content-Length"] in (None, "0")
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_and_nothing_doubled_while_the_server_is_killed(tmp_path):
+    found = soaked(tmp_path, clients=5, answers=8, pause=0.1, lives=[0.4])
+    assert len(found.answered) == 40
+    assert sorted(e.line() for e in found.arrived) == sorted(e.line() for e in found.answered)
+    assert sum(found.shown.values()) == 5 * 4  # each learner by the first answer to each of four
