@@ -35,6 +35,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         "PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir(), f"dlhpc-bytecode-{user}"))
     )
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+
 # Whoever runs the tests may have joined a class: tests write nothing into that record.
 os.environ["DLHPC_LEARNER"] = str(Path(tempfile.gettempdir(), f"dlhpc-nobody-{os.getpid()}"))
 

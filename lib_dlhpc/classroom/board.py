@@ -63,6 +63,7 @@ def question(entries: Sequence[Entry]) -> dict[str, Any]:
         "module": entries[0].module,
         "question": entries[0].question,
         "kind": kind,
+        "time": entries[-1].time,
         "asked": "" if kind == "compute" else entries[-1].asked,  # each learner has other numbers
         "learners": len(first),
         "right": sum(any(entry.right for entry in given) for given in of_learner.values()),

@@ -1,4 +1,4 @@
-"""dlhpc explore, as `make explore` runs it: one address, the front door behind it, nothing left afterwards."""
+"""dlhpc explore, as `make explore` runs it: one address, the front door behind it, nothing left afterwards; a class."""
 
 import re
 import signal
@@ -8,7 +8,12 @@ import urllib.request
 
 import psutil
 import pytest
+from axe import findings
+from class_room import class_served
+from lesson_page import commit, has, tells
 from patience import PATIENCE
+
+from lib_dlhpc.classroom import classes, database
 
 pytestmark = pytest.mark.browser
 
@@ -44,3 +49,43 @@ def test_it_prints_an_address_shows_the_front_door_and_ends_cleanly(
     finally:
         server.kill()
         server.wait()
+
+
+LESSON = """
+from ipywidgets import Label
+from lib_dlhpc.explore.blocks.lesson import Lesson
+
+lesson = Lesson(module="toy")
+lesson.predict("How many ms?", 8.0, "ms", "So it is.", then=Label("the chart"))
+"""
+
+
+def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(
+    open_page, notebook, eventually, tmp_path
+):
+    folder = tmp_path / "class"
+    with class_served(notebook(tmp_path / "page.ipynb", LESSON), folder) as (address, _):
+        page = open_page(address)
+        page.get_by_role("button", name="Keep my answers").click()
+        tells(page.locator(".dlhpc-class"), "kept for this class, without a name")
+        assert findings(page) == []
+        commit(page, 0, "16")
+        tells(page.locator(".dlhpc-question"), "it is 8 ms")
+        cookies = page.context.storage_state()["cookies"]
+        other = open_page(address, storage_state={"cookies": cookies, "origins": []})
+        tells(other.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
+        has(other.locator(".dlhpc-stage"))
+        has(other.locator(".dlhpc-stage.covered"), 0)
+        board = open_page(f"{address}class/board?key={classes.keys(folder).board}")
+        tells(board.locator(".question"), "How many ms?", "1 learner answered")
+        assert "8 ms" not in board.locator(".question").inner_text()
+        board.get_by_role("button", name="Reveal").click()
+        tells(board.locator(".question"), "It is 8 ms. 0 of 1 learner came within 20 %.", "16")
+        assert findings(board) == []
+        other.get_by_role("button", name="Forget them").click()
+        other.get_by_role("button", name="Delete all my answers here").click()
+        tells(other.locator(".dlhpc-class"), "Your answers are deleted")
+        assert database.answers(folder / classes.DATABASE) == []
+        tells(board.locator("#state"), "0 learners")
+        for each in (page, other, board):
+            each.close()

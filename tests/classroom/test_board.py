@@ -99,6 +99,15 @@ def test_a_lab_shows_what_does_not_hold_for_how_many(a_class):
     assert shown["right"] == 1
 
 
+def test_a_question_has_the_time_of_its_last_answer(a_class):
+    for who, name in (("anna", "q1"), ("anna", "q2"), ("bert", "q1")):
+        a_class(who, name, "check", "a")
+    a_class("bert", "", "open")  # opening a page is no answer
+    shown = a_class.board()
+    assert the(shown, "q1")["time"] >= the(shown, "q2")["time"]
+    assert len(shown["questions"]) == 2
+
+
 def test_notes_are_words(a_class):
     a_class("anna", "try.1", "step", "it fits", final=True)
     a_class("bert", "try.1", "step", "-", final=True)

@@ -94,7 +94,7 @@ function all() {
 
 function draw() {
   if (!shown) return;
-  const last = shown.learners.filter(({ question }) => question).sort((a, b) => b.time.localeCompare(a.time))[0];
+  const last = [...shown.questions].sort((a, b) => b.time.localeCompare(a.time))[0];
   if (last && (at("follow").checked || !chosen)) chosen = key(last);
   at("state").textContent = `${people(shown.learners.length)}, ${shown.answers} answers`;
   detail();
