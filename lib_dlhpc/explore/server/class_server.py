@@ -16,8 +16,12 @@ NOWHERE = "192.0.2.1"  # an address for documentation (RFC 5737); nothing is sen
 
 @contextmanager
 def collecting(folder: Path | None) -> Iterator[None]:
-    """Collect the answers of a class's learners on this machine within the block, and what is left at its end."""
+    """Collect the answers of a class's learners on this machine within the block, and what is left at its end.
+
+    Without a class, the learner of this machine sends what their class does not have yet.
+    """
     if folder is None:
+        send_what_is_left()
         yield
         return
     classes.keys(folder)  # makes the folder

@@ -25,7 +25,7 @@ from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
 from lib_dlhpc.explore.server import forked
-from lib_dlhpc.explore.server.class_server import collecting, for_the_teacher, send_what_is_left
+from lib_dlhpc.explore.server.class_server import collecting, for_the_teacher
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import owned
 
@@ -63,16 +63,10 @@ def serve(
     classroom: the folder of a class; its learners' answers are collected there.
     Raises FileNotFoundError for a target that is neither a notebook nor a folder.
     """
-    path = Path(target).resolve()
-    if not path.is_dir() and path.suffix != ".ipynb":
-        raise FileNotFoundError(f"neither a notebook nor a folder: {path}")
-    if not path.exists():
-        raise FileNotFoundError(f"no such notebook or folder: {path}")
+    path = _checked(target)
     of_course = (path / course.EXPLORER).exists()
     built.drawings()  # before there are kernels, each of which would make them
     _prepare_environment(ip, classroom)
-    if not classroom:
-        send_what_is_left()
 
     def listening(at: int) -> None:
         home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}/"
@@ -98,6 +92,15 @@ def serve(
         server.of_course, server.listening, server.classroom = of_course, listening, classroom
         server.initialize([str(path)])
         server.start()
+
+
+def _checked(target: str | Path) -> Path:
+    path = Path(target).resolve()
+    if not path.is_dir() and path.suffix != ".ipynb":
+        raise FileNotFoundError(f"neither a notebook nor a folder: {path}")
+    if not path.exists():
+        raise FileNotFoundError(f"no such notebook or folder: {path}")
+    return path
 
 
 @contextmanager
