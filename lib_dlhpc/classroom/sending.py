@@ -94,7 +94,7 @@ def _keep_sending() -> None:
                 send(learner)
                 break
             except HTTPError as error:
-                if error.code in (400, 403, 410):  # not this class, or it forgot this learner
+                if error.code in (400, 403):  # not this class
                     break
             except AWAY:
                 pass

@@ -6,8 +6,6 @@ import pytest
 
 from lib_dlhpc.classroom import learner, record, recording
 from lib_dlhpc.explore.blocks.lesson import Lesson
-from lib_dlhpc.labs.attempts import attempted, report
-from lib_dlhpc.labs.findings import broken, kept
 
 TEXTS = {
     "exposed": {"guess": "How many ms?", "unit": "ms", "because": "So it is."},
@@ -120,24 +118,3 @@ def test_an_answer_that_cannot_be_recorded_is_judged_and_says_so(joined):
     (joined.folder / learner.RECORD).mkdir()
     words = questions["exposed"].answer("16")["words"]
     assert "it is 8 ms" in words and "Not recorded: Is a directory" in words
-
-
-def test_a_check_of_a_lab_is_an_attempt(joined, tmp_path, monkeypatch):
-    lab = tmp_path / "labs" / "02_overlap"
-    lab.mkdir(parents=True)
-    monkeypatch.chdir(lab)
-    found = [kept("A", "a."), broken("B", "b.")]
-    attempted(found, "Your step")
-    report(found[:1])
-    first, second = record.entries(joined.folder)
-    assert (first.module, first.question, first.answer, first.right) == (
-        *("02_overlap", "Your step", "B"),
-        False,
-    )
-    assert (second.question, second.answer, second.right) == ("checks", "", True)
-    assert Lesson().module == "02_overlap"
-
-
-def test_a_check_outside_of_a_lab_is_none(joined):
-    attempted([kept("A", "a.")])
-    assert record.entries(joined.folder) == []

@@ -1,0 +1,44 @@
+"""A check of a lab is an attempt in the record of a learner who has joined."""
+
+import pytest
+
+from lib_dlhpc.classroom import learner, record, recording
+from lib_dlhpc.labs.attempts import attempted, lab_here, report
+from lib_dlhpc.labs.findings import broken, kept
+
+
+@pytest.fixture
+def joined(tmp_path, monkeypatch):
+    monkeypatch.setenv(learner.HOME, str(tmp_path / "learner"))
+    monkeypatch.delenv(recording.CLASS, raising=False)
+    return learner.join(tmp_path / "learner")
+
+
+def test_a_check_of_a_lab_is_an_attempt(joined, tmp_path, monkeypatch):
+    lab = tmp_path / "labs" / "02_overlap"
+    lab.mkdir(parents=True)
+    monkeypatch.chdir(lab)
+    found = [kept("A", "a."), broken("B", "b.")]
+    attempted(found, "Your step")
+    report(found[:1])
+    first, second = record.entries(joined.folder)
+    assert (first.module, first.question, first.answer, first.right) == (
+        *("02_overlap", "Your step", "B"),
+        False,
+    )
+    assert (second.question, second.answer, second.right) == ("checks", "", True)
+    assert lab_here() == "02_overlap"
+
+
+def test_a_check_outside_of_a_lab_is_none(joined):
+    attempted([kept("A", "a.")])
+    assert lab_here() == "" and record.entries(joined.folder) == []
+
+
+def test_an_attempt_that_cannot_be_recorded_says_so(joined, tmp_path, monkeypatch):
+    lab = tmp_path / "labs" / "02_overlap"
+    lab.mkdir(parents=True)
+    monkeypatch.chdir(lab)
+    (joined.folder / learner.RECORD).mkdir()
+    said = report([kept("A", "a.")])
+    assert "All 1 hold." in said and "not in your record" in said and "Is a directory" in said
