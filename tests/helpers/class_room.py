@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from class_visitors import Visitor, lesson_page
 
 from lib_dlhpc.classroom import classes, database, learner, record, sending
 from lib_dlhpc.classroom.board import board
+from lib_dlhpc.classroom.collecting import EVERY
 from lib_dlhpc.classroom.entry import Entry
 from lib_dlhpc.explore.server.serve import served
 
@@ -23,9 +25,14 @@ PATIENCE = 240.0  # s
 
 
 class Outcome(NamedTuple):
-    """What was answered, what arrived, and what the server needed. refused: sends that had to be repeated."""
+    """What was answered, what arrived, and what the server needed.
+
+    answered: in the records of learners at home, and of those in the room. acknowledged: (learner, answer) that a
+    kernel of the room was done with. refused: sends and pages that had to be repeated.
+    """
 
     answered: list[Entry]
+    acknowledged: list[tuple[str, str]]
     arrived: list[Entry]
     shown: dict[str, int]  # by question: answers on the board
     restarts: int
@@ -85,12 +92,19 @@ class Client(threading.Thread):
             self.refused += 1
 
 
-def soaked(work: Path, clients: int, answers: int, pause: float, lives: list[float]) -> Outcome:
-    """Let clients answer while a server lives for so many seconds at a time, killed after each but the last."""
+def soaked(
+    work: Path, clients: int, answers: int, pause: float, lives: list[float], visitors: int = 0
+) -> Outcome:
+    """Let learners answer while a server lives for so many seconds at a time, killed after each but the last.
+
+    clients: learners at home, over HTTP; visitors: learners on the server's pages, over WebSockets.
+    """
     folder, port, memory = work / "class", free_port(), 0.0
-    notebook = page(work / "page.ipynb")
+    notebook = lesson_page(work / "page.ipynb")
     address = f"http://127.0.0.1:{port}/"
-    learners = [Client(work, number, address, answers, pause) for number in range(clients)]
+    at_home = [Client(work, number, address, answers, pause) for number in range(clients)]
+    in_room = [Visitor(address, number, answers, pause) for number in range(visitors)]
+    learners = [*at_home, *in_room]
     for number, life in enumerate([*lives, None]):
         with class_served(notebook, folder, port) as (_, pid):
             if number == 0:
@@ -103,17 +117,21 @@ def soaked(work: Path, clients: int, answers: int, pause: float, lives: list[flo
                 continue
             for each in learners:
                 each.join(PATIENCE)
+            time.sleep(2 * EVERY)
             memory = max(memory, own_memory(pid))
     file = folder / classes.DATABASE
     shown = {q["question"]: sum(b["count"] for b in q["bins"]) for q in board(file)["questions"]}
+    folders = [each.learner.folder for each in at_home]
+    folders += [each.parent for each in (folder / classes.LEARNERS).rglob(learner.RECORD)]
     return Outcome(
-        answered=[e for each in learners for e in record.entries(each.learner.folder)],
+        answered=[entry for each in folders for entry in record.entries(each)],
+        acknowledged=[(each.learner, text) for each in in_room for text in each.acknowledged],
         arrived=database.answers(file),
         shown=shown,
         restarts=len(lives),
-        refused=sum(each.refused for each in learners),
+        refused=sum(each.refused for each in at_home) + sum(each.lost for each in in_room),
         memory=memory,
-        slowest=max(each.slowest for each in learners),
+        slowest=max((each.slowest for each in at_home), default=0.0),
     )
 
 
