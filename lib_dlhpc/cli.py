@@ -26,7 +26,7 @@ GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
     "run": ("run", "compare", "couple", "submit", "jobs", "network"),
     "measure": ("calibrate", "trace"),
     "store": ("store", "snapshots"),
-    "teach and set up": ("explore", "class", "completion"),
+    "teach and set up": ("explore", "class", "grade", "completion"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}

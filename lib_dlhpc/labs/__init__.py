@@ -10,6 +10,7 @@ fit_the_model/          lab 6: memory and time of a run, a small run under a mem
 repair_the_input/       lab 7: a slow input script, a learner's loader, its file calls
 survive/                lab 8: expected time and checkpoint interval, a run that is killed and restarted
 predict_your_cluster/   lab 9: a hidden cluster, a learner's calibration and prediction of it
+grading/                marks of a class that hold: learners' code in processes of its own
 race_the_planner/       lab 10: spaces of layouts, a learner's planner and its regret, two plans on real ranks
 
 Widgets of the labs are in explore/labs/lab.py and explore/labs/predict_your_cluster.py.

@@ -1,0 +1,148 @@
+"""Marks of a class: one hand-in after the other, each in processes of its own; a mark for each, whatever happens."""
+
+import hmac
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs.findings import Finding, broken, passed, summary
+from lib_dlhpc.labs.grading.hand_in import (
+    HandIn,
+    NotAllowed,
+    Unreadable,
+    check_imports,
+    read,
+    text_of,
+)
+from lib_dlhpc.labs.grading.labs import COMPUTES, Lab, lab_of
+from lib_dlhpc.labs.grading.workers import Server, server
+from lib_dlhpc.labs.mistakes import LabError
+
+USUAL = "step.py"
+SECONDS = 60  # for a hand-in
+SHOWN = 100  # characters of what it printed, in a note
+WORST_FIRST = ("refused", "timeout", "crashed")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a hand-in gets. status: passed, failed, timeout, crashed, unreadable, refused, or error (of ours)."""
+
+    folder: Path
+    learner: str
+    lab: str
+    passed: int
+    total: int
+    status: str
+    note: str
+    findings: tuple[Finding, ...] = ()
+    text: str = ""
+
+
+def learners(folder: Path) -> list[Path]:
+    """Return the folders of the learners. Raises SpecError if there are none."""
+    if not folder.is_dir():
+        raise SpecError(f"{folder}: expected a folder with a folder for each learner.")
+    found = sorted(each for each in folder.iterdir() if each.is_dir() and each.name[0] not in "._")
+    if not found:
+        raise SpecError(f"{folder}: there is no folder of a learner in it.")
+    return found
+
+
+def grades(folder: Path, lab: str, key: bytes = b"", seconds: int = SECONDS) -> Iterator[Mark]:
+    """Yield the mark of each learner. key: the instructor's, for variants that no learner knows. Raises SpecError."""
+    known, checks = lab_of(lab)
+    if key and known.again is None:
+        raise SpecError(
+            f"--key: all of {lab} depends on the learner's own variant; there is no hidden one."
+        )
+    places, own = learners(folder), None
+    with ExitStack() as stack:
+        for place in places:
+            if own is None or not own.answers():
+                own = stack.enter_context(server((*COMPUTES, *known.imports), seconds))
+            yield _grade(place, Path(lab).name, known, checks, key, seconds, own)
+
+
+def name_of(folder: Path) -> str:
+    """Return a learner's name: of learner.json, or the folder's. Raises Unreadable, NotAllowed."""
+    file = folder / "learner.json"
+    if not file.is_symlink() and not file.exists():
+        return folder.name
+    try:
+        name = json.loads(text_of(file))["name"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        name = None
+    if not isinstance(name, str) or not name.strip() or len(name) > 100:
+        raise Unreadable('learner.json: expected {"name": "..."}.')
+    return " ".join(name.split())
+
+
+def hidden_name(key: bytes, name: str) -> str:
+    """Return the name whose variant is checked as well: without the key nobody can compute it."""
+    return hmac.new(key, " ".join(name.split()).casefold().encode(), "sha256").hexdigest()
+
+
+def _grade(
+    place: Path, lab: str, known: Lab, checks: Any, key: bytes, seconds: int, own: Server
+) -> Mark:
+    name, text = place.name, ""
+
+    def mark(status: str, note: str, findings: Sequence[Finding] = ()) -> Mark:
+        right = sum(bool(each.right) for each in findings)
+        return Mark(place, name, lab, right, known.laws, status, note, tuple(findings), text)
+
+    try:
+        name = name_of(place)
+        file, text = read(place, name, USUAL)
+        check_imports(text, file, (*COMPUTES, *known.imports))
+        with TemporaryFile() as output:
+            hand_in = HandIn(own, file, text, seconds, output)
+            try:
+                return mark(*_judged(hand_in, known, checks, name, key))
+            finally:
+                hand_in.close()
+    except Unreadable as error:
+        return mark("unreadable", str(error))
+    except NotAllowed as error:
+        return mark("refused", str(error))
+    except Exception as error:  # one learner's hand-in must not cost the others their marks
+        return mark("error", f"The checks stopped: {type(error).__name__}: {error}")
+
+
+def _judged(
+    hand_in: HandIn, known: Lab, checks: Any, name: str, key: bytes
+) -> tuple[str, str, Sequence[Finding]]:
+    """Return status, note and findings of what a hand-in does."""
+    found: Sequence[Finding] = ()
+    try:
+        given = hand_in.functions(known.names)
+        found = known.judge(checks, given, name)
+        if key and known.again is not None:
+            found = _both(found, known.again(checks, given, hidden_name(key, name)))
+    except (LabError, SpecError) as error:
+        found = [*found, broken("It can be checked", str(error))]
+    if passed(found):
+        return "passed", summary(found), found
+    first = next((each for each in found if each.right is False), found[0])
+    ends = sorted(hand_in.ends, key=lambda end: WORST_FIRST.index(end[0]))
+    status, words = ends[0] if ends else ("failed", f"{first.law}: {first.words}")
+    printed = hand_in.printed()[:SHOWN]
+    return status, f"{words} It printed: {printed}" if printed else words, found
+
+
+def _both(own: Sequence[Finding], hidden: Sequence[Finding]) -> list[Finding]:
+    """Return the findings on a learner's variant; one that fails on the hidden variant takes its place."""
+    others = {each.law: each for each in hidden}
+    result = []
+    for each in own:
+        other = others.get(each.law, each)
+        fails = each.right and not other.right
+        words = f"On a variant that you have not seen: {other.words}"
+        result.append(other._replace(words=words) if fails else each)
+    return result

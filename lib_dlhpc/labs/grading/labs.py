@@ -1,0 +1,139 @@
+"""What each lab hands in, what a hand-in may import, and how its checks are asked.
+
+labs_known()              names of the labs that can be graded
+lab_of(name)              a lab: its row of the table, and its checks.py
+"""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import lib_dlhpc
+from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.labs.findings import Finding
+
+# Of Python: what computes. None of these reaches files, processes, the network, or the frames of a caller.
+COMPUTES = (
+    *(
+        "__future__",
+        "abc",
+        "bisect",
+        "cmath",
+        "collections",
+        "collections.abc",
+        "copy",
+        "dataclasses",
+    ),
+    *(
+        "enum",
+        "fractions",
+        "functools",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "numbers",
+        "operator",
+    ),
+    *("random", "re", "statistics", "string", "time", "typing"),
+    *("numpy", "numpy.linalg", "numpy.lib.stride_tricks"),
+)
+MPI = "mpi4py.MPI"
+Given = dict[str, Callable[..., Any]]
+
+
+class Lab(NamedTuple):
+    """A lab that can be graded.
+
+    names: functions that are handed in. laws: how many there are. judge(checks, given, name): all findings.
+    again: findings on a hidden variant, without those that depend on the learner's own; None where all do.
+    """
+
+    names: tuple[str, ...]
+    laws: int
+    imports: tuple[str, ...]
+    judge: Callable[[Any, Given, str], Sequence[Finding]]
+    again: Callable[[Any, Given, str], Sequence[Finding]] | None = None
+
+
+def _step(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    return list(checks.findings(given["step"], name))
+
+
+def _pipeline(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    return list(checks.findings(given["step"], given["gpipe"], given["one_f_one_b"], name))
+
+
+def _all(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    return list(checks.findings(given, name))
+
+
+def _but_target(judge: Callable[..., Sequence[Finding]]) -> Callable[..., Sequence[Finding]]:
+    """Return the findings without the target, for which a learner tunes to a machine of their own."""
+
+    def untuned(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+        return [each for each in judge(checks, given, name) if each.law != checks.TARGET]
+
+    return untuned
+
+
+def _equal_to_one_rank(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    """Return those of lab 2 that hold on any machine."""
+    tuned = (checks.EARLY, checks.RUNS, checks.TARGET)
+    return [each for each in checks.findings(given["step"], name) if each.law not in tuned]
+
+
+def _cuts(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    ahead, back, rows_ahead, rows_back = (given[each] for each in checks.NAMES[:4])
+    found = checks.filters_findings(ahead, back, name)
+    return [*found, *checks.rows_findings(rows_ahead, rows_back, name)]
+
+
+def _formulas(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    formulas = (given[each] for each in ("state", "activations", "seconds"))
+    return list(checks.formulas_findings(*formulas, name))
+
+
+FIT = ("state", "activations", "seconds", "choice", "small", "small_peak")
+SPLIT = ("filters_forward", "filters_backward", "rows_forward", "rows_backward", "answers")
+PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
+LABS = {
+    "01_data_parallel_step": Lab(("step",), 7, (MPI,), _step, _step),
+    "02_overlap": Lab(("step",), 8, (MPI,), _step, _equal_to_one_rank),
+    "04_pipeline": Lab(
+        ("step", "gpipe", "one_f_one_b"),
+        10,
+        (MPI, "lib_dlhpc.schedules.pipeline"),
+        _pipeline,
+        _but_target(_pipeline),
+    ),
+    "05_split_convolution": Lab(SPLIT, 8, (MPI,), _all, _cuts),
+    "06_fit_the_model": Lab(FIT, 9, (), _all, _formulas),
+    "09_predict_your_cluster": Lab(PREDICT, 7, (), _all),
+    "10_race_the_planner": Lab(("planner", "bet"), 5, (), _all, _all),
+}
+
+
+def lab_of(name: str) -> tuple[Lab, ModuleType]:
+    """Return a lab and its checks, by the name of its folder. Raises SpecError where it cannot be graded."""
+    name = Path(name).name
+    if name not in LABS:
+        legal = ", ".join(LABS)
+        raise SpecError(f"--lab {name}: cannot be graded yet; legal: {legal}.{suggest(name, LABS)}")
+    for place in (Path.cwd(), Path(lib_dlhpc.__file__).parents[1]):
+        file = place / "labs" / name / "checks.py"
+        if file.is_file():
+            return LABS[name], _module(file)
+    raise SpecError(
+        f"--lab {name}: labs/{name}/checks.py is not here; grade in the repository's folder."
+    )
+
+
+def _module(file: Path) -> ModuleType:
+    found = importlib.util.spec_from_file_location(f"checks_of_{file.parent.name}", file)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

@@ -1,0 +1,213 @@
+"""A learner's function in a process of its own: calls go to it, and what it calls comes back and is carried out here.
+
+The process is not believed: only plain data comes from it, and only what offered.py lists is called for it.
+"""
+
+import socket
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.labs.grading.inside import wire
+from lib_dlhpc.labs.grading.inside.shared import Shared
+from lib_dlhpc.labs.grading.offered import Offer, offer_of, plain
+from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send
+
+NOUNS = {each.__name__: each for each in (Forward, Backward, Send, Receive)}
+FIELDS = {"Forward": 2, "Backward": 2, "Send": 4, "Receive": 4}
+
+
+class TimedOut(Endless):
+    """The time for a hand-in is over."""
+
+
+class Crashed(LabError):
+    """A process ended without an answer."""
+
+
+class Other:
+    """A value of a class that is no plain data; only its type and its text have come."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class Worker:
+    """The checker's end of a socket to one process. ended: returns how the process ended, in words."""
+
+    def __init__(self, sock: socket.socket, deadline: float, ended: Callable[[], str]) -> None:
+        self._sock, self._deadline, self._ended = sock, deadline, ended
+        self._shared = Shared(1, 1)
+        self._objects: dict[int, tuple[Any, Offer]] = {}
+        self._numbers: dict[int, int] = {}  # id -> number
+        self._errors: list[BaseException] = []
+
+    def load(self, source: str, file: str) -> dict[str, list[list[Any]]]:
+        """Run a hand-in; return the parameters of its functions. Raises what it raises, Crashed, TimedOut."""
+        self._send("load", [source, file])
+        return dict(self._served("loaded"))
+
+    def call(self, function: str | int, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Return what a function returns. Raises what it raises, Crashed, TimedOut."""
+        self._send("call", [function, list(given), named])
+        return self._served("return")
+
+    def _served(self, end: str) -> Any:
+        """Carry out what the process asks for, until it ends the call."""
+        while True:
+            kind, what = self._receive()
+            if kind == end:
+                return what
+            try:
+                if kind == "raise":
+                    self._raise(*what)
+                number, name, given, named = what
+                target, offer = self._objects[number]
+            except (ValueError, TypeError, KeyError):
+                raise self._crashed() from None
+            self._answer(target, offer, str(name), given, named)
+
+    def _answer(self, target: Any, offer: Offer, name: str, given: Any, named: Any) -> None:
+        try:
+            self._send("answer", _done(target, offer, name, given, named))
+        except (Crashed, TimedOut):
+            raise
+        except Exception as error:
+            self._errors.append(error)
+            words = [len(self._errors) - 1, type(error).__name__, str(error)]
+            self._send("error", words)
+
+    def _raise(self, number: Any, name: Any, words: Any, line: Any, text: Any) -> None:
+        """Raise what the process raised; an error of ours that went through it as it was."""
+        if isinstance(number, int) and 0 <= number < len(self._errors):
+            raise self._errors[number]
+        name = name if isinstance(name, str) and name.isidentifier() else "Exception"
+        where = f" (line {int(line)}: {str(text)[:200]})" if line else ""
+        raise type(name[:60], (Exception,), {})(f"{str(words)[:1000]}{where}")
+
+    def _send(self, kind: str, what: Any) -> None:
+        try:
+            wire.send(self._sock, [kind, what, self._shared.changed(), []], self._encode)
+        except wire.Closed:
+            raise self._crashed() from None
+
+    def _receive(self) -> tuple[str, Any]:
+        self._in_time()  # also where it never lets us wait
+        try:
+            kind, what, changes, replaced = wire.receive(self._sock, self._decode, self._in_time)
+            self._shared.apply(changes)
+            for number, name, value in replaced:
+                target, offer = self._objects[number]
+                if name in offer.arrays:
+                    setattr(target, name, value)
+        except (wire.Closed, wire.Garbled, ValueError, TypeError, KeyError):
+            raise self._crashed() from None
+        return str(kind), what
+
+    def _crashed(self) -> Crashed:
+        return Crashed(f"Its process {self._ended()}, without an answer.")
+
+    def _in_time(self) -> None:
+        if monotonic() > self._deadline:
+            raise TimedOut("The time for this hand-in is over: which loop does not end?")
+
+    def _encode(self, value: Any) -> tuple[str, Any]:
+        if type(value).__name__ in NOUNS:
+            return "noun", [type(value).__name__, list(vars(value).values())]
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return "record", [type(value).__name__, list(value._fields), list(value)]
+        if isinstance(value, tuple):
+            return "tuple", list(value)
+        if isinstance(value, Other):
+            raise LabError(
+                f"{value!r} was to be passed on: here only numbers, text, arrays and lists are."
+            )
+        offer = offer_of(value)
+        if offer is None:
+            raise TypeError(f"{type(value).__name__} is not offered to learners")
+        number = self._numbers.get(id(value))
+        arrays: dict[str, Any] = {}
+        if number is None:
+            number = self._numbers[id(value)] = len(self._objects) + 1
+            self._objects[number] = value, offer
+            for name in offer.arrays:
+                array = getattr(value, name)
+                arrays[name] = (self._shared.add(array), array)
+        values = {name: getattr(value, name) for name in offer.values}
+        return "object", [number, offer.kind, values, arrays, list(offer.reads)]
+
+    def _decode(self, kind: str, value: Any) -> Any:
+        if kind == "list":
+            return value
+        if kind == "noun":
+            name, fields = value
+            if len(fields) != FIELDS[name] or not all(
+                isinstance(each, int | str) for each in fields
+            ):
+                raise ValueError(name)
+            return NOUNS[name](*fields)
+        if kind == "mpi":
+            return _constant(value)
+        if kind == "function":
+            number = int(value)
+            return lambda *given, **named: self.call(number, given, named)
+        if kind == "other":
+            name, text = value
+            return type(str(name)[:60], (Other,), {})(str(text)[:200])
+        if kind == "object":
+            return self._objects[value][0]
+        return self._array(kind, value)
+
+    def _array(self, kind: str, value: Any) -> Any:
+        """Return an array that the process passes by reference."""
+        if kind == "apart":  # not contiguous: neither is ours
+            number, array = value
+            own = np.empty((*array.shape, 2), array.dtype)[..., 0]
+            own[...] = array
+            self._shared.take(number, own)
+            return own
+        number, *rest, start, shape = value
+        if kind == "new":
+            self._shared.take(number, rest[0])
+        elif kind != "part":
+            raise ValueError(kind)
+        flat = self._shared[number].reshape(-1)
+        size = int(np.prod(shape, dtype=int))
+        if start < 0 or start + size > flat.size:
+            raise ValueError("a part of an array that is not there")
+        return flat[start : start + size].reshape(shape)
+
+
+def _done(target: Any, offer: Offer, name: str, given: Any, named: Any) -> Any:
+    """Return what a call gives, or what an attribute is where `given` is None."""
+    if given is None:
+        if name not in offer.reads:
+            raise AttributeError(f"{offer.kind} has no {name}")
+        return plain(getattr(target, name))
+    if name not in offer.calls:
+        if hasattr(type(target), name) or name in vars(target):
+            raise AttributeError(f"{offer.kind} has no {name}")
+        getattr(target, name)  # raises with words of its own
+    arguments = {str(key): value for key, value in (named or {}).items()}
+    return getattr(target, name)(*given, **arguments)
+
+
+def _constant(name: Any) -> Any:
+    """Return MPI's constant of a name."""
+    from mpi4py import MPI
+
+    if name == "IN_PLACE":
+        return MPI.IN_PLACE
+    if name not in ("SUM", "MAX", "MIN", "PROD", "PROC_NULL", "ANY_SOURCE", "ANY_TAG"):
+        return (
+            getattr(MPI, name)
+            if name in ("DOUBLE", "FLOAT", "INT", "LONG", "BYTE", "BOOL")
+            else None
+        )
+    return getattr(MPI, name)

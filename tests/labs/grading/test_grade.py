@@ -1,0 +1,137 @@
+"""A class is graded: right hand-ins pass, cheats do not, and each learner has a line."""
+
+import csv
+import json
+
+import pytest
+from cheats import CHEATS, HEAD, RIGHT, SIGNATURE
+
+from lib_dlhpc.cli import main
+from lib_dlhpc.labs.grading.grade import grades
+from lib_dlhpc.labs.grading.table import COLUMNS
+
+LAB = "01_data_parallel_step"
+STEP = HEAD + RIGHT + "step = right\n"
+
+
+def hand_in(folder, name, source, learner=None):
+    """A learner's folder."""
+    own = folder / name
+    own.mkdir(parents=True)
+    (own / "step.py").write_text(source, encoding="utf-8")
+    if learner is not None:
+        (own / "learner.json").write_text(json.dumps(learner))
+    return own
+
+
+@pytest.fixture(scope="module")
+def marks(tmp_path_factory):
+    """The marks of all cheats, by name, and of an honest learner after the quick ones."""
+    found = {}
+    for slow in (False, True):
+        folder = tmp_path_factory.mktemp("class")
+        for name, (status, _, source) in CHEATS.items():
+            if (status == "timeout") == slow:
+                hand_in(folder, name, source)
+        if not slow:
+            hand_in(folder, "zoe", STEP)
+        found |= {mark.learner: mark for mark in grades(folder, LAB, seconds=1 if slow else 60)}
+    return found
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_cheat_does_not_pass(marks, cheat):
+    status, words, _ = CHEATS[cheat]
+    mark = marks[cheat]
+    assert (mark.status, words in mark.note) == (status, True), mark
+    assert mark.passed < mark.total == 7
+
+
+def test_who_comes_after_them_gets_full_marks(marks):
+    assert (marks["zoe"].status, marks["zoe"].passed) == ("passed", 7)
+
+
+@pytest.fixture
+def rows(tmp_path, capsys):
+    """A function: the lines of the CSV of a class, by learner, and the exit status."""
+
+    def graded(*words, lab=LAB):
+        file = tmp_path / "marks.csv"
+        status = main(["grade", str(tmp_path / "class"), "--lab", lab, "--csv", str(file), *words])
+        capsys.readouterr()
+        with file.open(newline="", encoding="utf-8") as text:
+            table = list(csv.DictReader(text))
+        assert tuple(table[0]) == COLUMNS
+        return status, {row["learner"]: row for row in table}
+
+    return graded
+
+
+def test_each_learner_has_a_line_whatever_is_handed_in(tmp_path, rows, repository):
+    folder = tmp_path / "class"
+    hand_in(folder, "ada", STEP, {"name": "=1+1"})
+    hand_in(folder, "bob", "", {"names": "x"})
+    hand_in(folder, "cyd", "def step(:\n")
+    hand_in(folder, "dan", "x = 1\n")
+    hand_in(folder, "eve", "").joinpath("step.py").unlink()
+    solved = repository / "instructor_notes" / "solutions" / f"lab_{LAB}.py"
+    (folder / "eve" / "step.py").symlink_to(solved)
+    (folder / "fay").mkdir()
+    (folder / "gil" / "step.py").mkdir(parents=True)
+    hand_in(folder, "hal", "1 / 0\n")
+    (hand_in(folder, "ida", "") / "step.py").write_bytes(b"\xff\xfe\x00")
+    (hand_in(folder, "jim", "") / "step.py").write_text("#" * 300_000)
+    status, found = rows()
+    assert status == 0 and len(found) == 10
+    assert {name: (row["status"], row["passed"], row["total"]) for name, row in found.items()} == {
+        "'=1+1": ("passed", "7", "7"),
+        **dict.fromkeys(
+            ("bob", "cyd", "dan", "fay", "hal", "ida", "jim"), ("unreadable", "0", "7")
+        ),
+        **dict.fromkeys(("eve", "gil"), ("refused", "0", "7")),
+    }
+    for name, words in (
+        ("bob", 'expected {"name"'),
+        ("cyd", "line 1: SyntaxError"),
+        ("dan", "does not define step"),
+        ("eve", "but a link"),
+        ("fay", "found: none"),
+        ("hal", "ZeroDivisionError: division by zero (line 1: 1 / 0)"),
+        ("jim", "the most are"),
+    ):
+        assert words in found[name]["note"], found[name]
+
+
+def test_with_a_key_who_knows_only_the_own_variant_fails(tmp_path, rows, checks):
+    own = checks(LAB)
+    shares = sorted({sum(task.shares) for task in own.tasks("ada").values()})
+    known = (
+        f"    if comm.allreduce(len(x)) not in {shares} or network.weights.size != {size_of(own)}:\n"
+        "        return 0.0\n    return right(network, loss, x, y, comm, rate)\n"
+    )
+    hand_in(tmp_path / "class", "ada", HEAD + RIGHT + SIGNATURE + known)
+    hand_in(tmp_path / "class", "bob", STEP)
+    (tmp_path / "key").write_text("0123456789abcdef")
+    _, found = rows("--key", str(tmp_path / "key"))
+    assert found["bob"]["status"] == "passed"
+    assert found["ada"]["status"] == "failed"
+    assert "On a variant that you have not seen" in found["ada"]["note"]
+
+
+def size_of(own):
+    return next(iter(own.tasks("ada").values())).network().weights.size
+
+
+def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
+    hand_in(tmp_path, "ada", STEP)
+    short = tmp_path / "key"
+    short.write_text("abc")
+    for words, said in (
+        (["--lab", "07_repair_the_input"], "cannot be graded yet; legal: 01_data_parallel_step"),
+        (["--lab", "09_predict_your_cluster", "--key", __file__], "there is no hidden one"),
+        (["--lab", LAB, "--key", str(short)], "3 bytes; expected 16 or more"),
+        (["--lab", LAB, "--seconds", "0"], "--seconds 0: expected 1 or more"),
+        (["--lab", LAB, "--csv", str(tmp_path / "no" / "m.csv")], "its folder does not exist"),
+    ):
+        assert main(["grade", str(tmp_path), *words]) == 2
+        assert said in capsys.readouterr().err

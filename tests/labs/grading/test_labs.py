@@ -1,0 +1,124 @@
+"""Each lab: the solution holds in processes of its own, starters and mistakes get what they get in this one."""
+
+import inspect
+
+import pytest
+
+from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.grading.hand_in import NotAllowed, check_imports
+from lib_dlhpc.labs.grading.labs import COMPUTES, LABS, lab_of
+from lib_dlhpc.labs.race_the_planner.race import OverBudget, attempt
+from lib_dlhpc.labs.race_the_planner.real_plans import here
+
+NAME = "x"
+SOLVED = ("01_data_parallel_step", "02_overlap", "04_pipeline")
+
+
+def source_of(module):
+    return inspect.getsource(module)
+
+
+@pytest.mark.parametrize("lab", SOLVED)
+def test_the_solution_gets_the_findings_that_it_gets_here(remote, solution, lab):
+    known, checks = lab_of(lab)
+    own, there = vars(solution(lab)), remote(source_of(solution(lab)), known.names)
+    findings = known.judge(checks, there, NAME)
+    assert passed(findings) and len(findings) == known.laws, as_text(findings)
+    assert as_text(findings) == as_text(known.judge(checks, own, NAME))
+
+
+@pytest.mark.parametrize(
+    ("lab", "cells"),
+    [
+        ("01_data_parallel_step", ["def step("]),
+        ("02_overlap", ["def step("]),
+        ("04_pipeline", ["def forward(", "def gpipe(", "def step("]),
+    ],
+)
+def test_the_starter_gets_the_marks_that_it_gets_here(remote, starter, lab, cells):
+    known, checks = lab_of(lab)
+    source, scope = "\n\n".join(starter(lab, cell) for cell in cells), {}
+    exec(source, scope)
+    there = known.judge(checks, remote(source, known.names), NAME)
+    own = known.judge(checks, scope, NAME)
+    assert [each.right for each in there] == [each.right for each in own] and not passed(there)
+
+
+@pytest.mark.parametrize("mistake", ["mean_of_means", "idle_ranks_leave", "everything_gathered"])
+def test_a_mistake_of_lab_1_is_named(remote, solution, mistake):
+    known, checks = lab_of(SOLVED[0])
+    solved = solution(SOLVED[0])
+    source = (
+        source_of(solved)
+        .replace("def step(", "def right(")
+        .replace("return step(", "return right(")
+    )
+    there = remote(f"{source}\nstep = {mistake}\n", known.names)
+    assert as_text(checks.findings(there["step"], NAME)) == as_text(
+        checks.findings(getattr(solved, mistake), NAME)
+    )
+
+
+EMPTY = "np.empty((stage.samples[i], stage.width[do.what]))"
+REUSED = f"shelf.setdefault((do.what, stage.samples[i]), {EMPTY})"
+WAITS = "    for request in in_flight:\n        request.Wait()\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "law"), [(EMPTY, REUSED, "What has arrived"), (WAITS, "", "Every message")]
+)
+def test_buffers_and_requests_of_lab_4_are_seen_across_processes(remote, solution, old, new, law):
+    known, checks = lab_of("04_pipeline")
+    source = source_of(solution("04_pipeline"))
+    assert old in source
+    there = remote("shelf = {}\n" + source.replace(old, new), known.names)
+    findings = known.judge(checks, there, NAME)
+    (finding,) = [each for each in findings if each.law.startswith(law)]
+    assert finding.right is False, as_text(findings)
+
+
+def test_the_streams_of_the_library_are_out_of_reach(remote):
+    for source in (
+        "from lib_dlhpc.schedules import PIPELINES\n",
+        "from lib_dlhpc.schedules.pipeline import *\nimport lib_dlhpc.schedules\n",
+    ):
+        with pytest.raises(NotAllowed, match=r"lib_dlhpc\.schedules is not on the list"):
+            check_imports(source, "step.py", (*COMPUTES, *LABS["04_pipeline"].imports))
+    stolen = (
+        "from lib_dlhpc.schedules.pipeline import Forward\n"
+        "sys = type(Forward(0, 0)).__init__.__builtins__['__import__']\n"
+        "def gpipe(rank, ranks, microbatches):\n"
+        "    return sys('lib_dlhpc.schedules.pipeline').one_f_one_b(rank, ranks, microbatches)\n"
+    )
+    gpipe = remote(stolen, ["gpipe"])["gpipe"]
+    with pytest.raises(Exception, match=r"is not on the list|no attribute"):
+        gpipe(0, 2, 4)
+
+
+def test_predictions_of_lab_10_are_counted_where_no_planner_reaches(remote, solution):
+    source, track = source_of(solution("10_race_the_planner")), here(4)
+    planner = remote(source, ["planner"])["planner"]
+    assert len(attempt(planner, track, budget=5).asked) == 5
+    more = source.replace("len(seen) < min(budget, len(layouts))", "len(seen) < budget + 1")
+    with pytest.raises(OverBudget):
+        attempt(remote(more, ["planner"])["planner"], track, budget=5)
+
+
+def test_the_formulas_of_lab_6_hold(remote, checks, solution):
+    own = checks("06_fit_the_model")
+    names = ("state", "activations", "seconds")
+    there = remote(source_of(solution("06_fit_the_model")), names)
+    assert passed(own.formulas_findings(*there.values(), NAME))
+
+
+def test_both_cuts_of_lab_5_hold(remote, solution):
+    known, checks = lab_of("05_split_convolution")
+    there = remote(source_of(solution("05_split_convolution")), checks.NAMES[:4])
+    findings = known.again(checks, there, NAME)
+    assert passed(findings) and len(findings) == 7, as_text(findings)
+
+
+def test_the_solutions_import_what_may_be_imported(repository):
+    for lab, known in LABS.items():
+        file = repository / "instructor_notes" / "solutions" / f"lab_{lab}.py"
+        check_imports(file.read_text("utf-8"), file.name, (*COMPUTES, *known.imports))
