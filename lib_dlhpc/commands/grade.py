@@ -1,11 +1,15 @@
 """`dlhpc grade`: mark the hand-ins of a class, each in processes that have neither answers nor files."""
 
 import argparse
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lib_dlhpc.commands.output import add_output, print_note, print_result
 from lib_dlhpc.errors import SpecError
+
+if TYPE_CHECKING:
+    from lib_dlhpc.labs.grading.grade import Mark
 
 SECONDS = 60
 
@@ -18,6 +22,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     command.add_argument("--csv", metavar="FILE", help="write the marks, a line for each learner")
     command.add_argument("--key", metavar="FILE", help="a secret; adds variants that nobody knows")
     command.add_argument(
+        "--rubrics", metavar="FOLDER", help="write a page for each learner, for the human part"
+    )
+    command.add_argument("--similar", metavar="FILE", help="write which hand-ins look alike")
+    command.add_argument(
         "--seconds", type=int, default=SECONDS, metavar="N", help=f"a hand-in (default: {SECONDS})"
     )
     add_output(command)
@@ -26,27 +34,55 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _grade(options: argparse.Namespace) -> int:
     from lib_dlhpc.labs.grading.grade import grades
-    from lib_dlhpc.labs.grading.table import cell, write_marks
+    from lib_dlhpc.labs.grading.table import COLUMNS, cell, write_marks
 
     if options.seconds < 1:
         raise SpecError(f"--seconds {options.seconds}: expected 1 or more.")
-    if options.csv and not Path(options.csv).absolute().parent.is_dir():
-        raise SpecError(f"--csv {options.csv}: its folder does not exist.")
+    for option in ("csv", "rubrics", "similar"):  # before the work, not after it
+        file = getattr(options, option)
+        if file is not None and not Path(file).absolute().parent.is_dir():
+            raise SpecError(f"--{option} {file}: its folder does not exist.")
     marks = []
     for mark in grades(Path(options.folder), options.lab, _key(options.key), options.seconds):
         marks.append(mark)
-        print_note(
-            f"{cell(mark.learner)}: {mark.passed} of {mark.total}, {mark.status}. {cell(mark.note)}"
-        )
+        words = f"{mark.passed} of {mark.total}, {mark.status}. {cell(mark.note)}"
+        print_note(f"{cell(mark.learner)}: {words}")
     if options.csv:
         write_marks(Path(options.csv), marks)
-    shown = ("learner", "lab", "passed", "total", "status", "note")
-    rows = [
-        {name: value for name, value in asdict(mark).items() if name in shown} for mark in marks
-    ]
+    if options.rubrics:
+        _write_rubrics(Path(options.rubrics), marks)
+    if options.similar:
+        _write_similar(Path(options.similar), marks)
+    rows = [{name: getattr(mark, name) for name in COLUMNS} for mark in marks]
     right = sum(mark.status == "passed" for mark in marks)
     print_result(options, rows, f"{right} of {len(marks)} passed.")
     return 0
+
+
+def _write_rubrics(folder: Path, marks: Sequence["Mark"]) -> None:
+    """Write a page for each learner, named after the folder that was handed in."""
+    from lib_dlhpc.labs.grading.labs import folder_of
+    from lib_dlhpc.labs.grading.rubric import page, rubric_of
+    from lib_dlhpc.lifetime.files import write_text
+
+    folder.mkdir(exist_ok=True)
+    for mark in marks:
+        notes = folder_of(mark.lab).parents[1] / "instructor_notes"
+        write_text(folder / f"{mark.folder.name}.md", page(mark, rubric_of(notes, mark.lab)))
+
+
+def _write_similar(file: Path, marks: Sequence["Mark"]) -> None:
+    """Write which hand-ins look alike; the published solution is one of them."""
+    from lib_dlhpc.labs.grading.labs import folder_of
+    from lib_dlhpc.labs.grading.similar import pairs, report, starter_of
+    from lib_dlhpc.lifetime.files import write_text
+
+    lab = folder_of(marks[0].lab)
+    texts = {mark.folder.name: mark.text for mark in marks if mark.text}
+    solution = lab.parents[1] / "instructor_notes" / "solutions" / f"lab_{lab.name}.py"
+    if solution.is_file():
+        texts["the solution"] = solution.read_text("utf-8")
+    write_text(file, report(pairs(texts, starter_of(lab)), lab.name))
 
 
 def _key(file: str | None) -> bytes:

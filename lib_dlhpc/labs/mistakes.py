@@ -55,9 +55,15 @@ def array_of(value: Any, does: str = "sends") -> Array:
 
 
 def bytes_of(value: Any) -> int:
-    """Return the bytes that a value moves; other objects count as one number."""
+    """Return the bytes that a value moves, whatever it is packed in; other objects count as one number."""
     if isinstance(value, list | tuple):
         return sum(map(bytes_of, value))
+    if isinstance(value, dict):
+        return sum(map(bytes_of, [*value, *value.values()]))
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    if isinstance(value, int):
+        return max(8, (value.bit_length() + 7) // 8)
     return int(value.nbytes) if isinstance(value, np.ndarray) else 8
 
 

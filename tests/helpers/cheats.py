@@ -132,6 +132,16 @@ CHEATS = {
         "AttributeError: comm has no __dict__",
         SIGNATURE + "    comm._session.do(comm._number, '__dict__', None, None)\n",
     ),
+    "sends a network as one number": (
+        "failed",
+        "TypeError: messages are of numbers",
+        SIGNATURE + "    return comm.allgather([{'mine': network}])\n",
+    ),
+    "sends a function, for another rank to call": (
+        "failed",
+        "TypeError: messages are of numbers",
+        SIGNATURE + "    return comm.allgather(lambda: network.weights)\n",
+    ),
     "writes what is no message": (
         "crashed",
         "sent what is no answer",

@@ -8,4 +8,6 @@ offered.py    what of a communicator, a network or a stage a learner may read an
 workers.py    starts the processes
 inside/       what runs in them
 table.py      marks as CSV
+similar.py    which hand-ins look alike
+rubric.py     a page for the human part of a mark
 """

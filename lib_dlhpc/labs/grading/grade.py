@@ -2,7 +2,7 @@
 
 import hmac
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,11 @@ from lib_dlhpc.labs.grading.hand_in import (
     read,
     text_of,
 )
-from lib_dlhpc.labs.grading.labs import COMPUTES, Lab, lab_of
+from lib_dlhpc.labs.grading.labs import COMPUTES, Given, Lab, lab_of
+from lib_dlhpc.labs.grading.remote import Raised
 from lib_dlhpc.labs.grading.workers import Server, server
 from lib_dlhpc.labs.mistakes import LabError
 
-USUAL = "step.py"
 SECONDS = 60  # for a hand-in
 SHOWN = 100  # characters of what it printed, in a note
 WORST_FIRST = ("refused", "timeout", "crashed")
@@ -99,12 +99,15 @@ def _grade(
 
     try:
         name = name_of(place)
-        file, text = read(place, name, USUAL)
+        file, text = read(place, name, known.usual)
+        if known.usual.endswith(".toml"):
+            return mark(*_judged(lambda _: {"text": lambda: text}, known, checks, name, key))
         check_imports(text, file, (*COMPUTES, *known.imports))
         with TemporaryFile() as output:
             hand_in = HandIn(own, file, text, seconds, output)
             try:
-                return mark(*_judged(hand_in, known, checks, name, key))
+                status, note, found = _judged(hand_in.functions, known, checks, name, key)
+                return mark(*_as_it_ended(hand_in, status, note), found)
             finally:
                 hand_in.close()
     except Unreadable as error:
@@ -116,24 +119,31 @@ def _grade(
 
 
 def _judged(
-    hand_in: HandIn, known: Lab, checks: Any, name: str, key: bytes
+    functions: Callable[[Sequence[str]], Given], known: Lab, checks: Any, name: str, key: bytes
 ) -> tuple[str, str, Sequence[Finding]]:
-    """Return status, note and findings of what a hand-in does."""
+    """Return status, note and findings of what is handed in."""
     found: Sequence[Finding] = ()
     try:
-        given = hand_in.functions(known.names)
+        given = functions(known.names)
         found = known.judge(checks, given, name)
         if key and known.again is not None:
             found = _both(found, known.again(checks, given, hidden_name(key, name)))
-    except (LabError, SpecError) as error:
-        found = [*found, broken("It can be checked", str(error))]
+    except (LabError, SpecError, Raised) as error:
+        found = [*found, broken("It can be checked", f"{type(error).__name__}: {error}")]
     if passed(found):
         return "passed", summary(found), found
     first = next((each for each in found if each.right is False), found[0])
-    ends = sorted(hand_in.ends, key=lambda end: WORST_FIRST.index(end[0]))
-    status, words = ends[0] if ends else ("failed", f"{first.law}: {first.words}")
+    return "failed", f"{first.law}: {first.words}", found
+
+
+def _as_it_ended(hand_in: HandIn, status: str, note: str) -> tuple[str, str]:
+    """Return status and note of a hand-in that did not pass, by how its processes ended and what they printed."""
+    if status == "passed":
+        return status, note
+    if hand_in.ends:
+        status, note = min(hand_in.ends, key=lambda end: WORST_FIRST.index(end[0]))
     printed = hand_in.printed()[:SHOWN]
-    return status, f"{words} It printed: {printed}" if printed else words, found
+    return status, f"{note} It printed: {printed}" if printed else note
 
 
 def _both(own: Sequence[Finding], hidden: Sequence[Finding]) -> list[Finding]:

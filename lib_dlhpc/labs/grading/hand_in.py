@@ -51,14 +51,17 @@ def read(folder: Path, name: str, usual: str) -> tuple[str, str]:
     return file.name, text_of(file)
 
 
-def text_of(file: Path) -> str:
-    """Return the text of a file. Raises Unreadable, NotAllowed for a link: it may lead to the instructor's files."""
+def text_of(file: Path, most: int = MOST) -> str:
+    """Return the text of a file of at most so many bytes.
+
+    Raises Unreadable, NotAllowed for a link, which may lead to the instructor's files.
+    """
     if file.is_symlink() or not file.is_file():
         raise NotAllowed(f"{file.name} is no file of its own, but a link, a folder or a pipe.")
     try:
-        if file.stat().st_size > MOST:
-            size = file.stat().st_size
-            raise Unreadable(f"{file.name} has {size:,} bytes; the most are {MOST:,}.")
+        size = file.stat().st_size
+        if size > most:
+            raise Unreadable(f"{file.name} has {size:,} bytes; the most are {most:,}.")
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Unreadable(f"{file.name} cannot be read: {error}.") from None

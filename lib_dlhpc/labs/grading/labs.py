@@ -1,7 +1,7 @@
 """What each lab hands in, what a hand-in may import, and how its checks are asked.
 
-labs_known()              names of the labs that can be graded
-lab_of(name)              a lab: its row of the table, and its checks.py
+folder_of(name)     the folder of a lab
+lab_of(name)        a lab: its row of the table, and its checks.py
 """
 
 import importlib.util
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import lib_dlhpc
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.spec.experiment import loads
 
 # Of Python: what computes. None of these reaches files, processes, the network, or the frames of a caller.
 COMPUTES = (
@@ -49,6 +50,7 @@ class Lab(NamedTuple):
 
     names: functions that are handed in. laws: how many there are. judge(checks, given, name): all findings.
     again: findings on a hidden variant, without those that depend on the learner's own; None where all do.
+    usual: name of the file; a .toml has no code: it is its text that is judged, under the name `text`.
     """
 
     names: tuple[str, ...]
@@ -56,6 +58,7 @@ class Lab(NamedTuple):
     imports: tuple[str, ...]
     judge: Callable[[Any, Given, str], Sequence[Finding]]
     again: Callable[[Any, Given, str], Sequence[Finding]] | None = None
+    usual: str = "step.py"
 
 
 def _step(checks: Any, given: Given, name: str) -> Sequence[Finding]:
@@ -85,6 +88,11 @@ def _equal_to_one_rank(checks: Any, given: Given, name: str) -> Sequence[Finding
     return [each for each in checks.findings(given["step"], name) if each.law not in tuned]
 
 
+def _choice(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    """Return whether the choice in a file reaches the target. Raises SpecError where it is no experiment."""
+    return [checks.Tuning(name).again(loads(given["text"]()))]
+
+
 def _cuts(checks: Any, given: Given, name: str) -> Sequence[Finding]:
     ahead, back, rows_ahead, rows_back = (given[each] for each in checks.NAMES[:4])
     found = checks.filters_findings(ahead, back, name)
@@ -102,6 +110,7 @@ PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
 LABS = {
     "01_data_parallel_step": Lab(("step",), 7, (MPI,), _step, _step),
     "02_overlap": Lab(("step",), 8, (MPI,), _step, _equal_to_one_rank),
+    "03_large_batch": Lab((), 1, (), _choice, usual="choice.toml"),
     "04_pipeline": Lab(
         ("step", "gpipe", "one_f_one_b"),
         10,
@@ -116,19 +125,24 @@ LABS = {
 }
 
 
-def lab_of(name: str) -> tuple[Lab, ModuleType]:
-    """Return a lab and its checks, by the name of its folder. Raises SpecError where it cannot be graded."""
+def folder_of(name: str) -> Path:
+    """Return the folder of a lab, here or beside the package. Raises SpecError where it cannot be graded."""
     name = Path(name).name
     if name not in LABS:
         legal = ", ".join(LABS)
         raise SpecError(f"--lab {name}: cannot be graded yet; legal: {legal}.{suggest(name, LABS)}")
     for place in (Path.cwd(), Path(lib_dlhpc.__file__).parents[1]):
-        file = place / "labs" / name / "checks.py"
-        if file.is_file():
-            return LABS[name], _module(file)
+        if (place / "labs" / name / "checks.py").is_file():
+            return place / "labs" / name
     raise SpecError(
         f"--lab {name}: labs/{name}/checks.py is not here; grade in the repository's folder."
     )
+
+
+def lab_of(name: str) -> tuple[Lab, ModuleType]:
+    """Return a lab and its checks, by the name of its folder. Raises SpecError where it cannot be graded."""
+    folder = folder_of(name)
+    return LABS[folder.name], _module(folder / "checks.py")
 
 
 def _module(file: Path) -> ModuleType:

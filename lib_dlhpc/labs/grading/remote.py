@@ -28,6 +28,10 @@ class Crashed(LabError):
     """A process ended without an answer."""
 
 
+class Raised(Exception):
+    """What a learner's function raised, as a class of the same name."""
+
+
 class Other:
     """A value of a class that is no plain data; only its type and its text have come."""
 
@@ -65,12 +69,15 @@ class Worker:
             if kind == end:
                 return what
             try:
-                if kind == "raise":
-                    self._raise(*what)
-                number, name, given, named = what
-                target, offer = self._objects[number]
+                if kind != "raise":
+                    number, name, given, named = what
+                    target, offer = self._objects[number]
+                else:
+                    error = self._raised(*what)
             except (ValueError, TypeError, KeyError):
                 raise self._crashed() from None
+            if kind == "raise":
+                raise error
             self._answer(target, offer, str(name), given, named)
 
     def _answer(self, target: Any, offer: Offer, name: str, given: Any, named: Any) -> None:
@@ -83,13 +90,13 @@ class Worker:
             words = [len(self._errors) - 1, type(error).__name__, str(error)]
             self._send("error", words)
 
-    def _raise(self, number: Any, name: Any, words: Any, line: Any, text: Any) -> None:
-        """Raise what the process raised; an error of ours that went through it as it was."""
+    def _raised(self, number: Any, name: Any, words: Any, line: Any, text: Any) -> BaseException:
+        """Return what the process raised; an error of ours that went through it as it was."""
         if isinstance(number, int) and 0 <= number < len(self._errors):
-            raise self._errors[number]
+            return self._errors[number]
         name = name if isinstance(name, str) and name.isidentifier() else "Exception"
         where = f" (line {int(line)}: {str(text)[:200]})" if line else ""
-        raise type(name[:60], (Exception,), {})(f"{str(words)[:1000]}{where}")
+        return type(name[:60], (Raised,), {})(f"{str(words)[:1000]}{where}")
 
     def _send(self, kind: str, what: Any) -> None:
         try:
@@ -121,7 +128,8 @@ class Worker:
         if type(value).__name__ in NOUNS:
             return "noun", [type(value).__name__, list(vars(value).values())]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return "record", [type(value).__name__, list(value._fields), list(value)]
+            more = {name: getattr(value, name) for name in _properties(type(value))}
+            return "record", [type(value).__name__, list(value._fields), list(value), more]
         if isinstance(value, tuple):
             return "tuple", list(value)
         if isinstance(value, Other):
@@ -195,7 +203,25 @@ def _done(target: Any, offer: Offer, name: str, given: Any, named: Any) -> Any:
             raise AttributeError(f"{offer.kind} has no {name}")
         getattr(target, name)  # raises with words of its own
     arguments = {str(key): value for key, value in (named or {}).items()}
+    if offer.kind == "comm":
+        _check_plain([*given, *arguments.values()])
     return getattr(target, name)(*given, **arguments)
+
+
+def _check_plain(values: Any) -> None:
+    """Raise TypeError where a message would hold an object of ours: it would cost nothing, and carry all it has."""
+    for each in values:
+        if isinstance(each, list | tuple):
+            _check_plain(each)
+        elif isinstance(each, dict):
+            _check_plain([*each, *each.values()])
+        elif offer_of(each) and not type(each).__module__.startswith("mpi4py"):
+            raise TypeError("messages are of numbers, text, arrays, and lists of these")
+
+
+def _properties(kind: type) -> list[str]:
+    """Return the names of what a class computes from its fields."""
+    return [name for name, each in vars(kind).items() if isinstance(each, property)]
 
 
 def _constant(name: Any) -> Any:

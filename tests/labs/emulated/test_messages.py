@@ -150,3 +150,16 @@ def test_less_than_there_is_room_for_is_received_as_mpi_does():
 
     assert emulate(1, program) == [[[1.0, 0.0], [0.0, 0.0]]]
     assert issubclass(Mismatch, LabError)
+
+
+@pytest.mark.parametrize(
+    "pack", [bytes, bytes.hex, lambda data: int.from_bytes(data), lambda data: {"x": [data.hex()]}]
+)
+def test_numbers_cost_their_bytes_whatever_they_are_packed_in(pack):
+    data = np.random.default_rng(0).standard_normal(100).tobytes()
+
+    def program(comm):
+        comm.sendrecv(pack(data), right(comm), source=left(comm))
+        return comm.moved
+
+    assert min(emulate(2, program)) >= 2 * len(data) - 2  # an integer has no leading zeros

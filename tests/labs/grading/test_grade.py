@@ -8,7 +8,9 @@ from cheats import CHEATS, HEAD, RIGHT, SIGNATURE
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.labs.grading.grade import grades
+from lib_dlhpc.labs.grading.labs import lab_of
 from lib_dlhpc.labs.grading.table import COLUMNS
+from lib_dlhpc.spec.experiment import dumps
 
 LAB = "01_data_parallel_step"
 STEP = HEAD + RIGHT + "step = right\n"
@@ -135,3 +137,25 @@ def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
     ):
         assert main(["grade", str(tmp_path), *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_pages_and_resemblances_are_written_beside_the_marks(tmp_path, rows):
+    hand_in(tmp_path / "class", "ada", STEP)
+    hand_in(tmp_path / "class", "bob", STEP)
+    similar, pages = tmp_path / "similar.md", tmp_path / "pages"
+    rows("--similar", str(similar), "--rubrics", str(pages))
+    assert "| ada | bob | 100% | 100% |" in similar.read_text("utf-8")
+    assert sorted(each.name for each in pages.iterdir()) == ["ada.md", "bob.md"]
+    assert "✓ One rank alone" in (pages / "ada.md").read_text("utf-8")
+
+
+def test_a_choice_of_lab_3_is_data_and_runs_no_code(tmp_path, rows, monkeypatch):
+    known, own = lab_of("03_large_batch")
+    monkeypatch.setattr(own.Tuning, "_run", lambda *given: own.Result((0.9,), 1.0))  # no training
+    monkeypatch.setattr("lib_dlhpc.labs.grading.grade.lab_of", lambda lab: (known, own))
+    text = dumps(own.experiment_of(own.BASELINE, own.BASE * own.TIMES, 1, ranks=4))
+    for name, written in (("ada", text), ("bob", "[run]\nseed = 1\n")):
+        place = hand_in(tmp_path / "class", name, "raise SystemExit\n")
+        (place / "choice.toml").write_text(written)
+    _, found = rows(lab="03_large_batch")
+    assert found["ada"]["status"] == "passed" and found["bob"]["status"] == "failed"

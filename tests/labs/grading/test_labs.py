@@ -120,5 +120,7 @@ def test_both_cuts_of_lab_5_hold(remote, solution):
 
 def test_the_solutions_import_what_may_be_imported(repository):
     for lab, known in LABS.items():
+        if known.usual.endswith(".toml"):
+            continue
         file = repository / "instructor_notes" / "solutions" / f"lab_{lab}.py"
         check_imports(file.read_text("utf-8"), file.name, (*COMPUTES, *known.imports))

@@ -152,8 +152,8 @@ class Session:
 
     def _decode(self, kind: str, value: Any) -> Any:
         if kind == "record":
-            name, fields, values = value
-            return namedtuple(name, fields)(*values)
+            name, fields, values, more = value
+            return type(name, (namedtuple(name, fields),), more)(*values)
         if kind == "noun":
             name, fields = value
             return NOUNS[name](*fields)
