@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test test-extras notebooks docs lint format bench soak lock clean
+.PHONY: help install explore test test-extras notebooks student docs lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -68,6 +68,13 @@ test-extras: .venv-extras/.ready ## run the tests beside PyTorch, transformers a
 
 notebooks: $(READY) ## execute the modules anew and store their outputs (needs Chromium)
 	$(BIN)/python modules/store.py $(ARGS)
+
+# Tests hold solutions as well. A copy of the last commit, without history: what is not committed is not in it.
+student: ## build/student.tar.gz, the hand-out for a class: no instructor_notes, no tests, no history
+	@mkdir -p build
+	git archive --format=tar.gz --prefix=lib_dlhpc/ --output=build/student.tar.gz HEAD -- . \
+	    ':(exclude)instructor_notes' ':(exclude)tests' ':(exclude).ci'
+	@echo "build/student.tar.gz"
 
 # pdoc is not in the lock, so it lives apart.
 docs: .venv-docs/.ready ## write the API reference from the docstrings to build/docs

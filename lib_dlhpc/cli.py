@@ -30,6 +30,7 @@ GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
+PATHS |= {"csv": "file", "key": "file", "similar": "file", "rubrics": "folder"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -72,6 +72,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
     "explore": ("explore", "--no-browser"),
     "class serve": ("class", "serve", "--no-browser", "--folder", "class"),
     "trace export": ("trace", "export", "DIGITS", "traces", *MANY),
+    "grade": ("grade", "class", "--lab", "01_data_parallel_step", "--csv", "marks.csv"),
 }
 RANKED = list(COMMANDS)[:7]
 
@@ -104,6 +105,10 @@ def test_nothing_is_left_of_a_command(name, way, moment, late, repository, tmp_p
         "LATENCY": f"inter_node={repository / 'tests/data/measurements/osu_latency.txt'}",
     }
     (tmp_path / "exchanges.py").write_text(EXCHANGES)
+    (tmp_path / "class" / "ada").mkdir(parents=True)
+    (tmp_path / "class" / "ada" / "step.py").write_text(
+        "def step(*_):\n    while True:\n        pass\n"
+    )
     words = ["-m", "lib_dlhpc.cli", *(str(places.get(word, word)) for word in COMMANDS[name])]
     came = end_after(
         words, tmp_path, way, has_ranks if late else listens, moment, lambda: cancelled(tmp_path)

@@ -1,11 +1,13 @@
 """What `make test` runs: everything, or the paths that ARGS names. make only prints its commands here."""
 
+import ast
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,31 @@ def test_options_in_args_hold_for_everything(runs: dict, repository: Path, optio
     found = [*repository.glob("modules/*.ipynb"), *repository.glob("labs/*/*.ipynb")]
     every = ["tests", *(str(path.relative_to(repository)) for path in found)]
     assert (sorted(paths), keyword) == (sorted(every), OPTIONS[options])
+
+
+def test_the_hand_out_has_no_solution_and_no_history(repository: Path, require) -> None:
+    require(shutil.which("make") and shutil.which("git"), "no make or git here")
+    require((repository / ".git").exists(), "this is no clone")
+    subprocess.run(["make", "student"], cwd=repository, capture_output=True, check=True)
+    with tarfile.open(repository / "build" / "student.tar.gz") as packed:
+        files = [each for each in packed.getmembers() if each.isfile()]
+        found = {each.name.split("/", 1)[1]: packed.extractfile(each).read() for each in files}
+    assert {"README.md", "Makefile", "lib_dlhpc/__init__.py"} <= set(found)
+    assert any(name.startswith("labs/") and name.endswith(".ipynb") for name in found)
+    assert not [
+        name for name in found if name.split("/")[0] in ("instructor_notes", "tests", ".git")
+    ]
+    everything = "\n".join(_text(name, data) for name, data in found.items())
+    for file in (repository / "instructor_notes" / "solutions").glob("*.py"):
+        text = file.read_text("utf-8")
+        functions = (one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef))
+        for body in (ast.get_source_segment(text, one) for one in functions):
+            assert body and body not in everything, (file.name, body)
+
+
+def _text(name: str, data: bytes) -> str:
+    """Return the text of a file; of a notebook that of its cells."""
+    text = data.decode("utf-8", errors="replace")
+    if not name.endswith(".ipynb"):
+        return text
+    return "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])

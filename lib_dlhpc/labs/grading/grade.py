@@ -4,7 +4,7 @@ import hmac
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -62,11 +62,15 @@ def grades(folder: Path, lab: str, key: bytes = b"", seconds: int = SECONDS) -> 
             f"--key: all of {lab} depends on the learner's own variant; there is no hidden one."
         )
     places, own = learners(folder), None
+    named: dict[str, str] = {}  # learner -> folder
     with ExitStack() as stack:
         for place in places:
             if own is None or not own.answers():
                 own = stack.enter_context(server((*COMPUTES, *known.imports), seconds))
-            yield _grade(place, Path(lab).name, known, checks, key, seconds, own)
+            mark = _grade(place, Path(lab).name, known, checks, key, seconds, own)
+            first = named.setdefault(mark.learner.casefold(), place.name)
+            twice = "" if first == place.name else f" The hand-in in {first} has this name too."
+            yield replace(mark, note=mark.note + twice)
 
 
 def name_of(folder: Path) -> str:

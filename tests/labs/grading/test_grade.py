@@ -132,11 +132,21 @@ def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
         (["--lab", "07_repair_the_input"], "cannot be graded yet; legal: 01_data_parallel_step"),
         (["--lab", "09_predict_your_cluster", "--key", __file__], "there is no hidden one"),
         (["--lab", LAB, "--key", str(short)], "3 bytes; expected 16 or more"),
+        (["--lab", LAB, "--csv", ""], "--csv: expected a file, found an empty name"),
         (["--lab", LAB, "--seconds", "0"], "--seconds 0: expected 1 or more"),
         (["--lab", LAB, "--csv", str(tmp_path / "no" / "m.csv")], "its folder does not exist"),
     ):
         assert main(["grade", str(tmp_path), *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_name_that_two_have_is_said(tmp_path):
+    for folder in ("ada", "bob"):
+        hand_in(tmp_path / "class", folder, "def step(:\n", {"name": "Ada"})
+    marks = list(grades(tmp_path / "class", LAB))
+    assert [mark.learner for mark in marks] == ["Ada", "Ada"]
+    assert "The hand-in in ada has this name too." in marks[1].note
+    assert "has this name" not in marks[0].note
 
 
 def test_pages_and_resemblances_are_written_beside_the_marks(tmp_path, rows):
