@@ -99,7 +99,8 @@ def _grade(
 
     def mark(status: str, note: str, findings: Sequence[Finding] = ()) -> Mark:
         right = sum(bool(each.right) for each in findings)
-        return Mark(place, name, lab, right, known.laws, status, note, tuple(findings), text)
+        words = f"{note} {known.rest}".strip()
+        return Mark(place, name, lab, right, known.laws, status, words, tuple(findings), text)
 
     try:
         name = name_of(place)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import lib_dlhpc
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.survive.checkpoint_interval import choice_findings
 from lib_dlhpc.spec.experiment import loads
 
 # Of Python: what computes. None of these reaches files, processes, the network, or the frames of a caller.
@@ -51,6 +52,7 @@ class Lab(NamedTuple):
     names: functions that are handed in. laws: how many there are. judge(checks, given, name): all findings.
     again: findings on a hidden variant, without those that depend on the learner's own; None where all do.
     usual: name of the file; a .toml has no code: it is its text that is judged, under the name `text`.
+    rest: what of the lab is not judged here, as a sentence.
     """
 
     names: tuple[str, ...]
@@ -59,6 +61,7 @@ class Lab(NamedTuple):
     judge: Callable[[Any, Given, str], Sequence[Finding]]
     again: Callable[[Any, Given, str], Sequence[Finding]] | None = None
     usual: str = "step.py"
+    rest: str = ""
 
 
 def _step(checks: Any, given: Given, name: str) -> Sequence[Finding]:
@@ -104,8 +107,32 @@ def _formulas(checks: Any, given: Given, name: str) -> Sequence[Finding]:
     return list(checks.formulas_findings(*formulas, name))
 
 
+def _on_paper(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    """Return those of lab 8 that need no files."""
+    return [*_times(checks, given, name), *choice_findings(given["choice"], checks.own_of(name))]
+
+
+def _times(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    formulas = given["expected_time"], given["best_interval"]
+    return list(checks.formula_findings(*formulas, checks.own_of(name)))
+
+
 FIT = ("state", "activations", "seconds", "choice", "small", "small_peak")
 SPLIT = ("filters_forward", "filters_backward", "rows_forward", "rows_backward", "answers")
+SURVIVE = ("expected_time", "best_interval", "choice", "save", "resume")
+# What save and resume need is loaded; nothing of it can be done: they are not called.
+SAVING = (
+    "io",
+    "os",
+    "os.path",
+    "pathlib",
+    "pickle",
+    "shutil",
+    "tempfile",
+    "hashlib",
+    "lib_dlhpc.storage.snapshots",
+)
+RESTARTS = "Not judged here: save and resume, four laws, which checks.py runs by hand."
 PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
 LABS = {
     "01_data_parallel_step": Lab(("step",), 7, (MPI,), _step, _step),
@@ -120,6 +147,7 @@ LABS = {
     ),
     "05_split_convolution": Lab(SPLIT, 8, (MPI,), _all, _cuts),
     "06_fit_the_model": Lab(FIT, 9, (), _all, _formulas),
+    "08_survive": Lab(SURVIVE, 6, SAVING, _on_paper, _times, rest=RESTARTS),
     "09_predict_your_cluster": Lab(PREDICT, 7, (), _all),
     "10_race_the_planner": Lab(("planner", "bet"), 5, (), _all, _all),
 }

@@ -30,7 +30,7 @@ def test_where_all_holds_a_human_is_asked_for_the_rest(tmp_path, repository):
     mark = Mark(tmp_path, "ada", LAB, 1, 1, "passed", "All 1 hold.", (kept("A law", "It holds."),))
     text = page(mark, rubric)
     assert "- ✓ A law. It holds." in text
-    assert "| 4 | 4 | even and uneven shares" in text
+    assert "| 4 | 4 | even and uneven shares" in text and "| 1 | 1 | the loss" in text
     assert "|  | 3 | reflection" in text and "|  | 1 | real ranks" in text
     assert "> In `loss`, &lt;b>twice&lt;/b>." in text
 
