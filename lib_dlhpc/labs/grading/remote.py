@@ -50,6 +50,7 @@ class Worker:
         self._shared = Shared(1, 1)
         self._objects: dict[int, tuple[Any, Offer]] = {}
         self._numbers: dict[int, int] = {}  # id -> number
+        self._lasting: set[int] = set()  # arrays of objects, which stay from call to call
         self._errors: list[BaseException] = []
 
     def load(self, source: str, file: str) -> dict[str, list[list[Any]]]:
@@ -60,7 +61,11 @@ class Worker:
     def call(self, function: str | int, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Return what a function returns. Raises what it raises, Crashed, TimedOut."""
         self._send("call", [function, list(given), named])
-        return self._served("return")
+        try:
+            return self._served("return")
+        finally:
+            if isinstance(function, str):  # not called back
+                self._shared.drop_but(self._lasting)
 
     def _served(self, end: str) -> Any:
         """Carry out what the process asks for, until it ends the call."""
@@ -147,6 +152,7 @@ class Worker:
             for name in offer.arrays:
                 array = getattr(value, name)
                 arrays[name] = (self._shared.add(array), array)
+                self._lasting.add(arrays[name][0])
         values = {name: getattr(value, name) for name in offer.values}
         return "object", [number, offer.kind, values, arrays, list(offer.reads)]
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 MOST = 1 << 26  # B of a message
+MOST_TEXT = 1 << 23  # B of its JSON, which takes more memory than that
 KINDS = "biufc"  # of numpy's types: numbers and truth values
 HEAD = struct.Struct("!II")  # bytes of JSON, bytes of arrays
 TAKEN = 10.0  # s in which a message must have been read
@@ -27,12 +28,26 @@ class Garbled(Exception):
     """What has come is no message."""
 
 
+class Tail:
+    """The bytes of the arrays of a message, each of which is of one array, in their order."""
+
+    def __init__(self, data: bytearray) -> None:
+        self._data, self._taken = data, 0
+
+    def take(self, place: int, size: int) -> bytearray:
+        """Return the bytes of the next array. Raises ValueError where they are another's, or missing."""
+        if place != self._taken or place + size > len(self._data):
+            raise ValueError("an array without bytes of its own")
+        self._taken += size
+        return self._data[place : place + size]
+
+
 def send(sock: socket.socket, message: Any, encode: Callable[[Any], Any]) -> None:
     """Send a message. encode: what a value that is no plain data becomes. Raises Closed, or ValueError if too large."""
     arrays: list[bytes] = []
     text = json.dumps(packed(message, arrays, encode)).encode()
     tail = b"".join(arrays)
-    if len(text) + len(tail) > MOST:
+    if len(text) > MOST_TEXT or len(text) + len(tail) > MOST:
         raise ValueError(f"A message of {len(text) + len(tail)} bytes; the most are {MOST}.")
     try:
         sock.settimeout(TAKEN)
@@ -49,12 +64,12 @@ def receive(
     Raises Closed, Garbled, and what `alive` and `decode` raise.
     """
     text_size, tail_size = HEAD.unpack(_exactly(sock, HEAD.size, alive))
-    if text_size + tail_size > MOST:
+    if text_size > MOST_TEXT or text_size + tail_size > MOST:
         raise Garbled(f"a message of {text_size + tail_size} bytes")
     text = _exactly(sock, text_size, alive)
     tail = _exactly(sock, tail_size, alive)
     try:
-        return unpacked(json.loads(text), memoryview(tail), decode)
+        return unpacked(json.loads(text), Tail(tail), decode)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise Garbled(f"{type(error).__name__}: {error}"[:200]) from None
 
@@ -105,7 +120,7 @@ def _array(value: Any, arrays: list[bytes]) -> list[Any]:
     return [place, value.dtype.str, list(value.shape)]
 
 
-def unpacked(value: Any, tail: memoryview, decode: Callable[[str, Any], Any]) -> Any:
+def unpacked(value: Any, tail: Tail, decode: Callable[[str, Any], Any]) -> Any:
     """Return the value that `packed` was given. Raises ValueError and the like for what it did not make."""
     if isinstance(value, list):
         return [unpacked(each, tail, decode) for each in value]
@@ -123,16 +138,12 @@ def unpacked(value: Any, tail: memoryview, decode: Callable[[str, Any], Any]) ->
     return decode(kind, items)
 
 
-def _unpacked_array(where: Any, tail: memoryview) -> Any:
+def _unpacked_array(where: Any, tail: Tail) -> Any:
     place, name, shape = where
     dtype = np.dtype(str(name))
-    if dtype.kind not in KINDS or not isinstance(place, int) or place < 0:
-        raise ValueError(f"an array of type {str(name)[:20]}")
-    if not all(type(each) is int and each >= 0 for each in shape):
-        raise ValueError(f"an array of shape {str(shape)[:40]}")
+    if dtype.kind not in KINDS or not all(type(each) is int and each >= 0 for each in shape):
+        raise ValueError(f"an array of type {str(name)[:20]} and shape {str(shape)[:40]}")
     size = dtype.itemsize
     for each in shape:
         size *= each
-    if place + size > len(tail):
-        raise ValueError("an array without its bytes")
-    return np.frombuffer(bytearray(tail[place : place + size]), dtype).reshape(shape)
+    return np.frombuffer(tail.take(place, size), dtype).reshape(shape)
