@@ -43,7 +43,8 @@ def _grade(options: argparse.Namespace) -> int:
         if file is not None and not Path(file).absolute().parent.is_dir():
             raise SpecError(f"--{option} {file}: its folder does not exist.")
     marks = []
-    for mark in grades(Path(options.folder), options.lab, _key(options.key), options.seconds):
+    key = _key(options.key)
+    for mark in grades(Path(options.folder), options.lab, key, options.seconds, print_note):
         marks.append(mark)
         words = f"{mark.passed} of {mark.total}, {mark.status}. {cell(mark.note)}"
         print_note(f"{cell(mark.learner)}: {words}")

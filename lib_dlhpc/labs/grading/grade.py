@@ -24,6 +24,10 @@ from lib_dlhpc.labs.grading.remote import Raised
 from lib_dlhpc.labs.grading.workers import Server, server
 from lib_dlhpc.labs.mistakes import LabError
 
+UNHELD = (
+    "This system does not hold hand-ins back from {}, only Python does: grade in a container, or under an account of"
+    " its own (instructor_notes/grading.md)."
+)
 SECONDS = 60  # for a hand-in
 SHOWN = 100  # characters of what it printed, in a note
 WORST_FIRST = ("refused", "timeout", "crashed")
@@ -54,8 +58,17 @@ def learners(folder: Path) -> list[Path]:
     return found
 
 
-def grades(folder: Path, lab: str, key: bytes = b"", seconds: int = SECONDS) -> Iterator[Mark]:
-    """Yield the mark of each learner. key: the instructor's, for variants that no learner knows. Raises SpecError."""
+def grades(
+    folder: Path,
+    lab: str,
+    key: bytes = b"",
+    seconds: int = SECONDS,
+    note: Callable[[str], None] = lambda words: None,
+) -> Iterator[Mark]:
+    """Yield the mark of each learner. key: the instructor's, for variants that no learner knows.
+
+    note: called where the system does not hold processes back from something. Raises SpecError.
+    """
     known, checks = lab_of(lab)
     if key and known.again is None:
         raise SpecError(
@@ -67,6 +80,8 @@ def grades(folder: Path, lab: str, key: bytes = b"", seconds: int = SECONDS) -> 
         for place in places:
             if own is None or not own.answers():
                 own = stack.enter_context(server((*COMPUTES, *known.imports), seconds))
+                if own.unheld:
+                    note(UNHELD.format(" or ".join(own.unheld)))
             mark = _grade(place, Path(lab).name, known, checks, key, seconds, own)
             first = named.setdefault(mark.learner.casefold(), place.name)
             twice = "" if first == place.name else f" The hand-in in {first} has this name too."

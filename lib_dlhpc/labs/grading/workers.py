@@ -23,11 +23,12 @@ MEMORY = 1 << 30  # B of address space
 
 
 class Server:
-    """The server's other end. alone: whether its processes have no network."""
+    """The server's other end. unheld: what only Python holds its processes back from, and the system does not."""
 
     def __init__(self, process: Any, control: socket.socket) -> None:
         self._process, self._control, self._lock = process, control, threading.Lock()
-        self.alone = bool(self._answer())
+        held = self._answer()
+        self.unheld = [what for bit, what in ((1, "the network"), (2, "files")) if not held & bit]
 
     def fork(self, output: IO[Any]) -> tuple[int, socket.socket]:
         """Return number and socket of a fresh process. Raises OSError if there is no server any more."""

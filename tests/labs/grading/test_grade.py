@@ -10,6 +10,7 @@ from lib_dlhpc.cli import main
 from lib_dlhpc.labs.grading.grade import grades
 from lib_dlhpc.labs.grading.labs import lab_of
 from lib_dlhpc.labs.grading.table import COLUMNS
+from lib_dlhpc.labs.grading.workers import Server
 from lib_dlhpc.spec.experiment import dumps
 
 LAB = "01_data_parallel_step"
@@ -138,6 +139,16 @@ def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
     ):
         assert main(["grade", str(tmp_path), *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_what_the_system_does_not_hold_is_said_once(tmp_path, monkeypatch):
+    for folder in ("ada", "bob"):
+        hand_in(tmp_path / "class", folder, "def step(:\n")
+    monkeypatch.setattr(Server, "_answer", lambda own: 1)  # a system without Landlock
+    said = []
+    assert len(list(grades(tmp_path / "class", LAB, note=said.append))) == 2
+    (words,) = said
+    assert "does not hold hand-ins back from files" in words
 
 
 def test_a_name_that_two_have_is_said(tmp_path):

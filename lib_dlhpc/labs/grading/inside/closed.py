@@ -75,13 +75,17 @@ def without_network() -> bool:
     return bool(libc.unshare(NEW_USER | NEW_NET) == 0 or libc.unshare(NEW_NET) == 0)
 
 
+def landlock() -> int:
+    """Return the version of Landlock, 0 without it."""
+    libc = _libc()
+    query = (None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    return 0 if libc is None else max(0, int(libc.syscall(CREATE, *query)))
+
+
 def without_files() -> bool:
     """Give up all files that are not open; return whether the system holds us to it."""
-    libc = _libc()
-    if libc is None:
-        return False
-    version = libc.syscall(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1))
-    if version < 1:
+    libc, version = _libc(), landlock()
+    if not version:
         return False
     kinds = FILES.get(version, FILES[max(FILES)])
     rules = (ctypes.c_uint64 * 3)((1 << kinds) - 1, 0, 3 if version >= SIGNALS else 0)

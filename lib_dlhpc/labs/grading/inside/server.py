@@ -35,9 +35,9 @@ def main(descriptor: int, options: str) -> None:
     stubs.add_modules([each for each in own["legal"] if each.startswith(NOT_PYTHON)])
     sys.path.clear()
     control, children = socket.socket(fileno=descriptor), set[int]()
-    network = closed.without_network()
+    held = closed.without_network() + 2 * bool(closed.landlock())
     gc.freeze()  # what all share is not written to by a collection
-    control.sendall(b"%d\n" % network)
+    control.sendall(b"%d\n" % held)
     while True:
         words, descriptors, *_ = socket.recv_fds(control, 64, 2)
         if not words:
