@@ -5,18 +5,22 @@ import argparse
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 # Arguments that are paths.
 FILES = {
+    "csv",
     "experiment",
     "workflow",
     "file",
     "files",
     "folder",
     "folders",
+    "key",
     "machine",
     "out",
     "program",
     "resume",
+    "rubrics",
     "run",
     "save",
+    "similar",
     "site",
     "store",
     "trace",
