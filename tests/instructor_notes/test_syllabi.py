@@ -1,0 +1,95 @@
+"""Syllabi name modules and labs that exist, in an order in which each has what it needs, and minutes that add up."""
+
+import re
+
+import pytest
+
+from lib_dlhpc.explore.course import EXPLORER, LABS, PATH
+
+LINK = re.compile(r"\]\(([^)#:]+)\)")
+MODULE = re.compile(r"\(\.\./modules/(\d\d)_\w+\.ipynb\)")
+LAB = re.compile(r"\(\.\./labs/(\w+)/README\.md\)")
+ROW = re.compile(r"^\| ([\w:]+) \| (\d+) \| (.+) \|$", re.M)  # session or time, minutes, what
+NEEDS = {module.number: module.needs for module in PATH}
+WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
+DAYS = ["syllabus_one_day", "syllabus_half_day"]
+PAGES = [*WEEKS, *DAYS, "outcomes", "projects", "README"]
+
+
+@pytest.fixture
+def page(repository):
+    return lambda name: (repository / "instructor_notes" / f"{name}.md").read_text("utf-8")
+
+
+def stated(text, what):
+    """Return the minutes that a syllabus says it takes."""
+    line = re.search(r"^\*\*Minutes\*\*: (.+)$", text, re.M)
+    assert line
+    found = re.search(rf"{what} (\d+)", line[1])
+    assert found, (what, line[1])
+    return int(found[1])
+
+
+@pytest.mark.parametrize("name", WEEKS)
+def test_minutes_of_sessions_add_up(page, name):
+    text = page(name)
+    rows = ROW.findall(text)
+    for kind, what in [("class", "classes"), ("lab", "lab sessions"), ("home", "at home")]:
+        assert sum(int(minutes) for each, minutes, _ in rows if each == kind) == stated(text, what)
+    assert {each for each, _, _ in rows} == {"class", "lab", "home"}
+    assert len(re.findall(r"^### Week", text, re.M)) == int(re.search(r"\d+", name)[0])
+
+
+@pytest.mark.parametrize("name", DAYS)
+def test_minutes_of_a_day_add_up(page, name):
+    text = page(name)
+    rows = ROW.findall(text)
+    total, breaks = re.search(r"\*\*Minutes\*\*: (\d+), of which (\d+)", text).groups()
+    assert sum(int(minutes) for _, minutes, _ in rows) == int(total)
+    rest = [int(minutes) for _, minutes, what in rows if what in ("Break", "Lunch")]
+    assert sum(rest) == int(breaks)
+    at = 9 * 60
+    for start, minutes, _ in rows:
+        assert start == f"{at // 60}:{at % 60:02d}"
+        at += int(minutes)
+
+
+@pytest.mark.parametrize("name", [*WEEKS, *DAYS])
+def test_a_module_comes_after_those_that_it_needs(page, name):
+    order = list(dict.fromkeys(MODULE.findall(page(name))))
+    for place, number in enumerate(order):
+        assert set(NEEDS.get(number, ())) <= set(order[:place]), number
+
+
+@pytest.mark.parametrize("name", [*WEEKS, *DAYS])
+def test_a_lab_comes_after_its_module_and_has_its_minutes(page, name):
+    of = {lab: module.number for module in PATH for lab in module.labs}
+    seen = set()
+    for _, minutes, what in ROW.findall(page(name)):
+        seen |= set(MODULE.findall(what))
+        for lab in LAB.findall(what):
+            assert of[lab] in seen, lab
+            assert int(minutes) >= LABS[lab].minutes, lab
+            own = re.search(r"README\.md\) \((\d+)\)", what)
+            assert own is None or int(own[1]) == LABS[lab].minutes, lab
+
+
+def test_a_term_has_every_module_and_every_lab(page):
+    text = page("syllabus_14_weeks")
+    assert set(MODULE.findall(text)) == {EXPLORER[:2], *NEEDS}
+    assert set(LAB.findall(text)) == set(LABS)
+
+
+def test_the_outcomes_map_every_module_and_every_lab(page):
+    text = page("outcomes")
+    assert set(MODULE.findall(text)) == {EXPLORER[:2], *NEEDS}
+    assert set(LAB.findall(text)) == set(LABS)
+    topics = text.split("## NSF/IEEE-TCPP", 1)[1].split("## CS2023")[0]
+    rows = [line.split(" | ") for line in topics.splitlines() if line.startswith("| ")][2:]
+    assert {row[2] for row in rows} == {"read", "memory"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(page, repository, name):
+    for target in LINK.findall(page(name)):
+        assert (repository / "instructor_notes" / target).exists(), target
