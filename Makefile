@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test test-extras notebooks student docs lint format bench soak lock clean
+.PHONY: help install explore test test-extras notebooks student course docs lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -85,6 +85,9 @@ docs: .venv-docs/.ready ## write the API reference from the docstrings to build/
 	@$(PYTHON) -m venv .venv-docs
 	@.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
+
+course: $(READY) ## write exams and the concept test, answers apart, to build/course (ARGS="FOLDER SEED")
+	$(BIN)/python instructor_notes/build.py $(ARGS)
 
 lint: $(READY) ## check style, types and which room imports which
 	$(BIN)/ruff check .

@@ -1,0 +1,42 @@
+"""Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
+
+Exams and the concept test with answers apart. Another seed is another version, with its options in another order.
+"""
+
+import sys
+from pathlib import Path
+
+from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.teaching.questions import key, read, sheet
+
+HERE = Path(__file__).parent
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    """Write a page."""
+    path = folder / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def main(folder: str = "build/course", seed: str = "0") -> None:
+    """Write all pages into `folder`."""
+    into, version = Path(folder), int(seed)
+    pages = [("concept_test", "Concept test", HERE / "concept_test.py")]
+    pages += [
+        (
+            f"exam/{module.name}",
+            f"Module {module.number}, {module.title}",
+            HERE / "exam" / f"{module.name}.py",
+        )
+        for module in PATH
+    ]
+    for name, title, path in pages:
+        questions = read(path, "QUESTIONS")
+        write(into, name, sheet(title, questions, version))
+        write(into, f"{name}_answers", key(title, questions, version))
+    print(f"The course on paper: {into.resolve()}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

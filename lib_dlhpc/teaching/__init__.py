@@ -1,0 +1,1 @@
+"""Material around the modules: questions with four options, worked problems, what a concept test says of a class."""

@@ -1,0 +1,21 @@
+"""The builder writes each page and its answers apart."""
+
+import re
+
+from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.teaching.questions import read
+
+
+def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
+    main = read(repository / "instructor_notes" / "build.py", "main")
+    some = PATH[:2]  # each is evaluated by another test, too
+    monkeypatch.setitem(main.__globals__, "PATH", some)
+    main(str(tmp_path))
+    sheets = [tmp_path / "concept_test.md"]
+    sheets += [tmp_path / "exam" / f"{module.name}.md" for module in some]
+    for sheet in sheets:
+        asked = sheet.read_text("utf-8")
+        answers = sheet.with_name(f"{sheet.stem}_answers.md").read_text("utf-8")
+        numbers = re.findall(r"^\*\*(\d+)\.\*\*", asked, re.M)
+        assert numbers == re.findall(r"^\*\*(\d+)\.\*\* [A-D]\. ", answers, re.M)
+        assert len(re.findall(r"^- [A-D]\. ", asked, re.M)) == 4 * len(numbers)

@@ -1,0 +1,121 @@
+"""Ten questions for each module and a concept test: options that differ, each wrong one with its misconception."""
+
+import ast
+import re
+from itertools import combinations
+
+import pytest
+
+from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.spec.units import parse_quantity
+from lib_dlhpc.teaching.questions import read
+
+NAMES = [module.name for module in PATH]
+CLOSE = 0.03  # numbers that differ by less are one answer, rounded
+NUMBER = re.compile(
+    r"^(?:once in )?(-?[\d,]+(?:\.\d+)?)(?: ?([kMGTµmn]?(?:B/s|FLOP/s|B|s|h|min|days)(?!/)))?\b"
+)
+IN_SECONDS = {"days": 86400, "h": 3600, "min": 60}
+TERMS = re.compile(r"ZeRO \d|1F1B|float64|1 \+ 7")  # digits of names
+
+
+def value(option):
+    """Return the number with which an option begins, in SI units; None where it begins with a word."""
+    found = NUMBER.match(option)
+    if not found:
+        return None
+    number, unit = float(found[1].replace(",", "")), found[2] or ""
+    if unit in IN_SECONDS:
+        return number * IN_SECONDS[unit]
+    return (
+        parse_quantity(f"{number} {unit}", unit.lstrip("kMGTµmn") or unit, "option")
+        if unit
+        else number
+    )
+
+
+def plain(sentence):
+    return sentence.rstrip(".").lower()
+
+
+@pytest.fixture
+def concept(repository):
+    return read(repository / "instructor_notes" / "concept_test.py", "QUESTIONS")
+
+
+def check(question):
+    every = [question.right, *question.wrong]
+    assert len(set(every)) == 4, question.name
+    assert all(len(reason.split()) >= 3 for reason in question.wrong.values()), question.name
+    assert len(set(question.wrong.values())) == 3, question.name
+    assert question.because.endswith("."), question.name
+    numbers = [number for option in every if (number := value(option)) is not None]
+    for one, other in combinations(numbers, 2):
+        assert abs(one - other) > CLOSE * max(abs(one), abs(other)), (question.name, one, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_has_ten_questions_whose_options_differ(questions, name):
+    found = questions(name)
+    assert len({question.name for question in found}) == len(found) == 10
+    for question in found:
+        check(question)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_misconception_of_the_notes_leads_to_a_wrong_option(questions, repository, name):
+    notes = (repository / "instructor_notes" / f"{name}.md").read_text("utf-8")
+    section = notes.split("## Misconceptions", 1)[1].split("\n## ")[0]
+    listed = {
+        plain(each)
+        for line in re.findall(r"^- (\*.+)", section, re.M)
+        for each in re.findall(r"\*([^*]+)\*", line)[:1]
+    }
+    assert len(listed) > 4
+    found = {plain(reason) for question in questions(name) for reason in question.wrong.values()}
+    assert listed <= found
+
+
+def test_the_concept_test_has_twenty_items_that_are_not_in_the_exam(concept, questions):
+    assert len({question.name for question in concept}) == len(concept) == 20
+    for question in concept:
+        check(question)
+    assert not {item.text for item in concept} & {q.text for name in NAMES for q in questions(name)}
+
+
+def typed(node):
+    """Yield the digits that stand in an option as text; what is computed is not text."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.FormattedValue):
+            part.format_spec = None
+    parts = (
+        [node]
+        if isinstance(node, ast.Constant)
+        else node.values
+        if isinstance(node, ast.JoinedStr)
+        else []
+    )
+    for part in parts:
+        if isinstance(part, ast.Constant) and re.search(r"\d", TERMS.sub("", str(part.value))):
+            yield part.value
+
+
+def options_of(source):
+    """Yield the syntax of every option of a file of questions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Question":
+            yield node.args[2]
+            yield from node.args[3].keys
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_number_of_an_option_is_typed(repository, name):
+    source = (repository / "instructor_notes" / "exam" / f"{name}.py").read_text("utf-8")
+    found = list(options_of(source))
+    assert len(found) >= 40
+    assert not [text for node in found for text in typed(node)]
+
+
+def test_a_typed_number_is_found():
+    source = 'Question("a", "b", "12 ms", {f"{x} ms": "c", f"2 of {x}": "d", "ZeRO 1": "e"}, "f")'
+    assert [text for node in options_of(source) for text in typed(node)] == ["12 ms", "2 of "]
