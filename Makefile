@@ -86,7 +86,7 @@ docs: .venv-docs/.ready ## write the API reference from the docstrings to build/
 	@.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
-course: $(READY) ## write exams and the concept test, answers apart, to build/course (ARGS="FOLDER SEED")
+course: $(READY) ## write exams and problems, answers apart, to build/course (ARGS="FOLDER SEED")
 	$(BIN)/python instructor_notes/build.py $(ARGS)
 
 lint: $(READY) ## check style, types and which room imports which

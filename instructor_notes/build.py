@@ -1,12 +1,14 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
 
-Exams and the concept test with answers apart. Another seed is another version, with its options in another order.
+Exams, the concept test and worked problems, answers apart. Another seed is another version of the exams, with
+options in another order.
 """
 
 import sys
 from pathlib import Path
 
 from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.teaching.problems import answers, page
 from lib_dlhpc.teaching.questions import key, read, sheet
 
 HERE = Path(__file__).parent
@@ -35,6 +37,11 @@ def main(folder: str = "build/course", seed: str = "0") -> None:
         questions = read(path, "QUESTIONS")
         write(into, name, sheet(title, questions, version))
         write(into, f"{name}_answers", key(title, questions, version))
+    for module in PATH:
+        title = f"Problems of module {module.number}, {module.title}"
+        problems = read(HERE / "problems" / f"{module.name}.py", "PROBLEMS")
+        write(into, f"problems/{module.name}", page(title, problems))
+        write(into, f"problems/{module.name}_answers", answers(title, problems))
     print(f"The course on paper: {into.resolve()}")
 
 

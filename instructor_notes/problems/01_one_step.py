@@ -1,0 +1,91 @@
+"""Problems of module 01, one step."""
+
+from lib_dlhpc.explore.one_step.machines import Mine
+from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
+from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.schedules.network import flat
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Problem, Step
+
+mine = Mine()
+device = device_of(Setting(), mine)
+peak, bandwidth, launch = (
+    float(device.peak["fp16"]),
+    float(device.memory_bandwidth),
+    float(device.launch),
+)
+half, large = float(device.half_work), float(device.efficiency)
+V100 = (
+    f"A GPU has a peak of {show(peak, 'FLOP/s')} in 16 bits, of which large products reach {large:.0%}, half of"
+    " that at"
+    f" {show(half, 'FLOP')}; its memory moves {show(bandwidth, 'B/s')}, a launch takes {show(launch, 's')}."
+)
+N = 4096
+
+
+def work(batch: int) -> float:
+    """Return the FLOP of a dense layer."""
+    return 2 * batch * N * N
+
+
+def moved(batch: int) -> float:
+    """Return the bytes that it moves."""
+    return 2 * (N * N + 2 * batch * N)
+
+
+def arithmetic(batch: int) -> float:
+    """Return the seconds of its arithmetic."""
+    return (work(batch) + half) / (large * peak)
+
+
+a100 = device_of(Setting(device="a100-sxm-40gb"), mine)
+ALPHA, BETA, SIZE = 5e-6, 1 / 12.5e9, 250e3
+
+PROBLEMS = [
+    Problem(
+        "One sample",
+        f"{V100} A dense layer has {N:,} numbers in and out. How long does it take with one sample?",
+        [
+            Step("FLOP: 2 b n²", work(1), "FLOP"),
+            Step("Bytes: 2 (n² + 2 b n)", moved(1), "B"),
+            Step("Arithmetic: (w + w½) / (e P)", arithmetic(1), "s"),
+            Step("Memory: m / B, which is longer", moved(1) / bandwidth, "s"),
+            Step("The longer of both and the launch", moved(1) / bandwidth + launch, "s"),
+        ],
+        point(Setting(), device).seconds,
+    ),
+    Problem(
+        "1,024 samples",
+        "The same layer on the same GPU, with 1,024 samples. How long does it take, and what bounds it?",
+        [
+            Step("FLOP: 2 b n²", work(1024), "FLOP"),
+            Step("Bytes: 2 (n² + 2 b n)", moved(1024), "B"),
+            Step("Memory: m / B", moved(1024) / bandwidth, "s"),
+            Step(
+                "Arithmetic: (w + w½) / (e P), which is longer: compute-bound",
+                arithmetic(1024),
+                "s",
+            ),
+            Step("The longer of both and the launch", arithmetic(1024) + launch, "s"),
+        ],
+        point(Setting(batch=1024), device).seconds,
+    ),
+    Problem(
+        "A ridge point",
+        f"An A100 has a peak of {show(float(a100.peak['fp16']), 'FLOP/s')} in 16 bits and"
+        f" {show(float(a100.memory_bandwidth), 'B/s')}."
+        " From which arithmetic intensity on can a layer reach the peak?",
+        [Step("P / B", float(a100.peak["fp16"]) / float(a100.memory_bandwidth), "FLOP/B")],
+        roof(a100)[1],
+    ),
+    Problem(
+        "A message",
+        f"A link has a latency of {show(ALPHA, 's')} and {show(1 / BETA, 'B/s')}. How long does a message of"
+        f" {show(SIZE, 'B')} take?",
+        [
+            Step("Its bytes: n β", SIZE * BETA, "s"),
+            Step("With the latency: α + n β", ALPHA + SIZE * BETA, "s"),
+        ],
+        float(ALGORITHMS["recursive_doubling"](SIZE, flat(2, ALPHA, BETA)).total),
+    ),
+]

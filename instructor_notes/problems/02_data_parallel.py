@@ -1,0 +1,70 @@
+"""Problems of module 02, data parallelism."""
+
+from math import pi, sin
+
+from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
+from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
+from lib_dlhpc.explore.data_parallel.waiting import Ranks, waiting_share
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Problem, Step
+
+step = predict(step_of())
+terms = {name: float(seconds) for name, seconds in step.terms.items()}
+compute = terms["forward"] + terms["backward"] + terms["update"]
+exposed = terms["exposed communication"]
+ring = predict(step_of(allreduce="ring", bucket=25e6))
+count, alpha = bucket_count(ring.experiment), float(ring.experiment.machine.inter_node.latency)
+RANKS, SLOW, WORKERS = 256, 2.0, 4
+rounds = 2 * (RANKS - 1)
+
+PROBLEMS = [
+    Problem(
+        "Efficiency",
+        f"A step on 256 GPUs: forward {show(terms['forward'], 's')}, backward {show(terms['backward'], 's')}, update"
+        f" {show(terms['update'], 's')}; {show(exposed, 's')} of the allreduce are exposed. What is the efficiency?",
+        [
+            Step("Computation", compute, "s"),
+            Step("The step: computation and what is exposed", compute + exposed, "s"),
+            Step("Computation over the step", 100 * compute / (compute + exposed), "%"),
+        ],
+        100 * float(step.compute) / float(step.step_time),
+    ),
+    Problem(
+        "Latency of buckets",
+        f"{RANKS} ranks exchange {count} buckets with a ring; the latency is {show(alpha, 's')}. How much of a"
+        " step is latency?",
+        [
+            Step("Rounds of a ring: 2 (p - 1)", rounds),
+            Step("Latency of one bucket", rounds * alpha, "s"),
+            Step("Latency of all buckets", count * rounds * alpha, "s"),
+        ],
+        float(ring.communication.latency),
+    ),
+    Problem(
+        "One slow GPU",
+        f"One of {RANKS} GPUs takes twice as long, all others are equal. For what share of the time is a GPU"
+        " idle on average?",
+        [
+            Step("Idle share of each other GPU", 100 * (1 - 1 / SLOW), "%"),
+            Step(
+                "Averaged over all, the slow one included",
+                100 * (1 - 1 / SLOW) * (RANKS - 1) / RANKS,
+                "%",
+            ),
+        ],
+        100 * waiting_share(Ranks(jitter=0.0, slow=SLOW)),
+    ),
+    Problem(
+        "Stale gradients",
+        f"{WORKERS} asynchronous workers, a loss of curvature 1. A gradient that is τ updates old needs a rate"
+        " of each below"
+        " 2 sin(π / (2 (2 τ + 1))). Up to which rate of all workers together does training converge?",
+        [
+            Step("τ: updates of the others", WORKERS - 1),
+            Step("Rate of each worker", 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
+            Step("Rate of all together", WORKERS * 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
+        ],
+        most_stale_rate(WORKERS),
+    ),
+]

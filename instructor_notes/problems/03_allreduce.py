@@ -1,0 +1,73 @@
+"""Problems of module 03, allreduce."""
+
+from math import log2
+
+from lib_dlhpc.explore.allreduce.nodes import buffers_out
+from lib_dlhpc.explore.allreduce.sizes import crossover
+from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.schedules.network import flat
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Problem, Step
+
+ALPHA, RATE = 5e-6, 12.5e9
+BETA = 1 / RATE
+LINK = f"Links have a latency of {show(ALPHA, 's')} and {show(RATE, 'B/s')}; adding is free."
+
+
+def seconds(algorithm: str, ranks: int, size: float) -> float:
+    """Return the price of an allreduce."""
+    return float(ALGORITHMS[algorithm](size, flat(ranks, ALPHA, BETA)).total)
+
+
+P, LONG, SHORT, MANY = 8, 64e6, 4e3, 64
+latency = log2(MANY) * ALPHA
+slopes = (log2(MANY) - 2 * (MANY - 1) / MANY) * BETA
+
+PROBLEMS = [
+    Problem(
+        "A ring",
+        f"{LINK} {P} ranks allreduce {show(LONG, 'B')} with a ring. How long does it take?",
+        [
+            Step("Rounds: 2 (p - 1)", 2 * (P - 1)),
+            Step("Bytes a rank and round: n / p", LONG / P, "B"),
+            Step("Latency: rounds times α", 2 * (P - 1) * ALPHA, "s"),
+            Step("Bandwidth: rounds times n β / p", 2 * (P - 1) * LONG * BETA / P, "s"),
+            Step("Together", 2 * (P - 1) * (ALPHA + LONG * BETA / P), "s"),
+        ],
+        seconds("ring", P, LONG),
+    ),
+    Problem(
+        "Recursive doubling",
+        f"{LINK} {MANY} ranks allreduce {show(SHORT, 'B')} with recursive doubling: in each round partners"
+        " exchange the whole buffer.",
+        [
+            Step("Rounds: lg p", log2(MANY)),
+            Step("Bytes a rank and round: n", SHORT, "B"),
+            Step("Latency", latency, "s"),
+            Step("Bandwidth", log2(MANY) * SHORT * BETA, "s"),
+            Step("Together", log2(MANY) * (ALPHA + SHORT * BETA), "s"),
+        ],
+        seconds("recursive_doubling", MANY, SHORT),
+    ),
+    Problem(
+        "The crossover",
+        f"{LINK} From which message size on is Rabenseifner faster than recursive doubling, on {MANY} ranks?",
+        [
+            Step("What it pays more in latency: lg p rounds more", latency, "s"),
+            Step("What it saves for each byte: (lg p - 2 (p - 1) / p) β", slopes, "s/B"),
+            Step("The size at which both are equal", latency / slopes, "B"),
+        ],
+        crossover(MANY, ALPHA, RATE),
+    ),
+    Problem(
+        "Out of a node",
+        "32 nodes of 4 devices that share a NIC allreduce with recursive doubling. How often does the buffer"
+        " leave each node?",
+        [
+            Step("Rounds between nodes: lg 32", log2(32)),
+            Step("Devices that send the whole buffer in each", 4),
+            Step("Times the buffer leaves", 4 * log2(32)),
+        ],
+        buffers_out("recursive_doubling", 32, 4),
+    ),
+]

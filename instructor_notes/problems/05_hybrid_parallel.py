@@ -1,0 +1,79 @@
+"""Problems of module 05, hybrid and spatial parallelism."""
+
+from lib_dlhpc import Experiment, predict
+from lib_dlhpc.explore.hybrid_parallel.map import Ways, experiment_of
+from lib_dlhpc.explore.model_parallel import pipeline
+from lib_dlhpc.explore.model_parallel.pipeline import Pipe
+from lib_dlhpc.teaching.problems import Problem, Step
+
+layout = experiment_of(Ways(), 8, 12).strategy
+GPUS, T, P = 384, int(layout.tensor), int(layout.pipeline)
+replicas = GPUS // (T * P)
+batch = int(layout.batch) * replicas
+EDGE, CHANNELS, SLABS = 256, 16, 8
+
+
+def sent(kernel: int) -> float:
+    """Return the bytes that an inner slab sends in a step for a second convolution; the first one's rows are read."""
+    kinds = [
+        {"kind": "conv", "channels": CHANNELS, "kernel": each, "padding": each // 2}
+        for each in (1, kernel)
+    ]
+    own = {"family": "sequential", "input": [CHANNELS, EDGE, EDGE], "layers": kinds}
+    strategy = {"nodes": 1, "spatial": SLABS, "batch": 1, "precision": "fp32"}
+    run = Experiment(model=own, machine="selene", dataset="imagenet", strategy=strategy)
+    link = run.machine.intra_node
+    return float(predict(run).messages["halo"].bandwidth) * link.bandwidth * link.efficiency
+
+
+halo = sent(3) - sent(1)
+
+PROBLEMS = [
+    Problem(
+        "Microbatches of a replica",
+        f"{GPUS} GPUs, tensor {T} × pipeline {P}, the rest data; a batch of {batch:,} sequences, one a"
+        " microbatch. How large is"
+        " the bubble, compared with the work?",
+        [
+            Step("Replicas: GPUs / (t p)", replicas),
+            Step("Microbatches of each: batch over replicas", batch / replicas),
+            Step("Bubble over work: (p - 1) / m", 100 * (P - 1) / (batch / replicas), "%"),
+        ],
+        100 * (P - 1) / float(layout.microbatches),
+    ),
+    Problem(
+        "A halo",
+        f"Images of {CHANNELS} channels and {EDGE}² points, 4 B each, are cut into {SLABS} slabs of rows. A"
+        " convolution needs one row of"
+        " each neighbor, forward; backward the gradients of these rows go back. How much does an inner slab"
+        " send for it in a step?",
+        [
+            Step("Numbers of a row: channels times width", CHANNELS * EDGE),
+            Step("Bytes of a row", 4 * CHANNELS * EDGE, "B"),
+            Step("To two neighbors", 2 * 4 * CHANNELS * EDGE, "B"),
+            Step("Forward and backward", 4 * 4 * CHANNELS * EDGE, "B"),
+        ],
+        halo,
+    ),
+    Problem(
+        "Its share",
+        "Which share of the slab's own data does it send forward?",
+        [
+            Step("Bytes of a slab", 4 * CHANNELS * EDGE**2 / SLABS, "B"),
+            Step("The halo over the slab: 2 · slabs / edge", 100 * 2 * SLABS / EDGE, "%"),
+        ],
+        100 * halo / 2 / (4 * CHANNELS * EDGE**2 / SLABS),
+    ),
+    Problem(
+        "Two replicas for four",
+        "64 GPUs, tensor 2 × pipeline 8, a batch of 128 sequences, one a microbatch. You take tensor 4"
+        " instead, with half of the replicas."
+        " How large is the bubble then, compared with the work?",
+        [
+            Step("Replicas: 64 / (4 · 8)", 2),
+            Step("Microbatches of each", 64),
+            Step("Bubble over work: (p - 1) / m", 100 * 7 / 64, "%"),
+        ],
+        100 * pipeline.formula(Pipe(ranks=8, microbatches=64, batch=64, schedule="1F1B")),
+    ),
+]

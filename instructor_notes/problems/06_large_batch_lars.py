@@ -1,0 +1,74 @@
+"""Problems of module 06, large batches and LARS."""
+
+from lib_dlhpc.explore.large_batch.rules import lars_step, longer_step, mean, times_base
+from lib_dlhpc.explore.large_batch.time import steps_to_accuracy
+from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.training.large_batch_results import paired, stored
+
+WEIGHTS, GRADIENT, RATE, TRUST = 15, 0.6, 20, 0.001
+CRITICAL = 8192.0
+LARGE = times_base(32)
+linear, tuned, lars = (100 * mean(rule, LARGE).mean for rule in ("linear", "tuned", "lars"))
+
+
+def over_least(batch: float) -> float:
+    """Return the steps over the fewest possible."""
+    return 1 + CRITICAL / batch
+
+
+PROBLEMS = [
+    Problem(
+        "A first step of LARS",
+        f"A layer has |w| = {WEIGHTS} and |g| = {GRADIENT}; rate {RATE}, trust {TRUST}, no decay, no momentum"
+        " yet. How long is its step?",
+        [
+            Step("Local rate: trust |w| / |g|", TRUST * WEIGHTS / GRADIENT),
+            Step("Times the rate", RATE * TRUST * WEIGHTS / GRADIENT),
+            Step("Times |g|, which cancels", RATE * TRUST * WEIGHTS),
+        ],
+        lars_step(WEIGHTS, GRADIENT, RATE),
+    ),
+    Problem(
+        "Beyond the critical batch",
+        f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * 4:,.0f} samples a step to twice as"
+        " many. By how many percent do the steps fall?",
+        [
+            Step("Steps over the fewest, before: 1 + B_c / B", over_least(4 * CRITICAL)),
+            Step("After", over_least(8 * CRITICAL)),
+            Step("Fall", 100 * (1 - over_least(8 * CRITICAL) / over_least(4 * CRITICAL)), "%"),
+        ],
+        100
+        * (
+            1
+            - float(
+                steps_to_accuracy(8 * CRITICAL, CRITICAL)
+                / steps_to_accuracy(4 * CRITICAL, CRITICAL)
+            )
+        ),
+    ),
+    Problem(
+        "What the rate repairs",
+        f"At batch {LARGE:,} linear scaling reaches {linear:.2f} %, SGD with a tuned rate {tuned:.2f} %, LARS"
+        f" {lars:.2f} %. Which part of what"
+        " LARS gains is the rate's?",
+        [
+            Step("LARS over linear scaling", lars - linear, "points"),
+            Step("Tuned SGD over linear scaling", tuned - linear, "points"),
+            Step("The one over the other", 100 * (tuned - linear) / (lars - linear), "%"),
+        ],
+        100
+        * (1 - 100 * paired(stored(), ("lars", LARGE), ("tuned", LARGE)).mean / (lars - linear)),
+    ),
+    Problem(
+        "A sum for a mean",
+        "Eight ranks add their gradients and forget to divide. How many times as long is a step of SGD, and"
+        " how many times one of LARS?"
+        " Give the product of both.",
+        [
+            Step("SGD: rate times eight gradients", 8),
+            Step("LARS: the length of the gradient cancels", 1),
+            Step("Product", 8),
+        ],
+        longer_step("sgd", 8) * longer_step("lars", 8),
+    ),
+]

@@ -1,0 +1,59 @@
+"""Problems of module 07, I/O bottlenecks."""
+
+from math import log
+
+from lib_dlhpc.explore.io_bottleneck import nodes
+from lib_dlhpc.explore.io_bottleneck.limits import Setting, experiment, found
+from lib_dlhpc.explore.io_bottleneck.nodes import Setting as Spread
+from lib_dlhpc.prediction.caching import least_recently_used
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Problem, Step
+
+IMAGES, SIZE, SSD = "neural images, 455 GB", 455e9, 60e9
+tier = experiment(Setting()).machine.storage["lustre"]
+operations, bandwidth = float(tier.metadata_rate), float(tier.bandwidth)
+CACHED, NODES = 0.5, 512
+eight = nodes.NODES.index(8)
+
+PROBLEMS = [
+    Problem(
+        "Files a second",
+        f"A file system does {operations:,.0f} metadata operations a second and {show(bandwidth, 'B/s')}. A"
+        " sample is a file of"
+        f" {show(Setting().size, 'B')}, which is looked up, opened and closed. How many samples a second does"
+        " it deliver at most?",
+        [
+            Step("By metadata: operations / 3", operations / 3, "samples/s"),
+            Step("By bandwidth: B / size", bandwidth / Setting().size, "samples/s"),
+            Step("The lower of both", operations / 3, "samples/s"),
+        ],
+        float(found(Setting()).rate),
+    ),
+    Problem(
+        "An LRU cache",
+        f"One reader, all data once an epoch in a new random order, a share r = {CACHED} of it cached, LRU: r +"
+        " (1 - r) ln(1 - r). The hit rate?",
+        [
+            Step("ln(1 - r)", log(1 - CACHED)),
+            Step("(1 - r) ln(1 - r)", (1 - CACHED) * log(1 - CACHED)),
+            Step("Hit rate", 100 * (CACHED + (1 - CACHED) * log(1 - CACHED)), "%"),
+        ],
+        100 * float(least_recently_used(CACHED)),
+    ),
+    Problem(
+        "How much a node holds",
+        f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, SSDs of {show(SSD, 'B')}. How much"
+        " does a node hold, and does it fit?",
+        [Step("Bytes of a node: size / nodes", SIZE / 8, "B")],
+        float(nodes.held(Spread(data=IMAGES, ssd=SSD))[eight]),
+    ),
+    Problem(
+        "Remote reads",
+        f"A data set is spread over {NODES} nodes, one copy. Which share of a node's random reads is remote?",
+        [
+            Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
+            Step("All others are remote", 100 * (1 - 1 / NODES), "%"),
+        ],
+        100 * nodes.remote(Spread()),
+    ),
+]

@@ -1,0 +1,68 @@
+"""Problems of module 10, energy and planning."""
+
+from math import ceil
+
+from lib_dlhpc.costs import clock
+from lib_dlhpc.explore.energy_planning import here
+from lib_dlhpc.explore.energy_planning.here import Setting as Here
+from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
+from lib_dlhpc.explore.energy_planning.to_accuracy import cost, predicted
+from lib_dlhpc.prediction.energy import facility_energy
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Problem, Step
+
+BUSY, IDLE, LIMIT = 400.0, 40.0, 250.0
+static = IDLE + 0.3 * (BUSY - IDLE)
+phi = ((LIMIT - static) / (BUSY - static)) ** 0.25
+HOURS, PUE = 82_432, 1.1
+MWH = 3.6e9
+run = predicted(Run())
+samples, seconds = float(run.experiment.dataset.samples), float(run.step_time)
+epochs, steps = float(run.to_accuracy.epochs.epochs), ceil(samples / Run().batch)
+own = Here()
+few, many = (ceil(here.epochs(own, batch)[2]) for batch in (own.one, own.other))
+
+PROBLEMS = [
+    Problem(
+        "A power limit",
+        f"A GPU draws {BUSY:.0f} W when it computes, {IDLE:.0f} W idle. Of the {BUSY:.0f} W the idle power and"
+        " three tenths of the rest remain at any"
+        f" clock; the others fall with its fourth power. A limit of {LIMIT:.0f} W: how much slower is arithmetic?",
+        [
+            Step("What remains at any clock", static, "W"),
+            Step("What the limit leaves for the rest", LIMIT - static, "W"),
+            Step("Over what it takes without a limit", (LIMIT - static) / (BUSY - static)),
+            Step("Fourth root: the clock φ", phi),
+            Step("1 / φ - 1", 100 * (1 / phi - 1), "%"),
+        ],
+        100 * (1 / float(clock(LIMIT, BUSY, IDLE)) - 1),
+    ),
+    Problem(
+        "Time to accuracy",
+        f"ResNet-50 needs {epochs:.0f} epochs of {samples:,.0f} images to its accuracy with a batch of"
+        f" {Run().batch:,}; a step takes"
+        f" {show(seconds, 's')}. How long does the run take?",
+        [
+            Step("Steps of an epoch, rounded up", steps),
+            Step("Seconds of an epoch", steps * seconds, "s"),
+            Step("All epochs", epochs * steps * seconds, "s"),
+        ],
+        cost(Run()).seconds,
+    ),
+    Problem(
+        "Energy of a facility",
+        f"A training took {HOURS:,} GPU-hours at 400 W, in a center of PUE {PUE}. How many MWh?",
+        [
+            Step("GPU energy: hours times watts", HOURS * 400 * 3600 / MWH, "MWh"),
+            Step("Times the PUE", HOURS * 400 * PUE * 3600 / MWH, "MWh"),
+        ],
+        float(facility_energy(HOURS, 400, PUE)) / MWH,
+    ),
+    Problem(
+        "More epochs",
+        f"Batch {own.one} needs {few} epochs to the target, batch {own.other} {many}. How many times as fast"
+        " must an epoch be for the larger to be worth it?",
+        [Step("Epochs over epochs", many / few)],
+        here.more_epochs(own),
+    ),
+]

@@ -1,0 +1,59 @@
+"""Problems of module 11, traces and waits."""
+
+from lib_dlhpc.explore.traces import coupled
+from lib_dlhpc.explore.traces.waits import Setting, analyzed, gain_of_ideal_network
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Problem, Step
+
+found = analyzed(Setting())
+computed = [float(seconds) for seconds in found.compute]
+own = found.efficiency
+factors = f"load balance {own.load_balance:.3f}, serialization {own.serialisation:.3f}, transfer {own.transfer:.3f}"
+way = next(way for way in coupled.ways(coupled.Setting()) if coupled.number_of(way) == 1)
+BATCHES = coupled.workflow(coupled.Setting()).batches
+
+PROBLEMS = [
+    Problem(
+        "Load balance",
+        f"Four ranks compute for {', '.join(show(seconds, 's') for seconds in computed)}. What is the load balance?",
+        [
+            Step("Mean", sum(computed) / 4, "s"),
+            Step("Most", max(computed), "s"),
+            Step("Mean over most", 100 * sum(computed) / 4 / max(computed), "%"),
+        ],
+        100 * own.load_balance,
+    ),
+    Problem(
+        "The factors",
+        f"A run has {factors}. For what share of the time do ranks compute on average?",
+        [
+            Step("Communication: serialization times transfer", own.serialisation * own.transfer),
+            Step(
+                "Times load balance", 100 * own.load_balance * own.serialisation * own.transfer, "%"
+            ),
+        ],
+        100 * own.parallel,
+    ),
+    Problem(
+        "An ideal network",
+        f"The same run takes {show(found.span, 's')}. By how many percent would an ideal network shorten it?",
+        [
+            Step("Its time there: transfer times the run", own.transfer * found.span, "s"),
+            Step("What is saved", 100 * (1 - own.transfer), "%"),
+        ],
+        gain_of_ideal_network(Setting()),
+    ),
+    Problem(
+        "Who is the bottleneck?",
+        f"One of eight ranks simulates: a batch takes {show(way.produce, 's')} to produce and"
+        f" {show(way.consume, 's')} to train on, {BATCHES} batches in all."
+        " About how long does the run take?",
+        [
+            Step("The slower side: producing", way.produce, "s"),
+            Step(
+                "All batches, and the last one's training", BATCHES * way.produce + way.consume, "s"
+            ),
+        ],
+        way.seconds,
+    ),
+]

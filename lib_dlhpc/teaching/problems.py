@@ -1,0 +1,71 @@
+"""Worked problems: one with all of its steps, one with some of them, two with none; answers on a page of their own.
+
+    Problem("A ring", "8 ranks sum 64 MB.", [Step("Rounds: 2 (p - 1)", 14), Step("Time", seconds, "s")], ring.total)
+
+Steps are arithmetic with the numbers of the text, the answer comes from the library: tests hold the one to the other.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lib_dlhpc.spec.units import format_quantity
+
+SI = ("s", "B", "B/s", "FLOP", "FLOP/s", "J", "W")
+KINDS = ("worked", "faded: complete it", "yours", "yours")
+BLANK = "\\_\\_\\_\\_"
+
+
+class Step(NamedTuple):
+    """One step: what to do, and what comes out."""
+
+    do: str
+    value: float
+    unit: str = ""
+
+    @property
+    def result(self) -> str:
+        """The value with its unit."""
+        if self.unit in SI:
+            return format_quantity(self.value, self.unit)
+        whole = float(self.value).is_integer() and abs(self.value) < 1e9
+        return (
+            f"{self.value:,.0f} {self.unit}".strip()
+            if whole
+            else f"{self.value:.4g} {self.unit}".strip()
+        )
+
+
+class Problem(NamedTuple):
+    """A problem. answer: what the library says, in the unit of the last step."""
+
+    title: str
+    text: str
+    steps: Sequence[Step]
+    answer: float
+
+
+def page(title: str, problems: Sequence[Problem]) -> str:
+    """Return the problems as Markdown: the first solved, of the second the first step, of the others the text."""
+    lines = [f"# {title}", ""]
+    for number, (kind, problem) in enumerate(zip(KINDS, problems, strict=True), 1):
+        lines += [f"## {number}. {problem.title} ({kind})", "", problem.text, ""]
+        shown = {1: len(problem.steps), 2: 1}.get(number, 0)
+        if number <= 2:
+            lines += [
+                f"{place}. {step.do}: {step.result if place <= shown else BLANK}"
+                for place, step in enumerate(problem.steps, 1)
+            ]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def answers(title: str, problems: Sequence[Problem]) -> str:
+    """Return the answers as Markdown, with all steps."""
+    lines = [f"# {title}: answers", ""]
+    for number, problem in enumerate(problems, 1):
+        lines += [f"## {number}. {problem.title}: {problem.steps[-1].result}", ""]
+        lines += [
+            f"{place}. {step.do}: {step.result}" for place, step in enumerate(problem.steps, 1)
+        ]
+        lines.append("")
+    return "\n".join(lines)

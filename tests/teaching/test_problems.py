@@ -1,0 +1,43 @@
+"""Pages of problems: what is shown, what is left out, and the answers apart."""
+
+import pytest
+
+from lib_dlhpc.teaching.problems import BLANK, Problem, Step, answers, page
+
+ONE = Problem("A ring", "How long?", [Step("Rounds", 14), Step("Time", 0.00903, "s")], 0.00903)
+FOUR = [ONE, ONE._replace(title="Faded"), ONE._replace(title="Third"), ONE._replace(title="Fourth")]
+
+
+def parts(text):
+    return text.split("\n## ")[1:]
+
+
+def test_the_first_is_solved_and_the_second_begun():
+    worked, faded, third, fourth = parts(page("Module 03", FOUR))
+    assert "1. Rounds: 14" in worked and "2. Time: 9.03 ms" in worked
+    assert "1. Rounds: 14" in faded and f"2. Time: {BLANK}" in faded
+    assert "9.03" not in faded + third + fourth
+    assert "Rounds" not in third + fourth
+
+
+def test_the_answers_have_every_step():
+    for part in parts(answers("Module 03", FOUR)):
+        assert "1. Rounds: 14" in part and "2. Time: 9.03 ms" in part
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (14.0, "", "14"),
+        (2.5e9, "B/s", "2.5 GB/s"),
+        (12.345678, "%", "12.35 %"),
+        (1234567, "", "1,234,567"),
+    ],
+)
+def test_a_result_has_its_unit(value, unit, shown):
+    assert Step("x", value, unit).result == shown
+
+
+def test_four_problems_make_a_page():
+    with pytest.raises(ValueError, match="shorter"):
+        page("Module 03", FOUR[:3])
