@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test test-extras notebooks student course docs lint format bench soak lock clean
+.PHONY: help install explore test test-extras notebooks student course slides docs lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -89,6 +89,16 @@ docs: .venv-docs/.ready ## write the API reference from the docstrings to build/
 course: $(READY) ## write exams and problems, answers apart, to build/course (ARGS="FOLDER SEED")
 	$(BIN)/python instructor_notes/build.py $(ARGS)
 
+# python-pptx is not in the lock, so it lives apart.
+slides: .venv-slides/.ready ## write slides of each module with speaker notes to build/slides (ARGS="FOLDER 02 03")
+	.venv-slides/bin/python instructor_notes/slides.py $(or $(ARGS),build/slides)
+
+.venv-slides/.ready: pyproject.toml
+	@test -n "$(PYTHON)"
+	@$(PYTHON) -m venv .venv-slides
+	@.venv-slides/bin/python -m pip install --quiet --editable '.[slides]'
+	@touch $@
+
 lint: $(READY) ## check style, types and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -126,7 +136,7 @@ lock: ## remake both locks (ARGS=--upgrade takes the newest versions)
 	    --output-file requirements-extras.lock pyproject.toml
 
 clean: ## remove the environments and every cache
-	rm -rf $(VENV) .venv-bench .venv-docs .venv-extras .venv-lock build dist *.egg-info
+	rm -rf $(VENV) .venv-bench .venv-docs .venv-slides .venv-extras .venv-lock build dist *.egg-info
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find lib_dlhpc tests modules labs benchmarks -name __pycache__ -type d -prune \
 	    -exec rm -rf {} + 2>/dev/null || true

@@ -6,6 +6,7 @@ NEEDED = {
     "test_transformers.py": ("torch", "transformers"),
     "test_torch.py": ("torch",),
     "test_onnx.py": ("onnx",),
+    "test_slides.py": ("pptx",),
 }
 collect_ignore = [
     file for file, names in NEEDED.items() if not all(find_spec(name) for name in names)

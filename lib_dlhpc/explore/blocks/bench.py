@@ -98,7 +98,7 @@ class Bench(ipywidgets.Box, Generic[S]):
         fine: str | None = None,
         look: str = "",
     ) -> None:
-        self._kind, self._view, self._fine = type(first), view, fine
+        self._kind, self._view, self._fine, self.look = type(first), view, fine, look
         self.controls = controls_of(first)
         self.charts = {name: chart(name) for name in results if isinstance(name, str)}
         self._words, self._wall = ipywidgets.HTML(), ipywidgets.HTML()

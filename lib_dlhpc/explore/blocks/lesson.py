@@ -104,7 +104,7 @@ class Lesson:
             raise SpecError(f"Nothing is called {name!r}. There are: {', '.join(self.names)}.")
         text = self.texts[name]
         if "steps" in text:
-            pairs = ((do, lambda see=see: self._filled(see)) for do, see in text["steps"])
+            pairs = ((do, lambda see=see: self.filled(see)) for do, see in text["steps"])
             listed = self.steps(*pairs)
             for number, step in enumerate(listed.children, 1):
                 step.question.place = Place(self.module, f"{name}.{number}", "step")
@@ -127,19 +127,28 @@ class Lesson:
             card.question.variant = None if seed is not None else variant
             return card
         if "check" in text:
-            answers = {self._filled(answer): self._filled(said) for answer, said in text["answers"]}
-            return self.choose(self._filled(text["check"]), answers, self._filled(text["right"]))
+            answers = {self.filled(answer): self.filled(said) for answer, said in text["answers"]}
+            return self.choose(self.filled(text["check"]), answers, self.filled(text["right"]))
         figure = self.figures[name]() if name in self.figures else None
-        asked, because = self._filled(text["guess"]), self._filled(text.get("because", ""))
+        asked, because = self.filled(text["guess"]), self.filled(text.get("because", ""))
         if "options" in text:
-            options = tuple(map(self._filled, text["options"]))
+            options = tuple(map(self.filled, text["options"]))
             return self.predict_choice(asked, options, self.results[name], because, figure)
         return self.predict(asked, self.results[name], text.get("unit", ""), because, figure)
 
-    def _filled(self, text: str) -> str:
+    def filled(self, text: str) -> str:
         """Return a text with its numbers."""
         names = {name for _, name, _, _ in Formatter().parse(text) if name}
         return text.format(**{name: _value(self.numbers[name]) for name in names})
+
+    def result(self, name: str) -> str:
+        """Return what a guess is about, as the page shows it."""
+        value = _value(self.results[name])
+        return (
+            value
+            if isinstance(value, str)
+            else _shown(float(value), self.texts[name].get("unit", ""))
+        )
 
     def predict(
         self,

@@ -1,0 +1,107 @@
+"""Write slides of the modules as PowerPoint files: `make slides`, or `python slides.py [FOLDER] [NUMBER ...]`.
+
+A deck is made of what its module's page has (lib_dlhpc/explore/slides), with speaker notes. It can be edited.
+"""
+
+import sys
+from io import BytesIO
+from pathlib import Path
+
+from pptx import Presentation
+from pptx.dml.color import RGBColor
+from pptx.util import Inches, Pt
+
+from lib_dlhpc.explore.course import PATH, Module
+from lib_dlhpc.explore.slides.deck import Slide, deck
+from lib_dlhpc.explore.slides.picture import png
+
+REPOSITORY = Path(__file__).parents[1]
+WIDTH, HEIGHT = 13.333, 7.5  # in
+LEFT, TOP, WIDE = 0.6, 1.45, 12.1
+SIZES = (
+    (200, 30),
+    (380, 26),
+    (620, 22),
+    (900, 19),
+)  # characters of a slide, and the points that they fit in
+TALL = Inches(4.7)  # of a picture
+BLUE = RGBColor(0x00, 0x4C, 0x6D)
+
+
+def main(folder: str = "build/slides", *numbers: str) -> None:
+    """Write the decks of all modules, or of those with these numbers, into `folder`."""
+    into = Path(folder)
+    into.mkdir(parents=True, exist_ok=True)
+    for module in PATH:
+        if not numbers or module.number in numbers:
+            slides = deck(module, REPOSITORY)
+            write(slides, module, into / f"{module.name}.pptx")
+            print(f"{module.name}: {len(slides)} slides")
+
+
+def write(slides: list[Slide], module: Module, path: Path) -> None:
+    """Write one deck."""
+    shown = Presentation()
+    shown.slide_width, shown.slide_height = Inches(WIDTH), Inches(HEIGHT)
+    shown.core_properties.title = f"{module.number} {module.title}"
+    for number, slide in enumerate(slides, 1):
+        add(shown, slide, f"{module.number} {module.title} · {number}")
+    shown.save(path)
+
+
+def add(shown: Presentation, slide: Slide, foot: str) -> None:
+    """Add one slide."""
+    own = shown.slides.add_slide(shown.slide_layouts[5 if slide.figure else 1])
+    place(own.shapes.title, 0.35, 1.0)
+    own.shapes.title.text_frame.text = slide.title
+    style(own.shapes.title.text_frame, 36 if len(slide.title) < 55 else 28, bold=True)
+    if slide.figure:
+        caption = own.shapes.add_textbox(Inches(LEFT), Inches(6.25), Inches(WIDE), Inches(0.7))
+        caption.text_frame.text = " ".join(slide.lines)
+        style(caption.text_frame, 18)
+        picture(own, slide)
+    else:
+        body = own.placeholders[1]
+        place(body, TOP, 5.3)
+        body.text_frame.text = "\n".join(slide.lines)
+        style(body.text_frame, points(slide.lines))
+    end = own.shapes.add_textbox(Inches(LEFT), Inches(7.0), Inches(WIDE), Inches(0.4))
+    end.text_frame.text = foot
+    style(end.text_frame, 12)
+    own.notes_slide.notes_text_frame.text = slide.notes
+
+
+def place(shape, top: float, high: float) -> None:
+    """Place a shape across the slide."""
+    shape.left, shape.top, shape.width, shape.height = map(Inches, (LEFT, top, WIDE, high))
+
+
+def points(lines: tuple[str, ...]) -> int:
+    """Return the size in which the lines fit."""
+    much = sum(max(len(line), 60) for line in lines)
+    return next((size for most, size in SIZES if much <= most), 16)
+
+
+def style(frame, size: int, bold: bool = False) -> None:
+    """Set all text of a frame."""
+    frame.word_wrap = True
+    for paragraph in frame.paragraphs:
+        paragraph.font.size, paragraph.font.bold = Pt(size), bold
+        paragraph.space_after = Pt(size // 3)
+        if bold:
+            paragraph.font.color.rgb = BLUE
+
+
+def picture(own, slide: Slide) -> None:
+    """Put the figure on the slide, as large as there is room, with its summary for those who cannot see it."""
+    drawn = own.shapes.add_picture(
+        BytesIO(png(slide.figure)), Inches(LEFT), Inches(TOP), width=Inches(WIDE)
+    )
+    if drawn.height > TALL:
+        drawn.width, drawn.height = round(drawn.width * TALL / drawn.height), TALL
+    drawn.left = round((Inches(WIDTH) - drawn.width) / 2)
+    drawn._element.nvPicPr.cNvPr.set("descr", slide.figure.summary)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

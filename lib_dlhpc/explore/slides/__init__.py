@@ -1,0 +1,1 @@
+"""Slides of a module, made of what its page has: questions, figures, checks, summary."""

@@ -1,0 +1,105 @@
+"""A figure as a picture: its drawing with its present columns and its legend, as SVG or PNG, without a browser."""
+
+import copy
+import json
+import re
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+from lib_dlhpc.explore.blocks.drawing import HATCH
+from lib_dlhpc.explore.blocks.figure import Figure
+
+INK, PAPER = "#222", "#fff"
+ROW, SQUARE, LETTER = 20, 14, 7.0  # px: a line of the legend, its squares, a character
+PATTERN = (
+    f'<defs><pattern id="{HATCH[5:-1]}" width="6" height="6" patternUnits="userSpaceOnUse"'
+    ' patternTransform="rotate(45)">'
+    f'<path d="M0 0V6" stroke="{INK}" stroke-width="2.4"/></pattern></defs>'
+)
+WORDS = f'font-size="13" fill="{INK}" font-family="sans-serif"'
+BEHIND = '<text paint-order="stroke" '  # the halo of words goes behind them
+VARIABLE = re.compile(
+    r"var\(--[\w-]+, *(\w+)\)"
+)  # colors of the page: they are those of paper here
+
+
+def svg(figure: Figure) -> str:
+    """Return the figure below its legend, as an SVG document."""
+    import vl_convert
+
+    spec = json.loads(_on_paper(json.dumps(filled(figure))))
+    drawn = vl_convert.vega_to_svg(spec).replace("<text ", BEHIND)
+    width, height = (float(side) for side in re.findall(r'(?:width|height)="([\d.]+)"', drawn)[:2])
+    key, shift = _legend(entries(figure), width)
+    size = f'width="{width}" height="{height + shift}" viewBox="0 0 {width} {height + shift}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size}>'
+        f'{PATTERN}<rect width="100%" height="100%" fill="{PAPER}"/>{key}'
+        f'<g transform="translate(0 {shift})">{drawn}</g></svg>'
+    )
+
+
+def png(figure: Figure, scale: float = 2.0) -> bytes:
+    """Return the figure below its legend, as a PNG file."""
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_png(svg(figure), scale=scale))
+
+
+def filled(figure: Figure) -> dict[str, Any]:
+    """Return the figure's drawing as a Vega specification that has the figure's columns and signals."""
+    spec = copy.deepcopy(figure.spec)
+    for data in spec["data"]:
+        if data["name"] in figure.data:
+            data["values"] = rows(figure.data[data["name"]])
+    for signal in spec.get("signals", []):
+        if signal["name"] in figure.signals:
+            signal["value"] = figure.signals[signal["name"]]
+            signal.pop("update", None)
+    return spec
+
+
+def entries(figure: Figure) -> list[dict[str, Any]]:
+    """Return what the legend explains: label, color, dash, hatched."""
+    own: list[dict[str, Any]] = figure.spec["usermeta"].get("legend") or rows(
+        figure.data.get("key", {})
+    )
+    return own
+
+
+def rows(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Return columns of equal length as rows."""
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+
+
+def _on_paper(text: str) -> str:
+    return VARIABLE.sub(PAPER, text).replace("currentColor", INK)
+
+
+def _legend(found: list[dict[str, Any]], width: float) -> tuple[str, float]:
+    """Return the legend, wrapped as the drawing is wide, and its height."""
+    x, y, parts = 8.0, 4.0, []
+    for each in found:
+        label = str(each["label"])
+        wide = SQUARE + 6 + LETTER * len(label) + 18
+        if x + wide > width and x > 8:
+            x, y = 8.0, y + ROW
+        parts += [
+            _entry(each, x, y),
+            f'<text x="{x + SQUARE + 6}" y="{y + 12}" {WORDS}>{escape(label)}</text>',
+        ]
+        x += wide
+    return "".join(parts), y + ROW + 4 if parts else 0.0
+
+
+def _entry(each: Mapping[str, Any], x: float, y: float) -> str:
+    color = _on_paper(str(each.get("color") or INK))
+    if dash := each.get("dash"):
+        line = f'<path d="M{x} {y + 7}h{SQUARE + 4}" stroke="{color}" stroke-width="2.5" stroke-dasharray="{dash}"/>'
+        return line
+    box = f'<rect x="{x}" y="{y}" width="{SQUARE}" height="{SQUARE}" stroke="{INK}" stroke-width="0.5"'
+    square = f'{box} fill="{color}" fill-opacity="{each.get("opacity", 1) or 1}"/>'
+    return square + (f'{box} fill="{HATCH}" fill-opacity="0.6"/>' if each.get("hatched") else "")

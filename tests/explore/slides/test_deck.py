@@ -1,0 +1,94 @@
+"""A deck has what its module's page has: a slide to predict on before each figure, answers in the notes only."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.explore.hybrid_parallel import questions
+from lib_dlhpc.explore.slides.deck import deck, lesson_of, misconceptions, notebook_text, plain
+
+NAMES = [module.name for module in PATH]
+
+
+@pytest.fixture(scope="module")
+def decks(repository):
+    """Decks by module; numbers of one of them take half a minute, and are not what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(questions.lesson.results, "across_nodes", lambda: 2.0)
+        patch.setattr(questions.lesson, "numbers", dict.fromkeys(questions.lesson.numbers, 0.5))
+        return {module.name: deck(module, repository) for module in PATH}
+
+
+@pytest.fixture
+def lesson(repository):
+    return lambda name: lesson_of(notebook_text(repository / "modules" / f"{name}.ipynb"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
+    slides = decks[name]
+    assert 18 <= len(slides) <= 27
+    titles = [slide.title for slide in slides if not slide.figure]
+    assert len(set(titles)) == len(titles)
+    for slide in slides:
+        assert slide.title and slide.notes.strip(), slide.title
+        assert len(slide.lines) <= 6 and (slide.lines or slide.figure), slide.title
+        assert sum(map(len, slide.lines)) < 950, slide.title
+        assert not re.search(r"[{}]|\*\*|\]\(|\bnan\b", " ".join(slide.lines)), slide.title
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_comes_after_a_prediction_whose_answer_is_in_the_notes(decks, name, lesson):
+    slides = decks[name]
+    assert sum(slide.figure is not None for slide in slides) >= 1
+    guesses = [each for each, text in lesson(name).texts.items() if "guess" in text]
+    asked = [slide for slide in slides if slide.title.startswith("Predict")]
+    assert len(asked) == len(guesses)
+    for slide, own in zip(asked, guesses, strict=True):
+        assert own == "across_nodes" or f"It is {lesson(name).result(own)}." in slide.notes
+    for before, slide in pairwise(slides):
+        assert slide.figure is None or before.title.startswith("Predict")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_check_has_its_answer_in_the_notes(decks, name, lesson):
+    texts = [text for text in lesson(name).texts.values() if "check" in text or "compute" in text]
+    slides = [slide for slide in decks[name] if slide.title.startswith("Check")]
+    assert len(slides) == len(texts)
+    for slide, text in zip(slides, texts, strict=True):
+        assert (
+            slide.notes.startswith("Vote") if "check" in text else slide.notes.startswith("It is")
+        )
+
+
+@pytest.mark.parametrize("place", range(1, len(PATH)))
+def test_a_deck_opens_with_questions_of_earlier_modules(decks, lesson, place):
+    (slide,) = (each for each in decks[PATH[place].name] if each.title == "From earlier modules")
+    earlier = {
+        lesson(module.name).filled(text["check"])
+        for module in PATH[:place]
+        for text in lesson(module.name).texts.values()
+        if "check" in text
+    }
+    assert len(slide.lines) == min(place, 2)
+    assert set(slide.lines) <= earlier
+
+
+def test_a_misconception_has_what_exposes_it():
+    notes = "## Misconceptions, and so on\n\n- *One is two.* Ask for\n  three.\n- *Two* of it.\n\n## Next\n\n- *No.*"
+    assert misconceptions(notes) == [("One is two.", "Ask for three."), ("Two", "of it.")]
+
+
+def test_text_loses_its_marks():
+    assert (
+        plain("**It** takes $2\\lg p\\,\\alpha$ of [this](x.md), *`a`*")
+        == "It takes 2lg pα of this, a"
+    )
+
+
+def test_a_notebook_without_questions_is_refused():
+    with pytest.raises(SpecError, match="no questions"):
+        lesson_of("print(1)")

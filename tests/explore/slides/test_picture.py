@@ -1,0 +1,50 @@
+"""A figure on paper: its columns, its legend, no color of a page, and a file that is a picture."""
+
+import re
+
+import pytest
+
+from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.data_parallel.buckets import one_step
+from lib_dlhpc.explore.one_step import layers
+from lib_dlhpc.explore.one_step.machines import Mine
+from lib_dlhpc.explore.slides.deck import figures
+from lib_dlhpc.explore.slides.picture import entries, filled, png, svg
+
+
+@pytest.fixture(scope="module")
+def gantt():
+    return next(figures(one_step()))
+
+
+def test_every_dataset_of_the_figure_is_in_the_drawing(gantt):
+    found = {data["name"]: data.get("values") for data in filled(gantt)["data"]}
+    for name, columns in gantt.data.items():
+        if name != "key":
+            assert len(found[name]) == len(next(iter(columns.values())))
+    assert "values" not in gantt.spec["data"][0]  # the figure itself is as it was
+
+
+def test_the_legend_stands_above_the_drawing(gantt):
+    text = svg(gantt)
+    labels = [each["label"] for each in entries(gantt)]
+    assert "communication" in labels
+    assert all(f">{label}</text>" in text for label in labels)
+    assert "url(#dlhpc-hatch)" in text and 'pattern id="dlhpc-hatch"' in text
+
+
+def test_nothing_is_left_of_a_page(gantt):
+    assert not re.search(r"currentColor|var\(", svg(gantt))
+
+
+def test_words_beside_bars_are_not_hidden_by_their_halo():
+    found = next(figures(layers.step_by_layers(Mine())))
+    assert re.search(r'<text paint-order="stroke"[^>]*>[^<]*bound', svg(found))
+
+
+def test_a_png_is_one(gantt):
+    assert png(gantt, scale=0.2).startswith(b"\x89PNG")
+
+
+def test_figures_that_are_not_drawn_yet_are_left_out(gantt):
+    assert list(figures(Figure(gantt.spec))) == []
