@@ -64,7 +64,7 @@ def lesson_of(text: str) -> Lesson:
 
 def plain(text: str) -> str:
     """Return Markdown as text: links without their addresses, no marks of emphasis."""
-    text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"\[([^\]]+)\]\((?:[^()]|\([^()]*\))*\)", r"\1", text)
     text = re.sub(r"\$([^$]+)\$", lambda found: _symbols(found[1]), text)
     return re.sub(r"[*`]", "", re.sub(r"\s+", " ", text)).strip()
 
@@ -101,8 +101,8 @@ def _opening(module: Module, text: str, notes: str, repository: Path) -> Iterato
         _after(text, "You need"),
     )
     if asked := list(_retrieval(module, repository)):
-        said = ["Two minutes, in pairs, without notes.", *(answer for _, answer in asked)]
-        yield Slide("From earlier modules", tuple(each for each, _ in asked), "\n".join(said))
+        answers = ["Two minutes, in pairs, without notes.", *(answer for _, answer in asked)]
+        yield Slide("From earlier modules", tuple(each for each, _ in asked), "\n".join(answers))
 
 
 def _retrieval(module: Module, repository: Path) -> Iterator[tuple[str, str]]:
@@ -110,7 +110,8 @@ def _retrieval(module: Module, repository: Path) -> Iterator[tuple[str, str]]:
     before = PATH[: PATH.index(module)][-2:]
     for each in before:
         lesson = lesson_of(notebook_text(repository / "modules" / each.file))
-        text = next(text for text in lesson.texts.values() if "check" in text)
+        checks = [text for text in lesson.texts.values() if "check" in text]
+        text = next((each for each in checks if each["check"].endswith("?")), checks[0])
         yield lesson.filled(text["check"]), lesson.filled(text["right"])
 
 
@@ -152,9 +153,8 @@ def _shown(lesson: Lesson, name: str, figure: Figure, look: str) -> Slide:
     found = re.fullmatch(r"([^()]+) \(([^()]+)\)", figure.title)
     title, caption = found.groups() if found else (figure.title, "")
     because = lesson.filled(lesson.texts[name].get("because", ""))
-    return Slide(
-        title, (caption,) if caption else (), f"{figure.summary}\n{because}".strip(), figure
-    )
+    lines = [_sentence(caption) if caption else "", f"Look for {look}" if look else ""]
+    return Slide(title, tuple(filter(None, lines)), f"{figure.summary}\n{because}".strip(), figure)
 
 
 def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:

@@ -82,7 +82,14 @@ def test_a_misconception_has_what_exposes_it():
     assert misconceptions(notes) == [("One is two.", "Ask for three."), ("Two", "of it.")]
 
 
+def test_a_figure_says_what_to_look_for(decks):
+    shown = [slide for slide in decks["02_data_parallel"] if slide.figure]
+    assert shown[0].lines[-1].startswith("Look for the buckets")
+    assert shown[0].lines[0] == "Upper bar: computation, lower bar: communication."
+
+
 def test_text_loses_its_marks():
+    assert plain("[doi:10.1/S(06)8](https://doi.org/10.1/S(06)8).") == "doi:10.1/S(06)8."
     assert (
         plain("**It** takes $2\\lg p\\,\\alpha$ of [this](x.md), *`a`*")
         == "It takes 2lg pα of this, a"
