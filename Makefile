@@ -56,7 +56,7 @@ test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
 
 # What other tools count for the models that are imported from them. They are large, so they live apart.
-test-extras: .venv-extras/.ready ## run the tests beside PyTorch, transformers and ONNX
+test-extras: .venv-extras/.ready ## run the tests beside PyTorch, transformers, ONNX and python-pptx
 	.venv-extras/bin/python -m pytest -q tests/extras $(ARGS)
 
 .venv-extras/.ready: requirements-extras.lock pyproject.toml
@@ -89,7 +89,7 @@ docs: .venv-docs/.ready ## write the API reference from the docstrings to build/
 course: $(READY) ## write exams and problems, answers apart, to build/course (ARGS="FOLDER SEED")
 	$(BIN)/python instructor_notes/build.py $(ARGS)
 
-# python-pptx is not in the lock, so it lives apart.
+# Only slides need python-pptx, so it lives apart.
 slides: .venv-slides/.ready ## write slides of each module with speaker notes to build/slides (ARGS="FOLDER 02 03")
 	.venv-slides/bin/python instructor_notes/slides.py $(or $(ARGS),build/slides)
 
@@ -132,7 +132,7 @@ lock: ## remake both locks (ARGS=--upgrade takes the newest versions)
 	    --fork-strategy fewest --generate-hashes --no-header --extra test $(ARGS) \
 	    --output-file requirements.lock pyproject.toml
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
-	    --fork-strategy fewest --generate-hashes --no-header --extra import --extra test $(ARGS) \
+	    --fork-strategy fewest --generate-hashes --no-header --extra import --extra slides --extra test $(ARGS) \
 	    --output-file requirements-extras.lock pyproject.toml
 
 clean: ## remove the environments and every cache

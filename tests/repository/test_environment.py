@@ -89,7 +89,7 @@ def test_the_lock_of_the_extras_is_one_too(repository: Path, project: dict) -> N
     found = packages(text)
     test_every_locked_package_has_a_hash(text, found)
     test_lock_names_no_place(text)
-    for name, wanted in direct(project, "import", "test").items():
+    for name, wanted in direct(project, "import", "slides", "test").items():
         assert wanted.specifier.contains(version(found[name])), (wanted, found[name])
 
 
