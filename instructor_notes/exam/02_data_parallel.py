@@ -104,7 +104,7 @@ QUESTIONS = [
         "asynchronous",
         "8 equally fast workers, 2 servers. Asynchronous training computes"
         f" {runs['asynchronous'].gradients:.1f} gradients a second, synchronous"
-        f" {runs['synchronous'].gradients:.1f}. Which one should you take?",
+        f" {runs['synchronous'].gradients:.1f}. Which one do you take?",
         "That depends on the slow workers and on the learning rate that stale gradients tolerate",
         {
             "Asynchronous, it never waits": "Asynchronous is faster, so it is better.",
@@ -139,8 +139,9 @@ QUESTIONS = [
     ),
     Question(
         "end of strong scaling",
-        "8,192 images a step on any number of GPUs, hierarchical allreduce, as in the module. From how many"
-        " GPUs on do more GPUs make the run slower?",
+        "8,192 images a step on any number of GPUs. On 256 a step computes for"
+        f" {show(float(step.compute), 's')}, and its allreduce (hierarchical, 8 GPUs a node) takes"
+        f" {show(exchange, 's')}. From about how many GPUs on do more GPUs make the run slower?",
         f"{slows:,}",
         {
             f"{int(curve.gpus[-1]):,}": "More GPUs can do no harm.",

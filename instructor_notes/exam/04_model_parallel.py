@@ -80,7 +80,8 @@ QUESTIONS = [
     ),
     Question(
         "what a gpu sends",
-        "The same products. How does what each GPU sends change from 8 to 16 GPUs (ring, per GPU)?",
+        "Two large products are split by tensor parallelism, their results allreduced by a ring. How does what"
+        " each GPU sends change from 8 to 16 GPUs?",
         f"{sends[1] / sends[0]:.2f} times",
         {
             f"{8 / 16:.2f} times": "More GPUs have less to send.",
@@ -91,7 +92,8 @@ QUESTIONS = [
     ),
     Question(
         "more rows",
-        f"On 16 GPUs messages take {share():.0f} % of the time of two products of 2,048 rows. With 4,096 rows?",
+        "Two products of 4,096 columns are split over 16 GPUs in two nodes. With 2,048 rows messages take"
+        f" {share():.0f} % of the time. With 4,096 rows?",
         f"{share(tokens=4096):.0f} %",
         {
             f"{share() / 2:.0f} %": "A bigger batch makes messages matter less.",
@@ -114,8 +116,8 @@ QUESTIONS = [
     ),
     Question(
         "1f1b",
-        f"GPipe has a bubble of {bubble['GPipe']:.0f} % of the computation here. With 1F1B, the same stages and"
-        " microbatches?",
+        f"4 stages, 8 microbatches: GPipe has a bubble of {bubble['GPipe']:.0f} % of the computation. With"
+        " 1F1B, the same stages and microbatches?",
         f"{bubble['1F1B']:.0f} %",
         {
             f"{bubble['GPipe'] / 2:.0f} %": "1F1B has a smaller bubble than GPipe.",

@@ -62,8 +62,8 @@ QUESTIONS = [
     ),
     Question(
         "more replicas",
-        "The cubes do not fit at 2 GPUs a sample. You take twice the GPUs, in twice the replicas. How does the"
-        " memory that each GPU needs change?",
+        "Cubes of 512³ do not fit where 2 GPUs share one. You take twice the GPUs, in twice the replicas. How"
+        " does the memory that each GPU needs change?",
         f"{more_memory(Cubes(gpus=1024)):.2f} times",
         {
             f"{512 / 1024:.2f} times": "More replicas give each GPU less to hold.",
@@ -74,7 +74,8 @@ QUESTIONS = [
     ),
     Question(
         "halo",
-        "The same cubes, cut into 16 slabs instead of 8. How does the time of the halos of a rank change?",
+        "Cubes of 512³ are cut into 16 slabs instead of 8, on the same network. How does the time of the halos"
+        " of a rank change?",
         f"{halo(16) / halo(8):.2f} times",
         {
             f"{8 / 16:.2f} times": "A halo shrinks with the slab.",
@@ -96,8 +97,8 @@ QUESTIONS = [
     ),
     Question(
         "fewest messages",
-        "GPT-3 on 384 GPUs: tensor 1 × pipeline 12 has the fewest messages. A GPU has"
-        f" {show(leftmost.capacity, 'B')}. Why is it not the best layout?",
+        f"GPT-3 on 384 GPUs of {show(leftmost.capacity, 'B')}: of all layouts tensor 1 × pipeline 12 has the"
+        " fewest messages. What do you make of it?",
         f"It does not fit: it needs {show(leftmost.memory, 'B')}",
         {
             "It is the best": "The best combination is the one with the fewest messages.",
@@ -108,8 +109,8 @@ QUESTIONS = [
     ),
     Question(
         "larger microbatch",
-        "The same map, tensor 2 × pipeline 12. Microbatches of 8 sequences instead of 1: larger products run"
-        " at a higher rate. How does a step change?",
+        "GPT-3, tensor 2 × pipeline 12, a batch of given size. Microbatches of 8 sequences instead of 1:"
+        " larger products run at a higher rate. How does a step change?",
         f"{lost[2]:.0f} % longer",
         {
             f"{lost[8]:.0f} % longer": "All layouts lose the same share.",

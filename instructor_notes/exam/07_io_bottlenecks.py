@@ -43,7 +43,8 @@ QUESTIONS = [
     ),
     Question(
         "more readers",
-        "Each of those GPUs has 4 readers. With 16 of them, how many times as many samples arrive?",
+        "Metadata servers of a file system are saturated by 64 GPUs with 4 readers each. With 16 readers each,"
+        " how many times as many samples arrive?",
         f"{faster:.1f}",
         {
             f"{16 / 4:.1f}": "More readers always help.",
@@ -54,7 +55,7 @@ QUESTIONS = [
     ),
     Question(
         "more nodes",
-        f"90 epochs take {hours[8]:.1f} h on 8 nodes. On 16?",
+        f"8 nodes saturate the metadata servers of a file system: 90 epochs take {hours[8]:.1f} h. On 16 nodes?",
         f"{hours[16]:.1f} h",
         {
             f"{hours[8] / 2:.1f} h": "More nodes always help.",
@@ -78,7 +79,8 @@ QUESTIONS = [
     ),
     Question(
         "best policy",
-        "The same reader. What is the highest hit rate of any replacement policy, one that knows the order included?",
+        "One reader reads a data set once an epoch, each time in a new random order. Half of it fits into a"
+        " cache. What is the highest hit rate of any replacement policy, one that knows the order included?",
         f"{100 * hit_rate('belady', 0.5):.0f} %",
         {
             f"{100 * 0.98:.0f} %": "A cache helps random access in proportion to its cleverness.",
@@ -91,7 +93,8 @@ QUESTIONS = [
     ),
     Question(
         "no new order",
-        "The order is now the same in every epoch, and half of the data fits. What does LRU hit?",
+        "One reader reads a data set once an epoch, always in the same order. Half of it fits into a cache."
+        " What does LRU hit?",
         f"{100 * hit_rate('lru', 0.5, fresh=False):.0f} %",
         {
             f"{100 * best(0.5):.0f} %": "A cache of half the data hits half.",
@@ -117,9 +120,8 @@ QUESTIONS = [
     ),
     Question(
         "compression",
-        f"Each node has four V100, one SSD and its images as they are: {format_plain(plain)} samples a second"
-        " in all. Compressed 3 : 1, with slow"
-        " decompression?",
+        f"64 nodes, each with four V100, one SSD and its images as they are: {format_plain(plain)} samples a"
+        " second in all. Compressed 3 : 1, with slow decompression?",
         format_plain(slow),
         {
             format_plain(3 * plain): "Compression always helps.",

@@ -48,7 +48,8 @@ QUESTIONS = [
     ),
     Question(
         "as often as you can",
-        "The same run, a checkpoint every five minutes. What share of the time do the checkpoints themselves take?",
+        f"A checkpoint takes a minute, the machine fails once in {mtbf / HOUR:.0f} hours. With a checkpoint"
+        " after every five minutes of training, what share of the time do the checkpoints take?",
         f"{often:.1f} %",
         {
             f"{100 * MINUTE / HOUR:.1f} %": "A minute is a small part of an hour.",

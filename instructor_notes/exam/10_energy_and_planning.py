@@ -36,7 +36,8 @@ def more(setting: Run) -> float:
 QUESTIONS = [
     Question(
         "the fastest run",
-        "The fastest run of the map takes more than twice the energy of the cheapest. Which part has grown most?",
+        "Of all runs of ResNet-50 to 76 % on 32 to 2,048 P100, the fastest takes more than twice the energy of"
+        " the cheapest. Which part has grown most?",
         grown.capitalize(),
         {
             arithmetic.capitalize()
@@ -49,7 +50,7 @@ QUESTIONS = [
     ),
     Question(
         "half the gpus",
-        "Goyal's run on 128 instead of 256 GPUs, the same batch, the same target. Its energy?",
+        "ResNet-50 to 76 %, batch 8,192, on 128 instead of 256 P100. What share of the energy does it take?",
         f"{100 * half:.0f} %",
         {
             f"{100 * 128 / 256:.0f} %": "Half the GPUs halve the energy.",
@@ -60,7 +61,8 @@ QUESTIONS = [
     ),
     Question(
         "lowest limit",
-        f"A limit of 175 W saves {-more(Run(limit=175)):.0f} % of the energy of that run. A limit of {LIMITS[-1]} W?",
+        f"ResNet-50 to 76 % on 256 P100. A power limit of 175 W saves {-more(Run(limit=175)):.0f} % of the"
+        f" energy. What does one of {LIMITS[-1]} W do?",
         f"{more(Run(limit=LIMITS[-1])):.0f} % more than without a limit",
         {
             f"{-more(Run(limit=175)) * 2:.0f} % less": "A lower limit always saves.",

@@ -30,7 +30,8 @@ def deeper(depth: int) -> float:
 QUESTIONS = [
     Question(
         "ideal network",
-        f"Ranks do not compute for {idle:.0f} % of the time. By how much would an ideal network shorten this run?",
+        "Four ranks, of which one computes half as long again as the others in each step; the ranks do not"
+        f" compute for {idle:.0f} % of the time. By how much would an ideal network shorten the run?",
         f"{ideal:.0f} %",
         {
             f"{idle:.0f} %": "Communication time is network time.",
@@ -41,7 +42,8 @@ QUESTIONS = [
     ),
     Question(
         "faster network",
-        f"The same run takes {show(spans[1], 's')} on 10 Gbit/s. On 100 Gbit/s?",
+        f"Four ranks, of which one is late in each step: the run takes {show(spans[1], 's')} on 10 Gbit/s. On"
+        " 100 Gbit/s?",
         show(spans[2], "s"),
         {
             show(spans[1] / 10, "s"): "A faster network removes waits.",
