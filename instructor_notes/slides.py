@@ -54,7 +54,7 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
     own = shown.slides.add_slide(shown.slide_layouts[5 if slide.figure else 1])
     place(own.shapes.title, 0.35, 1.0)
     own.shapes.title.text_frame.text = slide.title
-    style(own.shapes.title.text_frame, 36 if len(slide.title) < 55 else 28, bold=True)
+    style(own.shapes.title.text_frame, 36 if len(slide.title) < 38 else 28, bold=True)
     if slide.figure:
         caption = own.shapes.add_textbox(Inches(LEFT), Inches(6.25), Inches(WIDE), Inches(0.7))
         caption.text_frame.text = " ".join(slide.lines)
