@@ -83,7 +83,7 @@ docs: .venv-docs/.ready ## write the API reference from the docstrings to build/
 .venv-docs/.ready: pyproject.toml
 	@test -n "$(PYTHON)"
 	@$(PYTHON) -m venv .venv-docs
-	@.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
+	@.venv-docs/bin/python -m pip install --quiet --editable '.[all,docs]'
 	@touch $@
 
 course: $(READY) ## write exams and problems, answers apart, to build/course (ARGS="FOLDER SEED")
@@ -96,7 +96,7 @@ slides: .venv-slides/.ready ## write slides of each module with speaker notes to
 .venv-slides/.ready: pyproject.toml
 	@test -n "$(PYTHON)"
 	@$(PYTHON) -m venv .venv-slides
-	@.venv-slides/bin/python -m pip install --quiet --editable '.[slides]'
+	@.venv-slides/bin/python -m pip install --quiet --editable '.[all,slides]'
 	@touch $@
 
 lint: $(READY) ## check style, types and which room imports which
@@ -118,7 +118,7 @@ bench: .venv-bench/.ready ## measure speed and accuracy beside a named peer
 .venv-bench/.ready: pyproject.toml
 	@test -n "$(PYTHON)"
 	@$(PYTHON) -m venv .venv-bench
-	@.venv-bench/bin/python -m pip install --quiet --editable '.[bench]'
+	@.venv-bench/bin/python -m pip install --quiet --editable '.[all,bench]'
 	@touch $@
 
 soak: $(READY) ## thirty visitors, long pages, many runs: what is left? (half an hour; ARGS="--minutes 1")
@@ -129,10 +129,10 @@ lock: ## remake both locks (ARGS=--upgrade takes the newest versions)
 	@test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock && \
 	    .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv; }
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
-	    --fork-strategy fewest --generate-hashes --no-header --extra test $(ARGS) \
+	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra test $(ARGS) \
 	    --output-file requirements.lock pyproject.toml
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
-	    --fork-strategy fewest --generate-hashes --no-header --extra import --extra slides --extra test $(ARGS) \
+	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra import --extra slides --extra test $(ARGS) \
 	    --output-file requirements-extras.lock pyproject.toml
 
 clean: ## remove the environments and every cache

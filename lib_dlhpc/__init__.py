@@ -10,7 +10,7 @@ Packages are nouns, and each holds its verb: prediction.predict, simulation.simu
 
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc import renamed
+from lib_dlhpc import extras, renamed
 
 if TYPE_CHECKING:
     from lib_dlhpc.comparison import compare
@@ -66,6 +66,7 @@ _HOMES = {
 }
 
 renamed.install()
+extras.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from importlib import import_module
 from lib_dlhpc import __version__
 from lib_dlhpc.commands.output import notes_of
 from lib_dlhpc.errors import SpecError  # heavier modules are imported after the signal handlers
+from lib_dlhpc.extras import EXTRA, missing
 
 DESCRIPTION = """\
 Describe a training run once, in a TOML file; predict it in closed form, simulate it event by event, run it on MPI
@@ -59,6 +60,11 @@ def _ended(arguments: Sequence[str] | None) -> int:
         return status
     except SpecError as error:
         print(f"dlhpc: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        print(f"dlhpc: {missing(error.name)}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         _drop_output()

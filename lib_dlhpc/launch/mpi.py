@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.extras import installer
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.host import cores
 
@@ -37,7 +38,7 @@ def mpiexec() -> str:
     beside = str(Path(sys.executable).parent)
     found = shutil.which("mpiexec", path=beside) or shutil.which("mpiexec")
     if found is None:
-        raise SpecError("There is no mpiexec here; `pip install mpi4py mpich` installs one.")
+        raise SpecError(f"There is no mpiexec here; `{installer('run')}` installs one.")
     return found
 
 

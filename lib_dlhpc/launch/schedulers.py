@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.extras import missing
 from lib_dlhpc.launch.site import Site
 from lib_dlhpc.launch.systems import Answer, run, system
 from lib_dlhpc.launch.systems.base.system import PATIENCE
@@ -34,9 +35,7 @@ def check_here(scheduler: str) -> None:
     try:
         _psij()
     except ImportError:
-        raise SpecError(
-            f"{scheduler}: psij-python, which submits to it, is not installed."
-        ) from None
+        raise SpecError(f"{scheduler} needs PSI/J: {missing('psij')}") from None
 
 
 def submit_job(

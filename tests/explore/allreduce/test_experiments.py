@@ -226,7 +226,7 @@ def test_four_ranks_measure_both_algorithms_and_the_library() -> None:
 def test_a_missing_mpi_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(here.MpiMissing, match=r"no mpiexec .*pip install mpi4py mpich"):
+    with pytest.raises(here.MpiMissing, match=r"no mpiexec .*pip install 'lib-dlhpc\[run\]'"):
         here.measure()
 
 
