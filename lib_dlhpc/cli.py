@@ -30,7 +30,13 @@ GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
     "teach and set up": ("explore", "class", "grade", "completion"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
-PATHS = {"out": "folder or file", "resume": "run folder", "save": "file", "trace": "file"}
+PATHS = {  # options whose value may not be empty
+    "copy": "folder",
+    "out": "folder or file",
+    "resume": "run folder",
+    "save": "file",
+    "trace": "file",
+}
 PATHS |= {"csv": "file", "key": "file", "similar": "file", "rubrics": "folder"}
 
 

@@ -105,6 +105,7 @@ def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
         "calibrate --out",
         "calibrate machine --out",
         "calibrate io . --out",
+        "explore --copy",
         "snapshots restore none 1 --out",
         "snapshots branch none 1 --out",
         "predict goyal17-r50-1h --save",

@@ -6,6 +6,7 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 # Arguments that are paths.
 FILES = {
     "csv",
+    "copy",
     "experiment",
     "workflow",
     "file",

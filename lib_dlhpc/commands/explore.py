@@ -1,22 +1,27 @@
-"""`dlhpc explore`: open the dashboards in the browser."""
+"""`dlhpc explore`: open the dashboards in the browser, or copy the course to work in."""
 
 import argparse
 from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore import files
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import signals
-
-MODULES = Path(__file__).resolve().parents[2] / "modules"
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `explore` to the command line."""
     page = subparsers.add_parser("explore", help="open the dashboards in the browser")
-    page.add_argument(
+    what = page.add_mutually_exclusive_group()
+    what.add_argument(
         "page",
         nargs="?",
         help="a notebook or a folder of them (default: the course, opened at its front door)",
+    )
+    what.add_argument(
+        "--copy",
+        metavar="FOLDER",
+        help="copy the course's modules and labs into a folder, to work in, and serve nothing",
     )
     page.add_argument(
         "--no-browser", action="store_true", help="print the address and open nothing"
@@ -30,13 +35,18 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _explore(options: argparse.Namespace) -> int:
+    if options.copy is not None:
+        target = Path(options.copy)
+        files.copy(target)
+        modules, labs = target / "modules", target / "labs"
+        print(f"{modules} and {labs} are yours to change.")
+        print(f"As notebooks: jupyter lab {target}; as pages: dlhpc explore {modules}")
+        return 0
     from lib_dlhpc.explore.server.serve import serve
 
-    page = Path(options.page) if options.page else MODULES
+    page = Path(options.page) if options.page else files.folder() / "modules"
     if not page.exists():
-        raise SpecError(
-            f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
-        )
+        raise SpecError(f"{page}: no such notebook or folder.")
     try:
         serve(
             page,

@@ -5,7 +5,7 @@ Both come from installed packages (Altair, vl-convert) when they are first used 
 
 vega()            the file with Vega, for pages without a network
 compiled(spec)    a Vega-Lite specification as Vega
-drawings()        all drawings of this package by name, compiled
+drawings()        all drawings of this package by name, compiled; drawn() says whether they are kept
 """
 
 import json
@@ -94,31 +94,43 @@ def drawings() -> dict[str, dict[str, Any]]:
 
         return json.dumps({name: compiled(draw()) for name, draw in all_drawings().items()})
 
-    # What decides how a drawing looks: its code, the names in its charts, the palette.
-    files = [
-        file for name in ("*drawing*", "*charts", "built") for file in PAGES.rglob(f"{name}.py")
-    ]
-    texts = [file.read_text(encoding="utf-8") for file in sorted([*files, Path(palette.__file__)])]
-    key = repr((texts, version("altair"), version("vl-convert-python")))
     found: dict[str, dict[str, Any]] = json.loads(
-        kept("drawings", "json", key, make).read_text(encoding="utf-8")
+        kept("drawings", "json", _looks(), make).read_text(encoding="utf-8")
     )
     return found
 
 
+def drawn() -> bool:
+    """Whether the drawings are kept, so that no page waits for them."""
+    return _place("drawings", "json", _looks()).exists()
+
+
+@cache
+def _looks() -> str:
+    """What decides how a drawing looks: its code, the names in its charts, the palette."""
+    files = [
+        file for name in ("*drawing*", "*charts", "built") for file in PAGES.rglob(f"{name}.py")
+    ]
+    texts = [file.read_text(encoding="utf-8") for file in sorted([*files, Path(palette.__file__)])]
+    return repr((texts, version("altair"), version("vl-convert-python")))
+
+
 def kept(name: str, ending: str, key: str, make: Callable[[], str]) -> Path:
     """Return the kept file of this name whose making depended on `key`; make it, in place of older ones, if needed."""
-    folder = _folder()
-    file = folder / f"{name}-{sha256(key.encode()).hexdigest()[:16]}.{ending}"
+    file = _place(name, ending, key)
     if not file.exists():
         text = make()
-        for old in folder.glob(f"{name}-*.{ending}"):
+        for old in file.parent.glob(f"{name}-*.{ending}"):
             old.unlink(missing_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=f".{ending}.part")
+        handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=f".{ending}.part")
         with open(handle, "w", encoding="utf-8") as out:
             out.write(text)
         os.replace(temporary, file)
     return file
+
+
+def _place(name: str, ending: str, key: str) -> Path:
+    return _folder() / f"{name}-{sha256(key.encode()).hexdigest()[:16]}.{ending}"
 
 
 @cache

@@ -4,6 +4,8 @@ front_page()   the file; making it takes about twenty seconds, once (python -m l
 """
 
 import json
+from functools import cache
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from string import Template
@@ -15,23 +17,18 @@ from lib_dlhpc.explore.blocks import built
 HERE = Path(__file__).parent
 PACKAGE = Path(__file__).parents[2]
 THEME = HERE.parent / "server" / "voila" / "templates" / "dlhpc" / "static" / "theme.css"
+MADE_FROM = (".py", ".toml", ".csv")  # beside what is in this folder
 RENDER = "voila/render/"
 
 
+@cache
 def front_page() -> Path:
-    """Return the page, made anew when a file of the package that is not a page of its own has changed."""
-    files = [
-        *PACKAGE.glob("[!e]*/**/*.py"),
-        *PACKAGE.glob("catalog/**/*.toml"),
-        *PACKAGE.glob("catalog/**/*.csv"),
-    ]
-    stamps = sorted((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-    own = [
-        file.read_text(encoding="utf-8")
-        for file in sorted(HERE.rglob("*.*"))
-        if file.suffix != ".pyc"
-    ]
-    return built.kept("front", "html", repr((stamps, own, THEME.read_text("utf-8"))), written)
+    """Return the page, made anew where a file that it is made from differs, wherever the package is installed."""
+    rooms = [place for place in PACKAGE.iterdir() if place.name not in ("course", "explore")]
+    files = [file for room in rooms for file in room.rglob("*.*") if file.suffix in MADE_FROM]
+    files += [*HERE.rglob("*.*"), THEME]
+    texts = [file.read_bytes() for file in sorted(files) if file.suffix != ".pyc"]
+    return built.kept("front", "html", sha256(b"\0".join(texts)).hexdigest(), written)
 
 
 def written() -> str:

@@ -65,6 +65,8 @@ def serve(
     """
     path = _checked(target)
     of_course = (path / course.EXPLORER).exists()
+    if not built.drawn():
+        print("Drawing the pages: half a minute, once.", file=sys.stderr, flush=True)
     built.drawings()  # before there are kernels, each of which would make them
     _prepare_environment(ip, classroom)
 
