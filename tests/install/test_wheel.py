@@ -1,6 +1,7 @@
 """A wheel has the package and the course; installed in an empty environment it works in an empty folder."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from bare import linked
 from patience import PATIENCE
 
+from lib_dlhpc import __version__
 from lib_dlhpc.explore import course, files
 from lib_dlhpc.explore.front.page import front_page
 
@@ -95,15 +97,42 @@ def test_a_wheel_has_the_package_and_the_course_and_nothing_else(made, tracked, 
         assert left <= {"modules/explorer.png", "modules/store.py"}
 
 
-def test_a_wheel_says_what_its_extras_are(made):
-    wheel = only(made, "*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        told = message_from_bytes(
-            archive.read(next(n for n in archive.namelist() if n.endswith("METADATA")))
-        )
+@pytest.fixture(scope="module")
+def told(made):
+    """The metadata of the wheel."""
+    with zipfile.ZipFile(only(made, "*.whl")) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        return message_from_bytes(archive.read(name))
+
+
+def test_a_wheel_says_what_its_extras_are(told):
     assert {"sim", "run", "lab", "cluster", "import", "all"} <= set(told.get_all("Provides-Extra"))
     core = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
     assert {line.partition(">")[0] for line in core} == {"numpy", "shtab", "tomli-w"}
+
+
+def links(text):
+    return re.findall(r"(!?)\[[^]]+\]\(([^)#]+)", text)
+
+
+def test_a_package_page_has_no_broken_link(told, repository, tmp_path):
+    assert len(told.get_payload()) > 1000
+    assert all(place.startswith("https://") for _, place in links(told.get_payload()))
+    home = "https://git.example/lib_dlhpc"
+    words = "import sys; from setuptools import build_meta as b; sys.stderr.write(b.prepare_metadata_for_build_wheel"
+    made = [sys.executable, "-c", f"{words}(sys.argv[1]))", tmp_path]
+    source = tmp_path / "source"
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        source.mkdir(exist_ok=True)
+        shutil.copyfile(repository / name, source / name)
+    (source / "lib_dlhpc").symlink_to(repository / "lib_dlhpc")
+    run(made, source, PROJECT_HOME=home)
+    page = message_from_bytes(only(tmp_path, "*.dist-info/METADATA").read_bytes())
+    assert f"Source, {home}" in page.get_all("Project-URL")
+    own = [(image, place) for image, place in links(page.get_payload()) if home in place]
+    assert own[0] == ("!", f"{home}/raw/v{__version__}/modules/explorer.png")
+    for _, place in own:
+        assert (repository / place.partition(f"/v{__version__}/")[2]).exists()
 
 
 def test_a_wheel_of_the_source_distribution_is_the_same(made, tmp_path):
