@@ -95,6 +95,16 @@ def test_a_page_is_asked_for_a_sign_of_life_before_its_connection_is_closed_for_
         assert connection.ping_timeout > connection.ping_interval > 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="its kernels are no forks")
+def test_a_server_ends_while_its_first_kernel_is_starting(folder):
+    with served(folder, 1) as (_, pid):
+        process = psutil.Process(pid)
+        whole = [process, *process.children(recursive=True)]
+        process.terminate()
+        _, alive = psutil.wait_procs(whole, 25)
+        assert not alive
+
+
 @pytest.mark.skipif(os.name != "posix", reason="has no sockets with a path")
 @pytest.mark.parametrize("name", ["t", "of-a-job-on-a-cluster" * 6], ids=["short", "long"])
 def test_a_page_gets_its_kernel_wherever_temporary_files_go_and_kill_leaves_none(

@@ -191,7 +191,7 @@ def test_the_course_is_served_from_an_empty_folder(environment, tmp_path):
         with urlopen(address, timeout=PATIENCE) as answer:
             assert answer.read() == front_page().read_bytes()
     finally:
-        server.kill()  # its first kernel may still be starting; it ends with the server
-        server.wait()
+        server.terminate()  # its first kernel may still be starting
+        server.wait(PATIENCE)
         server.stdout.close()
     assert not list(tmp_path.iterdir())

@@ -1,11 +1,12 @@
 """Voila with a front door, files that it does not have, and a way for a page to say that it closes."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
-from tornado.web import StaticFileHandler
+from tornado.web import HTTPError, StaticFileHandler
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 
@@ -13,6 +14,7 @@ from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.front.page import front_page
 from lib_dlhpc.explore.server import classroom
 from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
+from lib_dlhpc.explore.server.forked import end_all
 
 CLASS = '<script src="{}voila/templates/dlhpc/static/class.js"></script>'
 
@@ -67,6 +69,14 @@ class Server(Voila):
             own += classroom.routes(self.base_url, self.classroom)
         theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
         return behind_door([*own, *theirs])
+
+    def stop(self) -> None:
+        """End all kernels, also one that is only starting, which Voila does not know yet."""
+        try:
+            with suppress(HTTPError):  # 404, of that one
+                super().stop()
+        finally:
+            end_all()
 
     def launch_browser(self) -> None:
         """Voila calls this once it listens."""
