@@ -5,7 +5,7 @@
     compare      predicted, simulated and measured, side by side: `dlhpc compare`
     couple       a simulation that feeds training: wait states, better placements: `dlhpc couple`
     experiment   the experiment of a command: a file or a replay, and --set
-    explore      the dashboards in the browser: `dlhpc explore`
+    explore      the dashboards in the browser, or a copy of the course: `dlhpc explore`
     import       networks of other tools as models: `dlhpc import model`
     jobs         submitted jobs: list, explain, cancel: `dlhpc jobs`
     network      ranks of this machine behind slow links, allreduces in them: `dlhpc network`
