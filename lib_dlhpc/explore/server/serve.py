@@ -65,9 +65,7 @@ def serve(
     """
     path = _checked(target)
     of_course = (path / course.EXPLORER).exists()
-    if not built.drawn():
-        print("Drawing the pages: half a minute, once.", file=sys.stderr, flush=True)
-    built.drawings()  # before there are kernels, each of which would make them
+    _draw()  # before there are kernels, each of which would
     _prepare_environment(ip, classroom)
 
     def listening(at: int) -> None:
@@ -94,6 +92,12 @@ def serve(
         server.of_course, server.listening, server.classroom = of_course, listening, classroom
         server.initialize([str(path)])
         server.start()
+
+
+def _draw() -> None:
+    if not built.drawn():
+        print("Drawing the pages: half a minute, once.", file=sys.stderr, flush=True)
+    built.drawings()
 
 
 def _checked(target: str | Path) -> Path:
