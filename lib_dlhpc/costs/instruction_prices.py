@@ -37,7 +37,6 @@ class CollectivePrices:
             PAIRS: float(pair_bytes(strategy.precision)),
         }
         self._known: dict[tuple[Any, ...], Priced] = {}
-        self._of: dict[int, tuple[Collective, Priced]] = {}  # by identity: most are asked for often
 
     def bytes(self, what: Collective) -> float:
         """Return the bytes of the buffer."""
@@ -45,20 +44,31 @@ class CollectivePrices:
 
     def priced(self, what: Collective) -> Priced:
         """Return the cost if all ranks start together, its total in s, and the bytes of the buffer."""
-        found = self._of.get(id(what))
-        if found is not None:
-            return found[1]
         key = (what.group, what.goal, what.elements, what.of, what.algorithm)
-        if key not in self._known:
+        found = self._known.get(key)
+        if found is None:
             size = self.bytes(what)
             cost = self._cost(what, size)
-            self._known[key] = Priced(cost, float(cost.total), size)
-        self._of[id(what)] = what, self._known[key]
-        return self._known[key]
+            found = self._known[key] = Priced(cost, float(cost.total), size)
+        return found
 
     def _cost(self, what: Collective, size: float) -> Cost:
         net = self.groups[what.group].network
         return _collective(what.goal, size, Keyed(net, id(net)), what.algorithm)
+
+
+def collective_prices(experiment: Experiment, groups_of: Mapping[str, Group]) -> CollectivePrices:
+    """Return the cost of collectives of a scalar experiment; experiments with the same sizes have the same."""
+    s = experiment.strategy
+    sizes = float(s.batch / s.microbatches), s.precision, wire_format(s)
+    return _collective_prices(Keyed((experiment, groups_of), id(groups_of), *sizes))
+
+
+@lru_cache(maxsize=512)
+def _collective_prices(
+    key: Keyed[tuple[Experiment, Mapping[str, Group]]],
+) -> CollectivePrices:
+    return CollectivePrices(*key.value)
 
 
 @lru_cache(maxsize=4096)
@@ -75,6 +85,28 @@ def collective_cost(goal: str, size: Any, net: Network, algorithm: str) -> Cost:
     if goal == "all_to_all":
         return groups.all_to_all(size, net)
     return groups.collective(goal, size, net, 1, algorithm)
+
+
+def part_prices(
+    experiment: Experiment,
+    model: Model,
+    scale: Any,
+    collectives: CollectivePrices,
+    exchanged: Any = 0.0,
+) -> "PartPrices":
+    """Return the cost of the instructions of a part; see PartPrices. Equal parts have the same."""
+    s, device = experiment.strategy, experiment.machine.device
+    own = (float(s.batch / s.microbatches), s.precision, float(s.power_limit), float(scale))
+    apart = np.asarray(exchanged, np.float64).tobytes()
+    one = (experiment, model, scale, collectives, exchanged)
+    return _part_prices(Keyed(one, *map(id, (model, device, collectives)), *own, apart))
+
+
+@lru_cache(maxsize=2048)
+def _part_prices(
+    key: Keyed[tuple[Experiment, Model, Any, CollectivePrices, Any]],
+) -> "PartPrices":
+    return PartPrices(*key.value)
 
 
 class PartPrices:

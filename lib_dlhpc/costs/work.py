@@ -1,6 +1,7 @@
 """One device's compute in a step: forward, backward, and when gradient buckets are ready, in s."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program import Mix
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -30,6 +32,24 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
 
     Layers are priced once for each distinct batch size, as sweeps repeat a few of them.
     """
+    s = experiment.strategy
+    if np.ndim(s.batch) or np.ndim(s.bucket) or np.ndim(s.power_limit):
+        work = _unscaled(experiment)
+    else:
+        own = (s.precision, float(s.batch), float(s.bucket), float(s.power_limit))
+        ids = map(id, (experiment.model, experiment.machine))
+        work = _known(Keyed(experiment, *ids, *own))
+    times = (scale * work.forward, scale * work.backward, last_axis(scale) * work.ready)
+    return Work(*times, work.sizes, work.mixes)
+
+
+@lru_cache(maxsize=256)
+def _known(key: Keyed[Experiment]) -> Work:
+    return _unscaled(key.value)
+
+
+def _unscaled(experiment: Experiment) -> Work:
+    """Return the work of one device by roofline."""
     strategy, model = experiment.strategy, experiment.model
     batch, inverse = strategy.batch, None
     device = clocked(experiment.machine.device, strategy.power_limit)
@@ -48,7 +68,7 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
         forward, backward, ready = forward[at], backward[at], ready[at]
         ahead, back = (Mix(*(fraction[at] for fraction in mix)) for mix in mixes)
         mixes = ahead, back
-    return Work(scale * forward, scale * backward, last_axis(scale) * ready, cut.sizes, mixes)
+    return Work(forward, backward, ready, cut.sizes, mixes)
 
 
 def _mix(each: compute.Activities, direction: int, seconds: Any) -> Mix:

@@ -1,6 +1,9 @@
 """Which ranks of a stage exchange with each other, and over which network."""
 
+from functools import lru_cache
+
 from lib_dlhpc.costs import groups
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import in_step_replicas, shards, sizes
 from lib_dlhpc.program import Group
 from lib_dlhpc.schedules.network import flat
@@ -8,7 +11,16 @@ from lib_dlhpc.spec.experiment import Experiment
 
 
 def groups_of(experiment: Experiment) -> dict[str, Group]:
-    """Return the groups of a scalar experiment by name."""
+    """Return the groups of a scalar experiment by name; experiments with the same ranks have the same."""
+    s, share = experiment.strategy, float(experiment.calibration.link_efficiency)
+    own = map(int, (s.nodes, experiment.devices_per_node, s.experts, s.context))
+    sharded = sizes(experiment), shards(experiment)
+    return _groups_of(Keyed(experiment, id(experiment.machine), share, *sharded, *own))
+
+
+@lru_cache(maxsize=512)
+def _groups_of(key: Keyed[Experiment]) -> dict[str, Group]:
+    experiment = key.value
     _, data, spatial, tensor = sizes(experiment)
     shape, shared = (data, spatial, tensor), int(experiment.strategy.experts)
     found = {

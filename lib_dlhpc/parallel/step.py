@@ -10,7 +10,11 @@ import numpy as np
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
-from lib_dlhpc.costs.instruction_prices import CollectivePrices, PartPrices
+from lib_dlhpc.costs.instruction_prices import (
+    CollectivePrices,
+    collective_prices,
+    part_prices,
+)
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, folded, shards, sizes
 from lib_dlhpc.parallel import (
@@ -31,7 +35,7 @@ from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward
-from lib_dlhpc.program import Block, Chunk, Instruction, Meet, Prices, Program, Update, Wait
+from lib_dlhpc.program import Block, Chunk, Instruction, Meet, Prices, Program, Template, Update, Wait
 from lib_dlhpc.spec.experiment import Experiment
 
 Made = TypeVar("Made")
@@ -55,7 +59,7 @@ def program(experiment: Experiment, scale: Any = 1.0) -> Program:
     """
     experiment = folded(experiment)
     size, found = sizes(experiment), groups_of(experiment)
-    prices = CollectivePrices(experiment, found)
+    prices = collective_prices(experiment, found)
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
     like = alike(experiment)
     chains = [chain(experiment, space) for space in range(size.spatial)]
@@ -135,24 +139,25 @@ def _stage(
     for chunk in range(len(held[0])):
         variants = [passes[chunk] for passes in made]
         prices: tuple[Prices, ...] = tuple(
-            PartPrices(
-                experiment, each.part.model, scale, collectives, _exchanged(each, collectives)
+            part_prices(
+                *(experiment, each.part.model, scale, collectives),
+                _exchanged(experiment, each, collectives),
             )
             for each in variants
         )
         sent = tuple(collectives.sample * each.part.elements(each.part.sends) for each in variants)
         chunks.append(
             Chunk(
-                Block(tuple(each.forward_pass for each in variants), prices),
-                Block(tuple(each.backward_pass for each in variants), prices),
-                Block(tuple(each.last_pass for each in variants), prices),
+                _block(tuple(each.forward_pass for each in variants), prices),
+                _block(tuple(each.backward_pass for each in variants), prices),
+                _block(tuple(each.last_pass for each in variants), prices),
                 tuple(variants[0].hidden),
                 groups.NOTHING,
                 sent,
-                Block(tuple(each.weights_pass for each in variants), prices)
+                _block(tuple(each.weights_pass for each in variants), prices)
                 if variants[0].weights is not None
                 else None,
-                Block(tuple(each.first_pass for each in variants), prices)
+                _block(tuple(each.first_pass for each in variants), prices)
                 if variants[0].first is not None
                 else None,
             )
@@ -160,8 +165,23 @@ def _stage(
     return tuple(chunks)
 
 
-def _exchanged(passes: Passes, collectives: CollectivePrices) -> Any:
-    """Return the seconds after each layer of a forward pass in collectives on the stream of its computation."""
+def _block(variants: tuple[Template, ...], prices: tuple[Prices, ...]) -> Block:
+    """Return a pass; equal ones with equal prices are one."""
+    return _blocks(Keyed((variants, prices), *map(id, variants), *map(id, prices)))
+
+
+@lru_cache(maxsize=4096)
+def _blocks(key: Keyed[tuple[tuple[Template, ...], tuple[Prices, ...]]]) -> Block:
+    return Block(*key.value)
+
+
+def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePrices) -> Any:
+    """Return the seconds after each layer of a forward pass in collectives on the stream of its computation.
+
+    They matter where the host issues kernels one by one.
+    """
+    if not experiment.machine.device.dispatch:
+        return 0.0
     found = np.zeros(len(passes.part.model.layers))
     for what, layers in passes.forward_pass.within:
         found += collectives.priced(what).seconds * np.bincount(layers, minlength=len(found))

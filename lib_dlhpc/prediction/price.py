@@ -45,7 +45,7 @@ def price(step: Program, slow: float = 1.0) -> Step:
         waiting = slow * float(busy.max()) - float(busy.mean())
     else:
         path = _path(step, 1.0)
-        alone = _path(step, 1.0, like=path)
+        alone = _path(step, 1.0, free=True)
         idle = (i + alone.end - at for i, at in zip(alone.idle, alone.clock, strict=True))
         bubble = float(np.mean([np.mean(each) for each in idle]))
         exposed = {**within, step.between: path.end - alone.end}
@@ -75,11 +75,11 @@ def _mean(mix: Mix, seconds: Floats) -> Mix:
     return Mix(*(float((fraction * seconds).sum()) / total for fraction in mix))
 
 
-def _path(step: Program, slow: float, like: Path | None = None) -> Path:
-    """Return the passes of a step in which all ranks take `slow` times as long to compute; messages between stages
-    are free if it is like another path."""
+def _path(step: Program, slow: float, free: bool = False) -> Path:
+    """Return the passes of a step in which all ranks take `slow` times as long to compute; free: messages between
+    stages take no time."""
     variants = step.shape[1]
     one = float(slow) if variants == 1 else np.full((1, variants, 1), float(slow))
-    path = Path(step, [one] * step.schedule.ranks, free=like is not None, like=like)
+    path = Path(step, [one] * step.schedule.ranks, free=free)
     path.run()
     return path

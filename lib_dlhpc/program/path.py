@@ -10,7 +10,7 @@ Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization an
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import prod
 from typing import Any, TypeAlias
@@ -21,14 +21,12 @@ from lib_dlhpc.program.calls import FORWARD, PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
-from lib_dlhpc.program.program import Block, Floats, Group, Program
+from lib_dlhpc.program.program import Alone, Block, Floats, Group, Program
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.walk import Walk
 
 # ranked(place, collective, when each rank of the stage joins) -> when each is through
 RankedExchange: TypeAlias = Callable[[int, Collective, Floats], Floats]
-# Of a pass that finds all streams free: its seconds, its waits by kind, and when each stream is free again.
-Alone: TypeAlias = tuple[float, Mapping[str, float], Mapping[str, float]]
 REPORTED = 64  # calls in a report
 
 
@@ -37,7 +35,7 @@ class Path:
 
     factor: of each stage's compute time, floats or arrays. begin: s, of each stage if ranks begin apart. ranked: when
     each rank leaves a collective that its ranks leave one by one; by default all leave together. free: messages
-    between stages take no time. record: see Record. like: another path through the program.
+    between stages take no time. record: see Record.
     """
 
     def __init__(
@@ -49,7 +47,6 @@ class Path:
         ranked: RankedExchange | None = None,
         free: bool = False,
         record: Record | None = None,
-        like: "Path | None" = None,
     ) -> None:
         self.program, self.factor, self.ranked, self.free = program, factor, ranked, free
         self.record = record
@@ -64,8 +61,6 @@ class Path:
         self._free: list[dict[str, Any]] = [{} for _ in factor]  # when a stream is, by stage
         self._port: dict[int, Any] = {}  # when a stage's ranks have sent all before
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
-        # Of passes that find all streams free, by block and factor.
-        self._known: dict[tuple[int, float], Alone] = {} if like is None else like._known
         self._met = False
         self.flush = 0.0  # when all ranks have met, after their last pass
 
@@ -104,14 +99,14 @@ class Path:
         worked, seconds = [0.0] * pipeline.ranks, list[float]()
         for place, stage in enumerate(self.program.stages):
             for chunk in stage:
-                counts = {id(block): times for block, times in chunk.passes(many)}
-                for phase in PASSES:
-                    block = chunk.block(phase, False)
-                    times = counts[id(block)] if block is not None else 0
+                for block, times in chunk.repeated(many):
                     seconds.append(self._repeated(place, block, times) if block and times else 0.0)
                     worked[place] += times * seconds[-1]
+        first = not any(chunk.first for stage in self.program.stages for chunk in stage)
 
         def only(number: int, start: float) -> float:
+            if first and not number % len(PASSES):
+                return start + seconds[number]
             place, chunk = divmod(number // len(PASSES), pipeline.chunks)
             phase, own = PASSES[number % len(PASSES)], self.program.stages[place][chunk]
             if phase == FORWARD and own.first is None:
@@ -147,14 +142,14 @@ class Path:
 
     def _alone(self, place: int, block: Block) -> Alone:
         """Return the seconds of a pass that finds all streams free; alike stages have the same."""
-        key = id(block), self.factor[place]
-        if key not in self._known:
+        factor, known = self.factor[place], block.alone if self.ranked is None else {}
+        if factor not in known:
             kept, self._free[place] = self._free[place], {}
             late = defaultdict[str, float](float)
             seconds = self._block(place, block, 0.0, late)
-            self._known[key] = seconds, late, self._free[place]
+            known[factor] = seconds, late, self._free[place]
             self._free[place] = kept
-        return self._known[key]
+        return known[factor]
 
     def finish(self) -> float:
         """Execute what follows after the last call; return when the last rank is through."""

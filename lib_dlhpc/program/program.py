@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.program.calls import FORWARD
+from lib_dlhpc.program.calls import FORWARD, PASSES
 from lib_dlhpc.program.fold import Folded, Shape, fold
 from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move, whole_layers
 from lib_dlhpc.schedules.network import Cost, Network
@@ -156,6 +156,25 @@ class Template:
         return np.array([each.layer for each in rows if each.phase == "forward"], np.int64)
 
 
+class Sent(NamedTuple):
+    """Messages of one kind in a pass."""
+
+    kind: str
+    cost: Cost = Cost(0.0, 0.0, 0.0)
+    seconds: float = 0.0  # of collectives
+    within: float = 0.0  # of those on the stream of computation
+
+    def plus(self, other: "Sent", times: float) -> "Sent":
+        """Return these messages and others, repeated."""
+        cost = self.cost + other.cost.times(times)
+        both = (self.seconds + times * other.seconds, self.within + times * other.within)
+        return Sent(self.kind, cost, *both)
+
+
+# Of a pass that finds all streams free: its seconds, its waits by kind, and when each stream is free again.
+Alone: TypeAlias = tuple[float, Mapping[str, float], Mapping[str, float]]
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """A pass through a chunk, for one microbatch.
@@ -171,6 +190,46 @@ class Block:
     def folded(self) -> tuple[Folded, ...]:
         """The block as sums, see fold.py."""
         return fold([each.shape for each in self.variants], self.prices)
+
+    @cached_property
+    def alone(self) -> dict[float, Alone]:
+        """What the pass takes if it finds all streams free, by the factor of compute time; see path.py."""
+        return {}
+
+    @cached_property
+    def work(self) -> tuple[tuple[float, float, float], ...]:
+        """The seconds of all layers forward and backward, and of the repeated ones, by variant."""
+        return tuple(
+            (float(p.forward.sum()), float(p.backward.sum()), float(p.forward[t.repeated].sum()))
+            for t, p in zip(self.variants, self.prices, strict=True)
+        )
+
+    @cached_property
+    def limited(self) -> tuple[NDArray[np.float64], ...]:
+        """The seconds that arithmetic and memory limit, (forward or backward with repeated layers, limit) each."""
+        found = []
+        for template, prices in zip(self.variants, self.prices, strict=True):
+            ahead, back = (np.array(prices.limited[phase]) for phase in ("forward", "backward"))
+            again = ahead[:, template.repeated].sum(axis=-1)
+            found.append(np.stack([ahead.sum(axis=-1), back.sum(axis=-1) + again]))
+        return tuple(found)
+
+    @cached_property
+    def messages(self) -> tuple[Sent, ...]:
+        """What is sent, by kind: of the variant that exchanges longest within the pass."""
+        found = (self._sent(template) for template in self.variants)
+        return max(found, key=lambda sent: sum(each.seconds for each in sent))
+
+    def _sent(self, template: Template) -> tuple[Sent, ...]:
+        found: dict[str, Sent] = {}
+        for what, count in template.messages:
+            if isinstance(what, Collective):
+                cost, seconds, _ = self.prices[0].priced(what)
+                one = Sent(what.kind, cost, seconds, 0.0 if what.stream else seconds)
+            else:
+                one = Sent(what.kind, Cost(0.0, what.seconds, 0.0), 0.0, 0.0)
+            found[what.kind] = found.get(what.kind, Sent(what.kind)).plus(one, count)
+        return tuple(found.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +251,12 @@ class Chunk:
             return self.first or self.forward
         block: Block = self.last if once else getattr(self, phase)
         return block
+
+    def repeated(self, microbatches: int) -> tuple[tuple[Block | None, int], ...]:
+        """Return of each of PASSES the block that is carried out more than once or may be, and how often."""
+        counts = {id(block): times for block, times in self.passes(microbatches)}
+        blocks = (self.block(phase, False) for phase in PASSES)
+        return tuple((block, counts[id(block)] if block is not None else 0) for block in blocks)
 
     def passes(self, microbatches: int) -> tuple[tuple[Block, int], ...]:
         """Return the blocks of a step, and how often each is carried out."""
@@ -221,3 +286,11 @@ class Program:
     in_step: Group  # ranks that exchange within a pass, and so keep in step
     kinds: Mapping[str, str]  # what an exchange of each kind is called
     between: str  # the kind of messages between stages
+
+    @cached_property
+    def alike(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:
+        """The stages that differ in their passes, and the places in the pipeline of those that are like each."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for place, stage in enumerate(self.stages):
+            found.setdefault(tuple([id(chunk.last) for chunk in stage]), []).append(place)
+        return tuple((self.stages[places[0]], tuple(places)) for places in found.values())

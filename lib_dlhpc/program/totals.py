@@ -1,13 +1,13 @@
 """What a step computes and sends in all, wherever it comes to lie."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Move, Swap, Update
-from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
+from lib_dlhpc.program.program import Block, Floats, Program, Sent
 from lib_dlhpc.schedules.network import Cost
 
 
@@ -24,25 +24,14 @@ def work_of(step: Program) -> Work:
     """Return the seconds of computation of a step."""
     many = step.schedule.microbatches
     each = np.zeros((4, step.schedule.ranks, step.shape[1]))
-    for stage, places in alike(step):
+    for stage, places in step.alike:
         for chunk in stage:
-            for variant, prices in enumerate(chunk.backward.prices):
-                again = prices.forward[chunk.backward.variants[variant].repeated]
-                passes = (prices.forward, prices.backward, again)
-                seconds = np.array([[many * float(one.sum())] for one in passes])
-                each[:3, places, variant] += seconds
-    for place in range(step.schedule.ranks):
-        updates = (row[place] for row in step.end)
-        each[3, place] = sum(what.seconds for what in updates if isinstance(what, Update))
+            for variant, seconds in enumerate(chunk.backward.work):
+                each[:3, list(places), variant] += many * np.array(seconds)[:, None]
+    for row in step.end:
+        if any(isinstance(what, Update) for what in row):
+            each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])
     return Work(*each)
-
-
-def alike(step: Program) -> list[tuple[tuple[Chunk, ...], list[int]]]:
-    """Return the stages that differ in their passes, and the places in the pipeline of those that are like each."""
-    found: dict[tuple[int, ...], list[int]] = {}
-    for place, stage in enumerate(step.stages):
-        found.setdefault(tuple(id(chunk.last) for chunk in stage), []).append(place)
-    return [(step.stages[places[0]], places) for places in found.values()]
 
 
 class Mix(NamedTuple):
@@ -56,69 +45,47 @@ def mixes_of(step: Program) -> tuple[Mix, Mix]:
     """Return what limits forward, and backward with recomputation, (stages, variants) each."""
     limited = np.zeros((2, 2, step.schedule.ranks, step.shape[1]))  # pass, limit
     seconds = np.zeros((2, step.schedule.ranks, step.shape[1]))
-    for stage, places in alike(step):
+    for stage, places in step.alike:
         for chunk in stage:
-            for variant, prices in enumerate(chunk.backward.prices):
-                again = chunk.backward.variants[variant].repeated
-                ahead, back = (np.array(prices.limited[phase]) for phase in ("forward", "backward"))
-                both = back.sum(axis=-1) + ahead[:, again].sum(axis=-1)
-                limited[0, :, places, variant] += ahead.sum(axis=-1)
-                limited[1, :, places, variant] += both
-                seconds[0, places, variant] += prices.forward.sum()
-                both = prices.backward.sum() + prices.forward[again].sum()
-                seconds[1, places, variant] += both
+            each = zip(chunk.backward.limited, chunk.backward.work, strict=True)
+            for variant, (limits, (ahead, back, again)) in enumerate(each):
+                limited[:, :, list(places), variant] += limits[..., None]
+                seconds[:, list(places), variant] += np.array([[ahead], [back + again]])
     fraction = limited / np.where(seconds > 0, seconds, 1.0)[:, None]
     return Mix(*fraction[0]), Mix(*fraction[1])
 
 
 def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
     """Return all messages of the mean rank, and the seconds of those within passes, which are exposed, by kind."""
-    messages = dict.fromkeys(step.kinds, Cost(0.0, 0.0, 0.0))
-    within: dict[str, float] = defaultdict(float)
+    found = {kind: Sent(kind) for kind in step.kinds}
     many, mean = step.schedule.microbatches, 1 / step.schedule.ranks
 
-    def add(what: Instruction | None, prices: Prices, times: float) -> None:
-        if isinstance(what, Collective):
-            priced = prices.priced(what)
-            messages[what.kind] += priced.cost.times(times * mean)
-            if not what.stream:
-                within[what.kind] += times * mean * priced.seconds
-        elif isinstance(what, Move):
-            messages[what.kind] += Cost(0.0, what.seconds * times * mean, 0.0)
-        elif isinstance(what, Swap):
-            messages[what.kind] += what.cost.times(times * mean)
+    def add(one: Sent, times: float) -> None:
+        found[one.kind] = found[one.kind].plus(one, times * mean)
 
-    links = Counter[Cost]()
-    known = {id(what): what for row in step.end for what in row}
-    for stage, places in alike(step):
+    for stage, places in step.alike:
         for chunk in stage:
             for block, times in chunk.passes(many):
-                for what, count in _most(block) if times else ():
-                    add(what, block.prices[0], len(places) * times * count)
+                for one in block.messages if times else ():
+                    add(one, len(places) * times)
             for what in chunk.hidden:
-                cost = chunk.backward.prices[0].priced(what).cost
-                messages[what.kind] += cost.times(len(places) * many * mean)
-        prices = stage[0].last.prices[0]
-        ends = [row[place] for row in step.end for place in places]
-        for key, count in Counter(map(id, ends)).items():
-            add(known[key], prices, count)
-    for stage in step.stages:
-        links.update(chunk.sends for chunk in stage)
-    for cost, count in links.items():
-        messages[step.between] += cost.times(2 * count * many * mean)
-    return messages, within
-
-
-def _most(block: Block) -> tuple[tuple[Collective | Move, int], ...]:
-    """Return the messages of the variant that exchanges longest within a pass."""
-    if len(block.variants) == 1:
-        return block.variants[0].messages
-
-    def seconds(messages: tuple[tuple[Collective | Move, int], ...]) -> float:
-        inside = ((what, n) for what, n in messages if isinstance(what, Collective))
-        return sum(n * block.prices[0].priced(what).seconds for what, n in inside)
-
-    return max((each.messages for each in block.variants), key=seconds)
+                priced = chunk.backward.prices[0].priced(what)
+                add(Sent(what.kind, priced.cost), len(places) * many)
+    prices = step.stages[0][0].last.prices[0]
+    known = {id(what): what for row in step.end for what in row}
+    for key, count in Counter(id(what) for row in step.end for what in row).items():
+        what = known[key]
+        if isinstance(what, Collective):
+            priced = prices.priced(what)
+            add(Sent(what.kind, priced.cost, 0.0, 0.0 if what.stream else priced.seconds), count)
+        elif isinstance(what, Move):
+            add(Sent(what.kind, Cost(0.0, what.seconds, 0.0)), count)
+        elif isinstance(what, Swap):
+            add(Sent(what.kind, what.cost), count)
+    for cost, count in Counter(chunk.sends for stage in step.stages for chunk in stage).items():
+        add(Sent(step.between, cost), 2 * count * many)
+    within = {kind: one.within for kind, one in found.items() if one.within}
+    return {kind: one.cost for kind, one in found.items()}, within
 
 
 def pass_seconds(block: Block) -> float:
