@@ -10,8 +10,8 @@ for the sum of the largest.
 """
 
 from array import array
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -56,36 +56,72 @@ Folded: TypeAlias = Run | Post | Wait
 
 
 class Shape:
-    """A sequence of instructions cut at those of other streams, its work and exchanges as indices to sum by."""
+    """A sequence of instructions cut at those of other streams, its work and exchanges as indices to sum by.
+
+    Collectives that cost the same are one in `priced`, moves that are equal one in `moves`.
+    """
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.pieces: list[Span | Collective | Move | Wait] = []
-        # The layer of each computation, and where its time counts, 3 slots a span: head, middle, tail.
-        self.layers: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
-        self.slots: dict[str, array[int]] = defaultdict(partial(array, "l"))
-        self.exchanges: list[Collective] = []
-        self.spans_of = array("l")  # the span of each exchange
+        self.priced: list[Collective] = []
+        self.counts: list[int] = []  # how often each of them occurs
+        self.moves: Counter[Move] = Counter()
+        self.numbers = array("l")  # which of `priced` each exchange is
+        self.spans_of = array("l")  # and its span
+        self.posts = list[int]()  # which of `priced` the collectives on other streams are
         self.spans = 0
         self.full: list[int] = []  # spans with anything in them
-        for each in _cut(instructions):
-            self.pieces.append(self._span(each) if isinstance(each, list) else each)
+        # The layer of each computation, and where its time counts, 3 slots a span: head, middle, tail.
+        self._layers: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
+        self._slots: dict[str, array[int]] = defaultdict(partial(array, "l"))
+        self._known: dict[tuple[object, ...], int] = {}
+        run = list[Compute | Collective]()
+        for each in instructions:
+            if type(each) is Compute or (type(each) is Collective and not each.stream):
+                run.append(each)
+                continue
+            self._span(run)
+            self.pieces.append(each)  # type: ignore[arg-type]
+            if isinstance(each, Collective):
+                self.posts.append(self._number(each))
+            elif isinstance(each, Move):
+                self.moves[each] += 1
+            run = []
+        self._span(run)
+        self.layers = {phase: np.array(each) for phase, each in self._layers.items()}
+        self.slots = {phase: np.array(each) for phase, each in self._slots.items()}
 
-    def _span(self, run: list[Compute | Collective]) -> Span:
-        met = [at for at, each in enumerate(run) if isinstance(each, Collective)]
-        number, kind = self.spans, ""
-        for at, each in enumerate(run):
-            if isinstance(each, Compute):
-                part = 0 if not met or at < met[0] else 1 if at < met[-1] else 2
-                self.layers[each.phase].append(each.layer)
-                self.slots[each.phase].append(3 * number + part)
-            else:
-                kind = kind or each.kind
-                self.exchanges.append(each)
+    def _span(self, run: "list[Compute | Collective]") -> None:
+        number, kind, part = self.spans, "", 0
+        left = sum([type(each) is Collective for each in run])
+        for each in run:
+            if type(each) is Compute:
+                self._layers[each.phase].append(each.layer)
+                self._slots[each.phase].append(3 * number + part)
+            elif isinstance(each, Collective):
+                kind, left = kind or each.kind, left - 1
+                part = 1 if left else 2
+                self.numbers.append(self._number(each))
                 self.spans_of.append(number)
         self.spans += 1
         if run:
             self.full.append(number)
-        return Span(number, kind)
+        self.pieces.append(Span(number, kind))
+
+    def _number(self, what: Collective) -> int:
+        key = (*what[:6], what.algorithm, what.ranked)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.priced)
+            self.priced.append(what)
+            self.counts.append(0)
+        self.counts[number] += 1
+        return number
+
+    @cached_property
+    def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
+        """How often each collective and move occurs; those that cost the same are one."""
+        return (*zip(self.priced, self.counts, strict=True), *self.moves.items())
 
     @cached_property
     def compact(self) -> list[Span | Collective | Move | Wait]:
@@ -97,26 +133,30 @@ class Shape:
         """Return the seconds of work of each span, (spans, 3)."""
         total = np.zeros(3 * self.spans)
         for phase, layers in self.layers.items():
-            seconds = getattr(prices, phase)[np.asarray(layers)]
-            total += np.bincount(self.slots[phase], seconds, 3 * self.spans)
+            total += np.bincount(self.slots[phase], getattr(prices, phase)[layers], len(total))
         return total.reshape(-1, 3)
 
-    def exchanged(self, prices: "Prices") -> Floats:
-        """Return the seconds and the bytes of the exchanges of each span, (2, spans)."""
-        if not self.exchanges:
+    def seconds(self, prices: "Prices") -> Floats:
+        """Return the seconds and the bytes of each of `priced`, (2, priced)."""
+        return np.array([prices.priced(each)[1:] for each in self.priced]).reshape(-1, 2).T
+
+    def exchanged(self, seconds: Floats) -> Floats:
+        """Return the seconds and the bytes of the exchanges of each span, (2, spans); seconds: those of `priced`."""
+        if not self.numbers:
             return np.zeros((2, self.spans))
-        priced = [prices.priced(each)[1:] for each in self.exchanges]
-        columns = np.array(priced).T
-        return np.stack([np.bincount(self.spans_of, each, self.spans) for each in columns])
+        each = seconds[:, self.numbers]
+        return np.stack([np.bincount(self.spans_of, one, self.spans) for one in each])
 
 
 def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> tuple[Folded, ...]:
     """Return a block in s; shapes, prices: of each variant."""
     work = np.stack([each.work(price) for each, price in zip(shapes, prices, strict=True)])
-    talk = np.stack([each.exchanged(price) for each, price in zip(shapes, prices, strict=True)])
+    costs = [each.seconds(price) for each, price in zip(shapes, prices, strict=True)]
+    talk = np.stack([each.exchanged(cost) for each, cost in zip(shapes, costs, strict=True)])
+    posts = zip(*costs[0][:, shapes[0].posts].tolist(), strict=True)
     messages, sent = talk.max(axis=0).tolist()
     does = (work.sum(axis=(0, 2)) + talk[:, 0].sum(axis=0) > 0).tolist()
-    one, priced = len(shapes) == 1, prices[0].priced
+    one = len(shapes) == 1
     thirds: Any = work[0].tolist() if one else np.moveaxis(work, 0, 2)[..., None, :, None]
     found: list[Folded] = []
     for at, piece in enumerate(shapes[0].compact if one else shapes[0].pieces):
@@ -131,8 +171,7 @@ def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> tuple[Folded, .
         elif isinstance(piece, Move):
             found.append(Post(piece, piece.seconds, piece.bytes))
         else:
-            _, seconds, size = priced(piece)
-            found.append(Post(piece, seconds, size))
+            found.append(Post(piece, *next(posts)))
     return tuple(found)
 
 
@@ -140,16 +179,3 @@ def _kind(shapes: Sequence[Shape], at: int) -> str:
     """Return the kind of what a span exchanges in any variant."""
     kinds = (getattr(each.pieces[at], "kind", "") for each in shapes[1:])
     return next((kind for kind in kinds if kind), "")
-
-
-def _cut(instructions: Sequence[Instruction]) -> Iterator[Any]:
-    """Yield the instructions of other streams, and lists of what lies between them."""
-    run: list[Instruction] = []
-    for each in instructions:
-        if isinstance(each, Compute) or (isinstance(each, Collective) and not each.stream):
-            run.append(each)
-        else:
-            yield run
-            run = []
-            yield each
-    yield run

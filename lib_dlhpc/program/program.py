@@ -1,6 +1,5 @@
 """The program of a step: blocks of instructions, the calls that execute them, the groups that exchange."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -121,21 +120,10 @@ class Template:
         """The instructions ready to be folded, see fold.py."""
         return Shape(self.instructions)
 
-    @cached_property
+    @property
     def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
         """How often each collective and move occurs; those that cost the same are one."""
-        first: dict[tuple[object, ...], Collective | Move] = {}
-        count: Counter[tuple[object, ...]] = Counter()
-        for one in self.instructions:
-            if isinstance(one, Collective):
-                key: tuple[object, ...] = (*one[:6], one.algorithm, one.ranked)
-            elif isinstance(one, Move):
-                key = one
-            else:
-                continue
-            first.setdefault(key, one)
-            count[key] += 1
-        return tuple((first[key], times) for key, times in count.items())
+        return self.shape.messages
 
     @cached_property
     def within(self) -> tuple[tuple[Collective, NDArray[np.int64]], ...]:

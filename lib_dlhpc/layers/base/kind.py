@@ -44,7 +44,7 @@ class Layer:
         """FLOP of the backward pass: one product for the inputs, one for the weights."""
         return 2 * self.forward_flop
 
-    @property
+    @cached_property
     def traits(self) -> "type[Kind]":
         """What its kind declares."""
         return KINDS[self.kind]
