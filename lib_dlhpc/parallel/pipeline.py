@@ -17,6 +17,15 @@ def pipeline_of(experiment: Experiment) -> Pipeline:
     return pipeline(s.schedule, sizes(experiment).pipeline, int(s.microbatches), int(s.chunks))
 
 
+def ways(experiment: Experiment) -> list[groups.Wire]:
+    """Return for each stage the path of its messages to the next; the first follows the last."""
+    apart, devices = stride(experiment, "pipeline"), int(experiment.devices_per_node)
+    within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))
+    nodes = [place * apart // devices for place in range(sizes(experiment).pipeline)]
+    following = [*nodes[1:], nodes[0]]
+    return [within if a == b else between for a, b in zip(nodes, following, strict=True)]
+
+
 def path_between(experiment: Experiment, place: int, other: int) -> groups.Wire:
     """Return the path between the ranks of two stages while all of a stage send."""
     apart = stride(experiment, "pipeline")

@@ -65,7 +65,7 @@ def program(experiment: Experiment, scale: Any = 1.0) -> Program:
     chains = [chain(experiment, space) for space in range(size.spatial)]
     held = {at: [each[at] for each in chains] for at in {*like}}
     made = {at: _stage(experiment, each, scale, prices) for at, each in held.items()}
-    stages = (_linked(experiment, at, made[first]) for at, first in enumerate(like))
+    stages = _linked(experiment, [made[first] for first in like])
     first = [held[at][0] for at in like]
     return Program(
         pipeline.pipeline_of(experiment),
@@ -188,13 +188,22 @@ def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePr
     return found
 
 
-def _linked(experiment: Experiment, place: int, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-    """Return the chunks of a stage with what their messages to the next stage cost."""
-    if not any(max(chunk.bytes) for chunk in chunks):
-        return chunks
-    way = pipeline.path_between(experiment, place, (place + 1) % sizes(experiment).pipeline)
-    costs = (way.cost(max(one.bytes)) if max(one.bytes) else groups.NOTHING for one in chunks)
-    return tuple(replace(one, sends=cost) for one, cost in zip(chunks, costs, strict=True))
+def _linked(
+    experiment: Experiment, stages: list[tuple[Chunk, ...]]
+) -> list[tuple[Chunk, ...]]:
+    """Return the chunks of each stage with what their messages to the next stage cost; alike ones are the same."""
+    known = dict[tuple[int, groups.Wire], tuple[Chunk, ...]]()
+    found = []
+    for chunks, way in zip(stages, pipeline.ways(experiment), strict=True):
+        key = id(chunks), way
+        if key not in known:
+            known[key] = tuple(_sending(one, way) for one in chunks)
+        found.append(known[key])
+    return found
+
+
+def _sending(chunk: Chunk, way: groups.Wire) -> Chunk:
+    return replace(chunk, sends=way.cost(max(chunk.bytes))) if max(chunk.bytes) else chunk
 
 
 def _end(

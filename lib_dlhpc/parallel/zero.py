@@ -13,8 +13,8 @@ al. 2024, "The Llama 3 herd of models", section 3.3.2).
 """
 
 from collections import deque
-from itertools import groupby, islice
-from operator import itemgetter
+from collections.abc import Callable
+from itertools import islice
 
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.stored_activations import AT_ONCE
@@ -51,8 +51,9 @@ def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> lis
     strategy = experiment.strategy
     if strategy.zero not in (1, 2) or strategy.gather == FORWARD or shards(experiment) == 1:
         return []
+    gather = _gather(experiment)
     return [
-        _gather(experiment, bucket.elements, (chunk, bucket.first, bucket.stop))
+        gather(bucket.elements, (chunk, bucket.first, bucket.stop), "")
         for chunk, part in enumerate(held)
         for bucket in cut(experiment, part)
     ]
@@ -62,11 +63,9 @@ def _gathered_once(
     experiment: Experiment, part: Part, chunk: int, instructions: list[Instruction]
 ) -> list[Instruction]:
     """Post all buckets, the first layers' first; wait for each before the first layer of it that needs weights."""
-    weights, found = weights_read(part.model), list[Instruction]()
+    weights, found, gather_of = weights_read(part.model), list[Instruction](), _gather(experiment)
     gathers = [
-        _gather(
-            experiment, bucket.elements, (chunk, bucket.first, bucket.stop), f"weights {number}"
-        )
+        gather_of(bucket.elements, (chunk, bucket.first, bucket.stop), f"weights {number}")
         for number, bucket in enumerate(reversed(cut(experiment, part)))
     ]
     if experiment.overlap:
@@ -82,11 +81,15 @@ def _gathered_once(
     return found
 
 
-def _gather(
-    experiment: Experiment, elements: float, layers: tuple[int, ...], key: str = ""
-) -> Collective:
-    one = ("data", sharded_over(experiment), "allgather", elements, WEIGHTS, STREAM, key)
-    return Collective(*one, experiment.strategy.allreduce, layers=layers)
+def _gather(experiment: Experiment) -> Callable[[float, tuple[int, ...], str], Collective]:
+    """Return what makes the all-gather of some elements, of the weights of some layers, with a key."""
+    group, algorithm = sharded_over(experiment), experiment.strategy.allreduce
+
+    def made(elements: float, layers: tuple[int, ...], key: str) -> Collective:
+        one = ("data", group, "allgather", elements, WEIGHTS, STREAM, key)
+        return Collective(*one, algorithm, layers=layers)
+
+    return made
 
 
 def _gathered(
@@ -97,19 +100,20 @@ def _gathered(
     A layer frees its weights after the last of consecutive visits: recomputation gathers those of a segment once more.
     """
     weights = weights_read(part.model)
-    visits = [
-        (at, each.layer)
-        for at, each in enumerate(instructions)
-        if isinstance(each, Compute) and weights[each.layer]
-    ]
-    needs = [(layer, [at for at, _ in run]) for layer, run in groupby(visits, itemgetter(1))]
+    needs = list[tuple[int, list[int]]]()  # a layer, and where consecutive instructions visit it
+    for at, each in enumerate(instructions):
+        if type(each) is Compute and weights[each.layer]:
+            if not needs or needs[-1][0] != each.layer:
+                needs.append((each.layer, []))
+            needs[-1][1].append(at)
     first, last = {at[0] for _, at in needs}, {at[-1] for _, at in needs}
+    gather_of = _gather(experiment)
     coming, found = iter(needs), list[Instruction]()
 
     def gather() -> None:
         for layer, at in islice(coming, 1):
             one = (chunk, layer, layer + 1)
-            found.append(_gather(experiment, weights[layer], one, f"weights {at[0]}"))
+            found.append(gather_of(weights[layer], one, f"weights {at[0]}"))
 
     for _ in range(AT_ONCE if experiment.overlap else 1):
         gather()

@@ -75,38 +75,43 @@ class Shape:
         self._layers: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
         self._slots: dict[str, array[int]] = defaultdict(partial(array, "l"))
         self._known: dict[tuple[object, ...], int] = {}
-        run = list[Compute | Collective]()
-        for each in instructions:
-            if type(each) is Compute or (type(each) is Collective and not each.stream):
-                run.append(each)
-                continue
-            self._span(run)
-            self.pieces.append(each)  # type: ignore[arg-type]
-            if isinstance(each, Collective):
-                self.posts.append(self._number(each))
-            elif isinstance(each, Move):
-                self.moves[each] += 1
-            run = []
-        self._span(run)
+        self._cut(instructions)
         self.layers = {phase: np.array(each) for phase, each in self._layers.items()}
         self.slots = {phase: np.array(each) for phase, each in self._slots.items()}
 
-    def _span(self, run: "list[Compute | Collective]") -> None:
-        number, kind, part = self.spans, "", 0
-        left = sum([type(each) is Collective for each in run])
-        for each in run:
+    def _cut(self, instructions: Sequence[Instruction]) -> None:
+        run, kind, met = list[Compute](), "", 0  # since the last exchange; exchanges of the span
+        for each in instructions:
             if type(each) is Compute:
-                self._layers[each.phase].append(each.layer)
-                self._slots[each.phase].append(3 * number + part)
-            elif isinstance(each, Collective):
-                kind, left = kind or each.kind, left - 1
-                part = 1 if left else 2
+                run.append(each)
+            elif type(each) is Collective and not each.stream:
+                self._add(run, 1 if met else 0)
                 self.numbers.append(self._number(each))
-                self.spans_of.append(number)
+                self.spans_of.append(self.spans)
+                run, kind, met = [], kind or each.kind, met + 1
+            else:
+                self._end(run, kind, met)
+                run, kind, met = [], "", 0
+                self.pieces.append(each)  # type: ignore[arg-type]
+                if type(each) is Collective:
+                    self.posts.append(self._number(each))
+                elif type(each) is Move:
+                    self.moves[each] += 1
+        self._end(run, kind, met)
+
+    def _add(self, run: list[Compute], part: int) -> None:
+        """Count the time of computations in a part of the span: 0 head, 1 middle, 2 tail."""
+        slot = 3 * self.spans + part
+        for layer, phase in run:
+            self._layers[phase].append(layer)
+            self._slots[phase].append(slot)
+
+    def _end(self, run: list[Compute], kind: str, met: int) -> None:
+        self._add(run, 2 if met else 0)
+        if run or met:
+            self.full.append(self.spans)
+        self.pieces.append(Span(self.spans, kind))
         self.spans += 1
-        if run:
-            self.full.append(number)
-        self.pieces.append(Span(number, kind))
 
     def _number(self, what: Collective) -> int:
         key = (*what[:6], what.algorithm, what.ranked)

@@ -140,6 +140,8 @@ class Template:
     @cached_property
     def repeated(self) -> NDArray[np.int64]:
         """The layers whose forward time the instructions spend."""
+        if "forward_block" not in self.shape.layers:
+            return self.shape.layers.get("forward", np.array([], np.int64))
         rows = (each for each in whole_layers(self.instructions) if isinstance(each, Compute))
         return np.array([each.layer for each in rows if each.phase == "forward"], np.int64)
 
