@@ -68,8 +68,8 @@ def _posted(
     found: list[Instruction] = []
     for each in instructions:
         found.append(each)
-        if isinstance(each, Compute) and each.phase == "backward":
-            found += filled.get(each.layer, [])
+        if type(each) is Compute and each.phase == "backward" and each.layer in filled:
+            found += filled[each.layer]
     return found
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -44,10 +46,17 @@ def elementwise(function: Callable[..., Any], experiment: Experiment, *others: A
 def _arrays(noun: Any) -> list[Any]:
     if isinstance(noun, np.ndarray) and noun.ndim:
         return [noun]
-    if isinstance(noun, Model) or not (is_dataclass(noun) or isinstance(noun, Mapping)):
+    if isinstance(noun, int | float | str | Model):
         return []
-    parts = noun.values() if isinstance(noun, Mapping) else vars(noun).values()
-    return list(chain.from_iterable(map(_arrays, parts)))
+    if isinstance(noun, Mapping):
+        return list(chain.from_iterable(map(_arrays, noun.values())))
+    return list(_of_fields(Keyed(noun, id(noun)))) if is_dataclass(noun) else []
+
+
+@lru_cache(maxsize=256)
+def _of_fields(noun: Keyed[Any]) -> tuple[Any, ...]:
+    """Return the arrays of a frozen dataclass; most of those of an experiment are asked for often."""
+    return tuple(chain.from_iterable(map(_arrays, vars(noun.value).values())))
 
 
 def _at(noun: Any, place: Place, shape: Place) -> Any:

@@ -227,6 +227,9 @@ class Path:
 
     def _work(self, run: Run, place: int, start: Any) -> tuple[Any, Any]:
         """Return when a run ends, and the seconds of work in it."""
+        if self.one:
+            worked = self.factor[place] * (run.head + run.middle + run.tail)
+            return start + worked + run.messages, worked
         key = (place, id(run))
         if key not in self._runs:
             slow = self.factor[place]
@@ -242,7 +245,9 @@ class Path:
         """Return when a posted instruction starts and ends."""
         what, free = post.what, self._free[place]
         start = self.later(now, free[what.stream]) if what.stream in free else now
-        free[what.stream] = end = self._done(place, what, start, post.seconds)
+        alone = self.one and self.ranked is None
+        end = start + post.seconds if alone else self._done(place, what, start, post.seconds)
+        free[what.stream] = end
         return start, end
 
     def _done(self, place: int, what: Collective | Move, start: Any, seconds: float) -> Any:
