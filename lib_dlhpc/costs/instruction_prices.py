@@ -65,9 +65,7 @@ def collective_prices(experiment: Experiment, groups_of: Mapping[str, Group]) ->
 
 
 @lru_cache(maxsize=512)
-def _collective_prices(
-    key: Keyed[tuple[Experiment, Mapping[str, Group]]],
-) -> CollectivePrices:
+def _collective_prices(key: Keyed[tuple[Experiment, Mapping[str, Group]]]) -> CollectivePrices:
     return CollectivePrices(*key.value)
 
 
@@ -103,9 +101,7 @@ def part_prices(
 
 
 @lru_cache(maxsize=2048)
-def _part_prices(
-    key: Keyed[tuple[Experiment, Model, Any, CollectivePrices, Any]],
-) -> "PartPrices":
+def _part_prices(key: Keyed[tuple[Experiment, Model, Any, CollectivePrices, Any]]) -> "PartPrices":
     return PartPrices(*key.value)
 
 

@@ -22,8 +22,7 @@ def alike(experiment: Experiment) -> tuple[int, ...]:
     chains = tuple(chain(experiment, space) for space in spaces)
     if len(chains[0]) == 1:
         return (0,)
-    # Two chunks of one rank are not two ranks, so a key has the parts of each rank apart.
-    return _alike(Keyed(chains, *(tuple(map(id, held)) for each in chains for held in each)))
+    return _alike(Keyed(chains, *map(id, chains)))
 
 
 @lru_cache(maxsize=512)

@@ -61,12 +61,17 @@ def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], .
 
     Raises SpecError for a model that cannot be split so.
     """
-    places = sizes(experiment).pipeline
     check_experts(experiment)
     check_context(experiment)
     shards(experiment)
     every = _stages(_Cut(experiment, _ends(experiment), spatial).keyed)
-    return tuple(every[place::places] for place in range(places))
+    return _chain(Keyed(every, id(every)), sizes(experiment).pipeline)
+
+
+@lru_cache(maxsize=512)
+def _chain(every: Keyed[tuple[Part, ...]], places: int) -> tuple[tuple[Part, ...], ...]:
+    """Return the parts of each place in the pipeline: the same object for the same stages."""
+    return tuple(every.value[place::places] for place in range(places))
 
 
 def _ends(experiment: Experiment) -> tuple[int, ...]:

@@ -10,11 +10,7 @@ import numpy as np
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
-from lib_dlhpc.costs.instruction_prices import (
-    CollectivePrices,
-    collective_prices,
-    part_prices,
-)
+from lib_dlhpc.costs.instruction_prices import CollectivePrices, collective_prices, part_prices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, folded, shards, sizes
 from lib_dlhpc.parallel import (
@@ -35,7 +31,17 @@ from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward
-from lib_dlhpc.program import Block, Chunk, Instruction, Meet, Prices, Program, Template, Update, Wait
+from lib_dlhpc.program import (
+    Block,
+    Chunk,
+    Instruction,
+    Meet,
+    Prices,
+    Program,
+    Template,
+    Update,
+    Wait,
+)
 from lib_dlhpc.spec.experiment import Experiment
 
 Made = TypeVar("Made")
@@ -188,9 +194,7 @@ def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePr
     return found
 
 
-def _linked(
-    experiment: Experiment, stages: list[tuple[Chunk, ...]]
-) -> list[tuple[Chunk, ...]]:
+def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tuple[Chunk, ...]]:
     """Return the chunks of each stage with what their messages to the next stage cost; alike ones are the same."""
     known = dict[tuple[int, groups.Wire], tuple[Chunk, ...]]()
     found = []

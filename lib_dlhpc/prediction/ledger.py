@@ -7,6 +7,7 @@ are on the device. Fragmentation is not modeled.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from lib_dlhpc.costs.stored_activations import (
     waiting_bytes,
 )
 from lib_dlhpc.costs.wire_format import on_wire
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, parts, place, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
@@ -71,16 +73,22 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
 
     Of the ranks that share a stage, the one with most.
     """
+    return _moments(Keyed(experiment, id(experiment)))
+
+
+@lru_cache(maxsize=8)  # a planner looks whether a layout fits, and then predicts it
+def _moments(key: Keyed[Experiment]) -> tuple[Moment, ...]:
+    experiment = key.value
     chains = rank_parts(experiment)
     stages, found = sizes(experiment).pipeline, list[Moment]()
     needs: dict[tuple[int, ...], Needs] = {}  # stages that are alike need the same
     for rank in range(stages):
         each = []
         for chain in chains:
-            key = tuple(map(id, chain[rank]))
-            if key not in needs:
-                needs[key] = _needs(experiment, chain[rank], stages)
-            each.append(_of_rank(experiment, needs[key], rank, stages))
+            parts_of = tuple(map(id, chain[rank]))
+            if parts_of not in needs:
+                needs[parts_of] = _needs(experiment, chain[rank], stages)
+            each.append(_of_rank(experiment, needs[parts_of], rank, stages))
         found += max(each, key=lambda three: max(moment.total for moment in three))
     return tuple(found)
 
@@ -131,7 +139,7 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
         sum(waiting_bytes(part, size) for part in held) if in_two else 0.0,
         max(residents, key=sum, default=(0.0, 0.0)),
         float(largest * size) if accumulates else 0.0,
-        fixed,
+        {name: float(fixed.get(name, 0.0)) for name in TERMS},
         away,
     )
 
@@ -157,8 +165,8 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
     extra += needs.summed
 
     def moment(when: str, activations: float, working: float) -> Moment:
-        terms = {**needs.fixed, "activations": activations, "working set": working}
-        return Moment(rank, when, {name: float(terms[name]) for name in TERMS}, float(away))
+        terms = {**needs.fixed, "activations": float(activations), "working set": float(working)}
+        return Moment(rank, when, terms, float(away))
 
     some = f"{passes} pass{'es' * (passes > 1)} kept"
     where = f"rank {rank} of the pipeline, " if stages > 1 else ""

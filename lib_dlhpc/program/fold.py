@@ -165,15 +165,15 @@ def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> tuple[Folded, .
     thirds: Any = work[0].tolist() if one else np.moveaxis(work, 0, 2)[..., None, :, None]
     found: list[Folded] = []
     for at, piece in enumerate(shapes[0].compact if one else shapes[0].pieces):
-        way = type(piece)
-        if way is Span:
+        if isinstance(piece, Span):
             number, kind = piece
             if does[number]:
                 kind = kind or ("" if one else _kind(shapes, at))
-                found.append(Run(*thirds[number], messages[number], sent[number], kind))
-        elif way is Collective:
+                head, middle, tail = thirds[number]
+                found.append(Run(head, middle, tail, messages[number], sent[number], kind))
+        elif isinstance(piece, Collective):
             found.append(Post(piece, *next(posts)))
-        elif way is Move:
+        elif isinstance(piece, Move):
             found.append(Post(piece, piece.seconds, piece.bytes))
         else:
             found.append(piece)

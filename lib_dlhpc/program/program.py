@@ -243,7 +243,7 @@ class Chunk:
         return block
 
     def repeated(self, microbatches: int) -> tuple[tuple[Block | None, int], ...]:
-        """Return of each of PASSES the block that is carried out more than once or may be, and how often."""
+        """Return the block of each of PASSES, but for the first or last of a step, and how often it is carried out."""
         counts = {id(block): times for block, times in self.passes(microbatches)}
         blocks = (self.block(phase, False) for phase in PASSES)
         return tuple((block, counts[id(block)] if block is not None else 0) for block in blocks)

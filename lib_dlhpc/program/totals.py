@@ -72,16 +72,16 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
                 priced = chunk.backward.prices[0].priced(what)
                 add(Sent(what.kind, priced.cost), len(places) * many)
     prices = step.stages[0][0].last.prices[0]
-    known = {id(what): what for row in step.end for what in row}
-    for key, count in Counter(id(what) for row in step.end for what in row).items():
-        what = known[key]
-        if isinstance(what, Collective):
-            priced = prices.priced(what)
-            add(Sent(what.kind, priced.cost, 0.0, 0.0 if what.stream else priced.seconds), count)
-        elif isinstance(what, Move):
-            add(Sent(what.kind, Cost(0.0, what.seconds, 0.0)), count)
-        elif isinstance(what, Swap):
-            add(Sent(what.kind, what.cost), count)
+    known = {id(one): one for row in step.end for one in row}
+    for key, count in Counter(id(one) for row in step.end for one in row).items():
+        last = known[key]
+        if isinstance(last, Collective):
+            priced = prices.priced(last)
+            add(Sent(last.kind, priced.cost, 0.0, 0.0 if last.stream else priced.seconds), count)
+        elif isinstance(last, Move):
+            add(Sent(last.kind, Cost(0.0, last.seconds, 0.0)), count)
+        elif isinstance(last, Swap):
+            add(Sent(last.kind, last.cost), count)
     for cost, count in Counter(chunk.sends for stage in step.stages for chunk in stage).items():
         add(Sent(step.between, cost), 2 * count * many)
     within = {kind: one.within for kind, one in found.items() if one.within}

@@ -27,6 +27,15 @@ VALUES = {
     "precision": ["fp32", "bf16"],
     "wire": ["same", "same", "bf16"],
     "allreduce": ["auto", "ring"],
+    "power_limit": [0.0, 0.0, 300.0],
+}
+OTHERS = {
+    "calibration.compute_scale": 1.3,
+    "calibration.link_efficiency": 0.7,
+    "machine.jitter": 0.05,
+    "machine.inter_node.bandwidth": 1e10,
+    "machine.device.dispatch": 1e-5,
+    "machine.device.memory_bandwidth": 1e12,
 }
 
 
@@ -50,11 +59,13 @@ def test_a_warm_prediction_is_the_cold_one():
         changes = {f"strategy.{name}": dice.choice(values) for name, values in VALUES.items()}
         try:
             twins = [base.set({**changes, "strategy.nodes": nodes}) for nodes in (1, 2)]
+            name = dice.choice([*OTHERS])
+            twins.append(twins[1].set({name: OTHERS[name]}))
             for run in twins:
                 numbers(run)
         except SpecError:
             continue
-        runs += twins  # in the same parts, with more replicas
+        runs += twins  # in the same parts, with more replicas, and on another machine
     warm = [numbers(run) for run in runs]
     known_by_now = caches()
     assert sum(each.cache_info().currsize for each in known_by_now) > 0
