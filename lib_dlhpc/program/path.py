@@ -97,13 +97,13 @@ class Path:
         busy = [0.0 if self.free else float(hop.bandwidth) for hop in hops]
         takes = [0.0 if self.free else float(hop.total) for hop in hops]
         worked, seconds = [0.0] * pipeline.ranks, list[float]()
-        counts = {id(one): one.repeated(many) for each, _ in self.program.alike for one in each}
+        counts = {id(one): one.repeated(many) for each, _ in self.program.distinct for one in each}
         for place, stage in enumerate(self.program.stages):
             for chunk in stage:
                 for block, times in counts.get(id(chunk)) or chunk.repeated(many):
                     seconds.append(self._repeated(place, block, times) if block and times else 0.0)
                     worked[place] += times * seconds[-1]
-        first = not any(chunk.first for each, _ in self.program.alike for chunk in each)
+        first = not any(chunk.first for each, _ in self.program.distinct for chunk in each)
 
         def only(number: int, start: float) -> float:
             if first and not number % len(PASSES):

@@ -278,7 +278,7 @@ class Program:
     between: str  # the kind of messages between stages
 
     @cached_property
-    def alike(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:
+    def distinct(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:
         """The stages that differ in their passes, and the places in the pipeline of those that are like each."""
         found: dict[tuple[int, ...], list[int]] = {}
         for place, stage in enumerate(self.stages):

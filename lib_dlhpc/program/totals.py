@@ -24,7 +24,7 @@ def work_of(step: Program) -> Work:
     """Return the seconds of computation of a step."""
     many = step.schedule.microbatches
     each = np.zeros((4, step.schedule.ranks, step.shape[1]))
-    for stage, places in step.alike:
+    for stage, places in step.distinct:
         for chunk in stage:
             for variant, seconds in enumerate(chunk.backward.work):
                 each[:3, list(places), variant] += many * np.array(seconds)[:, None]
@@ -45,7 +45,7 @@ def mixes_of(step: Program) -> tuple[Mix, Mix]:
     """Return what limits forward, and backward with recomputation, (stages, variants) each."""
     limited = np.zeros((2, 2, step.schedule.ranks, step.shape[1]))  # pass, limit
     seconds = np.zeros((2, step.schedule.ranks, step.shape[1]))
-    for stage, places in step.alike:
+    for stage, places in step.distinct:
         for chunk in stage:
             each = zip(chunk.backward.limited, chunk.backward.work, strict=True)
             for variant, (limits, (ahead, back, again)) in enumerate(each):
@@ -63,7 +63,7 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
     def add(one: Sent, times: float) -> None:
         found[one.kind] = found[one.kind].plus(one, times * mean)
 
-    for stage, places in step.alike:
+    for stage, places in step.distinct:
         for chunk in stage:
             for block, times in chunk.passes(many):
                 for one in block.messages if times else ():
