@@ -2,7 +2,7 @@
 
 The trace is a halo exchange with an allreduce a step: each rank computes in a region, sends to both neighbors,
 receives from both. The named peer is what a script does that goes through the events one by one with
-dictionaries (matching, late senders, time by name and rank, the communication matrix: less than `analyse` does),
+dictionaries (matching, late senders, time by name and rank, the communication matrix: less than `analyze` does),
 on a sample of the same trace. With pandas in this environment, the same by group-by beside it. All are compared
 in events a second of a core: CPU seconds of this process.
 
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from _quick import add_quick
 
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.table import COLUMNS, Timeline
 
@@ -156,10 +156,10 @@ def main() -> int:
     print(f"{len(trace):,} events of {trace.ranks} ranks, {size / 2**20:,.0f} MiB of columns")
     with Peak() as peak:
         begin = time.perf_counter()
-        text, rate = rated(analyse, trace)
+        text, rate = rated(analyze, trace)
         took = time.perf_counter() - begin
     print(
-        f"analyse: {took:.2f} s ({len(trace) / rate:.2f} s of a core: {rate:,.0f} events/s),"
+        f"analyze: {took:.2f} s ({len(trace) / rate:.2f} s of a core: {rate:,.0f} events/s),"
         f" peak {peak.most / 2**30:.2f} GiB, trace included"
     )
     for finding in text.findings[:3]:
@@ -167,7 +167,7 @@ def main() -> int:
     first = trace.select(slice(0, SAMPLE))
     _, slow = rated(plain, first)
     print(
-        f"plain Python on {len(first):,} of them: {slow:,.0f} events/s: analyse is {rate / slow:.1f} times as fast"
+        f"plain Python on {len(first):,} of them: {slow:,.0f} events/s: analyze is {rate / slow:.1f} times as fast"
     )
     try:
         import pandas
@@ -177,7 +177,7 @@ def main() -> int:
     _, grouped = rated(lambda trace: by_group(pandas, trace), trace)
     print(
         f"pandas {pandas.__version__}, grouping and matching only: {grouped:,.0f} events/s:"
-        f" analyse is {rate / grouped:.1f} times as fast"
+        f" analyze is {rate / grouped:.1f} times as fast"
     )
     return 0
 

@@ -76,7 +76,7 @@ QUESTIONS = [
                 nobody * analyzed(LATE).efficiency.load_balance / 2, "s"
             ): "A balanced run is twice as fast.",
         },
-        f"Others wait for its messages: serialization is {analyzed(LATE).efficiency.serialisation:.2f}.",
+        f"Others wait for its messages: serialization is {analyzed(LATE).efficiency.serialization:.2f}.",
     ),
     Question(
         "each in turn",

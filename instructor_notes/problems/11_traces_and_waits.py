@@ -8,7 +8,7 @@ from lib_dlhpc.teaching.problems import Problem, Step
 found = analyzed(Setting())
 computed = [float(seconds) for seconds in found.compute]
 own = found.efficiency
-factors = f"load balance {own.load_balance:.3f}, serialization {own.serialisation:.3f}, transfer {own.transfer:.3f}"
+factors = f"load balance {own.load_balance:.3f}, serialization {own.serialization:.3f}, transfer {own.transfer:.3f}"
 way = next(way for way in coupled.ways(coupled.Setting()) if coupled.number_of(way) == 1)
 BATCHES = coupled.workflow(coupled.Setting()).batches
 
@@ -27,9 +27,9 @@ PROBLEMS = [
         "The factors",
         f"A run has {factors}. For what share of the time do ranks compute on average?",
         [
-            Step("Communication: serialization times transfer", own.serialisation * own.transfer),
+            Step("Communication: serialization times transfer", own.serialization * own.transfer),
             Step(
-                "Times load balance", 100 * own.load_balance * own.serialisation * own.transfer, "%"
+                "Times load balance", 100 * own.load_balance * own.serialization * own.transfer, "%"
             ),
         ],
         100 * own.parallel,

@@ -212,9 +212,9 @@ def waits_of(way: ThreeWays) -> list[str]:
 
 def _findings(way: ThreeWays) -> "list[Finding]":
     """Return the findings of the trace analysis, the costliest first."""
-    from lib_dlhpc.timeline.analysis import analyse
+    from lib_dlhpc.timeline.analysis import analyze
 
-    return analyse(way.result.timeline).findings[:MOST_FINDINGS]
+    return analyze(way.result.timeline).findings[:MOST_FINDINGS]
 
 
 _WHY = {

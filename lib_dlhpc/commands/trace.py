@@ -57,16 +57,17 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     add_output(convert)
     convert.set_defaults(command=_convert)
 
-    analyse = actions.add_parser(
-        "analyse",
+    analyze = actions.add_parser(
+        "analyze",
+        aliases=["analyse"],  # its name in version 0.1
         help="what limits a run: wait states, imbalance, slow links and disks, efficiencies",
         description="Prints what limits the run, then the findings and where to look. Anything that costs"
         " less than 2 % of the run, or is within its scatter, is no finding. A trace of fewer than about 25 steps"
         " may be too short for findings; the report then says so.",
     )
-    analyse.add_argument("files", nargs="+", metavar="FILE", help=FILE)
-    add_output(analyse)
-    analyse.set_defaults(command=_analyse)
+    analyze.add_argument("files", nargs="+", metavar="FILE", help=FILE)
+    add_output(analyze)
+    analyze.set_defaults(command=_analyze)
 
     _add_recording(actions)
     trace_chakra.add(actions)
@@ -85,10 +86,10 @@ def _convert(options: argparse.Namespace) -> int:
     return 0
 
 
-def _analyse(options: argparse.Namespace) -> int:
-    from lib_dlhpc.timeline.analysis import analyse, report
+def _analyze(options: argparse.Namespace) -> int:
+    from lib_dlhpc.timeline.analysis import analyze, report
 
-    analysis = analyse(_read(options.files))
+    analysis = analyze(_read(options.files))
     print_result(options, report.as_dict(analysis), report.as_text(analysis))
     return 0
 

@@ -1,4 +1,4 @@
-"""A what-if sweep: one vectorised prediction over the product of several axes."""
+"""A what-if sweep: one vectorized prediction over the product of several axes."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ bubble.py     mark_bubble: what of a pipeline's waits is its bubble
 critical.py   critical_path: the events that make the run as long as it is
 coupled.py    where the ranks of a coupled workflow spend their time
 spans.py      stretches of time of each rank, for questions about millions of events
-analysis/     analyse: matrix, regions, waits, efficiencies, and what is wrong with a run
+analysis/     analyze: matrix, regions, waits, efficiencies, and what is wrong with a run
 formats.py    read and write: files of any format, by the end of the name
     store.py        our own columns
     chrome.py       Chrome and Perfetto; json_events.py: one event after the other

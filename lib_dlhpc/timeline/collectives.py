@@ -44,7 +44,7 @@ PICKLED: dict[str, int | None] = {
     "exscan": None,
 }
 # Ranks wait for their neighbors alone: calls of all ranks are not one, and match nothing.
-NEIGHBOURS: dict[str, int | None] = dict.fromkeys(
+NEIGHBORS: dict[str, int | None] = dict.fromkeys(
     (
         "Neighbor_allgather",
         "Neighbor_allgatherv",
@@ -61,8 +61,8 @@ APART = -1  # the order of a call that matches nothing
 def collectives(base: type, mpi: Any, recorder: Recorder) -> dict[str, Call]:
     """Return the methods for all collectives of a type of communicator."""
     body: dict[str, Call] = {}
-    for name, root in (BUFFERS | PICKLED | NEIGHBOURS).items():
-        alone = name in NEIGHBOURS
+    for name, root in (BUFFERS | PICKLED | NEIGHBORS).items():
+        alone = name in NEIGHBORS
         if hasattr(base, name):
             body[name] = _blocking(getattr(base, name), name, root, alone, recorder)
         begun, persistent = f"I{name.lower()}", f"{name}_init"

@@ -25,7 +25,7 @@ def script(tmp_path_factory):
     ("words", "expected"),
     [
         ("pre", {"predict"}),
-        ("trace ", {"show", "run", "convert", "analyse"}),
+        ("trace ", {"show", "run", "convert", "analyze"}),
         ("predict --ch", {"--check"}),
     ],
 )

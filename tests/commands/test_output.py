@@ -61,7 +61,7 @@ REPORTS = [  # commands that need no ranks
     "store ls packed -l",
     "store verify packed",
     "trace show trace.npz",
-    "trace analyse trace.npz",
+    "trace analyze trace.npz",
     "trace convert trace.npz out.json",
 ]
 

@@ -48,7 +48,7 @@ def test_the_timeline_is_written_in_any_format(run, capsys):
         assert read(name).ranks == 8
     out = capsys.readouterr().out
     assert out.startswith("8 ranks on 1 node of dgx1-p100: ")
-    assert main(["trace", "analyse", "tl.npz"]) == 0
+    assert main(["trace", "analyze", "tl.npz"]) == 0
 
 
 def test_some_ranks_are_exported(run, tmp_path, capsys):

@@ -15,7 +15,7 @@ from small_workflow import small
 from lib_dlhpc.launch import JobError
 from lib_dlhpc.launch.coupled import run_coupled
 from lib_dlhpc.spec.workflow import dumps
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.coupled import coupled_terms
 
 WORKER = Path(__file__).with_name("coupled_worker.py")
@@ -84,7 +84,7 @@ def test_with_a_slow_simulation_training_waits_or_repeats_batches(mpiexec):
     waited = coupled_terms(slow["wait"].timeline)["wait for samples"]
     assert waited[0] == 0 < waited[1]
     # Who is named as late is tested on simulated timelines: a busy machine can hide it in scatter.
-    late = analyse(slow["wait"].timeline).waits["late sender"]
+    late = analyze(slow["wait"].timeline).waits["late sender"]
     assert 0 < late[1] <= waited[1]
 
 

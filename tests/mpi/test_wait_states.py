@@ -11,7 +11,7 @@ import pytest
 from lib_dlhpc.launch.network import available, network
 from lib_dlhpc.launch.trace_run import gather
 from lib_dlhpc.storage import pack
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.store import load
 
 PATIENCE = 180  # s
@@ -42,7 +42,7 @@ def traced(mpiexec, tmp_path_factory):
         )
         assert run.returncode == 0, run.stdout + run.stderr
         came, worked, first, overslept = zip(*json.loads(run.stdout.splitlines()[0]), strict=True)
-        said = analyse(load(out))
+        said = analyze(load(out))
         return max(overslept), (said, came, np.array(worked) + np.array(first) - min(first))
 
     def traced(trouble, *more, times=TIMES):
@@ -149,7 +149,7 @@ def test_a_slow_link_is_found(require, tmp_path):
     theirs = np.array(took.pop(frozenset({1, 2})))
     one, other = (np.mean(seconds) for seconds in took.values())
 
-    (found,) = [one for one in analyse(traced.timeline).findings if one.kind == "slow link"]
+    (found,) = [one for one in analyze(traced.timeline).findings if one.kind == "slow link"]
     assert (found.rank, found.peer) == (1, 2) and found.where.rank in (1, 2)
     more = (theirs - max(one, other)).sum()
     # What a usual link takes is known no better than the two usual ones are alike.
@@ -161,7 +161,7 @@ def test_a_slow_link_is_found(require, tmp_path):
 def test_a_slow_disk_of_the_trainer_is_found(run_ranks, store, tmp_path):
     """Ranks train on samples that they read from a store as they need them; rank 1 has a slow disk."""
     told = json.loads(run_ranks(2, READER, store, str(tmp_path / "run.npz")).splitlines()[-1])
-    said = analyse(load(tmp_path / "run.npz"))
+    said = analyze(load(tmp_path / "run.npz"))
     (one,) = [finding for finding in said.findings if finding.kind == "slow disk"]
     assert (one.rank, one.where.rank, one.where.name) == (1, 1, "fetch the batch")
     assert one.seconds == pytest.approx(told[1] - told[0], rel=0.1)

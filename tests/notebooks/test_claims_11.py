@@ -138,7 +138,7 @@ def test_the_figures_of_the_notes():
     assert {setting: round(1e3 * analyzed(setting).span) for setting in ms} == ms
     late = analyzed(Setting(how="sends late"))
     assert sum(late.waits.values())[2] == pytest.approx(0.128, abs=5e-4)
-    assert late.efficiency.serialisation == pytest.approx(0.73, abs=5e-3)
+    assert late.efficiency.serialization == pytest.approx(0.73, abs=5e-3)
     assert analyzed(Setting(network=1e9)).efficiency.transfer == pytest.approx(0.83, abs=5e-3)
     assert analyzed(Setting(how="reads slowly")).findings[1].seconds == pytest.approx(
         0.12, abs=1e-3

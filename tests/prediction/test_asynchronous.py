@@ -156,7 +156,7 @@ def test_meeting_less_often_divides_the_exchange_and_the_waiting_by_its_root(eve
     assert some.compute == one.compute and some.memory_total == one.memory_total
 
 
-# --- what is not modelled, and what is shown ---
+# --- what is not modeled, and what is shown ---
 
 
 def test_what_is_not_modelled_is_refused():

@@ -12,7 +12,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.neighbors import predict_neighbors
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Link, load_machine
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 
 STEPS, RANKS, SIZE = 3, 4, 1e6
 MACHINE = replace(load_machine("laptop"), nodes=RANKS, inter_node=Link(1e-5, 1e9))
@@ -36,7 +36,7 @@ def test_it_is_what_is_played_on_links_that_nobody_shares(seed):
     # Small messages of an allreduce that has begun may meet large ones: 8 B on a busy link.
     few = STEPS * 2e-5
     assert found.seconds == pytest.approx(timeline.stop.max(), abs=few)
-    late = analyse(timeline).waits
+    late = analyze(timeline).waits
     np.testing.assert_allclose(found.terms["works"], (before + after).sum(axis=0))
     np.testing.assert_allclose(found.terms["waits for a sender"], late["late sender"], atol=few)
     waited = late["wait at collective"]

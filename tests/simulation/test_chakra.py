@@ -393,12 +393,12 @@ def test_a_machine_that_is_too_small_is_refused(tmp_path):
 
 
 def test_the_timeline_is_one_that_other_tools_read(tmp_path):
-    from lib_dlhpc.timeline.analysis import analyse
+    from lib_dlhpc.timeline.analysis import analyze
     from lib_dlhpc.timeline.analysis import report as words
     from lib_dlhpc.timeline.formats import read, write
 
     timeline = again(run_of("hybrid"), tmp_path / "trace")
     write(timeline, tmp_path / "trace.npz")
     assert np.array_equal(read(tmp_path / "trace.npz").stop, timeline.stop)
-    assert "computes" in words.as_text(analyse(timeline))
+    assert "computes" in words.as_text(analyze(timeline))
     assert sorted({timeline.rank.min(), timeline.rank.max()}) == [0, 7]

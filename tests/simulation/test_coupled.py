@@ -8,7 +8,7 @@ from small_workflow import small
 
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.simulation.coupled import simulate_coupled
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.coupled import ROOM, SAMPLES, TERMS, coupled_terms, mean_terms
 
 PLACEMENTS = [
@@ -86,7 +86,7 @@ def test_the_analysis_of_any_trace_finds_who_is_waited_for(point, kind, waits):
     workflow = small("separate", 1)
     costs = replace(workflow.costs, point=point, small_step=0.0)
     timeline = simulate_coupled(workflow, costs, 2)
-    finding = next(one for one in analyse(timeline).findings if one.kind == kind)
+    finding = next(one for one in analyze(timeline).findings if one.kind == kind)
     late, waiting = (0, 1) if waits == SAMPLES else (1, 0)
     assert finding.rank == late
     # What a rank waits for its very first batch is the start of the run, and late all the same.

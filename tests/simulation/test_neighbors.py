@@ -8,7 +8,7 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.neighbors import LEAST_RANKS, program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Link, load_machine
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 
 STEPS, RANKS, SIZE = 6, 4, 1e6
 LATENCY, BANDWIDTH = 1e-5, 1e9
@@ -30,12 +30,12 @@ def late(rank, seconds, usual):
 
 
 def of_kind(timeline, kind):
-    return [one for one in analyse(timeline).findings if one.kind == kind]
+    return [one for one in analyze(timeline).findings if one.kind == kind]
 
 
 @pytest.mark.parametrize("ranks", [LEAST_RANKS, 4, 5, 8])
 def test_ranks_that_are_alike_take_the_sum_of_their_parts_and_wait_for_nobody(ranks):
-    found = analyse(played(ranks=ranks))
+    found = analyze(played(ranks=ranks))
     met = found.span / STEPS - (READING + BEFORE + MESSAGE + AFTER)
     assert 0 < met < 2 * ranks * (LATENCY + 8 / BANDWIDTH)  # the allreduce
     np.testing.assert_allclose(found.compute, STEPS * (BEFORE + AFTER))
@@ -54,7 +54,7 @@ def test_each_message_is_sent_once_and_received_once_and_all_meet_once_a_step():
     numbers, each = np.unique(ends["collective"], return_counts=True)
     assert len(numbers) == STEPS and (each == RANKS).all()
     assert not np.isin(numbers, ends["send"]).any()
-    moved = analyse(timeline).matrix.bytes
+    moved = analyze(timeline).matrix.bytes
     expected = [
         [STEPS * SIZE if (a - b) % RANKS in (1, RANKS - 1) else 0 for a in range(RANKS)]
         for b in range(RANKS)
@@ -119,6 +119,6 @@ def test_with_a_barrier_the_trace_begins_where_all_have_met():
     alone, met = (simulate_neighbors(what, ring(MACHINE, RANKS), barrier=b) for b in (False, True))
     assert alone.start.min() == pytest.approx(BEFORE) and met.start.min() == 0
     assert met.stop.max() == alone.stop.max()
-    found = analyse(met)
+    found = analyze(met)
     np.testing.assert_allclose(found.compute, STEPS * (BEFORE + AFTER))
     assert not found.findings

@@ -10,7 +10,7 @@ import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.cli import main
-from lib_dlhpc.timeline.analysis.analysis import analyse
+from lib_dlhpc.timeline.analysis.analysis import analyze
 from lib_dlhpc.timeline.formats import read
 
 BASE = 1_700_000_000_123_456_789  # ns since 1970: more digits than a float has
@@ -279,7 +279,7 @@ def test_of_a_real_run_with_gloo_the_late_rank_is_found(repository):
     assert Counter(names) == {"all_reduce": 16} | dict.fromkeys(
         ("all_gather", "barrier", "broadcast", "send"), 1
     )
-    (found,) = (each for each in analyse(table).findings if each.kind == "wait at collective")
+    (found,) = (each for each in analyze(table).findings if each.kind == "wait at collective")
     assert (found.rank, found.seconds) == (1, pytest.approx(16 * 0.020, rel=0.1))
 
 
@@ -402,13 +402,13 @@ def planted(folder, steps, buckets):
 
 @pytest.mark.parametrize("buckets", [1, 4])
 def test_a_straggler_of_few_steps_is_no_finding_but_a_reason_to_record_more(tmp_path, buckets):
-    short = analyse(read(*planted(tmp_path, 3, buckets)))
+    short = analyze(read(*planted(tmp_path, 3, buckets)))
     assert not short.findings
     assert "too short to be sure (3 steps; it takes about 25); rank 1" in short.nothing
-    long = analyse(read(*planted(tmp_path, 25, buckets)))
+    long = analyze(read(*planted(tmp_path, 25, buckets)))
     assert {finding.rank for finding in long.findings} == {1} and not long.nothing
 
 
 def test_of_five_steps_of_several_buckets_each_it_is_the_steps_that_count(tmp_path):
-    found = analyse(read(*planted(tmp_path, 5, 8)))
+    found = analyze(read(*planted(tmp_path, 5, 8)))
     assert "(5 steps; it takes about 25)" in found.nothing

@@ -41,7 +41,7 @@ def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
 
 
 def seconds_computing(timeline: Timeline) -> NDArray[np.float64]:
-    """Return the seconds that each rank computes, shape (ranks,); of a recorded program, as `analyse` has it."""
+    """Return the seconds that each rank computes, shape (ranks,); of a recorded program, as `analyze` has it."""
     if timeline.where("", *RECORDED).any():
         return np.asarray(busy(in_order(timeline)).seconds, np.float64)
     rows = timeline.where("compute", "forward", "backward", "update")

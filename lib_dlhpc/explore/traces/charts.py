@@ -30,7 +30,7 @@ OF_WAIT = {
     "wait at collective": "waits at a collective",
 }
 MOST_LINES = 400  # messages drawn
-EFFICIENCIES = ("parallel", "load balance", "communication", "serialisation", "transfer")
+EFFICIENCIES = ("parallel", "load balance", "communication", "serialization", "transfer")
 Window = tuple[float, float]  # s: from when to when
 
 

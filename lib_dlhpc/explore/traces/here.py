@@ -23,7 +23,7 @@ from lib_dlhpc.prediction.neighbors import predict_neighbors
 from lib_dlhpc.simulation import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.timeline.analysis import Analysis, analyse
+from lib_dlhpc.timeline.analysis import Analysis, analyze
 from lib_dlhpc.timeline.formats import read, write
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -110,7 +110,7 @@ def ways(setting: Setting, traced: Traced) -> Ways:
     predicted = predict_neighbors(*asked(setting), message, hops * link.latency)
     slept = program(STEPS, RANKS, traced.before, traced.after, 0.0, setting.size)
     simulated = simulate_neighbors(slept, ring(machine(), RANKS), barrier=True)
-    engines = {"simulated": analyse(simulated), "measured": analyse(traced.timeline)}
+    engines = {"simulated": analyze(simulated), "measured": analyze(traced.timeline)}
     parts = {"predicted": predicted.terms} | {n: rank_parts(a) for n, a in engines.items()}
     terms = {n: {way: float(own[n].mean()) for way, own in parts.items()} for n in TERMS}
     terms["the run"] = {"predicted": predicted.seconds} | {n: a.span for n, a in engines.items()}

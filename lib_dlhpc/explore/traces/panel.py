@@ -16,7 +16,7 @@ from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.traces.charts import efficiency_state, ranks_state, trace_state
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.timeline.analysis import Analysis, Finding, analyse
+from lib_dlhpc.timeline.analysis import Analysis, Finding, analyze
 from lib_dlhpc.timeline.analysis.report import limit
 
 MOST = 4  # findings shown
@@ -35,12 +35,12 @@ class TracePanel:
         self.trace, self.ranks, self.efficiency = map(chart, names)
         self.verdict, self.said, self.more = (ipywidgets.HTML() for _ in range(3))
         self.buttons = ipywidgets.HBox([], layout={"flex_flow": "row wrap"})
-        self.analysed = ipywidgets.VBox([])
-        self.widgets = [self.verdict, self.trace, self.analysed]
+        self.analyzed = ipywidgets.VBox([])
+        self.widgets = [self.verdict, self.trace, self.analyzed]
 
     def show(self, timeline: Timeline, opened: bool = True) -> Analysis:
         """Show a trace, and return its analysis. opened: whether the analysis is on the page as well."""
-        self.timeline, self.found = timeline, analyse(timeline)
+        self.timeline, self.found = timeline, analyze(timeline)
         self.point(None)
         self.ranks.update(*ranks_state(self.found))
         self.efficiency.update(*efficiency_state(self.found))
@@ -52,7 +52,7 @@ class TracePanel:
     def open(self, wanted: bool = True) -> None:
         """Show the analysis below the chart, or do not."""
         parts = (self.buttons, self.said, self.ranks, self.efficiency, self.more)
-        self.analysed.children = parts if wanted else ()
+        self.analyzed.children = parts if wanted else ()
         closed = f"A run of {show(self.found.span, 's')}: who waits for whom?"
         words = limit(self.found) if wanted else closed
         self.verdict.value = verdict_html(f"<b>{escape(words)}</b>")

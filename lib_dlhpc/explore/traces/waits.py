@@ -17,7 +17,7 @@ from lib_dlhpc.simulation import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.timeline.analysis import Analysis, analyse
+from lib_dlhpc.timeline.analysis import Analysis, analyze
 
 RANKS, STEPS = 4, 8
 WORK, READ, SCATTER = 0.030, 0.002, 0.01  # s of a step; s; of the work
@@ -104,7 +104,7 @@ def machine(network: float) -> Machine:
 @lru_cache(maxsize=64)
 def analyzed(setting: Setting) -> Analysis:
     """Return the analysis of a run."""
-    return analyse(trace(setting))
+    return analyze(trace(setting))
 
 
 def network_wall(setting: Setting, found: Analysis) -> str:

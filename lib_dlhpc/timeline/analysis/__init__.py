@@ -1,4 +1,4 @@
-"""analyse(timeline): efficiency metrics, wait states and findings of a trace.
+"""analyze(timeline): efficiency metrics, wait states and findings of a trace.
 
 calls.py       receives put to their sends, calls of one collective put together
 matrix.py      who sends how much to whom; message sizes
@@ -11,11 +11,11 @@ scatter.py     when a difference is more than scatter
 finding.py     Finding: what is wrong, where, and how much it costs
 late.py        findings from waits; imbalance.py from computation; links.py from messages; disks.py from storage
 nothing.py     why nothing is found
-analysis.py    analyse: all of this
+analysis.py    analyze: all of this
 report.py      an analysis in words and as a dictionary
 """
 
-from lib_dlhpc.timeline.analysis.analysis import Analysis, analyse
+from lib_dlhpc.timeline.analysis.analysis import Analysis, analyze
 from lib_dlhpc.timeline.analysis.finding import Finding, Place
 
-__all__ = ["Analysis", "Finding", "Place", "analyse"]
+__all__ = ["Analysis", "Finding", "Place", "analyze"]

@@ -1,4 +1,4 @@
-"""analyse(timeline): the full analysis of a trace."""
+"""analyze(timeline): the full analysis of a trace."""
 
 from dataclasses import dataclass
 
@@ -50,10 +50,10 @@ class Analysis:
         return float(self.compute.max()) / mean - 1 if mean > 0 else 0.0
 
 
-def analyse(timeline: Timeline) -> Analysis:
+def analyze(timeline: Timeline) -> Analysis:
     """Return the analysis of a timeline, of any engine or program. Raises SpecError where there are no events."""
     if not len(timeline):
-        raise SpecError("A timeline without events: there is nothing to analyse.")
+        raise SpecError("A timeline without events: there is nothing to analyze.")
     table = in_order(timeline)
     found, when = calls(table), busy(table)
     late = waits(found, when)

@@ -4,8 +4,8 @@ With the seconds c(r) that rank r computes, the time T of the run, and its time 
 
     parallel = load balance x communication        mean c / T
     load balance                                   mean c / max c
-    communication = serialisation x transfer       max c / T
-    serialisation                                  max c / T'
+    communication = serialization x transfer       max c / T
+    serialization                                  max c / T'
     transfer                                       T' / T
 
 C. Rosas, J. Giménez, J. Labarta, "Scalability prediction for fundamental performance factors", Supercomputing
@@ -25,14 +25,14 @@ class Efficiency:
     """Factors of 0 to 1, and the time on an ideal network, s."""
 
     load_balance: float
-    serialisation: float
+    serialization: float
     transfer: float
     ideal_seconds: float
 
     @property
     def communication(self) -> float:
         """What of the time the rank computes that computes most."""
-        return self.serialisation * self.transfer
+        return self.serialization * self.transfer
 
     @property
     def parallel(self) -> float:

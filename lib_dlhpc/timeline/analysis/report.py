@@ -25,7 +25,7 @@ def limit(analysis: Analysis) -> str:
     stalled = float(analysis.stalled.max()) / analysis.span
     losses = {
         "Load imbalance": 1 - efficiency.load_balance,
-        "Waiting for other ranks": max(1 - efficiency.serialisation - stalled, 0.0),
+        "Waiting for other ranks": max(1 - efficiency.serialization - stalled, 0.0),
         "Moving data between ranks": 1 - efficiency.transfer,
         "Waiting for storage": stalled,
     }
@@ -44,8 +44,8 @@ def as_text(analysis: Analysis) -> str:
         f" {duration(efficiency.ideal_seconds)} on an ideal network",
         f"  parallel            {efficiency.parallel:6.3f}   = load balance x communication",
         f"    load balance      {efficiency.load_balance:6.3f}",
-        f"    communication     {efficiency.communication:6.3f}   = serialisation x transfer",
-        f"      serialisation   {efficiency.serialisation:6.3f}",
+        f"    communication     {efficiency.communication:6.3f}   = serialization x transfer",
+        f"      serialization   {efficiency.serialization:6.3f}",
         f"      transfer        {efficiency.transfer:6.3f}",
         "",
         "Seconds of a rank               mean        most  of rank",
@@ -72,7 +72,7 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
         "nothing": analysis.nothing,
         "efficiency": {
             name: getattr(efficiency, name)
-            for name in ("parallel", "load_balance", "communication", "serialisation", "transfer")
+            for name in ("parallel", "load_balance", "communication", "serialization", "transfer")
         }
         | {"ideal_seconds": efficiency.ideal_seconds},
         "imbalance": analysis.imbalance,

@@ -34,7 +34,7 @@ from lib_dlhpc.explore.traces.puzzle import (
 from lib_dlhpc.explore.traces.questions import ask
 from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, analyzed, read_it, trace
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 
 STATES = {
     "traces_gantt": trace_state(trace(Setting()), analyzed(Setting()).findings[0].where),
@@ -51,9 +51,9 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 
 
 def test_nothing_is_said_by_color_alone() -> None:
-    colours = [look[0] for look in LOOKS.values()]
+    colors = [look[0] for look in LOOKS.values()]
     assert len({look[1:] for look in LOOKS.values()}) == len(LOOKS)
-    assert len(set(colours)) == len(colours)
+    assert len(set(colors)) == len(colors)
     waits = {what for what, look in LOOKS.items() if look[2]}
     assert waits == {what for what in LOOKS if what.startswith("waits")}
 
@@ -197,5 +197,5 @@ def test_a_right_answer_opens_the_analysis_and_marks_the_place_and_a_wrong_one_d
 
 def test_what_a_puzzle_shows_is_what_the_analysis_is_of() -> None:
     setting = traces_puzzle.puzzle(1).setting
-    assert analyse(trace(setting)).span == analyzed(setting).span
+    assert analyze(trace(setting)).span == analyzed(setting).span
     json.dumps(trace_state(trace(setting))[0], allow_nan=False)

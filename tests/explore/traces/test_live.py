@@ -50,7 +50,7 @@ from lib_dlhpc.explore.traces.process import Cancelled, RunError, through
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.formats import read
 
 
@@ -135,7 +135,7 @@ def test_a_trace_is_kept_in_both_formats_and_read_again(tmp_path: Path) -> None:
     zipfile.ZipFile(io.BytesIO(kept["trace.otf2.zip"])).extractall(tmp_path)
     for again in (read(tmp_path / "trace.json"), read(tmp_path / "trace.otf2")):
         assert len(again) == len(timeline)
-        np.testing.assert_allclose(analyse(again).compute, analyse(timeline).compute, rtol=1e-3)
+        np.testing.assert_allclose(analyze(again).compute, analyze(timeline).compute, rtol=1e-3)
 
 
 @pytest.mark.parametrize("problem", [RunError("a bad day"), SpecError("no MPI"), Cancelled()])
@@ -225,9 +225,9 @@ def test_for_real_a_late_rank_is_planted_in_an_unmodified_program_and_seen_in_it
     # Nobody sleeps less than asked for: the late one sends this much later than the others begin to wait.
     before, after = asked(setting)
     assert (own.before >= before).all() and (own.after >= after).all()
-    matrix = analyse(own.timeline).matrix
+    matrix = analyze(own.timeline).matrix
     assert matrix.messages.sum() == 2 * 4 * STEPS
-    assert float(analyse(own.timeline).waits["late sender"][[0, 2]].min()) > 0
+    assert float(analyze(own.timeline).waits["late sender"][[0, 2]].min()) > 0
 
 
 # the coupled workflow -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from mpi_world import Ranks
 
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 
 STEPS, WORK, MUCH = 40, 0.01, 0.085  # s of computation in a step, and of a long delay
 AT = "communication"
@@ -14,7 +14,7 @@ AT = "communication"
 def at_collectives(trace):
     """Seconds that each rank is charged with at collectives."""
     charged = {}
-    for finding in analyse(trace).findings:
+    for finding in analyze(trace).findings:
         if finding.kind == "wait at collective":
             charged[finding.rank] = charged.get(finding.rank, 0.0) + finding.seconds
     return charged
@@ -32,7 +32,7 @@ def test_who_was_kept_waiting_is_charged_with_its_own_lag_alone(own):
             world.compute(MUCH, rank)
         world.compute(own, 1)
         world.together()
-    said = analyse(world.trace())
+    said = analyze(world.trace())
     assert said.waits["wait at collective"][0] == pytest.approx(STEPS * (MUCH + own), rel=0.01)
     assert at_collectives(world.trace()) == (
         {1: pytest.approx(STEPS * own, rel=0.01)} if own else {}
@@ -54,7 +54,7 @@ def test_a_wait_at_a_collective_of_some_ranks_is_no_doing_of_who_waited_there(na
         for rank, came in joined.items():
             row = (rank, AT, "collective", "MPI_Barrier", came, done, 0, -1, 0, 2 * step + 1)
             rows.append(row)
-    found = analyse(from_rows(rows, 3, "measured")).findings
+    found = analyze(from_rows(rows, 3, "measured")).findings
     charged = {
         (one.rank, one.where.name): one.seconds for one in found if one.kind == "wait at collective"
     }
@@ -133,7 +133,7 @@ def test_lags_of_messages_count_from_the_last_collective_of_both(row_first):
         sent = late + own
         rows.append((2, AT, "send", "MPI_Send", sent, sent, 8, to, 0, 2 * step + 1))
         rows.append((to, AT, "receive", "MPI_Recv", came, sent, 8, 2, 0, 2 * step + 1))
-    found = analyse(from_rows(rows, 3, "measured")).findings
+    found = analyze(from_rows(rows, 3, "measured")).findings
     (one,) = [finding for finding in found if finding.kind == "late sender"]
     assert (one.rank, one.peer) == (2, to)
     assert one.seconds == pytest.approx(STEPS * own, rel=0.01)

@@ -7,7 +7,7 @@ import pytest
 from mpi_world import Ranks
 
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.analysis.calls import (
     ALL_FOR_ROOT,
     EACH_FOR_ALL,
@@ -69,8 +69,8 @@ def test_numbers_of_matches_may_have_gaps_and_any_order():
     trace = exchange()
     draw = np.random.default_rng(0).permutation(10**6)[: trace.match.max() + 1] * 10**9
     other = replace(trace, match=np.where(trace.match >= 0, draw[trace.match], -1))
-    assert analyse(trace).findings == analyse(other).findings != []
-    assert analyse(trace).efficiency == analyse(other).efficiency
+    assert analyze(trace).findings == analyze(other).findings != []
+    assert analyze(trace).efficiency == analyze(other).efficiency
 
 
 def test_an_end_without_its_other_end_is_left_out():
@@ -78,7 +78,7 @@ def test_an_end_without_its_other_end_is_left_out():
     lost = np.flatnonzero(trace.where("", "send"))[::2]
     part = trace.select(np.delete(np.arange(len(trace)), lost))
     assert len(calls(in_order(part)).sends) == len(calls(in_order(trace)).sends) // 2
-    said = analyse(part)
+    said = analyze(part)
     assert 0 < said.efficiency.parallel <= 1
 
 
@@ -87,10 +87,10 @@ def test_clocks_that_disagree_make_no_trace_hang(seed):
     """Every rank's clock is off by up to a step: messages come before they are sent, and the like."""
     trace = exchange()
     off = np.random.default_rng(seed).uniform(-0.01, 0.01, 4)[trace.rank]
-    said = analyse(replace(trace, start=trace.start + off, stop=trace.stop + off))
+    said = analyze(replace(trace, start=trace.start + off, stop=trace.stop + off))
     shares = said.efficiency
     assert all(
-        0 < part <= 1 for part in (shares.load_balance, shares.serialisation, shares.transfer)
+        0 < part <= 1 for part in (shares.load_balance, shares.serialization, shares.transfer)
     )
     assert 0 < len(said.path) <= 2 * len(trace) + 1
     within = trace.where("", "receive")
@@ -106,7 +106,7 @@ def test_calls_that_wait_for_each_other_come_to_an_end():
         at = "communication"
         rows.append((rank, at, "receive", "MPI_Recv", 0.0, 1.0, 8, 1 - rank, 0, 1 - rank))
         rows.append((rank, at, "send", "MPI_Send", 1.0, 1.1, 8, 1 - rank, 0, rank))
-    assert analyse(from_rows(rows, 2, "measured")).efficiency.ideal_seconds <= 1.1
+    assert analyze(from_rows(rows, 2, "measured")).efficiency.ideal_seconds <= 1.1
 
 
 def test_collectives_of_parts_of_the_ranks_are_reported_apart():
@@ -122,7 +122,7 @@ def test_collectives_of_parts_of_the_ranks_are_reported_apart():
             rows.append(
                 (rank, at, "collective", "MPI_Barrier", join, done, 0, -1, 1 + half, number)
             )
-    said = analyse(from_rows(rows, 4, "measured"))
+    said = analyze(from_rows(rows, 4, "measured"))
     np.testing.assert_allclose(said.waits["wait at collective"], [0, 0, 0.4, 0], atol=1e-12)
     (one,) = [finding for finding in said.findings if finding.kind == "wait at collective"]
     assert one.rank == 3 and one.seconds == pytest.approx(0.4)

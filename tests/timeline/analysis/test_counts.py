@@ -8,7 +8,7 @@ from mpi_world import Ranks
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.timeline import critical_path, from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.analysis.matrix import matrix
 from lib_dlhpc.timeline.analysis.regions import regions
 from lib_dlhpc.timeline.spans import in_order
@@ -102,7 +102,7 @@ def test_calls_lie_within_the_regions_they_are_made_in():
     world.together()
     for rank in range(2):
         world.region(rank, "solve", 0.0)
-    result = analyse(world.trace()).regions
+    result = analyze(world.trace()).regions
     at = result.names.index("solve")
     np.testing.assert_allclose(result.exclusive[at], [2.0, 1.0])
     np.testing.assert_allclose(result.inclusive[at], np.full(2, world.clock[0]))
@@ -119,7 +119,7 @@ def test_what_an_accelerator_does_lies_in_nothing_of_its_host():
         (1, "compute", "region", "step", 0.0, 10.0),
         (1, "communication", "collective", "allreduce", 5.5, 7.0),
     ]
-    result = analyse(from_rows(rows, 2, "measured")).regions
+    result = analyze(from_rows(rows, 2, "measured")).regions
     own = {
         (name, rank): result.exclusive[k, rank]
         for k, name in enumerate(result.names)
@@ -140,7 +140,7 @@ def test_any_order_of_rows_says_the_same():
         world.together()
     trace = world.trace()
     shuffled = trace.select(np.random.default_rng(0).permutation(len(trace)))
-    one, other = analyse(trace), analyse(shuffled)
+    one, other = analyze(trace), analyze(shuffled)
     assert one.findings == other.findings and one.efficiency == other.efficiency
     assert list(one.path) == list(other.path)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mpi_world import LATENCY, Ranks
 
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse, replay
+from lib_dlhpc.timeline.analysis import analyze, replay
 
 OPS = st.one_of(
     st.tuples(st.just("compute"), st.integers(0, 3), st.floats(1e-6, 1e-2)),
@@ -38,9 +38,9 @@ def run(program, pace=1.0):
 @settings(max_examples=60)
 @given(st.lists(OPS, max_size=25))
 def test_the_efficiencies_multiply_and_none_is_above_one(program):
-    said = analyse(run(program).trace())
+    said = analyze(run(program).trace())
     factors = said.efficiency
-    parts = (factors.load_balance, factors.serialisation, factors.transfer)
+    parts = (factors.load_balance, factors.serialization, factors.transfer)
     assert all(0 < part <= 1 for part in parts)
     assert factors.parallel == pytest.approx(np.prod(parts))
     assert factors.parallel == pytest.approx(said.compute.mean() / said.span)
@@ -62,7 +62,7 @@ BEHIND = [
 def test_the_ideal_run_is_the_program_played_on_an_ideal_network(program):
     """Played again where calls take no time, by the world that made the trace."""
     program = _sent_off(program)
-    factors = analyse(run(program).trace()).efficiency
+    factors = analyze(run(program).trace()).efficiency
     assert factors.ideal_seconds == pytest.approx(_without_network(program), rel=1e-6)
 
 
@@ -70,14 +70,14 @@ def test_the_ideal_run_is_the_program_played_on_an_ideal_network(program):
 @given(st.lists(OPS, max_size=25))
 def test_a_send_waits_on_an_ideal_network_at_most_where_it_may(program):
     """A trace shows of a send that stood still that it waits, and of no other that it does not."""
-    factors = analyse(run(program).trace()).efficiency
+    factors = analyze(run(program).trace()).efficiency
     assert factors.ideal_seconds >= _without_network(_sent_off(program)) * (1 - 1e-6)
     assert factors.ideal_seconds <= _without_network(program) * (1 + 1e-6)
 
 
 def test_a_send_that_stood_still_waits_on_an_ideal_network():
     program = [("compute", 2, 5e-3), ("message", 0, 2, False), ("compute", 0, 4e-3)]
-    factors = analyse(run(program).trace()).efficiency
+    factors = analyze(run(program).trace()).efficiency
     assert factors.ideal_seconds == pytest.approx(1e-3 + 9e-3)
 
 
@@ -105,15 +105,15 @@ def _without_network(program):
     return max(clock)
 
 
-def test_ranks_that_take_turns_lose_by_serialisation_alone():
+def test_ranks_that_take_turns_lose_by_serialization_alone():
     world = Ranks(2)
     for _ in range(10):
         for rank in (0, 1):
             world.compute(1.0, rank)
             world.message(rank, 1 - rank, 8)
-    factors = analyse(world.trace()).efficiency
+    factors = analyze(world.trace()).efficiency
     assert factors.load_balance == pytest.approx(1.0, abs=0.1)  # nobody saw the first second
-    assert factors.serialisation == pytest.approx(0.5, rel=0.1)
+    assert factors.serialization == pytest.approx(0.5, rel=0.1)
     assert factors.transfer == pytest.approx(1.0, abs=1e-3)
 
 
@@ -123,8 +123,8 @@ def test_a_slow_network_costs_transfer_alone():
     for _ in range(10):
         world.compute(1.0)
         world.shift(10**9 // 1000)
-    factors = analyse(world.trace()).efficiency
-    assert factors.load_balance == pytest.approx(1.0) and factors.serialisation == pytest.approx(
+    factors = analyze(world.trace()).efficiency
+    assert factors.load_balance == pytest.approx(1.0) and factors.serialization == pytest.approx(
         1.0
     )
     assert factors.transfer == pytest.approx(10 / (20 + 1000 * 10 * LATENCY), rel=1e-3)
@@ -138,10 +138,10 @@ def test_stretches_of_equal_time_never_make_the_network_look_worse(monkeypatch):
         world.compute(rng.uniform(0.5e-3, 1.5e-3, 4).tolist())
         world.shift(1000, int(rng.integers(1, 4)))
     trace = world.trace()
-    exact = analyse(trace).efficiency
+    exact = analyze(trace).efficiency
     monkeypatch.setattr(replay, "LONGEST", 100)
     monkeypatch.setattr(replay, "STRETCH", 60)
-    cut = analyse(trace).efficiency
+    cut = analyze(trace).efficiency
     assert exact.transfer < 0.95
     assert exact.ideal_seconds <= cut.ideal_seconds + 1e-12
     assert cut.ideal_seconds == pytest.approx(exact.ideal_seconds, rel=0.05)
@@ -160,7 +160,7 @@ def test_meetings_of_all_cut_the_replay_without_a_trace():
     # Told as of a smaller communicator, the same collectives are no meeting of all.
     name = trace.names.index("MPI_Allreduce")
     split = replace(trace, ranks=4, comm=np.where(trace.name == name, 1, 0).astype(np.int32))
-    whole, parts = analyse(trace).efficiency, analyse(split).efficiency
+    whole, parts = analyze(trace).efficiency, analyze(split).efficiency
     assert whole.ideal_seconds == pytest.approx(parts.ideal_seconds, rel=1e-9)
 
 
@@ -176,9 +176,9 @@ def test_exchanges_of_an_engine_are_replayed_as_well():
                 (rank, "communication", "communication", "bucket", at + work, at + 8.0, 100),
                 (rank, "compute", "wait", "wait", at + work, at + 8.0),
             ]
-    factors = analyse(from_rows(rows, 2, "simulated")).efficiency
+    factors = analyze(from_rows(rows, 2, "simulated")).efficiency
     assert factors.ideal_seconds == pytest.approx(36.0)
-    assert factors.transfer == pytest.approx(36 / 48) and factors.serialisation == pytest.approx(
+    assert factors.transfer == pytest.approx(36 / 48) and factors.serialization == pytest.approx(
         33 / 36
     )
     assert factors.load_balance == pytest.approx(1.0)
@@ -191,7 +191,7 @@ def test_a_send_that_waits_for_its_receiver_does_so_on_an_ideal_network():
     world.message(0, 1, 10**9, eager=False)
     world.compute(2.0, 0)
     world.region(0, "all of it", 0.0)
-    assert analyse(world.trace()).efficiency.ideal_seconds == pytest.approx(5.0)
+    assert analyze(world.trace()).efficiency.ideal_seconds == pytest.approx(5.0)
 
 
 def test_what_computation_hides_costs_nothing():
@@ -203,7 +203,7 @@ def test_what_computation_hides_costs_nothing():
             ("communication", "communication", "bucket", 1.0, 4.0, 100),
         )
     ]
-    assert analyse(from_rows(rows, 2, "simulated")).efficiency.parallel == pytest.approx(1.0)
+    assert analyze(from_rows(rows, 2, "simulated")).efficiency.parallel == pytest.approx(1.0)
 
 
 def test_the_bubble_of_a_pipeline_is_what_an_ideal_network_leaves():
@@ -215,6 +215,6 @@ def test_the_bubble_of_a_pipeline_is_what_an_ideal_network_leaves():
         (1, "compute", "wait", "w", 4.0, 6.0),
         (1, "compute", "forward", "f", 6.0, 10.0),
     ]
-    factors = analyse(from_rows(rows, 2, "simulated")).efficiency
+    factors = analyze(from_rows(rows, 2, "simulated")).efficiency
     assert factors.ideal_seconds == pytest.approx(8.0)
-    assert (factors.serialisation, factors.transfer) == (pytest.approx(0.5), pytest.approx(0.8))
+    assert (factors.serialization, factors.transfer) == (pytest.approx(0.5), pytest.approx(0.8))

@@ -5,7 +5,7 @@ import pytest
 from mpi_world import Ranks
 
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 
 STEPS, WORK = 40, 0.01  # steps; s of computation in each
 
@@ -17,7 +17,7 @@ def noisy(seed, ranks, scatter=0.05):
 
 
 def found(timeline, kind):
-    return [finding for finding in analyse(timeline).findings if finding.kind == kind]
+    return [finding for finding in analyze(timeline).findings if finding.kind == kind]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
@@ -31,7 +31,7 @@ def test_nothing_is_found_in_a_balanced_run(ranks, seed):
         world.shift(10_000, -1)
         world.compute(WORK / 2)
         world.together()
-    said = analyse(world.trace())
+    said = analyze(world.trace())
     assert sum(seconds.sum() for seconds in said.waits.values()) > 0.02 * said.span
     assert said.findings == []
 
@@ -62,7 +62,7 @@ def test_nothing_is_found_where_all_ranks_have_the_same_jitter(program, jitter, 
                     world.together("MPI_Bcast", root=0)
                 else:
                     world.together()
-            said = analyse(world.trace())
+            said = analyze(world.trace())
             waited = sum(seconds.sum() for seconds in said.waits.values())
             assert waited > 0.02 * said.span or steps == 3
             assert said.findings == []
@@ -117,7 +117,7 @@ def test_imbalance_is_found_and_so_is_the_wait_it_makes(ranks, seed):
     assert wait.rank == 1 and wait.seconds == pytest.approx(STEPS * more, rel=0.1)
     assert wait.where.rank != 1 and wait.where.name == "MPI_Allreduce"
     assert "a rank that waits for it waits" in wait.sentence and " on average, all" in wait.sentence
-    assert len(analyse(trace).findings) == 2
+    assert len(analyze(trace).findings) == 2
 
 
 def test_of_next_to_nothing_nobody_computes_so_many_per_cent_more():
@@ -161,7 +161,7 @@ def test_who_is_held_up_is_not_to_blame():
     assert (one.rank, one.peer) == (3, 2)
     assert one.seconds == pytest.approx(STEPS * more, rel=0.1)
     for rank in (1, 0):  # the waits themselves are told all the same
-        assert analyse(trace).waits["late sender"][rank] == pytest.approx(STEPS * more, rel=0.1)
+        assert analyze(trace).waits["late sender"][rank] == pytest.approx(STEPS * more, rel=0.1)
 
 
 def test_one_long_delay_is_found_among_many_steps():
@@ -213,7 +213,7 @@ def test_a_slow_disk_is_found(stream):
             rows.append((rank, "compute", "forward", "forward", begin, begin + 0.01))
             took = (0.004 + 0.006 * (rank == 2)) * rng.normal(1.0, 0.05)
             rows.append((rank, stream, stream, "disk", begin, begin + took))
-    said = analyse(from_rows(rows, 4, "measured"))
+    said = analyze(from_rows(rows, 4, "measured"))
     (one,) = said.findings
     assert (one.kind, one.rank, one.where.rank) == ("slow disk", 2, 2)
     assert one.seconds == pytest.approx(STEPS * 0.006, rel=0.1)

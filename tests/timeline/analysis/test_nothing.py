@@ -5,12 +5,12 @@ import pytest
 from mpi_world import Ranks
 
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.analysis.scatter import ENOUGH, FEW, student
 
 
 def said(world):
-    analysis = analyse(world.trace())
+    analysis = analyze(world.trace())
     assert analysis.findings == []
     return analysis.nothing
 
@@ -87,7 +87,7 @@ def test_of_scatter_a_short_trace_is_said_to_be_short_and_a_long_one_is_not(sour
         if source == "updates":
             for rank, now in enumerate(world.clock):
                 world.rows.append((rank, "compute", "update", "update", now, now))
-    analysis = analyse(world.trace())
+    analysis = analyze(world.trace())
     if analysis.findings:
         assert steps > FEW  # a matter of luck, which no short trace has
     elif steps < ENOUGH:
@@ -109,12 +109,12 @@ def test_enough_steps_are_those_that_show_a_difference_as_large_as_its_scatter()
 
 
 def test_one_rank_differs_from_nobody_and_a_run_with_findings_says_nothing_of_it():
-    alone = analyse(from_rows([(0, "compute", "forward", "f", 0.0, 1.0)], 1, "measured"))
+    alone = analyze(from_rows([(0, "compute", "forward", "f", 0.0, 1.0)], 1, "measured"))
     assert "below 2 % of the run" in alone.nothing
     world = Ranks(3)
     for _ in range(20):
         world.compute(0.1)
         world.compute(0.3, 2)
         world.together()
-    late = analyse(world.trace())
+    late = analyze(world.trace())
     assert late.findings and late.nothing == ""

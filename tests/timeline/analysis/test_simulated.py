@@ -6,7 +6,7 @@ import pytest
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.spec.experiment import loads
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.analysis.report import limit
 
 RING = loads("""
@@ -33,9 +33,9 @@ ALL = 10**6  # messages
 )
 def test_nothing_is_found_in_a_balanced_run(changes, seed, steps):
     noisy = RING.set({"machine.jitter": 0.05, **changes})
-    assert analyse(simulate(noisy, "rounds", seed, steps)).findings == []
+    assert analyze(simulate(noisy, "rounds", seed, steps)).findings == []
     if steps == 4 and not seed and "strategy.servers" not in changes:
-        said = analyse(simulate(noisy, "events", seed, steps, messages=ALL))
+        said = analyze(simulate(noisy, "events", seed, steps, messages=ALL))
         assert said.matrix.messages.any() and said.findings == []
 
 
@@ -45,8 +45,8 @@ def test_a_slow_rank_is_found(fidelity, slow):
     speed = np.ones(8)
     speed[3] = slow
     noisy = RING.set({"machine.jitter": 0.02})
-    uneven = analyse(simulate(noisy, fidelity, steps=12, speed=speed))
-    even = analyse(simulate(noisy, fidelity, steps=12))
+    uneven = analyze(simulate(noisy, fidelity, steps=12, speed=speed))
+    even = analyze(simulate(noisy, fidelity, steps=12))
     (one,) = uneven.findings
     assert (one.kind, one.rank) == ("load imbalance", 3)
     more = uneven.compute[3] - even.compute[3]
@@ -60,21 +60,21 @@ def test_a_crowded_link_is_found():
     free, taken = (
         simulate(RING, "events", steps=4, messages=ALL, background=others) for others in ((), crowd)
     )
-    (one,) = analyse(taken).findings
+    (one,) = analyze(taken).findings
     assert (one.kind, one.rank, one.peer) == ("slow link", 2, 3)
     took = [
         (part.stop - part.start)[(part.rank == 2) & (part.peer == 3)].sum()
         for part in (free, taken)
     ]
     assert one.seconds == pytest.approx(took[1] - took[0], rel=0.1)
-    assert analyse(free).findings == []
+    assert analyze(free).findings == []
 
 
 def test_a_slow_disk_is_found_even_where_it_is_hidden():
     """Rank 5 reads 20 ms longer than the others, half a step; or 60 ms, for which everybody waits."""
     for more, stalls in ((0.020, False), (0.060, True)):
         slow = simulate(RING, steps=20, input=lambda _, rank, more=more: 2e-3 + more * (rank == 5))
-        said = analyse(slow)
+        said = analyze(slow)
         (one,) = said.findings
         assert (one.kind, one.rank) == ("slow disk", 5)
         assert one.seconds == pytest.approx(20 * more, rel=0.1)

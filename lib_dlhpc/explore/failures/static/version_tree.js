@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 28; // px of a line, as in the style sheet
 const LANE = 18; // px between two branches
-const SHAPES = ["circle", "square", "diamond", "up", "down"]; // a branch's, beside its colour
+const SHAPES = ["circle", "square", "diamond", "up", "down"]; // a branch's, beside its color
 
 function svg(tag, attributes = {}) {
   const node = document.createElementNS(SVG, tag);

@@ -1,4 +1,4 @@
-"""`dlhpc trace analyse`: what limits a run comes first; an invalid file is reported."""
+"""`dlhpc trace analyze`: what limits a run comes first; an invalid file is reported."""
 
 import json
 
@@ -30,17 +30,17 @@ def uneven(tmp_path):
 
 
 def test_the_first_sentence_reports_what_limits_the_run(uneven, capsys):
-    assert main(["trace", "analyse", uneven]) == 0
+    assert main(["trace", "analyze", uneven]) == 0
     text = capsys.readouterr().out
     assert text.splitlines()[0].startswith("Load imbalance limits this run: on average a rank comp")
     assert "Rank 2 computes 300 ms, 100 ms more than the others (50% more" in text
     assert "Look at rank 2" in text
-    for part in ("parallel", "serialisation", "Critical path", "Message sizes", "MPI_Allreduce"):
+    for part in ("parallel", "serialization", "Critical path", "Message sizes", "MPI_Allreduce"):
         assert part in text
 
 
 def test_json_reports_the_same(uneven, capsys):
-    assert main(["trace", "analyse", uneven, "--json"]) == 0
+    assert main(["trace", "analyze", uneven, "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
     first = output["findings"][0]
     assert (first["kind"], first["rank"]) == ("load imbalance", 2)
@@ -51,7 +51,7 @@ def test_json_reports_the_same(uneven, capsys):
 
 def test_of_a_balanced_run_nothing_is_reported_to_be_wrong(tmp_path, capsys):
     save(trace(more=0.0), tmp_path / "even.npz")
-    assert main(["trace", "analyse", str(tmp_path / "even.npz")]) == 0
+    assert main(["trace", "analyze", str(tmp_path / "even.npz")]) == 0
     text = capsys.readouterr().out
     assert text.startswith(
         "Nothing limits this run much: on average a rank computes 100% of 201 ms"
@@ -61,12 +61,12 @@ def test_of_a_balanced_run_nothing_is_reported_to_be_wrong(tmp_path, capsys):
 
 def test_a_trace_of_nothing_is_an_error_in_words(tmp_path, capsys):
     save(from_rows([], 2, "measured"), tmp_path / "nothing.npz")
-    assert main(["trace", "analyse", str(tmp_path / "nothing.npz")]) != 0
+    assert main(["trace", "analyze", str(tmp_path / "nothing.npz")]) != 0
     assert "without events" in capsys.readouterr().err
 
 
 def test_control_signs_in_names_never_reach_the_terminal(tmp_path, capsys):
     rows = [(rank, "compute", "region", "a\x1b[31m", 0.0, 1.0 + rank) for rank in range(2)]
     save(from_rows(rows, 2, "measured"), tmp_path / "names.npz")
-    assert main(["trace", "analyse", str(tmp_path / "names.npz")]) == 0
+    assert main(["trace", "analyze", str(tmp_path / "names.npz")]) == 0
     assert "\x1b" not in capsys.readouterr().out
