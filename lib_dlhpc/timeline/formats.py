@@ -2,8 +2,11 @@
 
 .npz               our own columns (store.py)
 .json, .json.gz    trace events of Chrome and Perfetto (chrome.py); read as well: those of
-                   torch.profiler, one file a rank (kineto.py)
+                   torch.profiler, one file a rank (kineto.py), and of XLA, one file a process (xla.py),
+                   whose HLO text (.txt) may be beside them
 .otf2              an OTF2 archive, which is a folder with an anchor file in it (otf2.py)
+
+A folder of .json and .json.gz files is one trace, its files in the order of their names.
 """
 
 from collections.abc import Sequence
@@ -11,35 +14,44 @@ from pathlib import Path
 
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.timeline.chrome import export_chrome, read_chrome
-from lib_dlhpc.timeline.files import Tell
+from lib_dlhpc.timeline.files import Tell, read_text
+from lib_dlhpc.timeline.hlo import collective_sizes
 from lib_dlhpc.timeline.json_events import EXPECTED, JsonTrace
 from lib_dlhpc.timeline.kineto import is_kineto, read_kineto
 from lib_dlhpc.timeline.otf2 import write_otf2
 from lib_dlhpc.timeline.otf2_reading import read_otf2
 from lib_dlhpc.timeline.store import load, save
 from lib_dlhpc.timeline.table import Timeline
+from lib_dlhpc.timeline.xla import is_xla, read_xla
 
 FORMATS = {"columns": (".npz",), "chrome": (".json", ".json.gz"), "otf2": (".otf2",)}
+HLO = ".txt"
 
 
 def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
-    """Return the timeline in a file; in several, those of torch.profiler, one a rank.
+    """Return the timeline in a file; in several, those of torch.profiler or XLA, one a rank.
 
     tell: receives a sentence for each thing that was assumed or omitted. Raises SpecError, which names the
     file and what was expected, for what cannot be read.
     """
     if not paths:
         raise SpecError("No trace is named.")
-    files = [_in_run(Path(path)) for path in paths]
+    every = [file for path in paths for file in _files(Path(path))]
+    files = [path for path in every if not path.name.endswith(HLO)] or every
+    texts = [path for path in every if path not in files]
     found = [_format_of(path) for path in files]
+    if texts and set(found) != {"chrome"}:
+        raise SpecError(f"{texts[0]}: HLO text; expected profiles of XLA (.json.gz) beside it.")
     if len(files) > 1 and set(found) != {"chrome"}:
         other = files[[name == "chrome" for name in found].index(False)]
-        raise SpecError(f"{other}: several files are traces of torch.profiler (.json), one a rank.")
+        raise SpecError(
+            f"{other}: several files are traces of torch.profiler or XLA (.json), one a rank."
+        )
     if found[0] == "columns":
         return load(files[0])
     if found[0] == "otf2":
         return read_otf2(files[0], tell)
-    return _read_json(files, tell)
+    return _read_json(files, texts, tell)
 
 
 def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
@@ -68,10 +80,17 @@ def _format_of(path: Path) -> str:
     return "otf2" if path.is_dir() else _by_name(path)
 
 
-def _in_run(path: Path) -> Path:
-    """Return the timeline of a run folder, any other path as it is."""
+def _files(path: Path) -> list[Path]:
+    """Return the timeline of a run folder, the files of a folder of traces, any other path as it is."""
     inside = path / "timeline.npz"
-    return inside if inside.is_file() else path
+    if inside.is_file():
+        return [inside]
+    endings = (*FORMATS["chrome"], HLO)
+    if path.is_dir() and not any(path.glob("*.otf2")):
+        found = sorted(file for file in path.iterdir() if file.name.endswith(endings))
+        if any(file.name.endswith(FORMATS["chrome"]) for file in found):
+            return found
+    return [path]
 
 
 def _by_name(path: Path) -> str:
@@ -85,11 +104,21 @@ def _endings() -> str:
     return ", ".join(ending for endings in FORMATS.values() for ending in endings)
 
 
-def _read_json(files: Sequence[Path], tell: Tell) -> Timeline:
+def _read_json(files: Sequence[Path], texts: Sequence[Path], tell: Tell) -> Timeline:
     traces = [JsonTrace(path) for path in files]
     writers = [_writer(trace) for trace in traces]
     if "" in writers:
         raise SpecError(f"{files[writers.index('')]}: a trace of another program; {EXPECTED}.")
+    if set(writers) == {"xla"}:
+        sizes: dict[str, int] = {}
+        for text in texts:
+            sizes |= collective_sizes(read_text(text))
+        return read_xla(traces, sizes, tell)
+    if texts:
+        raise SpecError(f"{texts[0]}: HLO text; expected profiles of XLA (.json.gz) beside it.")
+    if "xla" in writers:
+        one = files[writers.index("xla")]
+        raise SpecError(f"{one}: a profile of XLA; expected no traces of other programs beside it.")
     if "dlhpc" not in writers:
         return read_kineto(traces, tell)
     if len(files) > 1:
@@ -101,7 +130,7 @@ def _read_json(files: Sequence[Path], tell: Tell) -> Timeline:
 
 
 def _writer(trace: JsonTrace) -> str:
-    """Return the writer of a trace, from its metadata; "": unknown."""
+    """Return the writer of a trace, from its metadata or its processes; "": unknown."""
     for complete in (False, True):
         if complete:  # it may follow them
             for _ in trace.events():
@@ -111,4 +140,4 @@ def _writer(trace: JsonTrace) -> str:
             return "dlhpc"
         if is_kineto(trace):
             return "torch"
-    return ""
+    return "xla" if is_xla(trace) else ""

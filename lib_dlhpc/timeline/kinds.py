@@ -14,4 +14,6 @@ KINDS = (
     "send",
     "receive",
     "collective",
+    "kernel",
+    "step",
 )

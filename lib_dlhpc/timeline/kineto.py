@@ -2,14 +2,17 @@
 
 The category (`cat`) and the arguments of an event define it:
 
-    kernel, gpu_memset ...   stream compute, kind region: the accelerator's work, on whichever of its streams
+    kernel, gpu_memset ...   stream compute, kind kernel: the accelerator's work, on whichever of its streams
     the same with "Collective name" in its arguments, and collective_comm
                              stream communication: send, receive (with Dst Rank, Src Rank), else collective;
                              bytes of what goes in; comm by process group, 0 being default_pg
-    gpu_memcpy               stream input, kind region
+    gpu_memcpy               stream input, kind region, of copies from the host; others as kernels
     cpu_op, user_annotation, python_function, cuda_runtime ...
                              stream host, kind region; stream compute where a file has no accelerator, with
-                             its record_param_comms as communication, or where it has none, "gloo:" calls
+                             its record_param_comms as communication, or where it has none, "gloo:" calls;
+                             operators of ATen and of other libraries are kind kernel there, what wraps them is not
+    ProfilerStep#            stream host, kind step
+    enumerate(DataLoader)#   stream input, kind input; stream compute where a file has no accelerator
 
 An accelerator's copies of the host's annotations are left out. Only where a kernel has no "Collective name",
 as in older PyTorch, its own name decides: kind communication, with a note. A collective is matched by
@@ -23,7 +26,7 @@ Format: pytorch/kineto, output_json.cpp; the arguments: PyTorch, torch/csrc/prof
 """
 
 import math
-from array import array
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,13 +45,16 @@ from lib_dlhpc.timeline.table import Timeline
 
 MARKS = {"schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds"}
 DEVICE = {"kernel", "gpu_memset", "hpu_op", "mtia_ccp_events", "collective_comm"}
-COPY = {"gpu_memcpy"}
+COPY, TO_DEVICE = {"gpu_memcpy"}, "Memcpy HtoD"
 RUNTIMES = {
     f"{name}_{part}" for name in ("cuda", "xpu", "privateuse1") for part in ("runtime", "driver")
 }
 HOST = {"cpu_op", "user_annotation", "python_function", "mtia_runtime", "glow_runtime"} | RUNTIMES
 REPEATED = {"gpu_user_annotation", "cuda_sync", "cuda_event"}
-GLOO = "gloo:"
+GLOO, STEP, LOADER = "gloo:", "ProfilerStep#", "enumerate(DataLoader)#"
+OPERATOR = re.compile(
+    r"(?!autograd|torch|c10d|_c10d)\w+::\w"
+)  # those wrap others, or wait for ranks
 NAMED = ("ncclKernel", "ncclDevKernel", "ncclDevFunc", "rcclKernel", "rcclDevKernel")
 SIZES = {
     "bool": 1,
@@ -114,7 +120,7 @@ def read_kineto(traces: Sequence[JsonTrace], tell: Tell) -> Timeline:
 def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
     """Add the rows of a file; return what is known of its communication."""
     on_device, on_host, gloo = list[_Call](), list[_Call](), list[_Call]()
-    first, has_device = len(rows), False
+    first, has_device, operators = len(rows), False, list[int]()
     left_out, by_name, unknown = Counter[str](), 0, Counter[str]()
     for number_of, event in enumerate(trace.events()):
         category, name = str(event.get("cat", "none")), str(event.get("name", ""))
@@ -131,17 +137,16 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
                 (on_host if category in HOST else on_device).append(call)
             elif category == "user_annotation" and name.startswith(GLOO):
                 gloo.append(_of_gloo(file, len(rows), start, name, args))
-            stream = "host" if category in HOST else "input" if category in COPY else "compute"
-            rows.add(file, stream, "region", name, start, stop)
+            if category == "cpu_op" and OPERATOR.match(name):
+                operators.append(len(rows))
+            rows.add(file, *_place(category, name), name, start, stop)
         except (TypeError, ValueError, ArithmeticError) as error:
             raise SpecError(f"{trace.path}: event {number_of}: {error}.") from None
         has_device |= category not in HOST
         by_name += guessed
         unknown[str(args.get("dtype"))] += named and not _size(args)
     if not has_device:
-        host, compute = STREAMS.index("host"), STREAMS.index("compute")
-        streams = rows.columns["stream"]
-        streams[first:] = array("b", [compute if at == host else at for at in streams[first:]])
+        _host_computes(rows, first, operators)
     if _about(trace).get("pg_count", 1) != 1:  # gloo omits the process group
         gloo = [replace(call, group=None) for call in gloo]
     calls = on_device if has_device else on_host or gloo
@@ -156,6 +161,28 @@ def _read(rows: Rows, file: int, trace: JsonTrace, tell: Tell) -> list[_Call]:
         kernels = f"{count(by_name, 'kernel')} without 'Collective name'"
         tell(f"{trace.path}: {kernels} taken for communication by name.")
     return calls
+
+
+def _place(category: str, name: str) -> tuple[str, str]:
+    """Return stream and kind of an event that is no communication."""
+    if category == "user_annotation" and name.startswith(STEP):
+        return "host", "step"
+    if category == "user_annotation" and name.startswith(LOADER):
+        return "input", "input"
+    if category in HOST:
+        return "host", "region"
+    return ("input", "region") if name.startswith(TO_DEVICE) else ("compute", "kernel")
+
+
+def _host_computes(rows: Rows, first: int, operators: Sequence[int]) -> None:
+    """Move what the host does, from row `first` on, to stream compute: there is no accelerator."""
+    compute, step = STREAMS.index("compute"), KINDS.index("step")
+    streams, kinds = rows.columns["stream"], rows.columns["kind"]
+    for row in range(first, len(rows)):
+        if kinds[row] != step:
+            streams[row] = compute
+    for row in operators:
+        kinds[row] = KINDS.index("kernel")
 
 
 def _times(trace: JsonTrace, event: Mapping[str, Any]) -> tuple[int, int]:

@@ -5,7 +5,8 @@ never guessed from a name:
 
     stream compute        forward, backward, update: work; wait, bubble, input, checkpoint: work stands
                           still for other ranks, for its turn in a pipeline, for the next batch, for a
-                          checkpoint being written
+                          checkpoint being written; kernel: work in the trace of a framework, one row an
+                          operation of its accelerator or processor
     stream communication  one row a bucket, from the moment this rank joins to the moment it is done;
                           with a peer >= 0 one row a message, rank to peer, while it is in flight:
                           detail within it, which adds to no measure
@@ -13,7 +14,8 @@ never guessed from a name:
                           it to leaving it; peer is the other end, or the root where there is one;
                           what did not block is a row over its Wait. wait: a Probe, or a Wait for sends
     stream input          a batch being fetched; stream checkpoint: a checkpoint being written
-    stream host           what the processor does beside an accelerator whose work is on stream compute
+    stream host           what the processor does beside an accelerator whose work is on stream compute;
+                          step: a step of training, as a framework annotates it
 
 What a recorded program names itself is kind region, on stream compute, and may lie within another.
 A send and the receive of what it sent share a `match`, as do all calls of one collective; `comm` numbers

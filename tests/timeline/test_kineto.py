@@ -84,14 +84,14 @@ def test_categories_and_arguments_say_what_an_event_is(tmp_path):
     table = read(save(tmp_path, "rank0.pt.trace.json", trace(*STEP, world=1)), tell=said.append)
     assert said == [] and (table.ranks, table.source, len(table)) == (1, "measured", len(STEP))
     assert set(rows(table, "stream", "kind", "name")) == {
-        ("host", "region", "ProfilerStep#1"),
+        ("host", "step", "ProfilerStep#1"),
         ("host", "region", "aten::linear"),
         ("host", "region", "cudaLaunchKernel"),
         ("host", "region", "train.py(3): step"),
         ("input", "region", "Memcpy HtoD (Pinned -> Device)"),
-        ("compute", "region", "Memset (Device)"),
-        ("compute", "region", "ampere_sgemm_128x64_tn"),
-        ("compute", "region", "my_nccl_lookalike_kernel"),
+        ("compute", "kernel", "Memset (Device)"),
+        ("compute", "kernel", "ampere_sgemm_128x64_tn"),
+        ("compute", "kernel", "my_nccl_lookalike_kernel"),
         ("communication", "collective", "allreduce"),
     }
     (talk,) = [event for event in table if event.stream == "communication"]
@@ -301,7 +301,7 @@ def test_without_an_accelerator_the_host_computes(tmp_path):
     path = save(tmp_path, "cpu.json", trace(*events, rank=None))
     table = read(path, tell=said.append)
     assert rows(table, "stream", "kind", "name", "bytes") == [
-        ("compute", "region", "aten::mm", 0),
+        ("compute", "kernel", "aten::mm", 0),
         ("communication", "collective", "allreduce", 80),
     ]
     assert said == [f"{path}: does not say its rank (distributedInfo): taken as rank 0."]

@@ -97,7 +97,7 @@ def damaged(path, about=None, **columns):
         ({"stop": [1.5, 2.0, np.inf, 0.75]}, "column stop, row 2: inf; legal:"),
         ({"start": [1e18] * 4, "stop": [1e18] * 4}, "column start, row 0: 1e+18; legal:"),
         ({"stop": [1.5, 2.0, 0.75, 0.25]}, "column stop, row 3: 0.25 s, before its start, 0.5 s."),
-        ({"kind": [0, 3, 3, 99]}, "column kind, row 3: 99; legal: 0 to 11."),
+        ({"kind": [0, 3, 3, 99]}, "column kind, row 3: 99; legal: 0 to 13."),
         ({"stream": [0, 1, -7, 1]}, "column stream, row 2: -7; legal: 0 to 4."),
         ({"name": [0, 1, 2, 4]}, "column name, row 3: 4; legal: 0 to 3."),
         ({"peer": [-1, -1, 2, 0]}, "column peer, row 2: 2; legal: -1 to 1."),

@@ -1,0 +1,162 @@
+"""The profiles of XLA (JAX), read in their Chrome form, *.trace.json.gz: one file a process.
+
+    an event with hlo_op      stream compute, kind kernel; stream communication, kind collective, where its
+                              operation is one. A device of a process (its name, or device_ordinal) is a rank.
+    step_num                  stream host, kind step: jax.profiler.StepTraceAnnotation
+    "input"                   stream input, kind input: jax.profiler.TraceAnnotation("input")
+
+Other events of the host are left out. Of an accelerator's rows those named "Stream #" are read, else "XLA Ops".
+The profile omits ranks, which are taken in the order of the files, and a clock that processes share: each
+file begins at 0, until the ends of collectives, which all ranks leave together, put them on that of rank 0.
+A profile of processors also omits sizes; the HLO text of the module (hlo.py) has them.
+Tried on JAX 0.10, on processors.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.timeline.collective_names import collective_name
+from lib_dlhpc.timeline.files import Tell
+from lib_dlhpc.timeline.hlo import is_collective
+from lib_dlhpc.timeline.json_events import JsonTrace, moment
+from lib_dlhpc.timeline.rows import Rows
+from lib_dlhpc.timeline.table import Timeline
+
+PROCESSES = ("/host:", "/device:")
+INPUT = "input"
+Place = tuple[int, str]  # file, device
+
+
+def is_xla(trace: JsonTrace) -> bool:
+    """Return whether the events are of processes that XLA's profiler names."""
+    for event in trace.events():
+        if event.get("name") == "process_name":
+            return str(_args(event).get("name", "")).startswith(PROCESSES)
+    return False
+
+
+def read_xla(traces: Sequence[JsonTrace], sizes: Mapping[str, int], tell: Tell) -> Timeline:
+    """Return the timeline of the profiles of some processes.
+
+    sizes: bytes by the name of an HLO operation, where the profile does not have them. Raises SpecError for
+    what cannot be read.
+    """
+    rows, places = Rows(ticks=True), dict[Place, int]()
+    for file, trace in enumerate(traces):
+        _read(rows, file, trace, sizes, places)
+    if not places:
+        raise SpecError(f"{traces[0].path}: no operation of XLA in it: no event has an hlo_op.")
+    if len(traces) > 1:
+        tell("Profiles of XLA name no rank: ranks are in the order of the files.")
+    table = rows.timeline(len(places), "measured", 0, 1e9)
+    talk = table.where("communication")
+    if (table.bytes[talk] == 0).any():
+        tell(
+            "Sizes of collectives are not known: expected the HLO text of the module (.txt) as well."
+        )
+    return _one_clock(_matched(table)).sorted()
+
+
+def _read(
+    rows: Rows, file: int, trace: JsonTrace, sizes: Mapping[str, int], places: dict[Place, int]
+) -> None:
+    """Add the rows of a file; those of its host are of each of its devices."""
+    names, chosen = _labels(trace)
+    of_host = []
+    own = set[int]()
+    for number_of, event in enumerate(trace.events()):
+        if event.get("ph") != "X":
+            continue
+        args, name = _args(event), str(event.get("name", ""))
+        try:
+            start = int(moment(event.get("ts"), "ts") * 1000)
+            stop = start + max(int(moment(event.get("dur", 0), "dur") * 1000), 0)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise SpecError(f"{trace.path}: event {number_of}: {error}.") from None
+        if "step_num" in args:
+            of_host.append(("host", "step", f"{name} {args['step_num']}", start, stop))
+        elif name == INPUT:
+            of_host.append(("input", "input", name, start, stop))
+        elif "hlo_op" in args and _is_chosen(event, chosen):
+            process = names.get(event.get("pid"), "")
+            device = process if "/device:" in process else str(args.get("device_ordinal", ""))
+            rank = places.setdefault((file, device), len(places))
+            own.add(rank)
+            operation = str(args["hlo_op"])
+            if is_collective(operation):
+                size, what = sizes.get(operation, 0), collective_name(operation)
+                rows.add(rank, "communication", "collective", what, start, stop, bytes=size)
+            else:
+                rows.add(rank, "compute", "kernel", name, start, stop)
+    for rank in sorted(own):
+        for each in of_host:
+            rows.add(rank, *each)
+
+
+def _labels(trace: JsonTrace) -> tuple[dict[Any, str], dict[Any, set[Any]]]:
+    """Return the name of each process, and the threads of an accelerator that are read."""
+    names, threads = dict[Any, str](), dict[Any, dict[Any, str]]()
+    for event in trace.events():
+        if event.get("ph") == "M" and event.get("name") == "process_name":
+            names[event.get("pid")] = str(_args(event).get("name", ""))
+        elif event.get("ph") == "M" and event.get("name") == "thread_name":
+            name = str(_args(event).get("name", ""))
+            threads.setdefault(event.get("pid"), {})[event.get("tid")] = name
+    chosen = {}
+    for process, name in names.items():
+        of_it = threads.get(process, {})
+        streams = {thread for thread, label in of_it.items() if label.startswith("Stream #")}
+        streams = streams or {thread for thread, label in of_it.items() if label == "XLA Ops"}
+        if "/device:" in name and streams:
+            chosen[process] = streams
+    return names, chosen
+
+
+def _is_chosen(event: Mapping[str, Any], chosen: Mapping[Any, set[Any]]) -> bool:
+    process, thread = event.get("pid"), event.get("tid")
+    return process not in chosen or thread in chosen[process]
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _matched(table: Timeline) -> Timeline:
+    """Return the table with one match for the k-th collective of each name on all ranks, if all have as many."""
+    match = table.match.copy()
+    talk, first = table.where("communication"), 0
+    for name in np.unique(table.name[talk]):
+        of_each = [
+            np.flatnonzero(talk & (table.name == name) & (table.rank == rank))
+            for rank in range(table.ranks)
+        ]
+        if len({len(found) for found in of_each}) > 1:
+            continue
+        for found in of_each:
+            order = found[np.argsort(table.start[found])]
+            match[order] = first + np.arange(len(order))
+        first += len(of_each[0])
+    return replace(table, match=match)
+
+
+def _one_clock(table: Timeline) -> Timeline:
+    """Return the table with all clocks on that of rank 0, by the median distance of the ends of collectives."""
+    matched = table.match >= 0
+    start, stop = table.start.copy(), table.stop.copy()
+    ends = [_ends(table, matched & (table.rank == rank)) for rank in range(table.ranks)]
+    for rank in range(1, table.ranks):
+        if len(ends[rank]):
+            late = float(np.median(ends[rank] - ends[0]))
+            start[table.rank == rank] -= late
+            stop[table.rank == rank] -= late
+    zero = start.min()
+    return replace(table, start=start - zero, stop=stop - zero)
+
+
+def _ends(table: Timeline, rows: Any) -> Any:
+    return table.stop[rows][np.argsort(table.match[rows])]
