@@ -1,34 +1,29 @@
-"""`dlhpc trace`: record, show, analyze and convert traces of all ranks; execution traces are in trace_chakra.py.
+"""`dlhpc trace`: record, show, analyze and convert traces of all ranks; execution traces are in trace_chakra.py,
+steps of frameworks in trace_steps.py.
 
 An action is a parser and a function (options -> exit status), added in `add` and `_add_recording` below.
 """
 
 import argparse
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.commands import trace_chakra
+from lib_dlhpc.commands import trace_chakra, trace_steps
 from lib_dlhpc.commands.output import (
-    STDIN,
     add_output,
     print_error,
     print_note,
     print_result,
     stdout_to_stderr,
 )
+from lib_dlhpc.commands.trace_reading import FILE, read_trace
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime import owned
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.trace_run import TracedRun
     from lib_dlhpc.timeline.table import Timeline
-
-FILE = (
-    "a timeline (.npz), a run folder, a Chrome or Perfetto trace (.json), traces of torch.profiler, an OTF2"
-    " archive; - for standard input (.npz, .json or .json.gz)"
-)
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -70,46 +65,31 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     analyze.set_defaults(command=_analyze)
 
     _add_recording(actions)
+    trace_steps.add(actions, FILE)
     trace_chakra.add(actions)
 
 
 def _show(options: argparse.Namespace) -> int:
     from lib_dlhpc.timeline.overview import as_dict, as_text
 
-    timeline = _read(options.files)
+    timeline = read_trace(options.files)
     print_result(options, as_dict(timeline), as_text(timeline))
     return 0
 
 
 def _convert(options: argparse.Namespace) -> int:
-    _write(options, _read(options.files), options.to)
+    _write(options, read_trace(options.files), options.to)
     return 0
 
 
 def _analyze(options: argparse.Namespace) -> int:
     from lib_dlhpc.timeline.analysis import analyze, report
 
-    analysis = analyze(_read(options.files))
-    print_result(options, report.as_dict(analysis), report.as_text(analysis))
+    timeline = read_trace(options.files)
+    analysis = analyze(timeline)
+    more, text = trace_steps.of_framework(timeline)
+    print_result(options, report.as_dict(analysis) | more, report.as_text(analysis), *text)
     return 0
-
-
-def _read(names: list[str]) -> "Timeline":
-    from lib_dlhpc.timeline.formats import read
-
-    if STDIN not in names:
-        return read(*names, tell=print_note)
-    if len(names) > 1:
-        raise SpecError("-: standard input is one trace; expected no other file beside it.")
-    content = sys.stdin.buffer.read()
-    endings = {b"PK": ".npz", b"\x1f\x8b": ".json.gz"}  # by the first two bytes
-    with owned.temporary_folder("dlhpc-trace-") as folder:
-        file = folder / f"stdin{endings.get(content[:2], '.json')}"
-        file.write_bytes(content)
-        try:
-            return read(file, tell=print_note)
-        except SpecError as error:
-            raise SpecError(str(error).replace(str(file), "standard input")) from None
 
 
 def _add_recording(actions: Any) -> None:

@@ -33,6 +33,7 @@ sweep.py        millions of what-ifs in one call
 explain.py      every number explained: formula, inputs, source, range of validity. each in the file of its
                 formula; those of costs/ in explain.py and explain_split.py. explanation.py: where a number comes from
 validate.py     prediction against publication
+traced.py       a real job's trace beside its prediction, and the calibration that it gives
 """
 
 from lib_dlhpc.prediction.breakdown import Breakdown

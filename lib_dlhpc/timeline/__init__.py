@@ -7,11 +7,13 @@ critical.py   critical_path: the events that make the run as long as it is
 coupled.py    where the ranks of a coupled workflow spend their time
 spans.py      stretches of time of each rank, for questions about millions of events
 analysis/     analyze: matrix, regions, waits, efficiencies, and what is wrong with a run
+steps/        step_terms: what each rank does in each step, whatever framework wrote the trace
 formats.py    read and write: files of any format, by the end of the name
     store.py        our own columns
     chrome.py       Chrome and Perfetto; json_events.py: one event after the other
     otf2.py         OTF2 archives; otf2_reading.py, otf2_definitions.py: read, those of others too
     kineto.py       torch.profiler, read
+    xla.py          profiles of XLA (JAX), read; hlo.py: the sizes of its collectives
     chakra/         MLCommons Chakra: execution traces, which are graphs without times
     rows.py (growing columns), lanes.py (lanes of overlapping events), files.py (atomic writes)
 recorder.py   region and Recorder: the events of a rank, recorded live
@@ -20,6 +22,7 @@ communicator.py  trace_comm: a communicator whose calls are recorded, with point
 reads.py      trace_reads: a store whose reads are recorded
 collecting.py collect: what all ranks took down as a Timeline, with clocks.py (one clock for all) and
                   matching.py (which receive got which send)
+collective_names.py  one name for a collective, however a library calls it
 overview.py   what a trace has, in words
 """
 
