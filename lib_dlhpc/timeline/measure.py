@@ -105,7 +105,7 @@ def span(timeline: Timeline) -> float:
 def exposed(timeline: Timeline) -> Floats:
     """Return the seconds in which each rank communicates and does not compute, shape (ranks,)."""
     timeline = in_order(timeline)
-    work = timeline.where("compute", *WORK)
+    work = timeline.where("compute", *WORK, "kernel")
     talk = timeline.where("communication")
     return covered(timeline, work | talk) - covered(timeline, work)
 
@@ -113,7 +113,7 @@ def exposed(timeline: Timeline) -> Floats:
 def idle(timeline: Timeline) -> Floats:
     """Return the seconds in which each rank does not compute, from first to last event, shape (ranks,)."""
     timeline = in_order(timeline)
-    return span(timeline) - covered(timeline, timeline.where("compute", *WORK))
+    return span(timeline) - covered(timeline, timeline.where("compute", *WORK, "kernel"))
 
 
 def waits(timeline: Timeline) -> Floats:

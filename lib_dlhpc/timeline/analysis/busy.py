@@ -2,7 +2,7 @@
 
 Where calls were recorded, a rank computes whenever it is in none and no row records idle time, from
 the beginning of the trace to its own last event. Otherwise it computes where rows say so: forward, backward,
-update, and regions of a program.
+update, and regions of a program; in the trace of a framework where its kernels run, whatever calls are beside them.
 """
 
 from dataclasses import dataclass
@@ -51,8 +51,11 @@ def busy(table: Timeline) -> Busy:
     """Return when each rank of a table in order computes."""
     compute = table.stream == STREAMS.index("compute")
     rows = np.isin(table.kind, [SEND, RECEIVE, COLLECTIVE])
-    calls = bool(rows.any())
-    if calls:
+    kernels = table.where("compute", "kernel")
+    calls = bool(rows.any()) and not kernels.any()
+    if kernels.any():
+        rows = kernels
+    elif calls:
         rows |= compute & np.isin(table.kind, [KINDS.index(kind) for kind in STILL])
     else:
         rows = compute & np.isin(table.kind, [KINDS.index(kind) for kind in (*WORK, "region")])

@@ -8,6 +8,8 @@ A moment belongs to the first of these that goes on in it:
     exposed communication    a collective or message, beside no compute
     input wait               a batch is fetched or copied, beside none of these
     idle                     nothing: launches, Python, a pipeline's bubble
+
+Where a trace records calls alone, as of MPI, a rank computes whenever it is in none.
 """
 
 from collections.abc import Mapping
@@ -89,6 +91,8 @@ def step_terms(timeline: Timeline) -> StepTerms:
         found[name], before = covered - before, covered
     found["input wait"] = found.pop("waits") + found.pop("fetches")
     found["idle"] = np.diff(steps.edges, axis=1) - before
+    if not work.any():
+        found["compute"], found["idle"] = found["idle"], found["compute"]
     terms = {name: np.maximum(found[name], 0.0) for name in TERMS}
     return StepTerms(
         ranks=table.ranks,

@@ -5,6 +5,7 @@ import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.timeline import from_rows
+from lib_dlhpc.timeline.analysis import analyse
 from lib_dlhpc.timeline.formats import read
 from lib_dlhpc.timeline.spans import in_order
 from lib_dlhpc.timeline.steps import find_steps, step_terms
@@ -128,3 +129,26 @@ def test_traces_stand_side_by_side(traces):
     assert head.split()[-2:] == ["pytorch", "jax"]
     (moved,) = [line for line in lines if line.startswith("bytes exchanged")]
     assert moved.split()[2:4] == moved.split()[4:6] == ["438", "kB"]
+
+
+def test_of_a_program_whose_calls_were_recorded_the_rest_is_compute():
+    """As Score-P and `dlhpc trace run` record MPI; a step is the period of the calls."""
+    rows = [
+        ("communication", "collective", name, 4.0 * step + at, 4.0 * step + at + 0.5, 8)
+        for step in range(5)
+        for name, at in (("Bcast", 0.0), ("Allreduce", 1.0))
+    ]
+    found = one_rank(*rows, ("compute", "region", "main", 0.0, 16.0))
+    assert (found.found, found.steps) == ("repetition", 5)
+    assert found.terms["compute"][0, :4].tolist() == [3.0] * 4
+    assert not found.terms["idle"].any()
+    assert {each.name for each in found.exchanges} == {"broadcast", "allreduce"}
+
+
+def test_the_analysis_of_waits_counts_the_same_compute(traces, repository):
+    """NCCL runs beside the backward pass: a rank computes in its collectives too, and not where no kernel runs."""
+    whole = analyse(read(repository / "tests" / "data" / "frameworks" / "nccl"))
+    found = traces["nccl"]
+    assert whole.compute[0] == pytest.approx(found.terms["compute"].sum(), rel=0.02)
+    exposed = found.terms["exposed communication"].sum()
+    assert whole.exposed[0] == pytest.approx(exposed, rel=0.02)
