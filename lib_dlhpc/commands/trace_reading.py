@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from lib_dlhpc.timeline.table import Timeline
 
 FILE = (
-    "a timeline (.npz), a run folder, a Chrome or Perfetto trace (.json), traces of torch.profiler or XLA (JAX) or"
-    " a folder of them, an OTF2 archive; - for standard input (.npz, .json or .json.gz)"
+    "a timeline (.npz), a run folder, a Chrome or Perfetto trace (.json), traces of torch.profiler, XLA (JAX) or Nsight"
+    " Systems (.sqlite) or a folder of them, an OTF2 archive; - for standard input (.npz, .json or .json.gz)"
 )
 
 

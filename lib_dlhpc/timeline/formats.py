@@ -4,9 +4,10 @@
 .json, .json.gz    trace events of Chrome and Perfetto (chrome.py); read as well: those of
                    torch.profiler, one file a rank (kineto.py), and of XLA, one file a process (xla.py),
                    whose HLO text (.txt) may be beside them
+.sqlite            read: exports of Nsight Systems, one or several (nsight.py)
 .otf2              an OTF2 archive, which is a folder with an anchor file in it (otf2.py)
 
-A folder of .json and .json.gz files is one trace, its files in the order of their names.
+A folder of .json and .json.gz files, or of .sqlite files, is one trace, its files in the order of their names.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from lib_dlhpc.timeline.files import Tell, read_text
 from lib_dlhpc.timeline.hlo import collective_sizes
 from lib_dlhpc.timeline.json_events import EXPECTED, JsonTrace
 from lib_dlhpc.timeline.kineto import is_kineto, read_kineto
+from lib_dlhpc.timeline.nsight import read_nsight
 from lib_dlhpc.timeline.otf2 import write_otf2
 from lib_dlhpc.timeline.otf2_reading import read_otf2
 from lib_dlhpc.timeline.store import load, save
@@ -25,11 +27,11 @@ from lib_dlhpc.timeline.table import Timeline
 from lib_dlhpc.timeline.xla import is_xla, read_xla
 
 FORMATS = {"columns": (".npz",), "chrome": (".json", ".json.gz"), "otf2": (".otf2",)}
-HLO = ".txt"
+HLO, NSIGHT = ".txt", ".sqlite"
 
 
 def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
-    """Return the timeline in a file; in several, those of torch.profiler or XLA, one a rank.
+    """Return the timeline in a file; in several, those of torch.profiler, XLA or Nsight Systems, one a rank.
 
     tell: receives a sentence for each thing that was assumed or omitted. Raises SpecError, which names the
     file and what was expected, for what cannot be read.
@@ -42,6 +44,8 @@ def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
     found = [_format_of(path) for path in files]
     if texts and set(found) != {"chrome"}:
         raise SpecError(f"{texts[0]}: HLO text; expected profiles of XLA (.json.gz) beside it.")
+    if set(found) == {"nsight"}:
+        return read_nsight(files, tell)
     if len(files) > 1 and set(found) != {"chrome"}:
         other = files[[name == "chrome" for name in found].index(False)]
         raise SpecError(
@@ -77,7 +81,9 @@ def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
 def _format_of(path: Path) -> str:
     if not path.exists():
         raise SpecError(f"{path}: no such file.")
-    return "otf2" if path.is_dir() else _by_name(path)
+    if path.is_dir():
+        return "otf2"
+    return "nsight" if path.name.endswith(NSIGHT) else _by_name(path)
 
 
 def _files(path: Path) -> list[Path]:
@@ -85,11 +91,12 @@ def _files(path: Path) -> list[Path]:
     inside = path / "timeline.npz"
     if inside.is_file():
         return [inside]
-    endings = (*FORMATS["chrome"], HLO)
     if path.is_dir() and not any(path.glob("*.otf2")):
-        found = sorted(file for file in path.iterdir() if file.name.endswith(endings))
-        if any(file.name.endswith(FORMATS["chrome"]) for file in found):
-            return found
+        for of_trace in (FORMATS["chrome"], (NSIGHT,)):
+            endings = (*of_trace, HLO)
+            found = sorted(file for file in path.iterdir() if file.name.endswith(endings))
+            if any(file.name.endswith(of_trace) for file in found):
+                return found
     return [path]
 
 

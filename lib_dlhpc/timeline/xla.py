@@ -13,12 +13,10 @@ Tried on JAX 0.10, on processors.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.timeline.collective_clock import match_by_name, one_clock
 from lib_dlhpc.timeline.collective_names import collective_name
 from lib_dlhpc.timeline.files import Tell
 from lib_dlhpc.timeline.hlo import is_collective
@@ -58,7 +56,7 @@ def read_xla(traces: Sequence[JsonTrace], sizes: Mapping[str, int], tell: Tell) 
         tell(
             "Sizes of collectives are not known: expected the HLO text of the module (.txt) as well."
         )
-    return _one_clock(_matched(table)).sorted()
+    return one_clock(match_by_name(table), [file for file, _ in places]).sorted()
 
 
 def _read(
@@ -124,39 +122,3 @@ def _is_chosen(event: Mapping[str, Any], chosen: Mapping[Any, set[Any]]) -> bool
 def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
     args = event.get("args")
     return args if isinstance(args, dict) else {}
-
-
-def _matched(table: Timeline) -> Timeline:
-    """Return the table with one match for the k-th collective of each name on all ranks, if all have as many."""
-    match = table.match.copy()
-    talk, first = table.where("communication"), 0
-    for name in np.unique(table.name[talk]):
-        of_each = [
-            np.flatnonzero(talk & (table.name == name) & (table.rank == rank))
-            for rank in range(table.ranks)
-        ]
-        if len({len(found) for found in of_each}) > 1:
-            continue
-        for found in of_each:
-            order = found[np.argsort(table.start[found])]
-            match[order] = first + np.arange(len(order))
-        first += len(of_each[0])
-    return replace(table, match=match)
-
-
-def _one_clock(table: Timeline) -> Timeline:
-    """Return the table with all clocks on that of rank 0, by the median distance of the ends of collectives."""
-    matched = table.match >= 0
-    start, stop = table.start.copy(), table.stop.copy()
-    ends = [_ends(table, matched & (table.rank == rank)) for rank in range(table.ranks)]
-    for rank in range(1, table.ranks):
-        if len(ends[rank]):
-            late = float(np.median(ends[rank] - ends[0]))
-            start[table.rank == rank] -= late
-            stop[table.rank == rank] -= late
-    zero = start.min()
-    return replace(table, start=start - zero, stop=stop - zero)
-
-
-def _ends(table: Timeline, rows: Any) -> Any:
-    return table.stop[rows][np.argsort(table.match[rows])]
