@@ -18,8 +18,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 rank, ranks, batch, warm, steps = int(sys.argv[1]), 2, 64, 4, 6
+port = sys.argv[2] if sys.argv[2:] else "29518"
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
-jax.distributed.initialize("127.0.0.1:29518", num_processes=ranks, process_id=rank)
+jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=ranks, process_id=rank)
 mesh = Mesh(jax.devices(), ("data",))
 split, same = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
 sizes = (784, 128, 64, 10)
