@@ -80,7 +80,7 @@ def _read(
         elif name == INPUT:
             of_host.append(("input", "input", name, start, stop))
         elif "hlo_op" in args and _is_chosen(event, chosen):
-            process = names.get(event.get("pid"), "")
+            process = names.get(str(event.get("pid")), "")
             device = process if "/device:" in process else str(args.get("device_ordinal", ""))
             rank = places.setdefault((file, device), len(places))
             own.add(rank)
@@ -95,15 +95,15 @@ def _read(
             rows.add(rank, *each)
 
 
-def _labels(trace: JsonTrace) -> tuple[dict[Any, str], dict[Any, set[Any]]]:
+def _labels(trace: JsonTrace) -> tuple[dict[str, str], dict[str, set[str]]]:
     """Return the name of each process, and the threads of an accelerator that are read."""
-    names, threads = dict[Any, str](), dict[Any, dict[Any, str]]()
+    names, threads = dict[str, str](), dict[str, dict[str, str]]()
     for event in trace.events():
         if event.get("ph") == "M" and event.get("name") == "process_name":
-            names[event.get("pid")] = str(_args(event).get("name", ""))
+            names[str(event.get("pid"))] = str(_args(event).get("name", ""))
         elif event.get("ph") == "M" and event.get("name") == "thread_name":
             name = str(_args(event).get("name", ""))
-            threads.setdefault(event.get("pid"), {})[event.get("tid")] = name
+            threads.setdefault(str(event.get("pid")), {})[str(event.get("tid"))] = name
     chosen = {}
     for process, name in names.items():
         of_it = threads.get(process, {})
@@ -114,8 +114,8 @@ def _labels(trace: JsonTrace) -> tuple[dict[Any, str], dict[Any, set[Any]]]:
     return names, chosen
 
 
-def _is_chosen(event: Mapping[str, Any], chosen: Mapping[Any, set[Any]]) -> bool:
-    process, thread = event.get("pid"), event.get("tid")
+def _is_chosen(event: Mapping[str, Any], chosen: Mapping[str, set[str]]) -> bool:
+    process, thread = str(event.get("pid")), str(event.get("tid"))
     return process not in chosen or thread in chosen[process]
 
 

@@ -14,9 +14,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.spans import Floats
 from lib_dlhpc.timeline.table import Timeline
 
-ALIKE = (
-    0.95  # of the names, with those one period later: the rest may be a logger's or a scheduler's
-)
+ALIKE = 0.9  # of the names, with those one period later: others are before and after, or a logger's
 LONGEST = 200_000  # names of a rank in which a period is looked for
 
 
@@ -60,26 +58,26 @@ def _updated(table: Timeline) -> Floats:
 
 def _repeated(table: Timeline) -> Floats:
     """Return the starts of the kernels that are one period apart, and the end of the last one of a whole step."""
-    rows = table.select(table.where("compute", "kernel"))
-    if not len(rows):
-        rows = table.select(table.where("communication"))
-    period, first = _period(rows.name[:LONGEST])
-    if not period:
-        return np.empty(1)
-    edges = rows.start[first::period]
-    whole = (len(rows) - first) % period == 0
-    return np.append(edges, rows.stop.max()) if whole else edges
+    work, talk = table.where("compute", "kernel"), table.where("communication")
+    for chosen in (work | talk, work, talk):  # collectives beside kernels may begin in any order
+        rows = table.select(chosen)
+        period, first, end = _period(rows.name[:LONGEST])
+        if period:
+            last = first + (end - first) // period * period  # whole steps
+            return np.append(rows.start[first:last:period], rows.stop[first:last].max())
+    return np.empty(1)
 
 
-def _period(names: NDArray[np.int32]) -> tuple[int, int]:
-    """Return the least period of the names and the first of them that repeats; (0, 0): there is none."""
+def _period(names: NDArray[np.int32]) -> tuple[int, int, int]:
+    """Return the least period of the names, the first of them that repeats, and the end; zeros: there is none."""
     _, number, times = np.unique(names, return_inverse=True, return_counts=True)
     repeated = np.flatnonzero(times > 1)
     if not len(repeated):
-        return 0, 0
+        return 0, 0, 0
     rarest = np.flatnonzero(number == repeated[np.argmin(times[repeated])])
     for period in np.unique(rarest[1:] - rarest[0]).tolist():
         same = names[period:] == names[:-period]
         if 2 * period <= len(names) and same.mean() >= ALIKE:
-            return period, int(np.argmax(same))
-    return 0, 0
+            alike = np.flatnonzero(same)
+            return period, int(alike[0]), int(alike[-1]) + period + 1
+    return 0, 0, 0

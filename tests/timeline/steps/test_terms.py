@@ -152,3 +152,10 @@ def test_the_analysis_of_waits_counts_the_same_compute(traces, repository):
     assert whole.compute[0] == pytest.approx(found.terms["compute"].sum(), rel=0.02)
     exposed = found.terms["exposed communication"].sum()
     assert whole.exposed[0] == pytest.approx(exposed, rel=0.02)
+
+
+def test_a_step_of_kernels_that_are_all_alike_ends_where_its_collectives_repeat(repository):
+    """Two matrix products and an allreduce, sixteen times, and a few other collectives."""
+    found = step_terms(read(*sorted((repository / "tests" / "data" / "kineto").glob("*.json"))))
+    assert (found.found, found.steps) == ("repetition", 16)
+    assert (found.exchanges[0].name, found.exchanges[0].calls) == ("allreduce", 1.0)
