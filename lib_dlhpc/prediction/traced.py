@@ -4,12 +4,14 @@ calibrate(experiment, step_terms(trace)).experiment starts from the rate at whic
 what remains of the error is communication and input.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.calibrated import link_efficiency
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count, format_quantity
@@ -48,11 +50,17 @@ class Traced:
         """Samples per second of one rank that waits for no other rank and no input."""
         return float(self.experiment.calibration.rate)
 
+    @property
+    def link_efficiency(self) -> float:
+        """Share of the line rate between nodes that collectives reach; 0: not known."""
+        return float(self.experiment.calibration.link_efficiency)
+
 
 def calibrate(experiment: Experiment, trace: StepTerms) -> Traced:
     """Return a job's trace beside the prediction of its experiment, and the experiment with its rate.
 
-    The rate is that of the mean step of a rank, without its waits: [calibration] of one device. Raises
+    The rate is that of the mean step of a rank, without its waits: [calibration] of one device. Between nodes,
+    link_efficiency is the share of the line rate that explains the exposed communication. Raises
     SpecError for an experiment of another number of devices, for a split network, and for a trace without compute.
     """
     devices, ranks = int(experiment.devices), trace.ranks
@@ -74,7 +82,7 @@ def calibrate(experiment: Experiment, trace: StepTerms) -> Traced:
     batch = int(experiment.strategy.batch)
     measured = {"rate": batch / traced[COMPUTE], "devices": 1, "batch": batch, "compute_scale": 0.0}
     changes = {f"calibration.{field}": value for field, value in measured.items()}
-    calibrated = experiment.set(changes)
+    calibrated, notes = _with_links(experiment.set(changes), traced)
     return Traced(
         trace=trace,
         experiment=calibrated,
@@ -82,8 +90,25 @@ def calibrate(experiment: Experiment, trace: StepTerms) -> Traced:
         traced=traced,
         before=_terms(predict(experiment)),
         after=_terms(predict(calibrated)),
-        notes=_notes(experiment, trace),
+        notes=_notes(experiment, trace) + notes,
     )
+
+
+def _with_links(
+    calibrated: Experiment, traced: Mapping[str, float]
+) -> tuple[Experiment, list[str]]:
+    """Return the experiment with the share of the line rate that explains a job's exposed communication, and notes.
+
+    Of a job on one node, whose link has no such field, the experiment as it is.
+    """
+    if int(calibrated.strategy.nodes) == 1:
+        return calibrated, []
+    seconds = traced[COMPUTE] + traced["exposed communication"]
+    try:
+        share = link_efficiency(calibrated, float(calibrated.global_batch) / seconds)
+    except SpecError as error:
+        return calibrated, [f"No link_efficiency explains the exposed communication: {error}"]
+    return calibrated.set({"calibration.link_efficiency": share}), []
 
 
 def _terms(prediction: Breakdown) -> dict[str, float]:

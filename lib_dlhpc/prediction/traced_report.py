@@ -23,6 +23,9 @@ def as_text(found: Traced) -> str:
         "",
         f"[calibration] rate = {found.rate:.6g} samples/s of one device, batch {found.batch}",
     ]
+    if found.link_efficiency:
+        share = found.link_efficiency
+        lines.append(f"[calibration] link_efficiency = {share:.4g} of the line rate between nodes")
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
 
 
@@ -31,6 +34,7 @@ def as_dict(found: Traced) -> dict[str, Any]:
     return {
         "rate": found.rate,
         "batch": found.batch,
+        "link_efficiency": found.link_efficiency,
         "steps": found.trace.steps,
         "terms": {
             term: {

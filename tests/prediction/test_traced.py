@@ -1,14 +1,15 @@
 """A trace calibrates the prediction of its own run: the compute of a step is then what was traced."""
 
+import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.traced import COMPUTE, calibrate
-from lib_dlhpc.prediction.traced_report import as_dict, as_toml
+from lib_dlhpc.prediction.traced_report import as_dict, as_text, as_toml
 from lib_dlhpc.spec.experiment import load, loads
 from lib_dlhpc.timeline.formats import read
-from lib_dlhpc.timeline.steps import step_terms
+from lib_dlhpc.timeline.steps import StepTerms, step_terms
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +70,29 @@ def test_errors_are_fractions_of_what_was_traced(folder, experiment):
     for term in found["terms"].values():
         assert term["error"] == pytest.approx(term["predicted"] / term["traced"] - 1)
     assert found["terms"][COMPUTE]["calibrated_error"] == pytest.approx(0, abs=1e-6)
+
+
+def job(prediction, ranks):
+    """Return the steps of a job that is as predicted: two of each rank, and no collective's size."""
+    terms = dict.fromkeys(("input wait", "checkpoint", "idle"), 0.0)
+    terms["compute"] = float(prediction.compute)
+    terms["exposed communication"] = float(prediction.step_time) - terms["compute"]
+    seconds = {term: np.full((ranks, 2), value) for term, value in terms.items()}
+    return StepTerms(ranks, [*range(ranks)], "annotations", seconds, seconds["idle"], [])
+
+
+def test_between_nodes_the_share_of_the_line_rate_is_found_again(folder):
+    """A job as it is predicted at half the line rate calibrates to half the line rate."""
+    changes = {"strategy.nodes": 4, "machine.jitter": 0.0}
+    experiment = load(folder / "resnet50.toml").set(changes)
+    half = predict(experiment.set({"calibration.link_efficiency": 0.5}))
+    assert float(half.exposed_communication) > 0
+    found = calibrate(experiment, job(half, 8))
+    assert found.link_efficiency == pytest.approx(0.5, rel=1e-3)
+    assert "[calibration] link_efficiency = 0.5 of the line rate" in as_text(found)
+    assert sum(found.after.values()) == pytest.approx(float(half.step_time), rel=1e-4)
+
+
+def test_a_job_on_one_node_has_no_share_of_the_line_rate(folder, experiment):
+    found = calibrate(experiment, step_terms(read(folder / "jax")))
+    assert found.link_efficiency == 0 and "link_efficiency" not in as_text(found)
