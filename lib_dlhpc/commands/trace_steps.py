@@ -28,7 +28,8 @@ def add(actions: Any, file: str) -> None:
         "calibrate",
         help="compare a trace with the prediction of its run, and calibrate the prediction",
         description="Prints each term of a step as traced and as predicted, before and after [calibration] has the"
-        " rate at which the ranks of the trace compute. With --out, writes the experiment with that"
+        " rate at which the ranks of the trace compute the experiment's batch, which no trace has; between nodes also"
+        " the share of the line rate. With --out, writes the experiment with that"
         " [calibration], for predictions of other numbers of devices.",
     )
     calibrate.add_argument("files", nargs="+", metavar="FILE", help=file)
