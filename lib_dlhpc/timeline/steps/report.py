@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc.spec.units import format_quantity
 from lib_dlhpc.timeline.steps.terms import TERMS, StepTerms
 
-NAME, WIDTH = 26, 22
+NAME, WIDTH, TITLE = 26, 22, 52
 SHOWN = 12  # ranks, and kinds of exchanges, in the text
 
 
@@ -28,7 +28,7 @@ def as_text(traces: Mapping[str, StepTerms]) -> str:
     )
     lines.append(_line("  of it exposed", [f"{each.exposed_share:.0%}" for each in every]))
     lines.append(_line("bytes exchanged", [_bytes(each.exchanged) for each in every]))
-    for name, each in traces.items():
+    for name, each in zip(heads, every, strict=True):
         lines += ["", *_exchanges(name if len(traces) > 1 else "", each)]
     if len(every) == 1 and len(every[0].rank) > 1:
         lines += ["", *_ranks(every[0])]
@@ -75,12 +75,12 @@ def _share(found: StepTerms, term: str) -> str:
 
 
 def _exchanges(name: str, found: StepTerms) -> list[str]:
-    title = f"Collectives and messages{f' of {name}' if name else ''}, a step and rank"
+    title = f"Collectives, a step and rank{f': {name}' if name else ''}"
     if not found.exchanges:
         return [f"{title}: none"]
-    lines = [f"{title:<48}{'bytes':>18}{'calls':>8}{'in flight':>12}"]
+    lines = [f"{title:<{TITLE}}{'bytes':>18}{'calls':>8}{'in flight':>12}"]
     lines += [
-        f"  {each.name:<46}{_bytes(each.bytes):>18}{each.calls:>8.4g}{_time(each.seconds):>12}"
+        f"  {each.name:<{TITLE - 2}}{_bytes(each.bytes):>18}{each.calls:>8.4g}{_time(each.seconds):>12}"
         for each in found.exchanges[:SHOWN]
     ]
     rest = found.exchanges[SHOWN:]
