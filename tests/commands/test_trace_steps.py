@@ -20,10 +20,10 @@ def test_steps_of_two_frameworks_stand_side_by_side(folder, capsys):
     assert (pytorch["steps"], jax["steps"]) == (6, 6)
 
 
-def test_analyse_has_the_steps_of_a_framework(folder, capsys):
-    assert main(["trace", "analyse", str(folder / "jax"), "-q"]) == 0
+def test_analyze_has_the_steps_of_a_framework(folder, capsys):
+    assert main(["trace", "analyze", str(folder / "jax"), "-q"]) == 0
     assert "Mean step of a rank" in capsys.readouterr().out
-    assert main(["trace", "analyse", str(folder / "jax"), "-q", "--json"]) == 0
+    assert main(["trace", "analyze", str(folder / "jax"), "-q", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"]["bytes"] == 437_544
 
 

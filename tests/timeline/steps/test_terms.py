@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.timeline import from_rows
-from lib_dlhpc.timeline.analysis import analyse
+from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.formats import read
 from lib_dlhpc.timeline.spans import in_order
 from lib_dlhpc.timeline.steps import find_steps, step_terms
@@ -147,7 +147,7 @@ def test_of_a_program_whose_calls_were_recorded_the_rest_is_compute():
 
 def test_the_analysis_of_waits_counts_the_same_compute(traces, repository):
     """NCCL runs beside the backward pass: a rank computes in its collectives too, and not where no kernel runs."""
-    whole = analyse(read(repository / "tests" / "data" / "frameworks" / "nccl"))
+    whole = analyze(read(repository / "tests" / "data" / "frameworks" / "nccl"))
     found = traces["nccl"]
     assert whole.compute[0] == pytest.approx(found.terms["compute"].sum(), rel=0.02)
     exposed = found.terms["exposed communication"].sum()
