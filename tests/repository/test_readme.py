@@ -1,9 +1,10 @@
-"""What README shows is what the commands print, and what it tells people to type works."""
+"""What README and docs show is what the commands print, and what they say to type works."""
 
 import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from statistics import median
 
 import pytest
@@ -15,47 +16,63 @@ from lib_dlhpc.spec.experiment import loads
 
 
 @pytest.fixture(scope="module")
-def readme(repository):
-    return (repository / "README.md").read_text(encoding="utf-8")
+def pages(repository):
+    """README and the pages of docs."""
+    paths = [repository / "README.md", *sorted(repository.glob("docs/**/*.md"))]
+    assert len(paths) > 12
+    return {path: path.read_text(encoding="utf-8") for path in paths}
 
 
 def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_shown_output_is_what_the_command_prints(readme):
-    shown = blocks(readme, "console")
-    assert shown
+@cache
+def output_of(line):
+    """Return the lines that a command prints."""
+    command = [sys.executable, "-m", "lib_dlhpc.cli", *shlex.split(line)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_shown_output_is_what_the_command_prints(pages):
+    shown = [block for text in pages.values() for block in blocks(text, "console")]
+    assert len(shown) >= 5
     for block in shown:
         command, _, expected = block.partition("\n")
         line, _, tail = command.removeprefix("$ dlhpc ").partition(" | tail -")
-        output = subprocess.run(
-            [sys.executable, "-m", "lib_dlhpc.cli", *shlex.split(line)],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.splitlines()
+        output = output_of(line)
         assert (output[-int(tail) :] if tail else output) == expected.splitlines(), command
 
 
-def test_the_experiment_can_be_predicted(readme):
-    text = next(text for text in blocks(readme, "toml") if "[model]" in text)
+def test_the_experiment_can_be_predicted(pages, repository):
+    described = pages[repository / "docs" / "guide" / "describe.md"]
+    text = next(text for text in blocks(described, "toml") if "[model]" in text)
     prediction = predict(loads(text))
     assert 0.2 < prediction.step_time < 1
     assert prediction.fits
 
 
-def test_the_python_example_runs(readme):
-    for block in blocks(readme, "python"):
-        exec(compile(block, "README.md", "exec"), {})
+def test_python_examples_run(pages):
+    for path, text in pages.items():
+        if path.name != "recipes.md":  # tests/docs runs these
+            for block in blocks(text, "python"):
+                exec(compile(block, path.name, "exec"), {})
 
 
-def test_links_lead_somewhere(readme, repository):
-    for target in re.findall(r"\]\(([^)#:]+)\)", readme):
-        assert (repository / target).exists(), target
+def test_links_lead_somewhere(pages):
+    for path, text in pages.items():
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (path.parent / target).exists(), (path.name, target)
 
 
-def test_the_error_of_the_roofline_alone_is_what_readme_says(readme):
+def test_readme_is_two_screens_and_leads_to_each_page(pages, repository):
+    readme = pages[repository / "README.md"]
+    assert len(readme.splitlines()) <= 110
+    linked = {(repository / target).resolve() for target in re.findall(r"\]\(([^)#:]+)\)", readme)}
+    assert set(pages) - {repository / "README.md"} <= linked
+
+
+def test_the_error_of_the_roofline_alone_is_what_the_guide_says(pages, repository):
     """Every measured rate of one device that some row starts from, predicted without it."""
     measured = {}
     split = {"megatron", "korthikanti"}  # families that take seconds and never fit on one device
@@ -72,8 +89,9 @@ def test_the_error_of_the_roofline_alone_is_what_readme_says(readme):
             if rate.rate:
                 predicted = predict(row.experiment.set(bare)).throughput
                 measured[row.experiment.model.name, rate.rate] = abs(predicted / rate.rate - 1)
+    trust = pages[repository / "docs" / "guide" / "trust.md"]
     said = re.search(
-        r"(\d+) single-device rows.*?by (\d+) % in the median and by (\d+) %", readme, re.S
+        r"(\d+) single-device rows.*?by (\d+) % in the median and by (\d+) %", trust, re.S
     )
     assert said
     count, middle, worst = (int(word) for word in said.groups())
