@@ -76,8 +76,8 @@ student: ## build/student.tar.gz, the hand-out for a class: no instructor_notes,
 	    ':(exclude)instructor_notes' ':(exclude)tests' ':(exclude).ci'
 	@echo "build/student.tar.gz"
 
-# pdoc is not in the lock, so it lives apart.
-docs: .venv-docs/.ready ## write the API reference from the docstrings to build/docs
+# Sphinx and pdoc are not in the lock, so they live apart.
+docs: .venv-docs/.ready ## write the documentation, with a reference of commands and of Python, to build/docs
 	.venv-docs/bin/python docs/build.py $(or $(ARGS),build/docs)
 
 .venv-docs/.ready: pyproject.toml

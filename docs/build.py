@@ -1,16 +1,58 @@
-"""Write the API reference from the docstrings, with pdoc: `make docs`, or `python docs/build.py FOLDER`."""
+"""Write the documentation: guide, facts, notes and gallery by Sphinx, the reference of Python by pdoc.
 
+make docs        or        python docs/build.py FOLDER
+"""
+
+import base64
+import json
+import os
 import pkgutil
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import lib_dlhpc
+from lib_dlhpc import cli
 
-# Without pages: the notebooks' controls, the command line, old names.
-WITHOUT = ("explore", "commands", "cli", "renamed")
+ROOT = Path(__file__).resolve().parent.parent
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
+WITHOUT = (
+    "explore",
+    "commands",
+    "cli",
+    "renamed",
+)  # of the reference: pages, the command line, old names
+PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/**/*.md",
+    "modules/*.md",
+    "labs/**/*.md",
+)
+ORDER = (
+    "install",
+    "describe",
+    "predict",
+    "simulate",
+    "parallelize",
+    "plan",
+    "input",
+    "run",
+    "checkpoint",
+)
+ORDER += ("cluster", "measure", "trace", "trust")
+PYTHON = """# Python
+
+<a href="api/index.html">Every function and class</a>, from the docstrings. [Recipes](docs/recipes.md) use them.
+"""
+FIGURE = 0  # of a notebook: the first stored picture
 
 
 def public(package: ModuleType = lib_dlhpc) -> Iterator[tuple[ModuleType, list[str]]]:
@@ -23,7 +65,7 @@ def public(package: ModuleType = lib_dlhpc) -> Iterator[tuple[ModuleType, list[s
             yield from public(import_module(f"{package.__name__}.{module.name}"))
 
 
-def main(folder: str = "build/docs") -> None:
+def reference(folder: Path) -> None:
     """Write a page for each module into `folder`."""
     import pdoc
 
@@ -31,10 +73,104 @@ def main(folder: str = "build/docs") -> None:
         for name in getattr(package, "__all__", []):
             setattr(package, name, getattr(package, name))  # some are imported on first use
         package.__all__ = names
-    theme = Path(__file__).parent / "pdoc"
-    pdoc.render.configure(show_source=False, template_directory=theme)
-    pdoc.pdoc("lib_dlhpc", output_directory=Path(folder))
-    print(f"API reference: {Path(folder).resolve() / 'index.html'}")
+    pdoc.render.configure(show_source=False, template_directory=ROOT / "docs" / "pdoc")
+    pdoc.pdoc("lib_dlhpc", output_directory=folder)
+
+
+def pages() -> dict[Path, str]:
+    """Return the Markdown of each page by its path below the root; what a link leads to is a page, or no link."""
+    found = {path.relative_to(ROOT) for pattern in PAGES for path in ROOT.glob(pattern)}
+    return {path: _linked(path, found) for path in sorted(found)}
+
+
+def _linked(page: Path, found: set[Path]) -> str:
+    def link(match: re.Match[str]) -> str:
+        image, text, target, anchor = match.groups()
+        goal = Path(os.path.normpath(page.parent / target))
+        if goal == Path("README.md"):
+            target = os.path.relpath("index.md", page.parent)
+            return f"[{text}]({target}{anchor or ''})"
+        if image or goal in found:
+            return match[0]
+        if goal / "README.md" in found:
+            return f"[{text}]({target.rstrip('/')}/README.md{anchor or ''})"
+        return text if text.startswith("`") else f"`{text}`"
+
+    return LINK.sub(link, (ROOT / page).read_text(encoding="utf-8"))
+
+
+def commands() -> str:
+    """Return a page with the help of each command."""
+    text = ["# Commands", ""]
+    for verb in cli.VERBS:
+        asked = [sys.executable, "-m", "lib_dlhpc.cli", verb, "--help"]
+        env = {**os.environ, "COLUMNS": "100"}
+        shown = subprocess.run(asked, capture_output=True, text=True, check=True, env=env).stdout
+        text += [f"## dlhpc {verb}", "", "```text", shown.rstrip(), "```", ""]
+    return "\n".join(text)
+
+
+def gallery(folder: Path) -> str:
+    """Write the first figure of each module into `folder`; return the page that shows them."""
+    text = ["# Gallery of the modules", "", "`make explore` opens them, live.", ""]
+    for path in sorted((ROOT / "modules").glob("[0-9]*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        title = next(line.lstrip("# ") for line in cells[0]["source"] if line.startswith("# "))
+        outputs = [each for cell in cells for each in cell.get("outputs", [])]
+        pictures = [
+            data["image/png"] for each in outputs if "image/png" in (data := each.get("data", {}))
+        ]
+        text += [f"## {title.strip()}", ""]
+        if pictures:
+            (folder / f"{path.stem}.png").write_bytes(base64.b64decode("".join(pictures[FIGURE])))
+            text += [f"![The first figure of the module: {title.strip()}]({path.stem}.png)", ""]
+    return "\n".join(text)
+
+
+def contents() -> str:
+    """Return what follows README on the first page: the table of contents."""
+    guide = "\n".join(f"docs/guide/{name}" for name in ORDER)
+    labs = "\n".join(
+        f"labs/{path.parent.name}/README" for path in sorted(ROOT.glob("labs/*/README.md"))
+    )
+    parts = {
+        "Guide": guide,
+        "Course": f"gallery\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
+        "Reference": "commands\nPython <python>\ndocs/recipes",
+        "Explanation": "docs/limits\ndocs/machines\ndocs/epochs",
+        "Project": "CONTRIBUTING\nCHANGELOG",
+    }
+    trees = (
+        f"```{{toctree}}\n:hidden:\n:caption: {name}\n\n{tree}\n```\n"
+        for name, tree in parts.items()
+    )
+    return "\n" + "\n".join(trees)
+
+
+def gather(source: Path) -> None:
+    """Write the pages of the documentation, as Sphinx reads them, into `source`."""
+    for path, text in pages().items():
+        page = source / (path if path != Path("README.md") else Path("index.md"))
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text + (contents() if page.name == "index.md" else ""), encoding="utf-8")
+    shutil.copy(ROOT / "modules" / "explorer.png", source / "modules")
+    shutil.copy(ROOT / "docs" / "site" / "conf.py", source)
+    (source / "commands.md").write_text(commands(), encoding="utf-8")
+    (source / "gallery.md").write_text(gallery(source), encoding="utf-8")
+    (source / "python.md").write_text(PYTHON, encoding="utf-8")
+
+
+def main(folder: str = "build/docs") -> None:
+    """Write the documentation into `folder`. A link that leads nowhere is an error."""
+    from sphinx.cmd.build import build_main
+
+    out = Path(folder).resolve()
+    with tempfile.TemporaryDirectory() as source:
+        gather(Path(source))
+        if build_main(["-q", "-W", "--keep-going", "-b", "html", source, str(out)]):
+            raise SystemExit("The documentation has errors: see above.")
+    reference(out / "api")
+    print(f"Documentation: {out / 'index.html'}")
 
 
 if __name__ == "__main__":

@@ -52,3 +52,15 @@ def test_the_reference_has_every_public_name_and_no_screen(build):
     assert not any(name.startswith("lib_dlhpc.explore") for name in pages)
     for name in pages:
         assert import_module(name).__doc__, name
+
+
+def test_the_documentation_has_each_page_of_the_guide_and_links_to_its_own_pages(build):
+    guide = {path.stem for path in (DOCS / "guide").glob("*.md")}
+    assert guide == set(build.ORDER)
+    pages = build.pages()
+    for path, text in pages.items():
+        for image, _, target, _ in build.LINK.findall(text):
+            goal = (build.ROOT / path.parent / target).resolve().relative_to(build.ROOT)
+            assert image or goal in pages or goal.name == "index.md", (path, target)
+    assert "[describe](docs/guide/describe.md)" in pages[Path("README.md")]
+    assert "[LICENSE]" not in pages[Path("README.md")]
