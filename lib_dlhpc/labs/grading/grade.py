@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -79,7 +80,7 @@ def grades(
     with ExitStack() as stack:
         for place in places:
             if own is None or not own.answers():
-                own = stack.enter_context(server((*COMPUTES, *known.imports), seconds))
+                own = stack.enter_context(server((*COMPUTES, *known.imports), seconds, known.files))
                 if own.unheld:
                     note(UNHELD.format(" or ".join(own.unheld)))
             mark = _grade(place, Path(lab).name, known, checks, key, seconds, own)
@@ -114,8 +115,7 @@ def _grade(
 
     def mark(status: str, note: str, findings: Sequence[Finding] = ()) -> Mark:
         right = sum(bool(each.right) for each in findings)
-        words = f"{note} {known.rest}".strip()
-        return Mark(place, name, lab, right, known.laws, status, words, tuple(findings), text)
+        return Mark(place, name, lab, right, known.laws, status, note, tuple(findings), text)
 
     try:
         name = name_of(place)
@@ -125,8 +125,9 @@ def _grade(
         check_imports(text, file, (*COMPUTES, *known.imports))
         with TemporaryFile() as output:
             hand_in = HandIn(own, file, text, seconds, output)
+            functions = partial(hand_in.functions, streams=known.streams)
             try:
-                status, note, found = _judged(hand_in.functions, known, checks, name, key)
+                status, note, found = _judged(functions, known, checks, name, key)
                 return mark(*_as_it_ended(hand_in, status, note), found)
             finally:
                 hand_in.close()

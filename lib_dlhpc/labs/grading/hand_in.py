@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
+from lib_dlhpc.labs.grading.files import Files
 from lib_dlhpc.labs.grading.remote import Crashed, TimedOut, Worker
 from lib_dlhpc.labs.grading.workers import Server
 
@@ -105,15 +106,20 @@ class HandIn:
         self._idle: deque[int] = deque()  # whose thread has ended
         self.ends: list[tuple[str, str]] = []
 
-    def functions(self, names: Sequence[str]) -> dict[str, Callable[..., Any]]:
-        """Return its functions, each of which runs in a process. Raises Unreadable, Crashed, TimedOut."""
+    def functions(
+        self, names: Sequence[str], streams: Sequence[str] = ()
+    ) -> dict[str, Callable[..., Any]]:
+        """Return its functions, each of which runs in a process. streams: those that yield one result at a time.
+
+        Raises Unreadable, Crashed, TimedOut.
+        """
         worker = self._started()
         found = self._loaded(worker)
         missing = [name for name in names if name not in found]
         if missing:
             raise Unreadable(f"{self._file} does not define {', '.join(missing)}.")
         self._own.worker = worker
-        return {name: self._function(name, found[name]) for name in names}
+        return {name: self._function(name, found[name], name in streams) for name in names}
 
     def printed(self) -> str:
         """Return the beginning of what it has printed."""
@@ -125,7 +131,9 @@ class HandIn:
         for number in list(self._open):
             self._end(number)
 
-    def _function(self, name: str, parameters: list[list[Any]]) -> Callable[..., Any]:
+    def _function(
+        self, name: str, parameters: list[list[Any]], streams: bool
+    ) -> Callable[..., Any]:
         def function(*given: Any, **named: Any) -> Any:
             with self._noted():
                 worker = getattr(self._own, "worker", None)
@@ -133,7 +141,9 @@ class HandIn:
                     worker = self._started()
                     worker.load(self._text, self._file)
                     self._own.worker = worker
-                return worker.call(name, given, named)
+                if not streams:
+                    return worker.call(name, given, named)
+            return self._streamed(worker.stream(name, given, named))
 
         function.__name__ = name
         one, empty = inspect.Parameter, inspect.Parameter.empty
@@ -144,6 +154,10 @@ class HandIn:
             ]
             vars(function)["__signature__"] = inspect.Signature(made)
         return function
+
+    def _streamed(self, results: Iterator[Any]) -> Iterator[Any]:
+        with self._noted():
+            yield from results
 
     def _loaded(self, worker: Worker) -> dict[str, list[list[Any]]]:
         with self._noted():
@@ -170,6 +184,8 @@ class HandIn:
             if type(error).__name__ == REFUSED:
                 self.ends.append(("refused", str(error)))
             raise
+        except GeneratorExit:  # no more results are wanted
+            raise
         except BaseException:  # the ranks were stopped, for one of them does not end
             self.ends.append(("timeout", "It was still computing when the ranks were stopped."))
             raise
@@ -179,9 +195,15 @@ class HandIn:
             self._end(self._idle.popleft())
         number, sock = self._server.fork(self._output)
         self._open[number] = sock
-        worker = Worker(sock, self._deadline, lambda: self._end(number))
-        weakref.finalize(worker, self._idle.append, number).atexit = False
+        files = Files()
+        worker = Worker(sock, self._deadline, lambda: self._end(number), files)
+        weakref.finalize(worker, self._left, number, files).atexit = False
         return worker
+
+    def _left(self, number: int, files: Files) -> None:
+        """Nobody calls a process any more: close its files, and end it when the next one starts."""
+        files.release()
+        self._idle.append(number)
 
     def _end(self, number: int) -> str:
         """End a process; return how it had ended, in words."""

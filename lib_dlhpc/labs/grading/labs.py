@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 import lib_dlhpc
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.findings import Finding, seed_of
+from lib_dlhpc.labs.grading import restarts
+from lib_dlhpc.labs.repair_the_input.laws import loader_findings
 from lib_dlhpc.labs.survive.checkpoint_interval import choice_findings
+from lib_dlhpc.labs.survive.save_and_resume import restarts_of
 from lib_dlhpc.spec.experiment import loads
 
 # Of Python: what computes. None of these reaches files, processes, the network, or the frames of a caller.
@@ -51,8 +54,8 @@ class Lab(NamedTuple):
 
     names: functions that are handed in. laws: how many there are. judge(checks, given, name): all findings.
     again: findings on a hidden variant, without those that depend on the learner's own; None where all do.
+    files: whether functions work on the files of folders. streams: functions that yield.
     usual: name of the file; a .toml has no code: it is its text that is judged, under the name `text`.
-    rest: what of the lab is not judged here, as a sentence.
     """
 
     names: tuple[str, ...]
@@ -61,7 +64,8 @@ class Lab(NamedTuple):
     judge: Callable[[Any, Given, str], Sequence[Finding]]
     again: Callable[[Any, Given, str], Sequence[Finding]] | None = None
     usual: str = "step.py"
-    rest: str = ""
+    files: bool = False
+    streams: tuple[str, ...] = ()
 
 
 def _step(checks: Any, given: Given, name: str) -> Sequence[Finding]:
@@ -107,21 +111,36 @@ def _formulas(checks: Any, given: Given, name: str) -> Sequence[Finding]:
     return list(checks.formulas_findings(*formulas, name))
 
 
-def _on_paper(checks: Any, given: Given, name: str) -> Sequence[Finding]:
-    """Return those of lab 8 that need no files."""
-    return [*_times(checks, given, name), *choice_findings(given["choice"], checks.own_of(name))]
+def _repairs(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    """Return all of lab 7. A process does nothing between two calls, so there is no request to wait for."""
+    own, both = checks.own_of(name), (given["prepare"], given["batches"])
+    return [*checks.rate_findings(given["rate"], own), *loader_findings(*both, own, patience=0.0)]
 
 
-def _times(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+def _survives(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    """Return all of lab 8, of which training is here."""
+    chosen = choice_findings(given["choice"], checks.own_of(name))
+    paper, killed = _for_anyone(checks, given, name)
+    return [*paper, *chosen, *killed]
+
+
+def _but_choice(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+    paper, killed = _for_anyone(checks, given, name)
+    return [*paper, *killed]
+
+
+def _for_anyone(checks: Any, given: Given, name: str) -> tuple[list[Finding], list[Finding]]:
     formulas = given["expected_time"], given["best_interval"]
-    return list(checks.formula_findings(*formulas, checks.own_of(name)))
+    paper = list(checks.formula_findings(*formulas, checks.own_of(name)))
+    return paper, restarts.findings(given["save"], given["resume"], restarts_of(seed_of(name)))
 
 
 FIT = ("state", "activations", "seconds", "choice", "small", "small_peak")
 SPLIT = ("filters_forward", "filters_backward", "rows_forward", "rows_backward", "answers")
 SURVIVE = ("expected_time", "best_interval", "choice", "save", "resume")
-# What save and resume need is loaded; nothing of it can be done: they are not called.
-SAVING = (
+REPAIR = ("rate", "prepare", "batches")
+# What of these works on files is the checker's (inside/files.py).
+FILES = (
     "io",
     "os",
     "os.path",
@@ -130,9 +149,10 @@ SAVING = (
     "shutil",
     "tempfile",
     "hashlib",
+    "zlib",
+    "lib_dlhpc.storage",
     "lib_dlhpc.storage.snapshots",
 )
-RESTARTS = "Not judged here: save and resume, four laws, which checks.py runs by hand."
 PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
 LABS = {
     "01_data_parallel_step": Lab(("step",), 7, (MPI,), _step, _step),
@@ -147,18 +167,21 @@ LABS = {
     ),
     "05_split_convolution": Lab(SPLIT, 8, (MPI,), _all, _cuts),
     "06_fit_the_model": Lab(FIT, 9, (), _all, _formulas),
-    "08_survive": Lab(SURVIVE, 6, SAVING, _on_paper, _times, rest=RESTARTS),
+    "07_repair_the_input": Lab(
+        REPAIR, 11, FILES, _repairs, _repairs, files=True, streams=("batches",)
+    ),
+    "08_survive": Lab(SURVIVE, 10, FILES, _survives, _but_choice, files=True),
     "09_predict_your_cluster": Lab(PREDICT, 7, (), _all),
     "10_race_the_planner": Lab(("planner", "bet"), 5, (), _all, _all),
 }
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of a lab, here or beside the package. Raises SpecError where it cannot be graded."""
+    """Return the folder of a lab, here or beside the package. Raises SpecError where there is none."""
     name = Path(name).name
     if name not in LABS:
         legal = ", ".join(LABS)
-        raise SpecError(f"--lab {name}: cannot be graded yet; legal: {legal}.{suggest(name, LABS)}")
+        raise SpecError(f"--lab {name}: there is no such lab; legal: {legal}.{suggest(name, LABS)}")
     for place in (Path.cwd(), Path(lib_dlhpc.__file__).parents[1]):
         if (place / "labs" / name / "checks.py").is_file():
             return place / "labs" / name
@@ -168,7 +191,7 @@ def folder_of(name: str) -> Path:
 
 
 def lab_of(name: str) -> tuple[Lab, ModuleType]:
-    """Return a lab and its checks, by the name of its folder. Raises SpecError where it cannot be graded."""
+    """Return a lab and its checks, by the name of its folder. Raises SpecError where there is none."""
     folder = folder_of(name)
     return LABS[folder.name], _module(folder / "checks.py")
 

@@ -12,6 +12,9 @@ from lib_dlhpc.labs.emulated.messages import MessageRequest
 from lib_dlhpc.labs.emulated.pipeline_stage import Stage
 from lib_dlhpc.labs.emulated.ranks import KNOWN, Rank, Request
 from lib_dlhpc.labs.emulated.split_convolution import Convolution
+from lib_dlhpc.labs.grading import files
+from lib_dlhpc.labs.grading.restarts import SteppedTraining
+from lib_dlhpc.storage.snapshots import Version
 from lib_dlhpc.training.network import Network
 
 CALLS = frozenset(KNOWN.replace(";", ",").split(", "))
@@ -44,6 +47,11 @@ OFFERS: dict[type, Offer] = {
     Convolution: Offer(
         "layer", BOTH | {"outputs"}, tuple(each.name for each in fields(Convolution))
     ),
+    files.Files: Offer("files", files.CALLS),
+    files.Snapshots: Offer("snapshots", files.VERSIONS),
+    files.Pending: Offer("saving", frozenset({"wait"})),
+    Version: Offer("version", values=("id", "number", "branch", "step", "short")),
+    SteppedTraining: Offer("training", frozenset({"stepped"})),
 }
 
 

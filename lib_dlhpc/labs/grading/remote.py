@@ -4,15 +4,18 @@ The process is not believed: only plain data comes from it, and only what offere
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.labs.grading.files import Files, Folder, Killed
 from lib_dlhpc.labs.grading.inside import wire
 from lib_dlhpc.labs.grading.inside.shared import Shared
-from lib_dlhpc.labs.grading.offered import Offer, offer_of, plain
+from lib_dlhpc.labs.grading.offered import OFFERS, Offer, offer_of, plain
+from lib_dlhpc.labs.grading.restarts import SteppedTraining
 from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send
 
@@ -43,12 +46,17 @@ class Other:
 
 
 class Worker:
-    """The checker's end of a socket to one process. ended: returns how the process ended, in words."""
+    """The checker's end of a socket to one process.
 
-    def __init__(self, sock: socket.socket, deadline: float, ended: Callable[[], str]) -> None:
-        self._sock, self._deadline, self._ended = sock, deadline, ended
+    ended: returns how the process ended, in words. files: what it may do with the folders that it is given.
+    """
+
+    def __init__(
+        self, sock: socket.socket, deadline: float, ended: Callable[[], str], files: Files
+    ) -> None:
+        self._sock, self._deadline, self._ended, self._files = sock, deadline, ended, files
         self._shared = Shared(1, 1)
-        self._objects: dict[int, tuple[Any, Offer]] = {}
+        self._objects: dict[int, tuple[Any, Offer]] = {0: (files, OFFERS[Files])}
         self._numbers: dict[int, int] = {}  # id -> number
         self._lasting: set[int] = set()  # arrays of objects, which stay from call to call
         self._errors: list[BaseException] = []
@@ -66,6 +74,17 @@ class Worker:
         finally:
             if isinstance(function, str):  # not called back
                 self._shared.drop_but(self._lasting)
+
+    def stream(self, function: str, given: tuple[Any, ...], named: dict[str, Any]) -> Iterator[Any]:
+        """Yield what a function yields, each when it is asked for. Raises as `call` does."""
+        self._send("stream", [function, list(given), named])
+        self._served("return")
+        while True:
+            self._send("next", ["", [], {}])
+            found = self._served("return")
+            if not isinstance(found, list):
+                return
+            yield found[0]
 
     def _served(self, end: str) -> Any:
         """Carry out what the process asks for, until it ends the call."""
@@ -88,12 +107,15 @@ class Worker:
     def _answer(self, target: Any, offer: Offer, name: str, given: Any, named: Any) -> None:
         try:
             self._send("answer", _done(target, offer, name, given, named))
-        except (Crashed, TimedOut):
+        except (Crashed, TimedOut, Killed):
             raise
         except Exception as error:
             self._errors.append(error)
-            words = [len(self._errors) - 1, type(error).__name__, str(error)]
-            self._send("error", words)
+            code, words = None, str(error)
+            if isinstance(error, OSError) and error.errno:
+                where = f": {error.filename}" if error.filename else ""
+                code, words = error.errno, f"{error.strerror}{where}"
+            self._send("error", [len(self._errors) - 1, type(error).__name__, words, code])
 
     def _raised(self, number: Any, name: Any, words: Any, line: Any, text: Any) -> BaseException:
         """Return what the process raised; an error of ours that went through it as it was."""
@@ -130,6 +152,8 @@ class Worker:
             raise TimedOut("The time for this hand-in is over: which loop does not end?")
 
     def _encode(self, value: Any) -> tuple[str, Any]:
+        if isinstance(value, Path | Folder):
+            return "path", self._files.grant(Folder(value) if isinstance(value, Path) else value)
         if type(value).__name__ in NOUNS:
             return "noun", [type(value).__name__, list(vars(value).values())]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -147,12 +171,14 @@ class Worker:
         number = self._numbers.get(id(value))
         arrays: dict[str, Any] = {}
         if number is None:
-            number = self._numbers[id(value)] = len(self._objects) + 1
+            number = self._numbers[id(value)] = len(self._objects)
             self._objects[number] = value, offer
             for name in offer.arrays:
                 array = getattr(value, name)
                 arrays[name] = (self._shared.add(array), array)
                 self._lasting.add(arrays[name][0])
+        if isinstance(value, SteppedTraining):
+            return "training", [number, value.plain()]
         values = {name: getattr(value, name) for name in offer.values}
         return "object", [number, offer.kind, values, arrays, list(offer.reads)]
 

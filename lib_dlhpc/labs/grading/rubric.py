@@ -7,10 +7,7 @@ from lib_dlhpc.labs.findings import mark as sign
 from lib_dlhpc.labs.grading.grade import Mark
 from lib_dlhpc.labs.grading.hand_in import NotAllowed, Unreadable, text_of
 
-HUMAN = (  # words of a row that no check decides
-    *("reflection", "notebook", "reason", "ten attempts"),
-    *("resume gives", "whole at any moment", "no more lost"),
-)
+HUMAN = ("reflection", "notebook", "reason", "ten attempts")  # words of a row that no check decides
 EMPTY = ("*Your reflection.*", "")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime import owned
+from lib_dlhpc.storage import patches
 
 # -I and -S: neither the environment, nor the folder, nor installed packages decide what is imported.
 START = "import sys; sys.path[:0] = sys.argv[3:]; from inside.server import main; main(int(sys.argv[1]), sys.argv[2])"
@@ -58,15 +59,17 @@ class Server:
 
 
 @contextmanager
-def server(legal: Sequence[str], seconds: int) -> Iterator[Server]:
+def server(legal: Sequence[str], seconds: int, files: bool = False) -> Iterator[Server]:
     """Yield a server of processes that may import `legal` and compute for `seconds`; all end with the block.
 
+    files: whether they may have those of the folders that their functions are given.
     Raises SpecError on a system that cannot fork.
     """
     if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
         raise SpecError("This system cannot fork a process; Linux, macOS and WSL can.")
     control, theirs = socket.socketpair()
-    options = json.dumps({"legal": sorted(legal), "seconds": seconds, "memory": MEMORY})
+    limits = {"legal": sorted(legal), "seconds": seconds, "memory": MEMORY}
+    options = json.dumps(limits | {"files": patches.__file__ if files else ""})
     paths = [str(Path(__file__).parent), str(Path(np.__file__).parents[1])]
     words = [sys.executable, "-I", "-S", "-c", START, str(theirs.fileno()), options, *paths]
     with owned.temporary_folder("dlhpc-grade-") as folder, control:

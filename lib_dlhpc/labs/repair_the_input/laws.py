@@ -16,6 +16,7 @@ from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.repair_the_input.file_calls import METADATA
 from lib_dlhpc.labs.repair_the_input.loader import (
+    PATIENCE,
     Batches,
     LoaderRecord,
     large_run,
@@ -43,13 +44,16 @@ COUNTED = (STORE, NONE, ONE, DECODE, AHEAD, MEMORY, TARGET)
 
 
 def loader_findings(
-    prepare: Callable[..., Any], batches: Callable[..., Any], own: InputTask
+    prepare: Callable[..., Any],
+    batches: Callable[..., Any],
+    own: InputTask,
+    patience: float = PATIENCE,
 ) -> list[Finding]:
-    """Return what holds for a loader, on one rank and on several."""
+    """Return what holds for a loader, on one rank and on several. patience: s, as of run_loader."""
     rest = [later(law) for law in COUNTED]
     try:
         with prepared(prepare, own) as target:
-            record = run_loader(batches, own, target, run_of(own))
+            record = run_loader(batches, own, target, run_of(own), patience)
             same = same_finding(own, run_of(own), record.batches)
             if not same.right:
                 return [same, later(SHARED), *rest]

@@ -178,17 +178,23 @@ def main() -> None:
     for name in ("save", "resume"):
         if not callable(given.get(name)):
             sys.exit(f"{Path(file).name} does not define {name}.")
-    do = Attempts(own, given["save"], given["resume"])
-    training, reference = Training(own.seed), []
-    for _ in range(own.steps + 1):
+    result = result_of(Attempts(own, given["save"], given["resume"]), place)
+    print(json.dumps(asdict(result)), flush=True)
+
+
+def result_of(do: "Attempts", place: Path) -> RestartResult:
+    """Return the reports of all processes of a run. place: an empty folder."""
+    training, reference = Training(do.own.seed), []
+    for _ in range(do.own.steps + 1):
         reference.append(state_of(training))
         training.one_step()
     result = RestartResult(reference, [do.run(_new(place / "alone"))], {}, [])
     if not result.alone[0].error:
         result.alone.append(do.run(place / "alone"))
-        result.trials = {at: list(do.trials(place, at, result.alone[0].calls)) for at in own.saves}
+        calls = result.alone[0].calls
+        result.trials = {at: list(do.trials(place, at, calls)) for at in do.own.saves}
         result.journey = list(do.journey(_new(place / "journey")))
-    print(json.dumps(asdict(result)), flush=True)
+    return result
 
 
 class Attempts:

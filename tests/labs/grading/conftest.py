@@ -15,12 +15,12 @@ def remote():
     """A function: those of a lab in a source, each in a process."""
     with ExitStack() as stack:
         legal = {each for lab in LABS.values() for each in (*COMPUTES, *lab.imports)}
-        own = stack.enter_context(server(sorted(legal), 60))
+        own = stack.enter_context(server(sorted(legal), 60, files=True))
 
-        def functions(source, names):
+        def functions(source, names, streams=()):
             output = stack.enter_context(TemporaryFile())
             hand_in = HandIn(own, "step.py", source, 60, output)
             stack.callback(hand_in.close)
-            return hand_in.functions(names)
+            return hand_in.functions(names, streams)
 
         yield functions

@@ -130,7 +130,7 @@ def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
     short = tmp_path / "key"
     short.write_text("abc")
     for words, said in (
-        (["--lab", "07_repair_the_input"], "cannot be graded yet; legal: 01_data_parallel_step"),
+        (["--lab", "07_repair"], "there is no such lab; legal: 01_data_parallel_step"),
         (["--lab", "09_predict_your_cluster", "--key", __file__], "there is no hidden one"),
         (["--lab", LAB, "--key", str(short)], "3 bytes; expected 16 or more"),
         (["--lab", LAB, "--csv", ""], "--csv: expected a file, found an empty name"),

@@ -111,17 +111,6 @@ def test_the_formulas_of_lab_6_hold(remote, checks, solution):
     assert passed(own.formulas_findings(*there.values(), NAME))
 
 
-def test_what_lab_8_writes_down_holds_and_the_restarts_are_left_to_a_human(remote, solution):
-    known, own = lab_of("08_survive")
-    way, interval = own.best(own.own_of(NAME))[1:]
-    text = f'[run]\ncheckpoint = "{way}"\ncheckpoint_interval = {interval}\n'
-    source = source_of(solution("08_survive")) + f"\ndef choice():\n    return {text!r}\n"
-    findings = known.judge(own, remote(source, known.names), NAME)
-    assert passed(findings) and len(findings) == known.laws, as_text(findings)
-    assert passed(known.again(own, remote(source, known.names), "another"))
-    assert "save and resume" in known.rest
-
-
 def test_both_cuts_of_lab_5_hold(remote, solution):
     known, checks = lab_of("05_split_convolution")
     there = remote(source_of(solution("05_split_convolution")), checks.NAMES[:4])

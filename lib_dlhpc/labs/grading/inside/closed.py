@@ -29,17 +29,7 @@ SIGNALS = 6  # the first version that holds signals back
 NEW_USER, NEW_NET = 0x10000000, 0x40000000
 INTERNAL = ("numpy.", "_strptime")  # what C code of numpy and time imports in its caller's name
 OUTPUT = 1 << 20  # B that may be printed
-REFUSED = (
-    "os.",
-    "subprocess.",
-    "socket.",
-    "ctypes.",
-    "shutil.",
-    "resource.",
-    "fcntl.",
-    "mmap.",
-    "pty.",
-)
+REFUSED = ("os.", "subprocess.", "socket.", "ctypes.", "resource.", "fcntl.", "mmap.", "pty.")
 ALONE = frozenset(
     {"open", "signal.pthread_kill", "sys.addaudithook", "sys.setprofile", "sys.settrace"}
 )

@@ -1,7 +1,8 @@
 """One process for one rank of one run: a hand-in is loaded, its functions are called, their calls go to the checker.
 
-From the checker: ["load", [source, name]], ["call", [function, arguments, named]], ["answer", value],
-["error", [number, type, words]]. To it: ["loaded", {name: defaults}], ["do", [object, name, arguments, named]],
+From the checker: ["load", [source, name]], ["call", [function, arguments, named]], ["stream", the
+same], ["next", the same], ["answer", value],
+["error", [number, type, words, errno]]. To it: ["loaded", {name: defaults}], ["do", [object, name, arguments, named]],
 ["return", value], ["raise", [number, type, words, line, text]]. Two entries follow: arrays that have changed, and
 attributes that stand for another array than before.
 """
@@ -12,11 +13,13 @@ import socket
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import wire
+from .files import Training, training_of
 from .shared import Shared, root
 from .stubs import NOUNS, Named, Stub, noun_of
 
@@ -39,6 +42,7 @@ class Session:
         self._stubs: dict[int, Stub] = {}
         self._arrays: dict[int, dict[str, Any]] = {}  # of stubs, by name: what was given
         self._functions: list[Callable[..., Any]] = []
+        self._stream: Iterator[Any] = iter(())
         self._names: dict[str, Any] = {}
         self._lines: list[str] = []
         self._file = ""
@@ -67,12 +71,7 @@ class Session:
             if kind == "load":
                 self._send("loaded", self._load(*what))
                 return
-            target, given, named = what
-            function = self._functions[target] if isinstance(target, int) else self._names[target]
-            result = function(*given, **named)
-            if isinstance(result, Iterator):
-                result = list(islice(result, LONGEST))
-            self._send("return", result)
+            self._send("return", self._result(kind, *what))
         except wire.Closed:
             raise
         except BaseException as error:  # SystemExit as well
@@ -81,6 +80,19 @@ class Session:
             self._functions.clear()
             kept = {id(each) for arrays in self._arrays.values() for each in arrays.values()}
             self._shared.drop_but({n for n in self._shared if id(self._shared[n]) in kept})
+
+    def _result(self, kind: str, target: Any, given: Any, named: Any) -> Any:
+        if kind == "next":
+            return next(([each] for each in self._stream), None)
+        function = self._functions[target] if isinstance(target, int) else self._names[target]
+        result = function(*given, **named)
+        if kind == "stream":
+            self._stream = iter(result)
+            return None
+        if isinstance(result, Iterator):
+            return list(islice(result, LONGEST))
+        trained = [each.state() for each in given if isinstance(each, Training)]
+        return trained[0] if trained else result
 
     def _load(self, source: str, file: str) -> dict[str, Any]:
         """Run a hand-in; return the parameters of its functions, each with its default."""
@@ -128,6 +140,8 @@ class Session:
             return "list", np.asarray(value)
         if isinstance(value, tuple):
             return "tuple", list(value)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return "list", bytes(value)
         for kind in (bool, int, float, str):
             if isinstance(value, kind):  # of a class of its own
                 return "list", kind(value)
@@ -157,6 +171,10 @@ class Session:
         if kind == "noun":
             name, fields = value
             return NOUNS[name](*fields)
+        if kind == "path":
+            return Path(value)
+        if kind == "training":
+            return training_of(self, *value)
         if kind == "other":
             raise ValueError(value)
         number, name, values, arrays, reads = value
@@ -180,13 +198,13 @@ def _held(value: Any) -> Any:
     return value
 
 
-def _error_of(number: int, name: str, words: str) -> BaseException:
+def _error_of(number: int, name: str, words: str, code: int | None) -> BaseException:
     """Return an error of the checker's process: of its type, if Python has it."""
     base = getattr(builtins, name, None)
     if not (isinstance(base, type) and issubclass(base, Exception)):
         base = type(name, (RuntimeError,), {})
     try:
-        error: Any = base(words)
+        error: Any = base(code, words) if code else base(words)
     except TypeError:  # such as UnicodeDecodeError, which takes more
         error = RuntimeError(words)
     error.checker_number = number

@@ -66,10 +66,6 @@ def noun_of(value: Any) -> tuple[str, list[Any]]:
     return type(value).__name__, list(astuple(value))
 
 
-class SnapshotStore:
-    """A name to import: without files there is nothing to store."""
-
-
 class Stub:
     """An object of the checker's process. Its arrays are here; its calls are carried out there."""
 
@@ -96,7 +92,6 @@ def add_modules(names: list[str]) -> None:
     for name in (*CONSTANTS, *TYPES):
         setattr(mpi, name, Named(name))
     contents = {"mpi4py.MPI": vars(mpi), "lib_dlhpc.schedules.pipeline": NOUNS}
-    contents["lib_dlhpc.storage.snapshots"] = {"SnapshotStore": SnapshotStore}
     for name in names:
         above = name.split(".")
         for last in range(1, len(above) + 1):

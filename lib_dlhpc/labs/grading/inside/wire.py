@@ -1,7 +1,7 @@
 """Messages over a socket: plain data as JSON, arrays as raw bytes behind it. Nothing in them is ever executed.
 
-Plain data: None, bool, int, float, str, numpy arrays and scalars of numbers, and lists, tuples and dicts of these.
-Each kind that JSON lacks is a dict of one entry, whose key is its kind: {"tuple": [...]}, {"array": 3}.
+Plain data: None, bool, int, float, str, bytes, numpy arrays and scalars of numbers, and lists, tuples and dicts of
+these. Each kind that JSON lacks is a dict of one entry, whose key is its kind: {"tuple": [...]}, {"array": 3}.
 """
 
 import json
@@ -105,6 +105,8 @@ def packed(value: Any, arrays: list[bytes], encode: Callable[[Any], Any]) -> Any
     if type(value) is dict:
         pairs = [[packed(k, arrays, encode), packed(v, arrays, encode)] for k, v in value.items()]
         return {"dict": pairs}
+    if type(value) is bytes:
+        return {"bytes": _array(np.frombuffer(value, np.uint8), arrays)}
     if isinstance(value, np.generic) and value.dtype.kind in KINDS:
         return {"scalar": _array(np.asarray(value), arrays)}
     if type(value) is np.ndarray and value.dtype.kind in KINDS:
@@ -127,9 +129,9 @@ def unpacked(value: Any, tail: Tail, decode: Callable[[str, Any], Any]) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
-    if kind in ("array", "scalar"):
+    if kind in ("array", "scalar", "bytes"):
         found = _unpacked_array(inner, tail)
-        return found if kind == "array" else found[()]
+        return {"array": found, "scalar": found[()]}.get(kind, found.tobytes())
     items = unpacked(inner, tail, decode)
     if kind == "tuple":
         return tuple(items)
