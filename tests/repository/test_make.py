@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 PATHS = ["tests/spec", "tests/spec tests/test_cli.py", "tests/test_cli.py::test_version", "modules"]
+# Where a link within the repository leads to: no other address, no place on the page itself.
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)#\s]+)")
 # A word that is an option's value is no path, even where a folder has that name.
 OPTIONS = {"": "", "-k allreduce": "allreduce", "-x -k labs": "labs"}
 
@@ -75,13 +78,31 @@ def test_options_in_args_hold_for_everything(runs: dict, repository: Path, optio
     assert (sorted(paths), keyword) == (sorted(every), OPTIONS[options])
 
 
-def test_the_hand_out_has_no_solution_and_no_history(repository: Path, require) -> None:
+@pytest.fixture(scope="module")
+def hand_out(repository: Path, require) -> dict[str, bytes]:
+    """What is in the hand-out, by name."""
     require(shutil.which("make") and shutil.which("git"), "no make or git here")
     require((repository / ".git").exists(), "this is no clone")
     subprocess.run(["make", "student"], cwd=repository, capture_output=True, check=True)
     with tarfile.open(repository / "build" / "student.tar.gz") as packed:
         files = [each for each in packed.getmembers() if each.isfile()]
-        found = {each.name.split("/", 1)[1]: packed.extractfile(each).read() for each in files}
+        return {each.name.split("/", 1)[1]: packed.extractfile(each).read() for each in files}
+
+
+def test_links_of_the_hand_out_lead_to_what_is_in_it(hand_out: dict[str, bytes]) -> None:
+    there = {str(above) for name in hand_out for above in (Path(name), *Path(name).parents)}
+    pages = [name for name in hand_out if name.endswith((".md", ".ipynb"))]
+    assert "labs/README.md" in pages
+    for name in pages:
+        for link in LINK.findall(_text(name, hand_out[name])):
+            place = os.path.normpath(os.path.join(os.path.dirname(name), link))
+            assert place in there, (name, link)
+
+
+def test_the_hand_out_has_no_solution_and_no_history(
+    repository: Path, hand_out: dict[str, bytes]
+) -> None:
+    found = hand_out
     assert {"README.md", "Makefile", "lib_dlhpc/__init__.py"} <= set(found)
     assert any(name.startswith("labs/") and name.endswith(".ipynb") for name in found)
     assert not [
