@@ -64,7 +64,7 @@ MISTAKES = {
         "min(limits)",
         "1 / sum(1 / each for each in limits)",
         ALL,
-        "too little",
+        "Limits do not add up",
     ),
     "divided by none": ("rate", "if operations:", "if True:", ONE, "ZeroDivisionError"),
     "nothing is left": ("prepare", "pack(folder, target)", "pass", "The samples", "leaves nothing"),
@@ -73,7 +73,7 @@ MISTAKES = {
         ' if name.endswith(".img")',
         "",
         "The samples",
-        "stopped with error: Error -3",
+        "Samples are the files *.img; labels.txt is none",
     ),
     "the same order": (
         "batches",

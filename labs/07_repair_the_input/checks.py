@@ -25,7 +25,7 @@ from lib_dlhpc.labs.repair_the_input.profile import (
     race_text,
 )
 from lib_dlhpc.labs.repair_the_input.profile import script as functions_of
-from lib_dlhpc.labs.repair_the_input.task import original, rate_findings, task_of
+from lib_dlhpc.labs.repair_the_input.task import ENDING, OTHER, original, rate_findings, task_of
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
@@ -44,7 +44,8 @@ def task(name):
 
     own = own_of(name)
     return say(
-        f"Here: {own.samples} samples in {own.classes} folders, batches of {own.batch}; room for {ROOM} batches.\n"
+        f"Here: {own.samples} samples, files *{ENDING} in {own.classes} folders; {OTHER} beside them is none;"
+        f" batches of {own.batch}; room for {ROOM} batches.\n"
         f"The large run: a million samples of {show_quantity(own.sample, 'B')}, a file each; {own.readers} GPUs with"
         f" a reader each, {own.speed:.0f} samples/s a GPU, {own.readers * own.speed:.0f} in all; batches of"
         f" {own.batch} a GPU; decoding a sample takes {show_quantity(own.decode, 's')}.\n"

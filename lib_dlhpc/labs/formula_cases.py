@@ -11,12 +11,13 @@ Slips = Iterable[tuple[str, float]]  # the hint at a mistake, and the value that
 
 
 class Case(NamedTuple):
-    """A formula's arguments, what is right, and what mistakes give."""
+    """A formula's arguments, what is right, what mistakes give, and words for a value that no mistake gives."""
 
     about: str
     arguments: tuple[Any, ...]
     right: float
     slips: Slips
+    hint: str = ""
 
 
 def value_of(function: Callable[..., Any], *arguments: Any) -> float:
@@ -32,7 +33,7 @@ def compared(
     law: str, function: Callable[..., Any], cases: Iterable[Case], words: str, near: float = CLOSE
 ) -> Finding:
     """Return whether a formula gives what is right, to `near`; else what it looks like."""
-    for about, arguments, right, slips in cases:
+    for about, arguments, right, slips, hint in cases:
         try:
             found = value_of(function, *arguments)
         except LabError as error:
@@ -40,5 +41,5 @@ def compared(
         if not abs(found - right) <= near * right:
             like = (words for words, wrong in slips if abs(found - wrong) <= near / 2 * abs(wrong))
             size = "much" if found > right else "little"
-            return broken(law, f"{about}: {found:.4g} is too {size}. {next(like, '')}".strip())
+            return broken(law, f"{about}: {found:.4g} is too {size}. {next(like, hint)}".strip())
     return kept(law, words)

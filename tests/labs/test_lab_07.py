@@ -104,6 +104,20 @@ def test_each_mistake_is_named(own, solved):
         assert finding.right is False and words in finding.words, (mistake, finding)
 
 
+def test_a_formula_that_is_wrong_in_no_known_way_is_told_which_term_decides(own, solved):
+    findings = own.rate_findings(lambda *given: 1.7 * solved.rate(*given), own.own_of("x"))
+    assert "Here the readers are busy" in findings[0].words
+    assert "Here the metadata servers" in findings[1].words
+
+
+def test_the_file_that_is_no_sample_is_named_wherever_it_is_met(own, solved):
+    wrong = variant(solved, "batches", (' if name.endswith(".img")', ""))
+    assert "labels.txt beside them is none" in own.task("x").value
+    for shown in (own.check, own.race):
+        assert "labels.txt is none" in shown(solved.prepare, wrong, "x").value
+    assert "labels.txt is none" in own.profile("x", solved.prepare, wrong).value
+
+
 @pytest.mark.parametrize("name", MANY[:4])
 def test_every_script_is_right_and_slow_and_can_be_repaired(own, solved, name):
     task = own.own_of(name)

@@ -100,8 +100,12 @@ def task_of(seed: int) -> InputTask:
 
 
 def decoded(data: bytes) -> np.ndarray:
-    """Return the sample that a file's bytes stand for."""
-    return np.frombuffer(zlib.decompress(data), np.uint8)
+    """Return the sample that a file's bytes stand for. Raises ValueError where they stand for none."""
+    try:
+        return np.frombuffer(zlib.decompress(data), np.uint8)
+    except zlib.error:
+        words = f"these {len(data)} bytes are no sample. Samples are the files *{ENDING}; {OTHER} is none."
+        raise ValueError(f"run.decode(data): {words}") from None
 
 
 @cache
@@ -290,7 +294,12 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
             min(many / one, found.rates["metadata servers"]),
         ),
     ]
+    limits = [many / one, found.rates["storage bandwidth"], found.rates["metadata servers"]]
+    added = 1 / sum(1 / float(each) for each in limits)
     slips = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > 2 * CLOSE]
+    slips += [
+        ("Limits do not add up: the lowest of them is what comes.", added)
+    ]  # close to it in some cases
     tier = run.machine.storage["shared"]
     given = operations, reads, own.sample, own.decode, tier, many
-    return Case(about, given, right, slips)
+    return Case(about, given, right, slips, f"Here {found.why}.")
