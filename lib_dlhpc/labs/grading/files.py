@@ -172,11 +172,11 @@ class Files:
 
     def store_read_many(self, number: Any, names: Any) -> list[bytes]:
         """Return files of a store."""
-        return [bytes(each) for each in self._file(number).read_many(names)]
+        return [bytes(each) for each in self._store(number, names).read_many(names)]
 
     def store_start(self, number: Any, names: Any) -> int:
         """Request files of a store; return the number of the request."""
-        request = self._file(number).read_ahead([names], ahead=0)
+        request = self._store(number, names).read_ahead([names], ahead=0)
         return self._held([bytes(each) for each in next(request)])
 
     def store_finish(self, number: Any) -> Sequence[bytes]:
@@ -185,6 +185,13 @@ class Files:
         if not isinstance(found, list):
             raise OSError(errno.EBADF, f"{number} is no request")
         return found
+
+    def _store(self, number: Any, names: Any) -> Any:
+        """Return a store of which that much may be requested at once."""
+        store = self._file(number)
+        if sum(store.stat(name).size for name in names) > LARGEST:
+            raise OSError(errno.EFBIG, f"{LARGEST} bytes may be requested at once")
+        return store
 
     def store_close(self, number: Any) -> None:
         """Close a store."""

@@ -79,16 +79,20 @@ def judged(remote, lab, source, name=NAME):
     return loader_findings(*given.values(), lab_of(lab)[1].own_of(name), patience=0.0)
 
 
-def test_scripts_and_the_solution_of_lab_7_get_the_findings_that_they_get_here(
-    remote, solution, starter, checks
-):
+@pytest.mark.parametrize("kind", ["starter", pytest.param("script", marks=pytest.mark.slow)])
+def test_slow_loaders_of_lab_7_get_the_findings_that_they_get_here(remote, starter, checks, kind):
     own = checks(REPAIR)
     script = own.original(own.own_of(NAME))
-    for source in (source_of(solution, REPAIR), starter(REPAIR, "def batches("), script):
-        scope = {}
-        exec(source, scope)
-        here = loader_findings(*(scope[each] for each in LOADER), own.own_of(NAME))
-        assert as_text(judged(remote, REPAIR, source)) == as_text(here)
+    source, scope = starter(REPAIR, "def batches(") if kind == "starter" else script, {}
+    exec(source, scope)
+    here = loader_findings(*(scope[each] for each in LOADER), own.own_of(NAME), patience=0.0)
+    assert as_text(judged(remote, REPAIR, source)) == as_text(here) and not passed(here)
+
+
+def test_the_starter_of_lab_8_fails_where_it_fails_in_the_notebook(remote, starter):
+    words = [each.words for each in judged(remote, SURVIVE, starter(SURVIVE, "def save("))]
+    assert "with the weights after step" in words[0]
+    assert "in the next attempt resume stopped with EOFError" in words[1]
 
 
 @pytest.mark.parametrize(
@@ -225,6 +229,19 @@ def test_what_a_process_may_write_has_limits(own, tmp_path, monkeypatch):
         own.mkdir(str(tmp_path / "own" / f"f{number}"))
     with pytest.raises(OSError, match="5 files and folders"):
         own.mkdir(str(tmp_path / "own" / "f4"))
+
+
+def test_what_is_requested_of_a_store_at_once_has_a_limit(own, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST", 30)
+    place = tmp_path / "own"
+    (place / "tree").mkdir()
+    (place / "tree" / "x").write_bytes(b"0123456789")
+    own.pack(str(place / "tree"), str(place / "store"))
+    number, names = own.store(str(place / "store"))
+    assert own.store_read_many(number, names * 3) == [b"0123456789"] * 3
+    for call in (own.store_read_many, own.store_start):
+        with pytest.raises(OSError, match="30 bytes may be requested"):
+            call(number, names * 4)
 
 
 def test_what_is_no_open_file_is_an_error(own):
