@@ -1,13 +1,13 @@
 """A class's folder: its learners on this machine, its database, and the keys of its server.
 
-class.json          port, the token of its address, the key of its board: the same after a restart
+class.json          port, the token of its address, the keys of its board and of login cookies: the same after a restart
 class.sqlite        all answers, also of learners on other machines
 learners/ID/        the records of learners on this machine, without their tokens
 """
 
 import json
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lib_dlhpc.classroom.learner import ABOUT, Learner, consent, identity, now
@@ -19,24 +19,30 @@ SETTINGS, DATABASE, LEARNERS = "class.json", "class.sqlite", "learners"
 
 @dataclass(frozen=True)
 class Keys:
-    """What a class's server needs again after a restart. port: 0 before the first."""
+    """What a class's server needs again after a restart, so that browsers that were let in stay so.
+
+    cookie: the secret that signs login cookies. port: 0 before the first start.
+    """
 
     token: str
     board: str
     port: int = 0
+    cookie: str = ""
 
 
 def keys(folder: Path) -> Keys:
     """Return the keys of a class; the folder is made if it is not there. Raises SpecError if they cannot be read."""
     file = folder / SETTINGS
     try:
-        return Keys(**json.loads(file.read_text(encoding="utf-8")))
+        found = Keys(**json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = Keys(secrets.token_urlsafe(12), secrets.token_urlsafe(16))
-        return store_keys(folder, made)
+        found = Keys(secrets.token_urlsafe(12), secrets.token_urlsafe(16))
     except (ValueError, TypeError) as error:
         raise SpecError(f"{file}: not the settings of a class: {error}.") from None
+    if found.cookie:
+        return found
+    return store_keys(folder, replace(found, cookie=secrets.token_urlsafe(32)))
 
 
 def store_keys(folder: Path, made: Keys) -> Keys:

@@ -9,7 +9,7 @@ import urllib.request
 import psutil
 import pytest
 from axe import findings
-from class_room import class_served
+from class_room import class_served, free_port
 from lesson_page import commit, has, tells
 from patience import PATIENCE
 
@@ -89,3 +89,28 @@ def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(
         tells(board.locator("#state"), "0 learners")
         for each in (page, other, board):
             each.close()
+
+
+def test_an_answer_that_a_restarted_server_did_not_hear_is_recorded(
+    chromium, notebook, eventually, tmp_path
+):
+    file, folder, port = notebook(tmp_path / "page.ipynb", LESSON), tmp_path / "class", free_port()
+    page = chromium.new_context().new_page()  # it complains of the server that is gone, as it should
+    with class_served(file, folder, port) as (address, _):
+        page.goto(address)
+        page.get_by_role("button", name="Keep my answers").click()
+        tells(page.locator(".dlhpc-class"), "kept for this class")
+        tells(page.locator(".dlhpc-question"), "How many ms?")
+    with class_served(file, folder, port):
+        page.locator(".dlhpc-question input").fill("16")
+        page.get_by_role("button", name="Check my guess").click()
+        tells(page.locator(".dlhpc-question"), "not recorded yet")
+        page.get_by_role("button", name="Start it again").click()
+        tells(page.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
+        eventually(lambda: _answers(folder) == ["16"])
+        page.context.close()
+
+
+def _answers(folder):
+    entries = database.answers(folder / classes.DATABASE)
+    return [entry.answer for entry in entries if entry.question]

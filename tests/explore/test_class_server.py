@@ -1,14 +1,16 @@
 """A class over HTTP: who may join, send, see and delete; and nothing is lost while the server is away."""
 
 import json
+import re
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
-from class_room import class_served, page, soaked
+from class_room import class_served, free_port, page, soaked
 from patience import eventually
 
 from lib_dlhpc.classroom import classes, database, learner, record, sending
+from lib_dlhpc.explore.server.serve import served
 
 OPEN = build_opener(ProxyHandler({})).open
 
@@ -99,6 +101,23 @@ def test_the_board_is_for_who_has_the_key(room):
     assert {"learners", "questions", "version"} <= set(shown)
     _, headers = call(room, f"api/board?key={key}&since={shown['version']}")
     assert headers["Content-Length"] in (None, "0")
+
+
+def test_a_browser_that_was_let_in_stays_so_when_the_server_starts_again(tmp_path):
+    notebook, folder, door = page(tmp_path / "page.ipynb"), tmp_path / "class", "--token=secret"
+    browser = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+    port = free_port()
+    for life in range(2):
+        served_so = served(notebook, 0, f"--class={folder}", f"--port={port}", door)
+        with served_so as (address, _):
+            home, _, token = address.partition("?")
+            reply = browser.open(address if life == 0 else home)
+            kernel = re.search(r'"kernelId": "([^"]+)"', reply.read().decode())[1]
+            assert browser.open(f"{home}api/kernels/{kernel}").status == 200
+            with pytest.raises(HTTPError, match="403"):
+                OPEN(f"{home}api/kernels/{kernel}")
+    assert token == "token=secret"
+    assert (folder / classes.SETTINGS).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.slow

@@ -92,6 +92,20 @@ def test_what_the_browser_gives_back_is_no_new_answer(joined):
     assert [entry.kind for entry in record.entries(joined.folder)] == ["open"]
 
 
+def test_an_answer_that_no_kernel_acknowledged_is_recorded_once_when_it_is_given_again(joined):
+    _, lost = page()
+    lost["hidden"].given = [5, "yes"]  # recorded, but the page did not hear of it
+    assert lost["hidden"].heard == 5
+    _, questions = page()
+    arrive(questions)
+    questions["hidden"].given = [6, "yes", "late"]
+    questions["exposed"].given = [7, "16", "late"]
+    assert (questions["hidden"].heard, questions["exposed"].heard) == (6, 7)
+    assert questions["exposed"].verdict["final"]
+    given = [(e.question, e.answer) for e in record.entries(joined.folder) if e.question]
+    assert given == [("hidden", "yes"), ("exposed", "16")]
+
+
 def test_what_is_no_number_is_no_answer(joined):
     _, questions = page()
     questions["exposed"].answer("many")

@@ -18,6 +18,7 @@ from lib_dlhpc.explore.blocks.plain_text import Readable
 
 HERE = Path(__file__).parent
 KINDS = ("number", "choice", "check", "step")
+LATE = "late"
 Judge = Callable[[str], dict[str, Any]]
 
 
@@ -48,7 +49,8 @@ class Question(anywidget.AnyWidget):
     gates = traitlets.Bool().tag(sync=True)  # whether it covers something
     given: traitlets.List = traitlets.List().tag(
         sync=True
-    )  # [serial, answer], from the browser; a third if again
+    )  # [serial, answer], from the browser; a third if again, see _hear
+    heard = traitlets.Int().tag(sync=True)  # serial of the last answer that the kernel is done with
     visitor: traitlets.List = traitlets.List().tag(sync=True)  # [serial, token], from the browser
     verdict: traitlets.Dict = traitlets.Dict().tag(sync=True)
 
@@ -57,7 +59,7 @@ class Question(anywidget.AnyWidget):
         self._judge = judge
         self.place = Place("", "", kind)
         self.variant: Callable[[int], tuple[str, Judge]] | None = None  # of a learner's seed
-        self.observe(lambda event: self._hear(*event["new"][1:]), "given")
+        self.observe(lambda event: self._hear(*event["new"]), "given")
         self.observe(lambda event: self.enter(str(event["new"][1])), "visitor")
 
     def answer(self, text: str) -> dict[str, Any]:
@@ -85,11 +87,19 @@ class Question(anywidget.AnyWidget):
         if before is not None and not self.verdict.get("final"):
             self.verdict = self._judged(before.answer)
 
-    def _hear(self, text: str, again: bool = False) -> None:
+    def _hear(self, serial: int, text: str, again: bool | str = False) -> None:
+        """Answer. again: shown once more after a reload; LATE: it is not known whether a kernel heard it before."""
+        if again == LATE:
+            again = self._is_last(text)
         if not again:
             self.answer(text)
         elif not self.verdict.get("final"):
             self.verdict = self._judged(text)
+        self.heard = serial
+
+    def _is_last(self, text: str) -> bool:
+        before = recording.last(self.place.module, self.place.question)
+        return before is not None and before.answer == text
 
     def _judged(self, text: str) -> dict[str, Any]:
         try:

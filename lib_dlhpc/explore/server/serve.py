@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lib_dlhpc.classroom import recording
+from lib_dlhpc.classroom import classes, recording
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
@@ -32,7 +32,6 @@ from lib_dlhpc.lifetime import owned
 HERE = Path(__file__).parent
 IDLE = 600  # s without a message and without a page, then a kernel is ended
 LONGEST = 20  # characters of a folder for temporary files; a socket's path has 103 at most (macOS), 107 (Linux)
-PINGS = "The websocket_ping_timeout"
 # They have nothing to do on such a page, and some of them throw there.
 UNWANTED_EXTENSIONS = [
     "ipyparallel-labextension",
@@ -88,6 +87,8 @@ def serve(
         config = voila_configuration(path, port or _free_port(ip), ip, preheat, token, allow_hosts)
         config.VoilaConfiguration.page_config_hook = _page_hook(path, bool(classroom))
         config.Voila.connection_dir_root = str(sockets)
+        if classroom:
+            config.Voila.cookie_secret = classes.keys(classroom).cookie.encode()
         server = Server(config=config)
         server.of_course, server.listening, server.classroom = of_course, listening, classroom
         server.initialize([str(path)])
@@ -174,8 +175,10 @@ def _prepare_environment(ip: str, classroom: Path | None) -> None:
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     # Jupyter waits 90 s for an answer to what it asks a page every 30 s, and Tornado, which reads
     # the two settings but does not use them, warns of that. Both at 30 s close a page before the
-    # first question, and one that is closed while it loads may never draw.
-    logging.getLogger("tornado.general").addFilter(lambda said: PINGS not in said.getMessage())
+    # first question, and one that is closed while it loads may never draw. A page of an earlier run
+    # that is still open asks every few seconds, and is refused: no news for a terminal either.
+    for name in ("tornado.general", "tornado.access"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def voila_configuration(

@@ -6,7 +6,8 @@
 
 const PAGE = document.body.dataset.page ?? location.pathname.split("/").pop().replace(/\.ipynb$/, "");
 const NUMBER = /^\d+/.exec(PAGE)?.[0] ?? "";
-const ANSWERS = "dlhpc-answers", PROGRESS = "dlhpc-progress";
+const ANSWERS = "dlhpc-answers", PROGRESS = "dlhpc-progress", UNHEARD = "dlhpc-unheard";
+const PATIENCE = 8000; // ms for a kernel to say that it has an answer
 const GATES = new URLSearchParams(location.search).get("gates") ?? "light";
 
 function stored(key) {
@@ -56,10 +57,27 @@ function render({ model, el }) {
   card.append(words, entry, verdict);
   el.append(card);
 
+  // An answer waits in the browser until the kernel says that it has it; after a reload it is given again.
+  let waiting = 0;
+  const unheard = () => {
+    verdict.replaceChildren(element("p", { class: "wrong" },
+      "✗ No answer from the Python process: not recorded yet. Your answer is kept in this browser and sent when the page is loaded again."));
+    dispatchEvent(new Event("dlhpc-unheard"));
+  };
   const give = (text, again = false) => {
-    model.set("given", [Date.now(), text, again]);
-    model.save_changes();
+    const serial = Date.now();
+    if (again !== true) keep(UNHEARD, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
     if (!again && (text || kind === "step")) keep(ANSWERS, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
+    clearTimeout(waiting);
+    if (again !== true) waiting = setTimeout(unheard, PATIENCE);
+    model.set("given", [serial, text, again]);
+    try { model.save_changes(); } catch { unheard(); }
+  };
+  const heard = () => {
+    if (get("heard") !== get("given")[0]) return;
+    clearTimeout(waiting);
+    keep(UNHEARD, (pages) => { delete pages[PAGE]?.[get("name")]; });
+    show();
   };
   const button = (text, press, look = "") => {
     const made = element("button", { type: "button", class: look }, text);
@@ -120,6 +138,7 @@ function render({ model, el }) {
   const ask = () => { words.textContent = get("question"); };
   model.on("change:verdict", show);
   model.on("change:question", ask);
+  model.on("change:heard", heard);
   addEventListener("dlhpc-joined", enter);
   // Parents are put on the page after their children.
   const placed = new MutationObserver(() => {
@@ -131,10 +150,14 @@ function render({ model, el }) {
   show();
   const before = stored(ANSWERS)[PAGE]?.[get("name")];
   enter();
-  if (before && !get("verdict").final) give(before, true);
+  const late = stored(UNHEARD)[PAGE]?.[get("name")];
+  if (late !== undefined) give(late, "late");
+  else if (before && !get("verdict").final) give(before, true);
   return () => {
     model.off("change:verdict", show);
     model.off("change:question", ask);
+    model.off("change:heard", heard);
+    clearTimeout(waiting);
     removeEventListener("dlhpc-joined", enter);
     placed.disconnect();
   };

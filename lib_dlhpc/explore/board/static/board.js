@@ -110,7 +110,11 @@ async function ask() {
       version = shown.version;
       draw();
     } else if (answer.status === 204) places();
-    else at("state").textContent = "This browser no longer has the board's key: open the address that dlhpc class serve printed.";
+    else if (answer.status !== 403) at("state").textContent = `The class server failed (${answer.status}).`;
+    else {
+      clearInterval(asking);
+      at("state").textContent = "This browser no longer has the board's key: open the address that dlhpc class serve printed.";
+    }
   } catch { at("state").textContent = "The class server does not answer. What learners answer is kept, and comes later."; }
 }
 
@@ -127,5 +131,5 @@ document.querySelector(".theme").addEventListener("click", () => {
   root.dataset.theme = dark ? "light" : "dark";
   try { localStorage.setItem("dlhpc-theme", root.dataset.theme); } catch { /* it lasts as long as the page */ }
 });
+const asking = setInterval(ask, AGAIN);
 ask();
-setInterval(ask, AGAIN);

@@ -126,15 +126,17 @@ addEventListener("pagehide", () => navigator.sendBeacon(`${baseUrl}voila/api/shu
 addEventListener("pageshow", (event) => event.persisted && location.reload());
 
 // A kernel that died, or a server that was started again, is named; the page comes back with its answers.
+// Where the browser's cookie is not that server's any more, reloading leads to the door, which asks for the token.
 const lost = document.getElementById("dlhpc-lost");
 lost.querySelector("button").addEventListener("click", () => location.reload());
 async function alive() {
   try {
     const answer = await fetch(`${baseUrl.replace(/voila\/$/, "")}api/kernels/${kernelId}`);
-    lost.hidden = answer.ok || answer.status === 403;
+    lost.hidden = answer.ok;
   } catch { lost.hidden = false; }
 }
 setInterval(() => document.visibilityState === "visible" && alive(), 10_000);
+addEventListener("dlhpc-unheard", alive);
 
 rows();
 cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voila moves the cells to the end
