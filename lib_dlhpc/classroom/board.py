@@ -58,7 +58,8 @@ def question(entries: Sequence[Entry]) -> dict[str, Any]:
         of_learner[entry.learner].append(entry)
     first = [given[0] for given in of_learner.values()]
     kind = entries[-1].kind
-    known = [entry.result for entry in entries if entry.result]
+    known = next((entry.result for entry in reversed(entries) if entry.result), "")
+    learners = list(of_learner.values())
     return {
         "module": entries[0].module,
         "question": entries[0].question,
@@ -67,18 +68,32 @@ def question(entries: Sequence[Entry]) -> dict[str, Any]:
         "asked": "" if kind == "compute" else entries[-1].asked,  # each learner has other numbers
         "learners": len(first),
         "right": sum(any(entry.right for entry in given) for given in of_learner.values()),
-        "result": known[-1] if known else "",
-        "bins": _bins(kind, first, list(of_learner.values()), known[-1] if known else ""),
-        "wrong": _wrong(kind, entries, list(of_learner.values())),
+        "result": known,
+        "bins": _covered(kind, first, learners, known.partition(" ")[2]),
+        "revealed": _bins(kind, first, learners, known),
+        "wrong": _wrong(kind, entries, learners),
         "words": [e.answer for e in entries if kind == "step" and e.answer.strip("-")],
     }
+
+
+def _covered(
+    kind: str, first: Sequence[Entry], learners: Sequence[Sequence[Entry]], unit: str
+) -> list[Bin]:
+    """Return the bins before what is right may be seen: they follow from the first answers alone."""
+    if kind == "guess":
+        return [*histogram(_values(first), unit=unit), *_skips(first)]
+    if kind in ("choice", "check"):
+        counts = Counter(entry.answer for entry in first if entry.answer)
+        return [_bin(answer, count, None) for answer, count in counts.items()] + _skips(first)
+    return _bins(kind, first, learners, "")
 
 
 def _bins(
     kind: str, first: Sequence[Entry], learners: Sequence[Sequence[Entry]], result: str
 ) -> list[Bin]:
     if kind == "guess":
-        return [*histogram([e.value for e in first if e.value is not None], result), *_skips(first)]
+        unit = result.partition(" ")[2]
+        return [*histogram(_values(first), result, unit), *_skips(first)]
     if kind in ("choice", "check"):
         counts = Counter(entry.answer for entry in first if entry.answer)
         rights = {entry.answer: entry.right for given in learners for entry in given}
@@ -97,6 +112,10 @@ def _bin(label: str, count: int, right: bool | None) -> Bin:
     return {"label": label, "count": count, "right": right}
 
 
+def _values(entries: Iterable[Entry]) -> list[float]:
+    return [entry.value for entry in entries if entry.value is not None]
+
+
 def _skips(first: Iterable[Entry]) -> list[Bin]:
     count = sum(not entry.answer for entry in first)
     return [_bin("skipped", count, None)] if count else []
@@ -110,8 +129,10 @@ def _state(given: Sequence[Entry]) -> str:
     return STATES[3] if any(entry.final for entry in given) else STATES[2]
 
 
-def histogram(values: Sequence[float], result: str = "") -> list[Bin]:
+def histogram(values: Sequence[float], result: str = "", unit: str = "") -> list[Bin]:
     """Return guesses in bins from the smallest to the largest; the bin with the result is right.
+
+    result: as text, empty while it is not to be seen. unit: of the labels.
 
     Bins are equally wide, with round edges, or by equal factors where positive guesses span more than WIDE.
     """
@@ -123,7 +144,7 @@ def histogram(values: Sequence[float], result: str = "") -> list[Bin]:
         return []
     low, high = min(every), max(every)
     if low == high:
-        return [_bin(f"{low:,.3g}", len(values), right is not None)]
+        return [_bin(f"{low:,.3g} {unit}".strip(), len(values), None if right is None else True)]
     edges = _by_factor(low, high) if low > 0 and high / low > WIDE else _even(low, high)
 
     def place(value: float) -> int:
@@ -133,7 +154,9 @@ def histogram(values: Sequence[float], result: str = "") -> list[Bin]:
     correct = None if right is None else place(right)
     return [
         _bin(
-            f"{a:,.3g} to {b:,.3g}", counts[number], None if correct is None else number == correct
+            f"{a:,.3g} to {b:,.3g} {unit}".strip(),
+            counts[number],
+            None if correct is None else number == correct,
         )
         for number, (a, b) in enumerate(pairwise(edges))
     ]

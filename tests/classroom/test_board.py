@@ -61,7 +61,7 @@ def test_a_learner_counts_once_by_the_first_answer(a_class):
     assert counts(shown) == {"half": 2}
     assert (shown["learners"], shown["right"]) == (2, 1)
     assert shown["wrong"] == [{"answer": "half", "count": 2}, {"answer": "all", "count": 1}]
-    assert [each["label"] for each in shown["bins"] if each["right"]] == ["most"]
+    assert [each["label"] for each in shown["revealed"] if each["right"]] == ["most"]
 
 
 def test_a_guess_is_a_histogram_with_the_result_in_it(a_class):
@@ -74,8 +74,26 @@ def test_a_guess_is_a_histogram_with_the_result_in_it(a_class):
     shown = the(a_class.board(), "q")
     assert sum(counts(shown).values()) == 4 and counts(shown)["skipped"] == 1
     assert shown["result"] == "11.1 ms"
-    (right,) = [each for each in shown["bins"] if each["right"]]
-    assert right["label"] == "10 to 12"
+    (right,) = [each for each in shown["revealed"] if each["right"]]
+    assert right["label"] == "10 to 12 ms"
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [("guess", ("20", "24", "20")), ("choice", ("ring", "tree")), ("check", ("all", "half"))],
+)
+def test_before_it_is_revealed_the_bins_say_nothing_of_what_is_right(a_class, kind, given):
+    """The same answers have the same bins, whatever is right."""
+    shown = []
+    for number, right in enumerate(("2 ms", "20 ms")):
+        for who, text in enumerate(given):
+            value = float(text) if kind == "guess" else None
+            a_class(f"{who}", f"q{number}", kind, text, value=value, right=False, result=right)
+        a_class("0", f"q{number}", kind, right, right=True, result=right)
+        shown.append(the(a_class.board(), f"q{number}"))
+    first, second = shown
+    assert first["bins"] == second["bins"] and first["revealed"] != second["revealed"]
+    assert {each["right"] for each in first["bins"]} == {None}
 
 
 def test_numbers_of_each_learners_own_are_counted_by_how_they_came(a_class):

@@ -41,8 +41,9 @@ function detail() {
   at("which").textContent = `${words(question.module)} · ${words(question.question)}`;
   at("asked").textContent = question.asked || words(question.question);
   at("finding").textContent = finding(question, open);
-  const most = Math.max(...question.bins.map(({ count }) => count));
-  at("bars").replaceChildren(...question.bins.map((each) => bar(each, most, open)));
+  const bins = open ? question.revealed : question.bins;
+  const most = Math.max(...bins.map(({ count }) => count));
+  at("bars").replaceChildren(...bins.map((each) => bar(each, most, open)));
   at("reveal").hidden = !covers;
   at("reveal").textContent = open ? "Cover" : "Reveal";
   const list = question.kind === "step" ? question.words.map((answer) => ({ answer })) : question.wrong;
