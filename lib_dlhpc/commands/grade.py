@@ -19,12 +19,18 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     command = subparsers.add_parser("grade", help="mark the hand-ins of a class, for instructors")
     command.add_argument("folder", metavar="DIR", help="it has a folder for each learner")
     command.add_argument("--lab", required=True, help="such as 01_data_parallel_step")
-    command.add_argument("--csv", metavar="FILE", help="write the marks, a line for each learner")
+    command.add_argument(
+        "--csv", metavar="FILE", help="write the marks into a new file, a line for each learner"
+    )
     command.add_argument("--key", metavar="FILE", help="a secret; adds variants that nobody knows")
     command.add_argument(
-        "--rubrics", metavar="FOLDER", help="write a page for each learner, for the human part"
+        "--rubrics",
+        metavar="FOLDER",
+        help="write a page for each learner into a new folder, for the human part",
     )
-    command.add_argument("--similar", metavar="FILE", help="write which hand-ins look alike")
+    command.add_argument(
+        "--similar", metavar="FILE", help="write which hand-ins look alike into a new file"
+    )
     command.add_argument(
         "--seconds", type=int, default=SECONDS, metavar="N", help=f"a hand-in (default: {SECONDS})"
     )
@@ -39,9 +45,8 @@ def _grade(options: argparse.Namespace) -> int:
     if options.seconds < 1:
         raise SpecError(f"--seconds {options.seconds}: expected 1 or more.")
     for option in ("csv", "rubrics", "similar"):  # before the work, not after it
-        file = getattr(options, option)
-        if file is not None and not Path(file).absolute().parent.is_dir():
-            raise SpecError(f"--{option} {file}: its folder does not exist.")
+        if getattr(options, option) is not None:
+            _check_new(option, Path(getattr(options, option)))
     marks = []
     key = _key(options.key)
     for mark in grades(Path(options.folder), options.lab, key, options.seconds, print_note):
@@ -58,6 +63,17 @@ def _grade(options: argparse.Namespace) -> int:
     right = sum(mark.status == "passed" for mark in marks)
     print_result(options, rows, f"{right} of {len(marks)} passed.")
     return 0
+
+
+def _check_new(option: str, file: Path) -> None:
+    """Raise SpecError where something is that would be written over, such as points that a person gave."""
+    if not file.absolute().parent.is_dir():
+        raise SpecError(f"--{option} {file}: its folder does not exist.")
+    if option == "rubrics":
+        if file.exists() and (not file.is_dir() or any(file.iterdir())):
+            raise SpecError(f"--rubrics {file} exists: expected a new or an empty folder.")
+    elif file.exists():
+        raise SpecError(f"--{option} {file} exists: expected a new file.")
 
 
 def _write_rubrics(folder: Path, marks: Sequence["Mark"]) -> None:

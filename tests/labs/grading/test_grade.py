@@ -60,6 +60,7 @@ def rows(tmp_path, capsys):
 
     def graded(*words, lab=LAB):
         file = tmp_path / "marks.csv"
+        file.unlink(missing_ok=True)
         status = main(["grade", str(tmp_path / "class"), "--lab", lab, "--csv", str(file), *words])
         capsys.readouterr()
         with file.open(newline="", encoding="utf-8") as text:
@@ -168,6 +169,24 @@ def test_pages_and_resemblances_are_written_beside_the_marks(tmp_path, rows):
     assert "| ada | bob | 100% | 100% |" in similar.read_text("utf-8")
     assert sorted(each.name for each in pages.iterdir()) == ["ada.md", "bob.md"]
     assert "✓ One rank alone" in (pages / "ada.md").read_text("utf-8")
+
+
+def test_what_a_person_wrote_is_not_written_over(tmp_path, capsys):
+    hand_in(tmp_path / "class", "ada", STEP)
+    pages, file = tmp_path / "pages", tmp_path / "marks.csv"
+    pages.mkdir()
+    for own in (pages / "ada.md", file):
+        own.write_text("3 points, by hand")
+    graded = ["grade", str(tmp_path / "class"), "--lab", LAB]
+    for words, said in (
+        (["--rubrics", str(pages)], "expected a new or an empty folder"),
+        (["--rubrics", str(file)], "expected a new or an empty folder"),
+        (["--csv", str(file)], "marks.csv exists: expected a new file"),
+        (["--similar", str(file)], "marks.csv exists: expected a new file"),
+    ):
+        assert main([*graded, *words]) == 2
+        assert said in capsys.readouterr().err
+    assert {each.read_text() for each in (pages / "ada.md", file)} == {"3 points, by hand"}
 
 
 def test_a_choice_of_lab_3_is_data_and_runs_no_code(tmp_path, rows, monkeypatch):
