@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from lib_dlhpc.classroom import classes, collecting, database, grades, learner, record, sending
+from lib_dlhpc.commands.output import print_note
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.server.visitors import add_host_option
 from lib_dlhpc.lifetime import signals
@@ -187,6 +188,7 @@ def _serve(options: argparse.Namespace) -> int:
         )
     folder = (options.folder or _class_folder()).resolve()
     keys = classes.keys(folder)
+    print_note(f"Starting the pages of the class in {_short(folder)} ...")
     try:
         serve(
             page,

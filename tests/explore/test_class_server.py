@@ -10,6 +10,7 @@ from class_room import class_served, free_port, page, soaked
 from patience import eventually
 
 from lib_dlhpc.classroom import classes, database, learner, record, sending
+from lib_dlhpc.explore.server.class_server import for_the_teacher, own_address
 from lib_dlhpc.explore.server.serve import served
 
 OPEN = build_opener(ProxyHandler({})).open
@@ -90,6 +91,16 @@ def test_what_is_sent_is_sent_once_and_forgetting_reaches_the_class(room, tmp_pa
     assert sending.unsent(dora) == 0
     assert sending.request(dora, "forget", {}) == {"forgotten": 3}
     assert "Dora" not in names(room)
+
+
+def test_one_address_is_for_learners_and_one_for_the_teacher(tmp_path, capsys):
+    board = for_the_teacher(tmp_path, "http://127.0.0.1:8765/", "secret", "0.0.0.0")
+    first, second = capsys.readouterr().out.splitlines()
+    assert "learners" in first and first.endswith(":8765/?token=secret")
+    assert f"{own_address()}:8765" in first and classes.keys(tmp_path).board not in first
+    assert "you alone" in second and board in second
+    for_the_teacher(tmp_path, "http://127.0.0.1:8765/", "", "127.0.0.1")
+    assert "this machine only" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_the_board_is_for_who_has_the_key(room):

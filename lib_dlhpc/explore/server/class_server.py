@@ -43,14 +43,17 @@ def for_the_teacher(folder: Path, home: str, token: str, ip: str) -> str:
 
     home: the server's address on this machine. token: of its door, may be empty. ip: where it listens.
     """
+    from lib_dlhpc.explore.server.door import is_local  # loads the server's packages
+
     keys, at = classes.keys(folder), urlsplit(home)
     if not keys.port:
         keys = classes.store_keys(folder, replace(keys, port=at.port or 0))
     door = f"token={quote(token)}" if token else ""
     host = own_address() if ip == "0.0.0.0" else at.hostname
-    print(f"Learners: http://{host}:{at.port}/{door and '?'}{door}", flush=True)
+    only = "   (this machine only; --ip 0.0.0.0 lets the room in)" if is_local(ip) else ""
+    print(f"For learners:             http://{host}:{at.port}/{door and '?'}{door}{only}")
     board = f"{home}class/board?{'&'.join(filter(None, (f'key={keys.board}', door)))}"
-    print(f"Board, for you alone: {board}", flush=True)
+    print(f"For you alone, the board: {board}   (Ctrl-C ends it)", flush=True)
     return board
 
 

@@ -70,9 +70,10 @@ def serve(
     def listening(at: int) -> None:
         home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}/"
         address = f"{home}?token={quote(token)}" if token else home
-        print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
         if classroom:
             address = for_the_teacher(classroom, home, token, ip)
+        else:
+            print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
         if browser:
             webbrowser.open(address)
 
