@@ -63,9 +63,15 @@ def member(folder: Path, token: str) -> Learner | None:
     return Learner(token, own, about.get("name", ""), joined=about.get("joined", ""))
 
 
-def admit(folder: Path, name: str = "") -> Learner:
-    """Let a learner join on this machine, and return them with a new token, which only they have."""
-    token, joined = secrets.token_urlsafe(16), now()
+def admit(folder: Path, name: str = "", before: Learner | None = None) -> Learner:
+    """Let a learner join on this machine, and return them with a new token, which only they have.
+
+    before: the learner, if they have joined already; they keep their token, and their name if none is given.
+    Raises SpecError for a name of more than one line.
+    """
+    token = before.token if before else secrets.token_urlsafe(16)
+    joined = before.joined if before else now()
+    name = name.strip() or (before.name if before else "")
     own = folder / LEARNERS / identity(token)
-    consent(own, {"name": name.strip(), "joined": joined})
-    return Learner(token, own, name.strip(), joined=joined)
+    consent(own, {"name": name, "joined": joined})
+    return Learner(token, own, name, joined=joined)

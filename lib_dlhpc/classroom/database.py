@@ -68,6 +68,12 @@ def insert(file: Path, entries: Iterable[Entry], name: str = "", joined: str = "
         return connection.total_changes - before
 
 
+def rename(file: Path, learner: str, name: str) -> None:
+    """Give a learner of a class another name; without effect for one who has not answered yet."""
+    with opened(file) as connection:
+        connection.execute("update learners set name = ? where learner = ?", (name, learner))
+
+
 def answers(file: Path) -> list[Entry]:
     """Return all answers, in the order in which they were given."""
     with opened(file) as connection:

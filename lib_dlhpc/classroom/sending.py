@@ -21,6 +21,7 @@ from lib_dlhpc.lifetime.files import write_text
 BATCH = 200
 EVERY = 5.0  # s between tries while the class does not answer
 PATIENCE = 10.0  # s for one answer
+WRONG_TOKEN = 403
 AWAY = (OSError, HTTPException, ValueError)  # HTTPError and URLError are OSErrors
 _wanted = threading.Event()
 _sender: list[threading.Thread] = []
@@ -34,6 +35,25 @@ def checked_address(address: str) -> str:
             f"{address!r}: expected the address of a class, as http://host:8000/?token=..."
         )
     return address
+
+
+def check_door(learner: Learner) -> None:
+    """Ask a class whether it takes answers of this learner; nothing need be on this disk for it.
+
+    Raises SpecError where the address is not that of a class or its token is wrong, one of AWAY if nobody answers.
+    """
+    try:
+        request(learner, "records", {"name": learner.name, "entries": []})
+    except HTTPError as error:
+        place = learner.server.partition("?")[0]
+        if error.code == WRONG_TOKEN:
+            raise SpecError(
+                f"{place}: the token of this address is wrong; copy the whole address for learners that"
+                " `dlhpc class serve` printed."
+            ) from None
+        if error.code in (404, 405):
+            raise SpecError(f"{place}: there is no class at this address.") from None
+        raise
 
 
 def unsent(learner: Learner) -> int:
@@ -94,7 +114,7 @@ def _keep_sending() -> None:
                 send(learner)
                 break
             except HTTPError as error:
-                if error.code in (400, 403):  # not this class
+                if error.code in (400, WRONG_TOKEN):  # not this class
                     break
             except AWAY:
                 pass

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from urllib.error import HTTPError
 
 from lib_dlhpc.classroom import classes, collecting, database, grades, learner, record, sending
 from lib_dlhpc.commands.output import print_note
@@ -30,7 +31,10 @@ def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "join", help="learner: consent that answers are kept, here or in a class"
     )
     join.add_argument(
-        "server", nargs="?", default="", help="address of a class (default: none, all stays here)"
+        "server",
+        nargs="?",
+        default="",
+        help="address of a class (default: that of before, or none)",
     )
     join.add_argument(
         "--name", default="", help="what the teacher knows you by, such as your login"
@@ -95,9 +99,12 @@ def _short(path: Path) -> str:
 
 
 def _join(options: argparse.Namespace) -> int:
-    server = sending.checked_address(options.server) if options.server else ""
     before = learner.at_home()
     name = options.name or (before.name if before else "")
+    server = before.server if before else ""
+    if options.server:
+        server = sending.checked_address(options.server)
+        _check_door(server, name, before)
     found = learner.join(learner.home(), name, server, before.token if before else "")
     if before and before.server != server:
         (found.folder / learner.SENT).unlink(missing_ok=True)  # another class has nothing yet
@@ -108,6 +115,17 @@ def _join(options: argparse.Namespace) -> int:
     if server:
         _deliver(found)
     return 0
+
+
+def _check_door(server: str, name: str, before: learner.Learner | None) -> None:
+    """Raise SpecError, before anything is written, where a class refuses its token; one that is away may come later."""
+    asking = learner.Learner(before.token if before else "new", learner.home(), name, server)
+    try:
+        sending.check_door(asking)
+    except SpecError:
+        raise
+    except sending.AWAY:
+        pass  # delivering says so
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -136,6 +154,17 @@ def _send(options: argparse.Namespace) -> int:
 def _deliver(found: learner.Learner) -> bool:
     try:
         print(f"{sending.send(found)} entries sent.")
+    except HTTPError as error:
+        wrong = (
+            "its token is wrong, join with the new address"
+            if error.code == sending.WRONG_TOKEN
+            else f"{error}"
+        )
+        print(
+            f"dlhpc: the class refuses them ({wrong}); your answers stay in {found.folder}.",
+            file=sys.stderr,
+        )
+        return False
     except sending.AWAY as error:
         print(
             f"dlhpc: the class does not take them now ({error}); nothing is lost.", file=sys.stderr

@@ -66,6 +66,9 @@ def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(
     folder = tmp_path / "class"
     with class_served(notebook(tmp_path / "page.ipynb", LESSON), folder) as (address, _):
         page = open_page(address)
+        page.get_by_role("button", name="Not now").click()
+        tells(page.locator(".dlhpc-class"), "Recording: off")
+        page.get_by_role("button", name="Change").click()
         page.get_by_role("button", name="Keep my answers").click()
         tells(page.locator(".dlhpc-class"), "kept for this class, without a name")
         assert findings(page) == []
@@ -82,6 +85,7 @@ def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(
         board.get_by_role("button", name="Reveal").click()
         tells(board.locator(".question"), "It is 8 ms. 0 of 1 learner came within 20 %.", "16")
         assert findings(board) == []
+        other.get_by_role("button", name="Change").click()
         other.get_by_role("button", name="Forget them").click()
         other.get_by_role("button", name="Delete all my answers here").click()
         tells(other.locator(".dlhpc-class"), "Your answers are deleted")
@@ -95,7 +99,9 @@ def test_an_answer_that_a_restarted_server_did_not_hear_is_recorded(
     chromium, notebook, eventually, tmp_path
 ):
     file, folder, port = notebook(tmp_path / "page.ipynb", LESSON), tmp_path / "class", free_port()
-    page = chromium.new_context().new_page()  # it complains of the server that is gone, as it should
+    page = (
+        chromium.new_context().new_page()
+    )  # it complains of the server that is gone, as it should
     with class_served(file, folder, port) as (address, _):
         page.goto(address)
         page.get_by_role("button", name="Keep my answers").click()

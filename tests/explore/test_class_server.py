@@ -10,6 +10,7 @@ from class_room import class_served, free_port, page, soaked
 from patience import eventually
 
 from lib_dlhpc.classroom import classes, database, learner, record, sending
+from lib_dlhpc.cli import main
 from lib_dlhpc.explore.server.class_server import for_the_teacher, own_address
 from lib_dlhpc.explore.server.serve import served
 
@@ -56,6 +57,39 @@ def test_a_visitor_joins_by_one_click_and_is_known_by_the_cookie(room):
     assert call(room, "api/me", Cookie=cookie(headers))[0] == {"joined": True, "name": "Anna"}
     assert call(room, "api/me", Cookie="dlhpc-learner=made-up")[0]["joined"] is False
     assert refused(room, "api/join", {"name": "two\nlines"}) == 400
+
+
+def test_who_has_joined_may_change_the_name(room):
+    _, headers = call(room, "api/join", {})
+    me = {"Cookie": cookie(headers)}
+    found = classes.member(room[1], me["Cookie"].partition("=")[2])
+    record.add(found.folder, found.id, "toy", "q", "guess", answer="3")
+    eventually(lambda: found.id in database.names(room[1] / classes.DATABASE))
+    for name, known in (("Eva", "Eva"), ("", "Eva"), ("Eve", "Eve")):
+        assert call(room, "api/join", {"name": name}, **me)[0] == {"joined": True, "name": known}
+        assert database.names(room[1] / classes.DATABASE)[found.id] == known
+    assert call(room, "api/me", **me)[0]["name"] == "Eve"
+
+
+def test_a_wrong_token_is_said_when_joining_and_nothing_is_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(learner.HOME, str(tmp_path / "home"))
+    notebook, folder = page(tmp_path / "page.ipynb"), tmp_path / "class"
+    with served(notebook, 0, f"--class={folder}", "--token=secret") as (address, _):
+        home = address.partition("?")[0]
+        assert main(["class", "join", f"{home}?token=wrong"]) == 2
+        said = capsys.readouterr().err
+        assert "token of this address is wrong" in said and not (tmp_path / "home").exists()
+        assert main(["class", "join", f"{home}elsewhere?token=secret"]) == 2
+        assert "no class at this address" in capsys.readouterr().err
+        assert main(["class", "join", address]) == 0
+        kept = learner.at_home()
+        record.add(kept.folder, kept.id, "toy", "q", "guess", answer="3")
+        assert main(["class", "send"]) == 0
+        assert main(["class", "join", "--name", "Fay"]) == 0
+        assert learner.at_home().server == kept.server
+        assert list(database.names(folder / classes.DATABASE).values()) == ["Fay"]
+        assert main(["class", "join", f"{home}?token=wrong"]) == 2
+        assert learner.at_home().server == kept.server
 
 
 def test_what_a_kernel_wrote_is_collected_and_one_click_deletes_it(room):

@@ -73,17 +73,19 @@ class Me(ClassHandler):
 
 
 class Join(ClassHandler):
-    """A visitor consents."""
+    """A visitor consents, or one who has joined gives a name, or another one."""
 
     def post(self) -> None:
         name = self.body().get("name", "")
-        found = self.visitor()
-        if found is None:
-            try:
-                found = classes.admit(self.folder, str(name))
-            except SpecError as error:
-                raise HTTPError(400, str(error).replace("%", "%%")) from None
+        before = self.visitor()
+        try:
+            found = classes.admit(self.folder, str(name), before)
+        except SpecError as error:
+            raise HTTPError(400, str(error).replace("%", "%%")) from None
+        if before is None:
             self.keep(LEARNER, found.token, readable=True)
+        elif found != before:
+            database.rename(self.file, found.id, found.name)
         self.finish({"joined": True, "name": found.name})
 
 
@@ -114,6 +116,8 @@ class Records(ClassHandler):
         name, joined = str(body.get("name", "")), str(body.get("joined", ""))
         add = partial(database.insert, self.file, entries, name[: learner.LONGEST_NAME], joined)
         new = await asyncio.to_thread(add)
+        if name and not entries:  # a learner joined once more, with a name
+            await asyncio.to_thread(database.rename, self.file, own, name[: learner.LONGEST_NAME])
         self.finish({"acknowledged": len(entries), "new": new})
 
 

@@ -45,14 +45,34 @@ function joined(name) {
       ask("Your answers are deleted.");
     } catch (error) { said.textContent = error.message; }
   });
-  const said = element("p", { role: "status" }, `Your answers are kept for this class${name ? `, as ${name}` : ", without a name"}.`);
-  bar.append(said, sure);
+  const said = element("p", { role: "status" }, `Recording: on. Your answers are kept for this class${name ? `, as ${name}` : ", without a name"}.`);
+  const field = nameField(name);
+  const save = button("Save the name", async () => {
+    try {
+      joined((await post("join", { name: field.value })).name);
+    } catch (error) { said.textContent = error.message; }
+  });
+  const change = button("Change", () => change.replaceWith(field, save, sure));
+  bar.append(said, change);
 }
+
+// A small way back for who said no.
+function off() {
+  const bar = place();
+  bar.classList.add("joined");
+  bar.append(element("p", {}, "Recording: off."), button("Change", () => ask()));
+}
+
+const nameField = (name) => {
+  const field = element("input", { "aria-label": "Name that your teacher knows (may stay empty)", placeholder: "name, or leave empty", maxlength: "100", autocomplete: "off" });
+  field.value = name;
+  return field;
+};
 
 function ask(before = "") {
   const bar = place();
   const said = element("p", { role: "status" }, `${before} May this server keep your answers, so that you can go on another day and your teacher sees them?`.trim());
-  const name = element("input", { "aria-label": "Name that your teacher knows (may stay empty)", placeholder: "name, or leave empty", maxlength: "100", autocomplete: "off" });
+  const name = nameField("");
   const keep = button("Keep my answers", async () => {
     try {
       const me = await post("join", { name: name.value });
@@ -62,7 +82,7 @@ function ask(before = "") {
   }, "first");
   const later = button("Not now", () => {
     try { sessionStorage.setItem(ASKED, "1"); } catch { /* it asks again on the next page */ }
-    bar.remove();
+    off();
   });
   bar.append(said, name, keep, later);
 }
@@ -72,5 +92,6 @@ fetch(`${base}class/api/me`).then((answer) => answer.json()).then((me) => {
   let later = false;
   try { later = sessionStorage.getItem(ASKED); } catch { /* as if not asked */ }
   if (me.joined) joined(me.name);
-  else if (!later) ask();
+  else if (later) off();
+  else ask();
 }).catch(() => { /* not a class any more */ });
