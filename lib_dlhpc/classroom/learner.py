@@ -1,7 +1,8 @@
 """A learner: a token, a folder with what they answered, and their consent, without which nothing is written.
 
 At home the folder is that of the environment variable DLHPC_LEARNER, by default lib_dlhpc/learner in the user's data
-folder. In a class on one machine each learner has a folder within the class's (see classes.py), and the token is in a
+folder; it has no secret and can be handed in. The token, and the address of a class, which may have one, are in a file
+beside it that only the learner can read. In a class on one machine each learner has a folder within the class's (see classes.py), and the token is in a
 cookie.
 """
 
@@ -67,9 +68,15 @@ def at_home() -> Learner | None:
     folder = home()
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        return Learner(**{**about, "folder": folder})
-    except (OSError, ValueError, TypeError):
+        about |= json.loads(secret_file(folder).read_text(encoding="utf-8"))
+        return Learner(about["token"], folder, about["name"], about["server"], about["joined"])
+    except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def secret_file(folder: Path) -> Path:
+    """Return where the token of a learner's folder is: beside the folder, so that handing it in gives no secret away."""
+    return folder.with_name(f"{folder.name}-secret.json")
 
 
 def join(folder: Path, name: str = "", server: str = "", token: str = "") -> Learner:
@@ -77,14 +84,11 @@ def join(folder: Path, name: str = "", server: str = "", token: str = "") -> Lea
 
     Raises SpecError for a name of more than one line, OSError where the folder cannot be written.
     """
-    about = {
-        "token": token or secrets.token_urlsafe(16),
-        "name": name.strip(),
-        "server": server,
-        "joined": now(),
-    }
-    consent(folder, about)
-    return Learner(folder=folder, **about)
+    found = Learner(token or secrets.token_urlsafe(16), folder, name.strip(), server, now())
+    consent(folder, {"name": found.name, "id": found.id, "joined": found.joined})
+    secret = {"token": found.token, "server": server}
+    write_text(secret_file(folder), json.dumps(secret) + "\n", mode=0o600)
+    return found
 
 
 def consent(folder: Path, about: Mapping[str, str]) -> None:
@@ -105,5 +109,6 @@ def forget(folder: Path) -> None:
     """Delete a learner's record and consent; other files in the folder stay."""
     for name in (ABOUT, RECORD, SENT):  # the consent first: nothing is written from here on
         (folder / name).unlink(missing_ok=True)
+    secret_file(folder).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()

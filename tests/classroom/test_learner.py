@@ -1,5 +1,7 @@
 """Nothing is written before a learner consents, and nothing is left after they take it back."""
 
+import json
+
 import pytest
 
 from lib_dlhpc.classroom import classes, learner, record, recording
@@ -21,6 +23,18 @@ def test_after_joining_every_answer_is_in_the_record(folder):
     assert recording.last("one_step", "other") is None
     (entry,) = record.entries(folder)
     assert entry.learner == joined.id and joined.token not in entry.line()
+
+
+def test_a_folder_to_hand_in_has_no_secret(folder):
+    joined = learner.join(folder, "Anna", "http://room:8000/?token=door")
+    recording.record("one_step", "exposed", "guess", answer="3")
+    about = json.loads((folder / learner.ABOUT).read_text())
+    assert about == {"name": "Anna", "id": joined.id, "joined": joined.joined}
+    written = "".join(file.read_text() for file in folder.iterdir())
+    assert joined.token not in written and "door" not in written
+    assert learner.secret_file(folder).stat().st_mode & 0o077 == 0
+    learner.forget(folder)
+    assert list(folder.parent.iterdir()) == []
 
 
 def test_one_command_deletes_all_but_what_is_not_ours(folder):
