@@ -2,8 +2,8 @@
 
 At home the folder is that of the environment variable DLHPC_LEARNER, by default lib_dlhpc/learner in the user's data
 folder; it has no secret and can be handed in. The token, and the address of a class, which may have one, are in a file
-beside it that only the learner can read. In a class on one machine each learner has a folder within the class's (see classes.py), and the token is in a
-cookie.
+beside it that only the learner can read. In a class on one machine each learner has a folder within the class's (see
+classes.py), and the token is in a cookie.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ def at_home() -> Learner | None:
 
 
 def secret_file(folder: Path) -> Path:
-    """Return where the token of a learner's folder is: beside the folder, so that handing it in gives no secret away."""
+    """Return where the token of a learner's folder is: beside it, as the folder is handed in."""
     return folder.with_name(f"{folder.name}-secret.json")
 
 

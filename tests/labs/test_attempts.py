@@ -30,9 +30,28 @@ def test_a_check_of_a_lab_is_an_attempt(joined, tmp_path, monkeypatch):
     assert lab_here() == "02_overlap"
 
 
-def test_a_check_outside_of_a_lab_is_none(joined):
-    attempted([kept("A", "a.")])
+def test_a_check_outside_of_a_lab_is_none_and_says_so(joined, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = attempted([kept("A", "a.")])
     assert lab_here() == "" and record.entries(joined.folder) == []
+    assert "not in your record" in said and tmp_path.name in said and "01_data" in said
+
+
+def test_a_copied_lab_records_and_says_so(joined, tmp_path, monkeypatch):
+    lab = tmp_path / "desk" / "02_overlap"
+    lab.mkdir(parents=True)
+    (lab / "checks.py").touch()
+    monkeypatch.chdir(lab)
+    for number in (1, 2):
+        said = report([kept("A", "a.")])
+        assert said.endswith(f"Attempt {number} at 02_overlap is in your record.")
+    assert {entry.module for entry in record.entries(joined.folder)} == {"02_overlap"}
+
+
+def test_who_has_not_joined_hears_nothing_of_records(joined, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    learner.forget(joined.folder)
+    assert attempted([kept("A", "a.")]) == ""
 
 
 def test_an_attempt_that_cannot_be_recorded_says_so(joined, tmp_path, monkeypatch):
