@@ -41,7 +41,11 @@ def written() -> str:
         "steps": results.steps(),
         "networks": results.NETWORKS,
         "start": results.START,
-        "proof": [[row["id"], row["group"], round(row["ratio"], 4), row["miss"]] for row in rows],
+        "proof": [
+            [row["id"], row["group"], round(row["ratio"], 4), row["miss"]]
+            for row in rows
+            if row["ratio"] is not None
+        ],
     }
     known = results.published()
     parts = {
@@ -90,7 +94,7 @@ def table_row(row: dict[str, Any]) -> str:
         row["quantity"],
         row["published"],
         row["predicted"],
-        f"{row['ratio'] - 1:+.0%}",
+        f"{row['signed']:+.0%}",
         row["reason"],
     )
     inside = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)

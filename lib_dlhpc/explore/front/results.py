@@ -1,6 +1,5 @@
 """What the front door shows: one training step at any size, and every published row beside its prediction."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -102,23 +101,23 @@ def published() -> dict[str, Any]:
 
 
 def proof() -> list[dict[str, Any]]:
-    """Return every scored row: its class, both values, their ratio, and whether it is a named miss."""
-    return [_row(row) for row in _positive(validate())]
+    """Return every scored row: its class, both values, their ratio, and whether it is a named miss.
 
-
-def _positive(rows: list[Row]) -> Iterator[Row]:
-    return (row for row in rows if row.predicted > 0 and row.published > 0)
+    The ratio is None where a value is 0, as of a row that says whether the memory suffices.
+    """
+    return [_row(row) for row in validate()]
 
 
 def _row(row: Row) -> dict[str, Any]:
-    ratio = row.predicted / row.published
+    positive = row.predicted > 0 and row.published > 0
     return {
         "id": row.id,
         "group": row.group,
         "quantity": row.quantity.replace("_", " "),
         "predicted": f"{format_plain(row.predicted)} {row.unit}",
         "published": f"{format_plain(row.published)} {row.unit}",
-        "ratio": ratio,
+        "ratio": row.predicted / row.published if positive else None,
+        "signed": row.error,
         "error": abs(row.error),
         "miss": abs(row.error) > MISS,
         "reason": row.reason,
