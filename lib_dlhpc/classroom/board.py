@@ -4,6 +4,7 @@ A histogram counts learners, each by their first answer. Nothing here names a le
 """
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -17,6 +18,7 @@ BINS = 8
 WIDE = 20  # guesses that span more than this factor are counted in bins of equal factors
 COMMON = 5  # wrong answers of a question that are listed
 STATES = ("right at once", "right later", "not yet right", "skipped")
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 Bin = dict[str, Any]  # label, count, right: None if neither
 
 
@@ -65,7 +67,7 @@ def question(entries: Sequence[Entry]) -> dict[str, Any]:
         "question": entries[0].question,
         "kind": kind,
         "time": entries[-1].time,
-        "asked": "" if kind == "compute" else entries[-1].asked,  # each learner has other numbers
+        "asked": _asked([entry.asked for entry in entries if entry.asked]),
         "learners": len(first),
         "right": sum(any(entry.right for entry in given) for given in of_learner.values()),
         "result": known,
@@ -74,6 +76,19 @@ def question(entries: Sequence[Entry]) -> dict[str, Any]:
         "wrong": _wrong(kind, entries, learners),
         "words": [e.answer for e in entries if kind == "step" and e.answer.strip("-")],
     }
+
+
+def _asked(texts: Sequence[str]) -> str:
+    """Return what was asked last, with "…" for the numbers of which each learner had others."""
+    if not texts:
+        return ""
+    numbers = [
+        NUMBER.findall(text) for text in texts if NUMBER.split(text) == NUMBER.split(texts[-1])
+    ]
+    common = iter(
+        [given[0] if len(set(given)) == 1 else "…" for given in zip(*numbers, strict=True)]
+    )
+    return NUMBER.sub(lambda _: next(common), texts[-1])
 
 
 def _covered(

@@ -97,14 +97,16 @@ def test_before_it_is_revealed_the_bins_say_nothing_of_what_is_right(a_class, ki
 
 
 def test_numbers_of_each_learners_own_are_counted_by_how_they_came(a_class):
-    a_class("anna", "q", "compute", "1", right=True, final=True, asked="What is 3 squared?")
-    a_class("bert", "q", "compute", "1", right=False)
+    a_class(
+        "anna", "q", "compute", "1", right=True, final=True, asked="What is 3 squared of ResNet-50?"
+    )
+    a_class("bert", "q", "compute", "1", right=False, asked="What is 1,024.5 squared of ResNet-50?")
     a_class("bert", "q", "compute", "2", right=True, final=True)
     a_class("carl", "q", "compute", "7", right=False)
     a_class("dora", "q", "compute", "", final=True)
     shown = the(a_class.board(), "q")
     assert list(counts(shown)) == ["right at once", "right later", "not yet right", "skipped"]
-    assert shown["asked"] == "" and shown["wrong"] == []
+    assert shown["asked"] == "What is … squared of ResNet-50?" and shown["wrong"] == []
 
 
 def test_a_lab_shows_what_does_not_hold_for_how_many(a_class):

@@ -14,6 +14,7 @@ function element(tag, attributes = {}, ...children) {
 
 const words = (name) => name.replaceAll("_", " ");
 const key = (question) => `${question.module}/${question.question}`;
+const title = ({ asked, kind, module, question }) => asked || (kind === "lab" ? `Lab ${words(module)}: ${words(question)}` : words(question));
 const people = (count) => `${count} ${count === 1 ? "learner" : "learners"}`;
 
 function bar({ label, count, right }, most, open) {
@@ -38,8 +39,8 @@ function detail() {
   if (!question) return;
   const covers = ["guess", "choice", "check"].includes(question.kind);
   const open = !covers || revealed.has(chosen);
-  at("which").textContent = `${words(question.module)} · ${words(question.question)}`;
-  at("asked").textContent = question.asked || words(question.question);
+  at("which").textContent = words(question.module);
+  at("asked").textContent = title(question);
   at("finding").textContent = finding(question, open);
   const bins = open ? question.revealed : question.bins;
   const most = Math.max(...bins.map(({ count }) => count));
@@ -82,7 +83,7 @@ function all() {
       return fill;
     });
     const button = element("button", { type: "button", "aria-pressed": String(key(question) === chosen) },
-      element("small", {}, words(question.module)), element("b", {}, words(question.question)),
+      element("small", {}, words(question.module)), element("b", { class: "title", title: title(question) }, title(question)),
       element("small", {}, people(question.learners)), element("div", { class: "small", "aria-hidden": "true" }, ...small));
     button.addEventListener("click", () => {
       at("follow").checked = false;
