@@ -41,6 +41,12 @@ def test_what_is_no_number_is_reported_and_reveals_nothing(nonsense):
     assert not lesson.guesses
 
 
+@pytest.mark.parametrize("text", ["85,2", "85,2 %", "1,000"])
+def test_a_comma_is_refused_with_a_hint(text):
+    said = Lesson().predict("How many?", 85.2, "%").question.answer(text)
+    assert "use a point" in said["words"] and text in said["words"] and not said["final"]
+
+
 def test_the_result_is_computed_only_when_the_guess_is_made():
     asked = []
     card = Lesson().predict("How many?", lambda: asked.append(1) or 3.0)

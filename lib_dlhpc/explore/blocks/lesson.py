@@ -305,6 +305,8 @@ def _computed(answer: float, unit: str, hint: str, tolerance: float = 0.02) -> J
 
 
 def _number(text: str, unit: str, what: str) -> float:
+    if "," in text:  # 85,2 is 85.2 in many languages, and 1,000 is 1000 in others
+        raise SpecError(f"{text!r}: use a point, as in 85.2, and nothing between thousands.")
     return float(parse_quantity(text.strip().removesuffix(unit).strip() or "nothing", "", what))
 
 
