@@ -14,7 +14,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from lib_dlhpc.classroom import database
@@ -33,15 +33,17 @@ Rows = Iterable[Iterable[object]]
 Scores = Mapping[str, Mapping[str, float]]  # name -> module -> percent
 
 
-def export(file: Path, form: str) -> tuple[str, str]:
+def export(
+    file: Path, form: str, title: Callable[[str], str] = lambda module: module
+) -> tuple[str, str]:
     """Return a class's answers or grades as CSV, and a sentence about them. form: one of FORMS.
 
-    Raises SpecError where there is nothing to grade.
+    title: from a module, or a lab, as records name it to the title of its column. Raises SpecError where there is nothing to grade.
     """
     if form == "csv":
         rows = list(_answers(file))
         return _text(rows), f"{len(rows) - 1} entries"
-    found, last, unnamed = _scores(file)
+    found, last, unnamed = _scores(file, title)
     if not found:
         raise SpecError(
             "Nobody in this class has a name and has answered anything; --csv has all answers."
@@ -52,10 +54,13 @@ def export(file: Path, form: str) -> tuple[str, str]:
     return _text(rows), f"{len(found)} learners, {len(modules)} modules{left_out}"
 
 
-def _scores(file: Path) -> tuple[Scores, dict[tuple[str, str], str], int]:
+def _scores(
+    file: Path, title: Callable[[str], str]
+) -> tuple[Scores, dict[tuple[str, str], str], int]:
     """Return percents, the time of the last answer for each name and module, and how many learners have no name."""
     names = database.names(file)
-    entries = [entry for entry in database.answers(file) if entry.kind != "open"]
+    answers = (entry for entry in database.answers(file) if entry.kind != "open")
+    entries = [replace(entry, module=title(entry.module)) for entry in answers]
     asked, done, last = defaultdict(set), defaultdict(set), {}
     for entry in entries:
         asked[entry.module].add(entry.question)
@@ -84,14 +89,14 @@ def _answers(file: Path) -> Rows:
 
 
 def _canvas(scores: Scores, modules: list[str], last: Mapping[tuple[str, str], str]) -> Rows:
-    yield (*CANVAS, *map(_title, modules))
+    yield (*CANVAS, *modules)
     yield ("Points Possible", "", "", "", "", *[POINTS] * len(modules))
     for name, own in sorted(scores.items()):
         yield (name, "", "", name, "", *(own.get(module, "") for module in modules))
 
 
 def _moodle(scores: Scores, modules: list[str], last: Mapping[tuple[str, str], str]) -> Rows:
-    yield ("username", *map(_title, modules))
+    yield ("username", *modules)
     for name, own in sorted(scores.items()):
         yield (name, *(own.get(module, "-") for module in modules))
 
@@ -102,11 +107,19 @@ def _nbgrader(scores: Scores, modules: list[str], last: Mapping[tuple[str, str],
         for name, own in sorted(scores.items()):
             score = own.get(module, 0.0)
             time = last.get((name, module), "")
-            yield (module, "", time, name, "", "", "", score, 0.0, score, float(POINTS))
-
-
-def _title(module: str) -> str:
-    return module.replace("_", " ")
+            yield (
+                module.replace(" ", "_"),
+                "",
+                time,
+                name,
+                "",
+                "",
+                "",
+                score,
+                0.0,
+                score,
+                float(POINTS),
+            )
 
 
 def _text(rows: Rows) -> str:

@@ -8,6 +8,7 @@ from urllib.error import HTTPError
 from lib_dlhpc.classroom import classes, collecting, database, grades, learner, record, sending
 from lib_dlhpc.commands.output import print_note
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore import course
 from lib_dlhpc.explore.server.visitors import add_host_option
 from lib_dlhpc.lifetime import signals
 from lib_dlhpc.lifetime.files import write_text
@@ -247,7 +248,8 @@ def _collect(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     if options.out.exists():
         raise SpecError(f"{options.out} exists: expected a new file.")
-    text, said = grades.export(_existing(options) / classes.DATABASE, options.form)
+    file = _existing(options) / classes.DATABASE
+    text, said = grades.export(file, options.form, course.title_of)
     write_text(options.out, text, mode=0o600)
     print(f"{options.out}: {said}")
     return 0

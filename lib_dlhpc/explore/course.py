@@ -39,6 +39,20 @@ LABS = {
     "09_predict_your_cluster": Lab("Predict your cluster", 90),
     "10_race_the_planner": Lab("Race the planner", 75),
 }
+# Folders in explore/, as records name modules, and the modules' numbers.
+RECORDED = {
+    "one_step": "01",
+    "data_parallel": "02",
+    "allreduce": "03",
+    "model_parallel": "04",
+    "hybrid_parallel": "05",
+    "large_batch": "06",
+    "io_bottleneck": "07",
+    "memory_wall": "08",
+    "failures": "09",
+    "energy_planning": "10",
+    "traces": "11",
+}
 EXPLORER = "00_what_if_explorer.ipynb"
 PATH = (
     Module(
@@ -141,3 +155,10 @@ def place(file: str) -> tuple[Module | None, Module | None, Module | None]:
     at = files.index(file)
     before = PATH[at - 1] if at else None
     return before, PATH[at], PATH[at + 1] if at + 1 < len(PATH) else None
+
+
+def title_of(recorded: str) -> str:
+    """Return what a module or a lab is called in grade files: module 02 data parallel, lab 01 data parallel step."""
+    if recorded in LABS:
+        return f"lab {recorded}".replace("_", " ")
+    return " ".join(filter(None, ("module", RECORDED.get(recorded), recorded.replace("_", " "))))

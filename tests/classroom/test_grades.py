@@ -7,6 +7,7 @@ import pytest
 
 from lib_dlhpc.classroom import database, grades, record
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore import course
 
 ANSWERS = (  # who, module, question, kind, answer, right
     ("anna", "one_step", "a", "guess", "1", False),
@@ -33,14 +34,18 @@ def file(tmp_path):
 
 
 def rows(file, form):
-    text, said = grades.export(file, form)
+    text, said = grades.export(file, form, course.title_of)
     return list(csv.reader(io.StringIO(text))), said
 
 
 def test_canvas_knows_header_points_and_logins(file):
     found, said = rows(file, "canvas")
     assert found == [
-        [*("Student", "ID", "SIS User ID", "SIS Login ID", "Section"), "02 overlap", "one step"],
+        [
+            *("Student", "ID", "SIS User ID", "SIS Login ID", "Section"),
+            "lab 02 overlap",
+            "module 01 one step",
+        ],
         ["Points Possible", "", "", "", "", "100", "100"],
         ["anna", "", "", "anna", "", "100.0", "66.67"],
         ["bert", "", "", "bert", "", "", "33.33"],
@@ -51,7 +56,7 @@ def test_canvas_knows_header_points_and_logins(file):
 def test_moodle_has_a_dash_for_no_grade(file):
     found, _ = rows(file, "moodle")
     assert found == [
-        ["username", "02 overlap", "one step"],
+        ["username", "lab 02 overlap", "module 01 one step"],
         ["anna", "100.0", "66.67"],
         ["bert", "-", "33.33"],
     ]
@@ -61,10 +66,10 @@ def test_nbgrader_has_a_row_for_each_learner_and_assignment(file):
     (header, *found), _ = rows(file, "nbgrader")
     assert header == list(grades.NBGRADER)
     assert [(row[0], row[3], row[7], row[9], row[10]) for row in found] == [
-        ("02_overlap", "anna", "100.0", "100.0", "100.0"),
-        ("02_overlap", "bert", "0.0", "0.0", "100.0"),
-        ("one_step", "anna", "66.67", "66.67", "100.0"),
-        ("one_step", "bert", "33.33", "33.33", "100.0"),
+        ("lab_02_overlap", "anna", "100.0", "100.0", "100.0"),
+        ("lab_02_overlap", "bert", "0.0", "0.0", "100.0"),
+        ("module_01_one_step", "anna", "66.67", "66.67", "100.0"),
+        ("module_01_one_step", "bert", "33.33", "33.33", "100.0"),
     ]
 
 

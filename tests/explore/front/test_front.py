@@ -30,6 +30,16 @@ def test_a_module_asks_what_its_notebook_asks_and_comes_after_what_it_needs(repo
     assert set(module.needs) <= set(before)
 
 
+def test_a_module_is_recorded_under_the_folder_that_its_notebook_imports(repository):
+    assert {module.number for module in course.PATH} == set(course.RECORDED.values())
+    for folder, number in course.RECORDED.items():
+        (notebook,) = (repository / "modules").glob(f"{number}_*.ipynb")
+        assert f"lib_dlhpc.explore.{folder}" in notebook.read_text("utf-8")
+    assert course.title_of("data_parallel") == "module 02 data parallel"
+    assert course.title_of("01_data_parallel_step") == "lab 01 data parallel step"
+    assert course.title_of("my_own") == "module my own"
+
+
 def test_places_in_the_path():
     first, last = course.PATH[0], course.PATH[-1]
     assert course.place(first.file) == (None, first, course.PATH[1])
