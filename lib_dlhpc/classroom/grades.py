@@ -38,7 +38,8 @@ def export(
 ) -> tuple[str, str]:
     """Return a class's answers or grades as CSV, and a sentence about them. form: one of FORMS.
 
-    title: from a module, or a lab, as records name it to the title of its column. Raises SpecError where there is nothing to grade.
+    title: from a module, or a lab, as records name it to the title of its column.
+    Raises SpecError where there is nothing to grade.
     """
     if form == "csv":
         rows = list(_answers(file))

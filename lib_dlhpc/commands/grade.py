@@ -18,7 +18,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `grade` to the command line."""
     command = subparsers.add_parser("grade", help="mark the hand-ins of a class, for instructors")
     command.add_argument("folder", metavar="DIR", help="it has a folder for each learner")
-    command.add_argument("--lab", required=True, help="such as 01_data_parallel_step")
+    command.add_argument("--lab", required=True, help="such as 01_data_parallel_step, or 1")
     command.add_argument(
         "--csv", metavar="FILE", help="write the marks into a new file, a line for each learner"
     )

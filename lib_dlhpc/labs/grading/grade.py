@@ -20,7 +20,7 @@ from lib_dlhpc.labs.grading.hand_in import (
     read,
     text_of,
 )
-from lib_dlhpc.labs.grading.labs import COMPUTES, Given, Lab, lab_of
+from lib_dlhpc.labs.grading.labs import COMPUTES, Given, Lab, folder_of, lab_of
 from lib_dlhpc.labs.grading.remote import Raised
 from lib_dlhpc.labs.grading.workers import Server, server
 from lib_dlhpc.labs.mistakes import LabError
@@ -30,13 +30,17 @@ UNHELD = (
     " its own (instructor_notes/grading.md)."
 )
 SECONDS = 60  # for a hand-in
+OWN, HIDDEN = "own", "own and hidden"
 SHOWN = 100  # characters of what it printed, in a note
 WORST_FIRST = ("refused", "timeout", "crashed")
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What a hand-in gets. status: passed, failed, timeout, crashed, unreadable, refused, or error (of ours)."""
+    """What a hand-in gets. status: passed, failed, timeout, crashed, unreadable, refused, or error (of ours).
+
+    variants: on which it was checked, OWN or HIDDEN.
+    """
 
     folder: Path
     learner: str
@@ -47,6 +51,7 @@ class Mark:
     note: str
     findings: tuple[Finding, ...] = ()
     text: str = ""
+    variants: str = OWN
 
 
 def learners(folder: Path) -> list[Path]:
@@ -70,6 +75,7 @@ def grades(
 
     note: called where the system does not hold processes back from something. Raises SpecError.
     """
+    lab = folder_of(lab).name
     known, checks = lab_of(lab)
     if key and known.again is None:
         raise SpecError(
@@ -83,10 +89,10 @@ def grades(
                 own = stack.enter_context(server((*COMPUTES, *known.imports), seconds, known.files))
                 if own.unheld:
                     note(UNHELD.format(" or ".join(own.unheld)))
-            mark = _grade(place, Path(lab).name, known, checks, key, seconds, own)
+            mark = _grade(place, lab, known, checks, key, seconds, own)
             first = named.setdefault(mark.learner.casefold(), place.name)
             twice = "" if first == place.name else f" The hand-in in {first} has this name too."
-            yield replace(mark, note=mark.note + twice)
+            yield replace(mark, note=mark.note + twice, variants=HIDDEN if key else OWN)
 
 
 def name_of(folder: Path) -> str:
@@ -163,8 +169,17 @@ def _as_it_ended(hand_in: HandIn, status: str, note: str) -> tuple[str, str]:
         return status, note
     if hand_in.ends:
         status, note = min(hand_in.ends, key=lambda end: WORST_FIRST.index(end[0]))
-    printed = hand_in.printed()[:SHOWN]
+    printed = cut(hand_in.printed(), SHOWN)
     return status, f"{note} It printed: {printed}" if printed else note
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text in one line of at most so many characters, cut behind a word if it is longer."""
+    words = " ".join(text.split())
+    if len(words) <= most:
+        return words
+    whole, _, _ = words[: most - 1].rpartition(" ")
+    return f"{whole or words[: most - 2]} …"
 
 
 def _both(own: Sequence[Finding], hidden: Sequence[Finding]) -> list[Finding]:

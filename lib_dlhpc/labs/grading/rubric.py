@@ -25,7 +25,10 @@ def rubric_of(notes: Path, lab: str) -> list[tuple[str, str]]:
 def page(mark: Mark, rubric: list[tuple[str, str]]) -> str:
     """Return the page of a learner in Markdown. Where all checks hold, their rows have full points."""
     lines = [f"# {_safe(mark.learner)}, {mark.lab}", ""]
-    lines += [f"{mark.passed} of {mark.total} checks, {mark.status}. {_safe(mark.note)}", ""]
+    lines += [
+        f"{mark.passed} of {mark.total} checks, {mark.status}; variants: {mark.variants}. {_safe(mark.note)}",
+        "",
+    ]
     lines += [f"- {sign(each)} {_safe(each.law)}. {_safe(each.words)}" for each in mark.findings]
     lines += ["", "## Rubric", "", "| points | of | |", "|---|---|---|"]
     for points, what in rubric:

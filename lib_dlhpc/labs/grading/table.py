@@ -4,10 +4,10 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from lib_dlhpc.labs.grading.grade import Mark
+from lib_dlhpc.labs.grading.grade import Mark, cut
 from lib_dlhpc.lifetime.files import replacing
 
-COLUMNS = ("learner", "lab", "passed", "total", "status", "note")
+COLUMNS = ("learner", "lab", "passed", "total", "status", "variants", "note")
 FORMULA = ("=", "+", "-", "@", "\t")  # a cell that begins so is computed by a spreadsheet
 LONGEST = 500  # characters of a note
 
@@ -22,7 +22,7 @@ def write_marks(path: Path, marks: Sequence[Mark]) -> None:
 
 
 def cell(value: object) -> str:
-    """Return a value as the text of a cell: one line, never a formula."""
-    text = " ".join(str(value).split())[:LONGEST]
+    """Return a value as the text of a cell: one line, never a formula; a long one ends behind a word."""
+    text = cut(str(value), LONGEST)
     text = "".join(each if each.isprintable() else "?" for each in text)
     return f"'{text}" if text.startswith(FORMULA) else text

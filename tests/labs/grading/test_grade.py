@@ -9,7 +9,7 @@ from cheats import CHEATS, HEAD, RIGHT, SIGNATURE
 from lib_dlhpc.cli import main
 from lib_dlhpc.labs.grading.grade import grades
 from lib_dlhpc.labs.grading.labs import lab_of
-from lib_dlhpc.labs.grading.table import COLUMNS
+from lib_dlhpc.labs.grading.table import COLUMNS, LONGEST, cell
 from lib_dlhpc.labs.grading.workers import Server
 from lib_dlhpc.spec.experiment import dumps
 
@@ -116,7 +116,10 @@ def test_with_a_key_who_knows_only_the_own_variant_fails(tmp_path, rows, checks)
     hand_in(tmp_path / "class", "ada", HEAD + RIGHT + SIGNATURE + known)
     hand_in(tmp_path / "class", "bob", STEP)
     (tmp_path / "key").write_text("0123456789abcdef")
-    _, found = rows("--key", str(tmp_path / "key"))
+    pages = tmp_path / "pages"
+    _, found = rows("--key", str(tmp_path / "key"), "--rubrics", str(pages))
+    assert {row["variants"] for row in found.values()} == {"own and hidden"}
+    assert all("variants: own and hidden." in each.read_text() for each in pages.iterdir())
     assert found["bob"]["status"] == "passed"
     assert found["ada"]["status"] == "failed"
     assert "On a variant that you have not seen" in found["ada"]["note"]
@@ -132,7 +135,8 @@ def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
     short.write_text("abc")
     for words, said in (
         (["--lab", "07_repair"], "there is no such lab; legal: 01_data_parallel_step"),
-        (["--lab", "09_predict_your_cluster", "--key", __file__], "there is no hidden one"),
+        (["--lab", "77"], "--lab 77: there is no such lab; legal: 01_data_parallel_step"),
+        (["--lab", "9", "--key", __file__], "there is no hidden one"),
         (["--lab", LAB, "--key", str(short)], "3 bytes; expected 16 or more"),
         (["--lab", LAB, "--csv", ""], "--csv: expected a file, found an empty name"),
         (["--lab", LAB, "--seconds", "0"], "--seconds 0: expected 1 or more"),
@@ -169,6 +173,21 @@ def test_pages_and_resemblances_are_written_beside_the_marks(tmp_path, rows):
     assert "| ada | bob | 100% | 100% |" in similar.read_text("utf-8")
     assert sorted(each.name for each in pages.iterdir()) == ["ada.md", "bob.md"]
     assert "✓ One rank alone" in (pages / "ada.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("number", ["1", "01"])
+def test_a_lab_has_a_number(tmp_path, rows, number):
+    hand_in(tmp_path / "class", "ada", "def step(:\n")
+    _, found = rows(lab=number)
+    assert (found["ada"]["lab"], found["ada"]["variants"]) == (LAB, "own")
+
+
+def test_a_long_note_ends_behind_a_word():
+    words = [f"word{number}" for number in range(100)]
+    shown = cell(" ".join(words))
+    assert len(shown) <= LONGEST and shown.endswith(" …")
+    assert shown.removesuffix(" …").split() == words[: len(shown.split()) - 1]
+    assert len(cell("x" * 1000)) == LONGEST and cell("short\nnote") == "short note"
 
 
 def test_what_a_person_wrote_is_not_written_over(tmp_path, capsys):
