@@ -12,7 +12,7 @@ LAB = re.compile(r"\d\d_\w+")
 
 
 def lab_here() -> str:
-    """Return the name of the lab in whose folder, wherever it is, a notebook or a checks.py runs; empty outside of one."""
+    """Return the lab in whose folder, wherever it is, a notebook or a checks.py runs; empty outside of one."""
     places = (Path.cwd(), Path(sys.argv[0]).resolve().parent)
     return next((place.name for place in places if _is_lab(place)), "")
 
