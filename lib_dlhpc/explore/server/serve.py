@@ -86,10 +86,8 @@ def serve(
         if of_course:
             front_page()
         config = voila_configuration(path, port or _free_port(ip), ip, preheat, token, allow_hosts)
-        config.VoilaConfiguration.page_config_hook = _page_hook(path, bool(classroom))
+        _add_class(config, path, classroom)
         config.Voila.connection_dir_root = str(sockets)
-        if classroom:
-            config.Voila.cookie_secret = classes.keys(classroom).cookie.encode()
         server = Server(config=config)
         server.of_course, server.listening, server.classroom = of_course, listening, classroom
         server.initialize([str(path)])
@@ -227,6 +225,13 @@ def voila_configuration(
         "compress_response": not is_local(ip),  # pages are a third as heavy
     }
     return config
+
+
+def _add_class(config: Any, path: Path, classroom: Path | None) -> None:
+    """Let pages ask for consent, and login cookies be valid after the server of a class is started again."""
+    config.VoilaConfiguration.page_config_hook = _page_hook(path, bool(classroom))
+    if classroom:
+        config.Voila.cookie_secret = classes.keys(classroom).cookie.encode()
 
 
 IMPORT = re.compile(r"^from (lib_dlhpc[\w.]*) import ", re.MULTILINE)
