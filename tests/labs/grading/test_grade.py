@@ -138,6 +138,7 @@ def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
         (["--lab", "77"], "--lab 77: there is no such lab; legal: 01_data_parallel_step"),
         (["--lab", "9", "--key", __file__], "there is no hidden one"),
         (["--lab", LAB, "--key", str(short)], "3 bytes; expected 16 or more"),
+        (["--lab", "77"], "--lab 77: there is no such lab; legal: 01_data_parallel_step"),
         (["--lab", LAB, "--csv", ""], "--csv: expected a file, found an empty name"),
         (["--lab", LAB, "--seconds", "0"], "--seconds 0: expected 1 or more"),
         (["--lab", LAB, "--csv", str(tmp_path / "no" / "m.csv")], "its folder does not exist"),
