@@ -1,19 +1,18 @@
 """`dlhpc class`: join a class and take it back; serve pages to a class, collect its answers, export them."""
 
 import argparse
-import sys
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 from lib_dlhpc.classroom import classes, collecting, database, grades, learner, record, sending
-from lib_dlhpc.commands.output import print_note
+from lib_dlhpc.commands.output import add_output, print_error, print_note, print_result
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore import course
+from lib_dlhpc.explore import course, files
 from lib_dlhpc.explore.server.visitors import add_host_option
 from lib_dlhpc.lifetime import signals
 from lib_dlhpc.lifetime.files import write_text
 
-MODULES = Path(__file__).resolve().parents[2] / "modules"
 CONSENT = """\
 Your answers are written into {folder}{where}.
 `dlhpc class forget` deletes them."""
@@ -40,16 +39,20 @@ def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     join.add_argument(
         "--name", default="", help="what the teacher knows you by, such as your login"
     )
+    add_output(join)
     join.set_defaults(command=_join)
     status = verbs.add_parser("status", help="learner: what is kept, and what is not sent yet")
+    add_output(status)
     status.set_defaults(command=_status)
     send = verbs.add_parser("send", help="learner: send now what the class does not have yet")
+    add_output(send)
     send.set_defaults(command=_send)
     forget = verbs.add_parser(
         "forget", help="delete all answers: your own, or of a learner of a class"
     )
     forget.add_argument("learner", nargs="?", help="teacher: the id of a learner, as exported")
     _add_folder(forget)
+    add_output(forget)
     forget.set_defaults(command=_forget)
 
 
@@ -75,6 +78,7 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     collect = verbs.add_parser("collect", help="teacher: import learners' folders")
     collect.add_argument("source", type=Path, help="a folder; records at any depth are read")
     _add_folder(collect)
+    add_output(collect)
     collect.set_defaults(command=_collect)
     export = verbs.add_parser("export", help="teacher: write answers or grades of a class")
     export.add_argument("out", type=Path, help="the file to write, new")
@@ -82,6 +86,7 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     for name, help_ in grades.FORMS.items():
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help_)
     _add_folder(export)
+    add_output(export)
     export.set_defaults(command=_export)
 
 
@@ -112,9 +117,9 @@ def _join(options: argparse.Namespace) -> int:
     where = (
         f" and sent to {server.partition('?')[0]}" if server else "; nothing leaves this machine"
     )
-    print(CONSENT.format(folder=found.folder, where=where))
-    if server:
-        _deliver(found)
+    sent = _deliver(found) if server else None
+    lines = [CONSENT.format(folder=found.folder, where=where), *_said(sent)]
+    print_result(options, _as_data(found) | {"sent": sent}, *lines)
     return 0
 
 
@@ -132,15 +137,25 @@ def _check_door(server: str, name: str, before: learner.Learner | None) -> None:
 def _status(options: argparse.Namespace) -> int:
     found = learner.at_home()
     if found is None:
-        print("You have not joined: nothing is kept. `dlhpc class join` starts it.")
+        nothing = "You have not joined: nothing is kept. `dlhpc class join` starts it."
+        print_result(options, {"learner": None}, nothing)
         return 0
     count = len(record.entries(found.folder))
-    print(
-        f"learner {found.id}{f', {found.name}' if found.name else ''}: {count} entries in {found.folder}"
+    who = f"learner {found.id}{f', {found.name}' if found.name else ''}"
+    lines, data = (
+        [f"{who}: {count} entries in {found.folder}"],
+        _as_data(found) | {"entries": count},
     )
     if found.server:
-        print(f"{sending.unsent(found)} of them are not at {found.server.partition('?')[0]} yet.")
+        data["unsent"] = sending.unsent(found)
+        lines.append(f"{data['unsent']} of them are not at {data['class']} yet.")
+    print_result(options, data, *lines)
     return 0
+
+
+def _as_data(found: learner.Learner) -> dict[str, Any]:
+    server = found.server.partition("?")[0]  # without the token
+    return {"learner": found.id, "name": found.name, "folder": str(found.folder), "class": server}
 
 
 def _send(options: argparse.Namespace) -> int:
@@ -149,38 +164,40 @@ def _send(options: argparse.Namespace) -> int:
         raise SpecError(
             "There is no class to send to: dlhpc class join http://host:8000/?token=..."
         )
-    return 0 if _deliver(found) else 1
+    sent = _deliver(found)
+    print_result(options, _as_data(found) | {"sent": sent}, *_said(sent))
+    return 1 if sent is None else 0
 
 
-def _deliver(found: learner.Learner) -> bool:
+def _said(sent: int | None) -> list[str]:
+    return [] if sent is None else [f"{sent} entries sent."]
+
+
+def _deliver(found: learner.Learner) -> int | None:
+    """Send what the class does not have yet; return how many entries, or None where it took none."""
     try:
-        print(f"{sending.send(found)} entries sent.")
+        return sending.send(found)
     except HTTPError as error:
         wrong = (
             "its token is wrong, join with the new address"
             if error.code == sending.WRONG_TOKEN
             else f"{error}"
         )
-        print(
-            f"dlhpc: the class refuses them ({wrong}); your answers stay in {found.folder}.",
-            file=sys.stderr,
+        print_error(
+            f"dlhpc: the class refuses them ({wrong}); your answers stay in {found.folder}."
         )
-        return False
     except sending.AWAY as error:
-        print(
-            f"dlhpc: the class does not take them now ({error}); nothing is lost.", file=sys.stderr
-        )
-        return False
-    return True
+        print_error(f"dlhpc: the class does not take them now ({error}); nothing is lost.")
+    return None
 
 
 def _forget(options: argparse.Namespace) -> int:
     if options.learner:
-        return _forget_member(_existing(options), options.learner)
+        return _forget_member(options, _existing(options), options.learner)
     found = learner.at_home()
     if found is None:
         learner.forget(learner.home())
-        print("Nothing is kept.")
+        print_result(options, {"deleted": None}, "Nothing is kept.")
         return 0
     status = 0
     if found.server:
@@ -188,34 +205,34 @@ def _forget(options: argparse.Namespace) -> int:
             sending.request(found, "forget", {})
         except sending.AWAY as error:
             status = 1
-            print(
+            print_error(
                 f"dlhpc: the class could not be asked to delete its copy ({error}). Give your teacher this id:"
-                f" {found.id}",
-                file=sys.stderr,
+                f" {found.id}"
             )
     learner.forget(found.folder)
-    print(f"Deleted: {found.folder}")
+    print_result(options, {"deleted": str(found.folder)}, f"Deleted: {found.folder}")
     return status
 
 
-def _forget_member(folder: Path, who: str) -> int:
+def _forget_member(options: argparse.Namespace, folder: Path, who: str) -> int:
     known = database.names(folder / classes.DATABASE)
     if who not in known:
         raise SpecError(f"{who!r}: no learner of {folder}; `dlhpc class export --csv` lists them.")
     learner.forget(folder / classes.LEARNERS / who)
     count = database.forget(folder / classes.DATABASE, who)
-    print(f"Deleted: {count} answers of {who}. What their machine sends from now on is refused.")
+    refused = "What their machine sends from now on is refused."
+    print_result(
+        options, {"deleted": who, "answers": count}, f"Deleted: {count} answers of {who}. {refused}"
+    )
     return 0
 
 
 def _serve(options: argparse.Namespace) -> int:
     from lib_dlhpc.explore.server.serve import serve
 
-    page = Path(options.page) if options.page else MODULES
+    page = Path(options.page) if options.page else files.folder() / "modules"
     if not page.exists():
-        raise SpecError(
-            f"{page}: no such notebook or folder; run from a clone of the repository, or name one."
-        )
+        raise SpecError(f"{page}: no such notebook or folder.")
     folder = (options.folder or _class_folder()).resolve()
     keys = classes.keys(folder)
     print_note(f"Starting the pages of the class in {_short(folder)} ...")
@@ -241,7 +258,7 @@ def _collect(options: argparse.Namespace) -> int:
     folder = (options.folder or _class_folder()).resolve()
     classes.keys(folder)
     count = collecting.Collector(options.source, folder / classes.DATABASE).collect()
-    print(f"{count} new entries in {folder}")
+    print_result(options, {"new": count, "folder": str(folder)}, f"{count} new entries in {folder}")
     return 0
 
 
@@ -251,7 +268,7 @@ def _export(options: argparse.Namespace) -> int:
     file = _existing(options) / classes.DATABASE
     text, said = grades.export(file, options.form, course.title_of)
     write_text(options.out, text, mode=0o600)
-    print(f"{options.out}: {said}")
+    print_result(options, {"file": str(options.out), "content": said}, f"{options.out}: {said}")
     return 0
 
 

@@ -13,6 +13,7 @@ from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.formats import read, write
 
 WITHOUT_OUTPUT = {
+    "class serve": "a server, until Ctrl-C",
     "completion": "its output is a script",
     "explore": "a server, until Ctrl-C",
     "store cat": "its output is the content of files",

@@ -178,14 +178,18 @@ LABS = {
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of a lab, here or beside the package, by its name or number. Raises SpecError where there is none."""
+    """Return the folder of a lab, by its name or number: here, beside the package, or in an installed one.
+
+    Raises SpecError where there is none.
+    """
     name = Path(name).name
     if re.fullmatch("[0-9]{1,2}", name):  # 1 and 01 are 01_data_parallel_step
         name = next((lab for lab in LABS if lab[:3] == f"{int(name):02}_"), name)
     if name not in LABS:
         legal = ", ".join(LABS)
         raise SpecError(f"--lab {name}: there is no such lab; legal: {legal}.{suggest(name, LABS)}")
-    for place in (Path.cwd(), Path(lib_dlhpc.__file__).parents[1]):
+    package = Path(lib_dlhpc.__file__).parent
+    for place in (Path.cwd(), package.parent, package / "course"):
         if (place / "labs" / name / "checks.py").is_file():
             return place / "labs" / name
     raise SpecError(
