@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
 from traceback import extract_tb
 from typing import Any, Protocol
 
@@ -33,7 +33,8 @@ from lib_dlhpc.labs.mistakes import (
 )
 from lib_dlhpc.layers.base.saved import Array
 
-PATIENCE = 10.0  # s, timeout of a program: a step takes a fraction of one
+PATIENCE = 10.0  # s of this process's CPU, timeout of a program: a step takes a fraction of one
+ASLEEP = 6  # times as long by the clock: a program may sleep, and others may have the cores
 POLL = 1e-6  # s of a rank's clock for an unsuccessful Test
 KNOWN = (
     "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier; Send, Recv, Isend,"
@@ -234,7 +235,7 @@ def emulate(
 ) -> list[Any]:
     """Run program(comm) on every rank, each in a thread; return their results.
 
-    seconds: of an allreduce of a number of bytes. patience: s until ranks that still compute are stopped.
+    seconds: of an allreduce of a number of bytes. patience: CPU seconds until ranks that still compute are stopped.
     Raises LabError that names the first rank that failed with its own error, or who waits for calls that are
     never made; Endless, who does not end.
     """
@@ -256,9 +257,12 @@ def emulate(
     for thread in threads:
         thread.start()
     try:
-        end = monotonic() + patience
+        end, clock = process_time() + patience, monotonic() + ASLEEP * patience
         for thread in threads:
-            thread.join(max(end - monotonic(), 0))
+            while (
+                thread.is_alive() and (left := min(end - process_time(), clock - monotonic())) > 0
+            ):
+                thread.join(left)
         endless = [r for r, t in enumerate(threads) if t.is_alive() and r not in matcher.waiting]
     finally:  # after a keyboard interrupt as well
         _stop(threads)
