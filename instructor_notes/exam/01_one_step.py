@@ -114,7 +114,7 @@ QUESTIONS = [
     ),
     Question(
         "attainable",
-        f"A layer makes {INTENSITY} FLOP of each byte. Memory gives {show(BANDWIDTH, 'B/s')}, the peak is"
+        f"A layer performs {INTENSITY} FLOP per byte. Memory gives {show(BANDWIDTH, 'B/s')}, the peak is"
         f" {show(PEAK, 'FLOP/s')}. What does"
         " it reach at most?",
         show(reached, "FLOP/s"),
@@ -163,14 +163,15 @@ QUESTIONS = [
     ),
     Question(
         "turning point",
-        "The dense layer of 4,096 numbers on the V100, in 16 bits. From which batch (a power of two) on is it"
-        " compute-bound?",
+        "The dense layer of 4,096 numbers on the V100, in 16 bits; large products reach four fifths of the peak. From"
+        " which batch (a power of two) on is it compute-bound?",
         f"{turn:,}",
         {
             f"{turn // turn:,}": "A product of matrices is always compute-bound.",
             f"{turn // 8:,}": "The ridge point counts FLOP for each number of the input.",
             f"{BATCHES[-1]:,}": "Only a batch as large as the layer fills a GPU.",
         },
-        f"Intensity is about the batch in FLOP a byte, and the ridge point is at {ridge:.0f}.",
+        f"Intensity is about the batch in FLOP a byte; the ridge point is at {ridge:.0f}, for such products at four"
+        " fifths of it.",
     ),
 ]

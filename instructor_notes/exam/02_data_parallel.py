@@ -44,7 +44,7 @@ QUESTIONS = [
             f"{100 * 256 / 256:.0f} %": "A step takes as long as its allreduce.",
             f"{100 * (1 + 256 / 512) / 2:.0f} %": "Half of a step is communication.",
         },
-        "Computation halves; allreduce and waiting for the slowest do not.",
+        "Computation halves, and waiting for the slowest with it; the allreduce does not.",
     ),
     Question(
         "exposed",

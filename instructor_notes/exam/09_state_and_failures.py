@@ -122,13 +122,13 @@ QUESTIONS = [
         "same bits",
         "A run is killed three times and resumes from its newest checkpoint each time. Its final weights,"
         " compared with an undisturbed run?",
-        "Bitwise identical, if state, data order and seeds are all restored",
+        "Bitwise identical, if state, data order and seeds are all restored on as many ranks",
         {
             "Different, since steps were computed twice": "Recomputed steps change the result.",
             "Equal on average over seeds": "A restart draws new random numbers.",
             "Better, since it saw more samples": "Repeated steps are more training.",
         },
-        "The same state and the same samples give the same steps.",
+        "The same state, samples and order of sums give the same steps, if kernels are deterministic.",
     ),
     Question(
         "young",

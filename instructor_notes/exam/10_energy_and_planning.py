@@ -119,7 +119,7 @@ QUESTIONS = [
     Question(
         "limit and clock",
         f"A GPU draws {BUSY} W when it computes, {IDLE} W idle; what remains at any clock is idle power and"
-        f" three tenths of the rest. A limit of {LIMIT} W:"
+        f" three tenths of the rest; the other seven fall with the fourth power of the clock. A limit of {LIMIT} W:"
         " by how much is arithmetic slower?",
         f"{slower:.0f} %",
         {

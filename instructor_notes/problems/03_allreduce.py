@@ -29,7 +29,7 @@ PROBLEMS = [
         f"{LINK} {P} ranks allreduce {show(LONG, 'B')} with a ring. How long does it take?",
         [
             Step("Rounds: 2 (p - 1)", 2 * (P - 1)),
-            Step("Bytes a rank and round: n / p", LONG / P, "B"),
+            Step("Bytes per rank per round: n / p", LONG / P, "B"),
             Step("Latency: rounds times α", 2 * (P - 1) * ALPHA, "s"),
             Step("Bandwidth: rounds times n β / p", 2 * (P - 1) * LONG * BETA / P, "s"),
             Step("Together", 2 * (P - 1) * (ALPHA + LONG * BETA / P), "s"),
