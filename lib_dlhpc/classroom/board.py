@@ -15,6 +15,7 @@ from lib_dlhpc.classroom import database
 from lib_dlhpc.classroom.entry import Entry
 
 BINS = 8
+TINY = 1e-300  # width of a bin
 WIDE = 20  # guesses that span more than this factor are counted in bins of equal factors
 COMMON = 5  # wrong answers of a question that are listed
 STATES = ("right at once", "right later", "not yet right", "skipped")
@@ -59,7 +60,7 @@ def question(entries: Sequence[Entry]) -> dict[str, Any]:
     for entry in entries:
         of_learner[entry.learner].append(entry)
     first = [given[0] for given in of_learner.values()]
-    kind = entries[-1].kind
+    kind = Counter(given.kind for given in first).most_common(1)[0][0]
     known = next((entry.result for entry in reversed(entries) if entry.result), "")
     learners = list(of_learner.values())
     return {
@@ -180,6 +181,8 @@ def histogram(values: Sequence[float], result: str = "", unit: str = "") -> list
 def _even(low: float, high: float) -> list[float]:
     """Return edges at multiples of 1, 2 or 5 times a power of ten, of at most BINS + 1 bins."""
     least = (high - low) / BINS
+    if least < TINY:
+        return [low, high]
     power = 10.0 ** math.floor(math.log10(least))
     step = next(each * power for each in (1, 2, 5, 10) if each * power >= least)
     start = math.floor(low / step)

@@ -34,11 +34,12 @@ class Collector:
             entries, end = record.read_from(folder, self._read[file])
         except OSError:
             return 0  # not readable now: forgotten meanwhile, or a share that is away
-        name, joined = _about(folder)
+        whose, name, joined = _about(folder)
         new = 0
         for learner in dict.fromkeys(entry.learner for entry in entries):
             own = [entry for entry in entries if entry.learner == learner]
-            new += database.insert(self.file, own, name, joined or own[0].time)
+            known = name if learner == whose else ""  # a record of another may be copied here
+            new += database.insert(self.file, own, known, joined or own[0].time)
         self._read[file] = end
         return new
 
@@ -59,10 +60,12 @@ def keep_collecting(folder: Path, stop: threading.Event) -> None:
         stop.wait(EVERY)
 
 
-def _about(folder: Path) -> tuple[str, str]:
-    """Return the name of whose folder it is, and when they joined; empty if that is not known."""
+def _about(folder: Path) -> tuple[str, str, str]:
+    """Return the id and name of whose folder it is, and when they joined; empty if that is not known."""
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        return str(about.get("name", "")), str(about.get("joined", ""))
-    except (OSError, ValueError):
-        return "", ""
+        found = (str(about.get(key, "")) for key in ("id", "name", "joined"))
+        whose, name, joined = (text.encode("utf-8", "replace").decode() for text in found)
+        return whose or folder.name, name, joined
+    except (OSError, ValueError, AttributeError):
+        return "", "", ""

@@ -29,6 +29,7 @@ create index if not exists by_learner on answers (learner, time);
 
 def create(file: Path) -> None:
     """Make the tables of a class, if they are not there."""
+    file.touch(0o600)  # names and answers are the teacher's alone
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("pragma journal_mode = wal")
         connection.executescript(TABLES)
@@ -53,11 +54,13 @@ def insert(file: Path, entries: Iterable[Entry], name: str = "", joined: str = "
         return 0
     learner = rows[0][COLUMNS.index("learner")]
     with opened(file) as connection:
+        connection.execute("begin immediate")  # forgetting comes before all of this, or after
         gone = connection.execute("select 1 from forgotten where learner = ?", (learner,))
         if gone.fetchone():
             return 0
         connection.execute(
-            "insert into learners values (?, ?, ?) on conflict do update set name = excluded.name",
+            "insert into learners values (?, ?, ?) on conflict do update"
+            " set name = excluded.name where excluded.name <> ''",
             (learner, name, joined),
         )
         before = connection.total_changes

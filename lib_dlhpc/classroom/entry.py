@@ -8,6 +8,7 @@ from lib_dlhpc.errors import SpecError
 
 KINDS = ("open", "guess", "choice", "check", "compute", "step", "lab")
 LONGEST = 20_000  # characters of a text
+MOST, LARGEST = 1_000_000, 1e100  # of attempts, and of numbers
 TEXTS = ("id", "learner", "module", "question", "kind", "answer", "time", "result", "asked")
 
 
@@ -60,15 +61,22 @@ class Entry:
 def _check(entry: Entry) -> None:
     for name in TEXTS:
         text: Any = getattr(entry, name)
-        if not isinstance(text, str) or len(text) > LONGEST:
+        if not isinstance(text, str) or len(text) > LONGEST or _halved(text):
             raise SpecError(f"{name}: expected a text of at most {LONGEST:,} characters.")
     if not entry.id or not entry.learner:
         raise SpecError("id, learner: expected a text that is not empty.")
     if entry.kind not in KINDS:
         raise SpecError(f"kind = {entry.kind!r}: expected one of {', '.join(KINDS)}.")
-    if type(entry.attempt) is not int:
+    if type(entry.attempt) is not int or abs(entry.attempt) > MOST:
         raise SpecError(f"try = {entry.attempt!r}: expected an integer.")
     if entry.right not in (True, False, None) or type(entry.final) is not bool:
         raise SpecError("right: expected true, false or null; final: true or false.")
-    if entry.value is not None and type(entry.value) not in (int, float):
-        raise SpecError(f"value = {entry.value!r}: expected a number or null.")
+    if entry.value is not None and not (
+        type(entry.value) in (int, float) and abs(entry.value) <= LARGEST
+    ):
+        raise SpecError(f"value = {entry.value!r}: expected a number up to {LARGEST:g}, or null.")
+
+
+def _halved(text: str) -> bool:
+    """Return whether a text has half of a surrogate pair, which no file and no database takes."""
+    return any("\ud800" <= each <= "\udfff" for each in text)

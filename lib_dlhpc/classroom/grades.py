@@ -13,7 +13,7 @@ most 100), nbgrader's nbgrader/plugins/export.py (the columns of CsvExportPlugin
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -62,13 +62,12 @@ def _scores(
     names = database.names(file)
     answers = (entry for entry in database.answers(file) if entry.kind != "open")
     entries = [replace(entry, module=title(entry.module)) for entry in answers]
-    asked, done, last = defaultdict(set), defaultdict(set), {}
+    asked, done, last = _asked(entries), defaultdict(set), {}
     for entry in entries:
-        asked[entry.module].add(entry.question)
         name = names.get(entry.learner, "")
         if name:
             last[name, entry.module] = entry.time
-            if _counts(entry):
+            if _counts(entry) and entry.question in asked[entry.module]:
                 done[name, entry.module].add(entry.question)
     scores: dict[str, dict[str, float]] = defaultdict(dict)
     for name, module in last:
@@ -76,6 +75,18 @@ def _scores(
         scores[name][module] = round(POINTS * share, 2)
     present = {entry.learner for entry in entries}
     return scores, last, sum(not names.get(learner, "") for learner in present)
+
+
+def _asked(entries: Sequence[Entry]) -> dict[str, set[str]]:
+    """Return the questions of each module: not those that only a few of its learners had, as of another version."""
+    had: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for entry in entries:
+        had[entry.module][entry.question].add(entry.learner)
+    found = {}
+    for module, questions in had.items():
+        everyone = set[str]().union(*questions.values())
+        found[module] = {name for name, by in questions.items() if len(by) >= len(everyone) / 10}
+    return found
 
 
 def _counts(entry: Entry) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from lib_dlhpc.classroom.entry import Entry
+from lib_dlhpc.classroom.entry import LONGEST, Entry
 from lib_dlhpc.classroom.learner import RECORD, now
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import naming
@@ -46,6 +46,7 @@ def add(folder: Path, learner: str, module: str, question: str, kind: str, **ans
     answer: the other fields of an Entry. Raises OSError that names the file; then nothing is added.
     """
     file = folder / RECORD
+    answer |= {key: text[:LONGEST] for key, text in answer.items() if isinstance(text, str)}
     with naming(file), open(file, "a+b", buffering=0) as record, _locked(record):
         end = _repaired(record)
         before = sum((e.module, e.question) == (module, question) for e in entries(folder))

@@ -278,6 +278,7 @@ def open_store(
     patience: float = PATIENCE,
     ranks_per_node: int = 0,
     rest: bool = False,
+    mapped: bool = True,
 ) -> PackedStore:
     """Open a store: for this process, or collectively for all ranks of an mpi4py communicator.
 
@@ -285,7 +286,8 @@ def open_store(
     replication: the number of nodes with each partition; place: or the ranks that hold each one.
     ranks_per_node: 0 uses the real nodes, 1 treats each rank as a node, to see messages on a laptop.
     patience: s, timeout of a rank that does not answer. rest: open the remaining partitions where one is missing
-    or truncated; a file of that one raises StoreError when it is read.
+    or truncated; a file of that one raises StoreError when it is read. mapped: False reads all partitions at once, for
+    a folder where others may cut a file short: what is mapped of that ends this process.
     Raises StoreError, on every rank, where the store, its index or a partition is not as packed.
     """
     path, rank, ranks = Path(target), comm.rank if comm else 0, comm.size if comm else 1
@@ -300,7 +302,8 @@ def open_store(
         if place
         else placement.holders(count, nodes, replication)
     )
-    held, lost = _opened(path, manifest, [part for part in range(count) if rank in where[part]])
+    own = [part for part in range(count) if rank in where[part]]
+    held, lost = _opened(path, manifest, own, mapped)
     loading = Loading(held, *_to_load(held, where, nodes, rank), machines.count(machines[rank]))
     try:
         index, written = from_first(comm, lambda: (load(path, manifest), load_list(path)))
@@ -323,13 +326,13 @@ def open_store(
 
 
 def _opened(
-    path: Path, manifest: Manifest, numbers: Iterable[int]
+    path: Path, manifest: Manifest, numbers: Iterable[int], mapped: bool
 ) -> tuple[dict[int, Partition], PartitionLost | None]:
     """Return the partitions that this rank holds, and the error of one of them."""
     held, lost = {}, None
     for number in numbers:
         try:
-            held[number] = open_partition(path, number, manifest.partitions[number])
+            held[number] = open_partition(path, number, manifest.partitions[number], mapped)
         except PartitionLost as error:
             lost = lost or error
     return held, lost

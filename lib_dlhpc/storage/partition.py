@@ -8,7 +8,7 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ _REST = (
     "`dlhpc store verify` lists all damage; a store opens only with all of its partitions, or with"
     " open_store(..., rest=True), which reads what is left."
 )
+
+
+PIECE = 1 << 20  # B that are read at a time
 
 
 class Partition(NamedTuple):
@@ -38,8 +41,10 @@ class PartitionLost(StoreError):
         self.number, self.size = number, size
 
 
-def open_partition(target: Path, number: int, file: PartitionFile) -> Partition:
-    """Map a partition. Raises PartitionLost where it is missing or has another size."""
+def open_partition(
+    target: Path, number: int, file: PartitionFile, mapped: bool = True
+) -> Partition:
+    """Map a partition, or else read it. Raises PartitionLost where it is missing or has another size."""
     path = target / file.name
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -53,7 +58,12 @@ def open_partition(target: Path, number: int, file: PartitionFile) -> Partition:
             )
         if not size:
             return Partition(number, path, memoryview(b""), b"".__getitem__)
-        content = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        if mapped:
+            content: Any = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        else:
+            content = b"".join(iter(lambda: os.read(descriptor, PIECE), b""))
+            if len(content) != size:
+                raise PartitionLost(f"{file.name} of {target} was cut short.", number, len(content))
     finally:
         os.close(descriptor)
     return Partition(number, path, memoryview(content), content.__getitem__)

@@ -148,3 +148,8 @@ def test_every_guess_is_in_one_bin_and_so_is_the_result(values, result):
 def test_guesses_over_orders_of_magnitude_have_bins_apart():
     apart = [each["count"] for each in histogram([1.0, 10.0, 100.0, 1000.0])]
     assert sorted(apart) == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("values", [[0.0, 5e-324], [-1e100, 1e100], [1.0, 1.0 + 2**-52]])
+def test_strange_numbers_have_bins_too(values):
+    assert sum(each["count"] for each in histogram(values)) == len(values)

@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.classroom import classes, database, record
 from lib_dlhpc.classroom.collecting import Collector
-from lib_dlhpc.classroom.learner import RECORD
+from lib_dlhpc.classroom.learner import ABOUT, RECORD
 
 
 def answered(folder, count=3):
@@ -93,3 +93,21 @@ def test_a_name_comes_with_the_folder(file, tmp_path):
     record.add(anna.folder, anna.id, "toy", "q", "guess")
     Collector(tmp_path / classes.LEARNERS, file).collect()
     assert database.names(file) == {anna.id: "Anna"}
+
+
+def test_a_folder_that_is_no_learners_stops_nobody_else(file, tmp_path):
+    folder = tmp_path / "learners"
+    for name, about in (
+        ("a", "[]"),
+        ("b", '{"id": "b", "name": "Bea"}'),
+        ("z", '{"id": "z", "name": "Zed"}'),
+    ):
+        answered(folder / name)
+        (folder / name / ABOUT).write_text(about, encoding="utf-8")
+    with open(folder / "a" / RECORD, "r+b") as damaged:
+        damaged.write(damaged.read().replace(b'"answer": "1"', b'"answer": "\\ud800"'))
+    (folder / "z" / RECORD).write_bytes(
+        (folder / "b" / RECORD).read_bytes()
+    )  # Zed hands in what Bea did
+    assert Collector(folder, file).collect() == 6
+    assert database.names(file) == {"a": "", "b": "Bea"}

@@ -90,6 +90,9 @@ def test_several_processes_write_at_a_time_and_nothing_is_lost(tmp_path):
         ({"try": "1"}, "try = '1'"),
         ({"right": "yes"}, "right: expected true"),
         ({"value": "3"}, "value = '3'"),
+        ({"value": 1e300}, "a number up to 1e"),
+        ({"try": 2**63}, "expected an integer"),
+        ({"answer": "\ud800"}, "answer: expected a text"),
         ({"surprise": 1}, "surprise"),
     ],
 )

@@ -103,6 +103,19 @@ def batches(target, run):
         "0 samples came",
         "def batches(target, run):\n    print('All 11 hold.')\n    return iter(())\n",
     ),
+    "cuts short what is mapped": (
+        "failed",
+        "",
+        """
+def batches(target, run):
+    with open_store(target) as store:
+        for file in target.iterdir():
+            if file.name.startswith("partition"):
+                with open(file, "r+b") as part:
+                    part.truncate(0)
+        yield [run.decode(store.read(name)) for name in store.names if name.endswith(".img")]
+""",
+    ),
     "patches the clock": (
         "timeout",
         "",
@@ -127,6 +140,21 @@ def save(folder, training):
     state.update(weights=training.weights, step=training.step, velocity=training.velocity)
 def resume(folder, training):
     vars(training).update(state)
+""",
+    ),
+    "asks what is behind a store for a path": (
+        "failed",
+        "has no _path",
+        """
+def save(folder, training):
+    try:
+        raise ValueError
+    except ValueError as error:
+        frame = error.__traceback__.tb_frame
+    while type(session := frame.f_locals.get("self")).__name__ != "Session":
+        frame = frame.f_back
+    store = session.do(0, "snapshots", [str(folder)], None)
+    open(session.do(store._number, "_path", [str(folder.parent / "state")], {}), "w").write("1")
 """,
     ),
     "saves outside of the folder": (

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.storage import open_store, pack
+from lib_dlhpc.storage.index import Manifest
 from lib_dlhpc.storage.snapshots import SnapshotStore
 
 MOST = 1 << 26  # B that a process may write
@@ -104,6 +105,7 @@ class Files:
         self._changed("truncate", file.name)
         if size > LARGEST:
             raise OSError(errno.EFBIG, f"a file has {LARGEST} bytes at the most")
+        self._write(max(0, size - os.fstat(file.fileno()).st_size))
         return int(file.truncate(size))
 
     def sync(self, number: Any) -> None:
@@ -159,16 +161,20 @@ class Files:
 
     def pack(self, tree: Any, target: Any) -> None:
         """Pack a folder."""
-        pack(self._own(tree), self._changed("pack", target))
+        self._count()
+        self._write(0)  # also where an earlier one was refused
+        self._write(_packed(pack(self._own(tree), self._changed("pack", target))))
 
     def store(self, target: Any) -> list[Any]:
         """Open what was packed; return its number and the names of its files."""
-        store = open_store(self._own(target))
+        self._write(0)
+        store = open_store(self._own(target), mapped=False)  # others may cut its files short
+        self._write(_packed(store.manifest))  # it is in memory
         return [self._held(store), list(store.names)]
 
     def store_read(self, number: Any, name: Any) -> bytes:
         """Return a file of a store."""
-        return bytes(self._file(number).read(name))
+        return bytes(self._store(number, [name]).read(name))
 
     def store_read_many(self, number: Any, names: Any) -> list[bytes]:
         """Return files of a store."""
@@ -247,6 +253,11 @@ class Files:
         if found is None or isinstance(found, str | list):
             raise OSError(errno.EBADF, f"{number} is no open file")
         return found
+
+
+def _packed(manifest: Manifest) -> int:
+    """Return the bytes of the partitions of a store."""
+    return sum(part.size for part in manifest.partitions)
 
 
 class Snapshots:

@@ -191,8 +191,9 @@ class HandIn:
             raise
 
     def _started(self) -> Worker:
-        while self._idle:
-            self._end(self._idle.popleft())
+        with suppress(IndexError):  # ranks start at the same time
+            while True:
+                self._end(self._idle.popleft())
         number, sock = self._server.fork(self._output)
         self._open[number] = sock
         files = Files()

@@ -60,6 +60,7 @@ class Worker:
         self._numbers: dict[int, int] = {}  # id -> number
         self._lasting: set[int] = set()  # arrays of objects, which stay from call to call
         self._errors: list[BaseException] = []
+        self._granting = True  # folders that are passed may be used
 
     def load(self, source: str, file: str) -> dict[str, list[list[Any]]]:
         """Run a hand-in; return the parameters of its functions. Raises what it raises, Crashed, TimedOut."""
@@ -106,7 +107,9 @@ class Worker:
 
     def _answer(self, target: Any, offer: Offer, name: str, given: Any, named: Any) -> None:
         try:
-            self._send("answer", _done(target, offer, name, given, named))
+            found = _done(target, offer, name, given, named)
+            self._granting = False
+            self._send("answer", found)
         except (Crashed, TimedOut, Killed):
             raise
         except Exception as error:
@@ -116,6 +119,8 @@ class Worker:
                 where = f": {error.filename}" if error.filename else ""
                 code, words = error.errno, f"{error.strerror}{where}"
             self._send("error", [len(self._errors) - 1, type(error).__name__, words, code])
+        finally:
+            self._granting = True
 
     def _raised(self, number: Any, name: Any, words: Any, line: Any, text: Any) -> BaseException:
         """Return what the process raised; an error of ours that went through it as it was."""
@@ -153,6 +158,8 @@ class Worker:
 
     def _encode(self, value: Any) -> tuple[str, Any]:
         if isinstance(value, Path | Folder):
+            if not self._granting:
+                raise TypeError("only arguments of a function are folders to work in")
             return "path", self._files.grant(Folder(value) if isinstance(value, Path) else value)
         if type(value).__name__ in NOUNS:
             return "noun", [type(value).__name__, list(vars(value).values())]
@@ -234,6 +241,7 @@ def _done(target: Any, offer: Offer, name: str, given: Any, named: Any) -> Any:
         if hasattr(type(target), name) or name in vars(target):
             raise AttributeError(f"{offer.kind} has no {name}")
         getattr(target, name)  # raises with words of its own
+        raise AttributeError(f"{offer.kind} has no {name}")  # it did not: a delegate has that name
     arguments = {str(key): value for key, value in (named or {}).items()}
     if offer.kind == "comm":
         _check_plain([*given, *arguments.values()])

@@ -62,4 +62,5 @@ def _quoted(text: str) -> list[str]:
 
 def _safe(text: str) -> str:
     """Return a line that no viewer of Markdown takes for HTML."""
+    text = text.encode("utf-8", "replace").decode()  # no half of a surrogate pair
     return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")

@@ -1,6 +1,7 @@
 """The page of a learner: the checks, the rubric of the notes, the reflection of the notebook."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,7 @@ def test_where_all_holds_a_human_is_asked_for_the_rest(tmp_path, repository):
     notebook(tmp_path, "## Reflect\n\n1. Where?", "In `loss`, <b>twice</b>.")
     mark = Mark(tmp_path, "ada", LAB, 1, 1, "passed", "All 1 hold.", (kept("A law", "It holds."),))
     text = page(mark, rubric)
+    assert "# half ?, 01" in page(replace(mark, learner="half \ud800"), rubric)
     assert "- ✓ A law. It holds." in text
     assert "| 4 | 4 | even and uneven shares" in text and "| 1 | 1 | the loss" in text
     assert "|  | 3 | reflection" in text and "|  | 1 | real ranks" in text

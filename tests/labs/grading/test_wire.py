@@ -116,3 +116,19 @@ def test_what_is_too_large_is_not_sent():
     one, other = socket.socketpair()
     with one, other, pytest.raises(ValueError, match="the most are"):
         wire.send(one, np.zeros(wire.MOST, np.uint8), refuse)
+
+
+def test_one_who_sends_byte_by_byte_is_asked_for_the_time():
+    ours, theirs = socket.socketpair()
+    looked = []
+
+    def alive():
+        looked.append(1)
+        if len(looked) == 3:
+            raise TimeoutError("over")
+        theirs.send(b"\0")
+
+    theirs.send(b"\0")
+    with ours, theirs, pytest.raises(TimeoutError, match="over"):
+        wire.receive(ours, refuse, alive)
+    assert len(looked) == 3

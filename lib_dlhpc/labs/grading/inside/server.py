@@ -86,7 +86,8 @@ def _be(control: socket.socket, descriptors: list[int], own: dict[str, Any]) -> 
     if own["swap"]:
         _give_stand_ins(session, own["swap"])
     gc.disable()  # a file that is closed by a collection would send in the middle of a message
-    closed.without_files()
+    if not closed.without_files() and closed.landlock():
+        os._exit(1)  # what the command says that the system holds
     closed.limit(own["seconds"], own["memory"])
     closed.refuse(HAND_IN, frozenset(own["legal"]))
     try:

@@ -89,7 +89,7 @@ def _exactly(sock: socket.socket, size: int, alive: Callable[[], None] | None) -
             raise Closed
         if part:
             found += part
-        elif alive:
+        if alive:  # also of one who sends byte by byte
             alive()
     return found
 
