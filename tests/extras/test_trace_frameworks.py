@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.timeline.formats import read
 from lib_dlhpc.timeline.steps import step_terms
@@ -24,7 +25,7 @@ def test_a_live_trace_has_the_steps_and_bytes_of_the_recorded_one(repository, tm
         for rank in range(2)
     ]
     try:
-        assert [run.wait(timeout=120) for run in runs] == [0, 0]
+        assert [run.wait(timeout=PATIENCE) for run in runs] == [0, 0]
     finally:
         for run in runs:
             run.kill()
