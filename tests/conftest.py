@@ -36,7 +36,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     )
     sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
-# Whoever runs the tests may have joined a class: tests write nothing into that record.
+# The user who runs the tests may have joined a class: tests write nothing into that record.
 os.environ["DLHPC_LEARNER"] = str(Path(tempfile.gettempdir(), f"dlhpc-nobody-{os.getpid()}"))
 
 # A shell lets what it starts in the background ignore Ctrl-C, nohup a hangup, and so would every program that a

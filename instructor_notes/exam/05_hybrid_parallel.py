@@ -91,7 +91,7 @@ QUESTIONS = [
         {
             "Data": "Gradients are the most bytes, so data parallelism must be nearest.",
             "Pipeline": "Stages wait for each other, so they must be near.",
-            "It makes no difference": "Bytes are bytes, whoever sends them and when.",
+            "It makes no difference": "Bytes are bytes, no matter who sends them and when.",
         },
         "It allreduces in every layer, forward and backward, and nothing overlaps; gradients travel once a step.",
     ),
@@ -137,7 +137,7 @@ QUESTIONS = [
         {
             "The losses and the time": "Oversubscribed ranks give wrong results.",
             "Neither, ranks take turns": "A wait for a core costs nothing.",
-            "The losses, since messages arrive in another order": "The order of arrival changes a sum of two halves.",
+            "The losses, since messages arrive in another order": "The order of arrival changes a sum of two parts.",
         },
         "A program that is right is right on any number of cores; its waits are not those of a cluster.",
     ),

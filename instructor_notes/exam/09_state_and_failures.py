@@ -16,7 +16,7 @@ ASKED = (5 * MINUTE, 20 * MINUTE, 3 * HOUR, DAY)
 
 
 def lost(seconds: float) -> float:
-    """Return the percentage of the time that is lost with a checkpoint in so many s."""
+    """Return the percentage of the time that is lost with a checkpoint at an interval in s."""
     return 100 * (1 - float(found(Run(interval=seconds)).goodput))
 
 
@@ -77,7 +77,7 @@ QUESTIONS = [
         f"{saved('asynchronous'):.1f} %",
         {
             f"{0:.1f} %": "Then asynchronous saving removes the loss.",
-            f"{saved('synchronous'):.1f} %": "Written is written, whoever waits.",
+            f"{saved('synchronous'):.1f} %": "Written is written, no matter who waits.",
             f"{saved('asynchronous', BEST):.1f} %": "The gain does not depend on the interval.",
         },
         f"Lost work and restarts stay. It makes a short interval affordable: {saved('asynchronous', BEST):.1f}"

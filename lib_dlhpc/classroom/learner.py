@@ -58,7 +58,7 @@ def seed(token: str, question: str) -> int:
 
 
 def home() -> Path:
-    """Return the folder of whoever uses this machine."""
+    """Return the folder of the user of this machine."""
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(os.environ.get(HOME) or Path(data) / "lib_dlhpc" / "learner")
 

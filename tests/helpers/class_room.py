@@ -95,7 +95,7 @@ class Client(threading.Thread):
 def soaked(
     work: Path, clients: int, answers: int, pause: float, lives: list[float], visitors: int = 0
 ) -> Outcome:
-    """Let learners answer while a server lives for so many seconds at a time, killed after each but the last.
+    """Let learners answer while a server lives for some seconds at a time, killed after each but the last.
 
     clients: learners at home, over HTTP; visitors: learners on the server's pages, over WebSockets.
     """

@@ -98,16 +98,18 @@ def test_a_wheel_has_the_package_and_the_course_and_nothing_else(made, tracked, 
 
 
 @pytest.fixture(scope="module")
-def told(made):
+def metadata(made):
     """The metadata of the wheel."""
     with zipfile.ZipFile(only(made, "*.whl")) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         return message_from_bytes(archive.read(name))
 
 
-def test_a_wheel_says_what_its_extras_are(told):
-    assert {"sim", "run", "lab", "cluster", "import", "all"} <= set(told.get_all("Provides-Extra"))
-    core = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
+def test_a_wheel_says_what_its_extras_are(metadata):
+    assert {"sim", "run", "lab", "cluster", "import", "all"} <= set(
+        metadata.get_all("Provides-Extra")
+    )
+    core = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     assert {line.partition(">")[0] for line in core} == {"numpy", "shtab", "tomli-w"}
 
 
@@ -115,9 +117,9 @@ def links(text):
     return re.findall(r"(!?)\[[^]]+\]\(([^)#]+)", text)
 
 
-def test_a_package_page_has_no_broken_link(told, repository, tmp_path):
-    assert len(told.get_payload()) > 1000
-    assert all(place.startswith("https://") for _, place in links(told.get_payload()))
+def test_a_package_page_has_no_broken_link(metadata, repository, tmp_path):
+    assert len(metadata.get_payload()) > 1000
+    assert all(place.startswith("https://") for _, place in links(metadata.get_payload()))
     home = "https://git.example/lib_dlhpc"
     words = "import sys; from setuptools import build_meta as b; sys.stderr.write(b.prepare_metadata_for_build_wheel"
     made = [sys.executable, "-c", f"{words}(sys.argv[1]))", tmp_path]

@@ -4,7 +4,7 @@
     class/api/me         whether the visitor has joined
     class/api/records    answers from a learner's own machine
     class/api/forget     a learner takes all back
-    class/board          the board, for whoever has its key; class/api/board is what it shows
+    class/board          the board, for those who have its key; class/api/board is what it shows
 
 The door (door.py) is before all of them. Requests that change something are JSON, which another site cannot send.
 """
@@ -122,7 +122,7 @@ class Records(ClassHandler):
 
 
 class BoardHandler(ClassHandler):
-    """For whoever has the key, in the address or from then on in a cookie."""
+    """For those who have the key, in the address or from then on in a cookie."""
 
     def allowed(self) -> bool:
         key = self.get_argument("key", "") or self.get_cookie(BOARD, "") or ""

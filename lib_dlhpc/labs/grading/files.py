@@ -82,7 +82,7 @@ class Files:
             return self._held(path)  # a folder, to be flushed
 
     def read(self, number: Any, size: Any) -> bytes:
-        """Read so many bytes; to the end below zero."""
+        """Read up to `size` bytes; to the end below zero."""
         file = self._file(number)
         return bytes(file.readall() if size < 0 else file.read(min(size, LARGEST)))
 

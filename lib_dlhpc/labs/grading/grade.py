@@ -174,7 +174,7 @@ def _as_it_ended(hand_in: HandIn, status: str, note: str) -> tuple[str, str]:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text in one line of at most so many characters, cut behind a word if it is longer."""
+    """Return a text in one line of at most `most` characters, cut behind a word if it is longer."""
     words = " ".join(text.split())
     if len(words) <= most:
         return words

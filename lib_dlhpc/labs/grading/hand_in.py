@@ -53,7 +53,7 @@ def read(folder: Path, name: str, usual: str) -> tuple[str, str]:
 
 
 def text_of(file: Path, most: int = MOST) -> str:
-    """Return the text of a file of at most so many bytes.
+    """Return the text of a file of at most `most` bytes.
 
     Raises Unreadable, NotAllowed for a link, which may lead to the instructor's files.
     """

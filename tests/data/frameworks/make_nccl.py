@@ -9,7 +9,7 @@ import json
 import sys
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-TOLD = ("Collective name", "In msg nelems", "dtype", "Group size", "Process Group Name")
+GIVEN = ("Collective name", "In msg nelems", "dtype", "Group size", "Process Group Name")
 ABOUT = ("schemaVersion", "distributedInfo", "displayTimeUnit", "baseTimeNanoseconds")
 
 with gzip.open(sys.argv[1], "rt") as file:
@@ -18,10 +18,10 @@ events = []
 for event in trace["traceEvents"]:
     step = event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
     if event.get("ph") == "X" and (step or event.get("cat") in DEVICE):
-        told = {key: value for key, value in event.get("args", {}).items() if key in TOLD}
+        given = {key: value for key, value in event.get("args", {}).items() if key in GIVEN}
         kept = {key: event[key] for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}
         kept["name"] = kept["name"][:60]
-        events.append(kept | ({"args": told} if "Collective name" in told else {}))
+        events.append(kept | ({"args": given} if "Collective name" in given else {}))
 about = {key: trace[key] for key in ABOUT}
 with gzip.open("rank0.json.gz", "wt", compresslevel=9) as file:
     json.dump(about | {"traceEvents": events}, file, separators=(",", ":"))

@@ -42,8 +42,8 @@ def trim(name):
         if event.get("ph") == "X" and event.get("cat") in KEPT
     ]
     for event in events:
-        told = event.get("args", {})
-        event["args"] = {key: told[key] for key in ("Input Dims", "Input type") if key in told}
+        given = event.get("args", {})
+        event["args"] = {key: given[key] for key in ("Input Dims", "Input type") if key in given}
         if not event["name"].startswith("gloo:"):
             del event["args"]
     trace["traceEvents"], trace["traceName"] = events, name

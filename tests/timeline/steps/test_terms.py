@@ -45,7 +45,7 @@ def test_the_steps_are_those_that_the_frameworks_annotate(traces, repository):
 
 
 def test_pytorch_and_jax_exchange_the_same_gradients(traces):
-    """One network, batch and optimizer: one allreduce of all gradients in each step, whoever trains it."""
+    """One network, batch and optimizer: one allreduce of all gradients in each step, no matter who trains it."""
     for name in ("pytorch", "jax"):
         (exchange,) = traces[name].exchanges
         assert (exchange.name, exchange.bytes, exchange.calls) == ("allreduce", GRADIENTS, 1.0)
