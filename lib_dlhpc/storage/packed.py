@@ -297,11 +297,8 @@ def open_store(
     manifest = from_first(comm, lambda: load_manifest(path))
     count = len(manifest.partitions)
     nodes, machines = nodes_of(comm, ranks_per_node), nodes_of(comm, 0)
-    where = (
-        placement.checked(place, count, ranks)
-        if place
-        else placement.holders(count, nodes, replication)
-    )
+    holders = placement.holders(count, nodes, replication)
+    where = placement.checked(place, count, ranks) if place else holders
     own = [part for part in range(count) if rank in where[part]]
     held, lost = _opened(path, manifest, own, mapped)
     loading = Loading(held, *_to_load(held, where, nodes, rank), machines.count(machines[rank]))
