@@ -192,6 +192,8 @@ def without_slowdown(expected: Sequence[Expected], rows: Sequence[Row]) -> str:
 
 def judged(found: Sweep) -> list[tuple[str, bool]]:
     """Return the acceptance lines, and whether each is met."""
+    if not found.judged:
+        return [("no run had its cores to itself: nothing can be said", False)]
     lines = []
     for way, most in MEDIAN.items():
         off = errors(found.judged, way)
