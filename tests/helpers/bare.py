@@ -35,9 +35,9 @@ def linked(folder: Path, names: tuple[str, ...] = CORE) -> Path:
 
 def bare(arguments: list[str], *places: Path, cwd: Path) -> str:
     """Run Python without site-packages, with modules of `places`; return its output. Fails if it fails."""
-    told = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "HOME": str(cwd)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places)), "HOME": str(cwd)}
     run = subprocess.run(
-        [sys.executable, "-S", *arguments], env=told, cwd=cwd, capture_output=True, text=True
+        [sys.executable, "-S", *arguments], env=env, cwd=cwd, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
     return run.stdout

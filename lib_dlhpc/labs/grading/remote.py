@@ -5,6 +5,7 @@ The process is not believed: only plain data comes from it, and only what offere
 
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,7 +21,7 @@ from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send
 
 NOUNS = {each.__name__: each for each in (Forward, Backward, Send, Receive)}
-FIELDS = {"Forward": 2, "Backward": 2, "Send": 4, "Receive": 4}
+FIELDS = {name: len(fields(each)) for name, each in NOUNS.items()}
 
 
 class TimedOut(Endless):
@@ -193,12 +194,10 @@ class Worker:
         if kind == "list":
             return value
         if kind == "noun":
-            name, fields = value
-            if len(fields) != FIELDS[name] or not all(
-                isinstance(each, int | str) for each in fields
-            ):
+            name, given = value
+            if len(given) != FIELDS[name] or not all(isinstance(each, int | str) for each in given):
                 raise ValueError(name)
-            return NOUNS[name](*fields)
+            return NOUNS[name](*given)
         if kind == "mpi":
             return _constant(value)
         if kind == "function":

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from lib_dlhpc.labs.grading.inside import wire
+from lib_dlhpc.labs.grading.inside import stubs, wire
+from lib_dlhpc.schedules import pipeline
 
 DTYPES = arrays.boolean_dtypes() | arrays.integer_dtypes() | arrays.floating_dtypes(sizes=(32, 64))
 LEAVES = (
@@ -132,3 +134,10 @@ def test_one_who_sends_byte_by_byte_is_asked_for_the_time():
     with ours, theirs, pytest.raises(TimeoutError, match="over"):
         wire.receive(ours, refuse, alive)
     assert len(looked) == 3
+
+
+@pytest.mark.parametrize("name", stubs.NOUNS)
+def test_instructions_of_a_process_have_the_fields_of_the_librarys(name):
+    """A process has no library, so it has instructions of its own; they travel as the list of their fields."""
+    own, ours = stubs.NOUNS[name], getattr(pipeline, name)
+    assert [each.name for each in fields(own)] == [each.name for each in fields(ours)]

@@ -88,7 +88,7 @@ def test_a_moment_counts_once():
 
 
 def test_what_collates_a_batch_on_the_processor_is_no_compute():
-    """A loader in the process itself calls operators for the batch: work stands still meanwhile."""
+    """A loader in the process itself calls operators for the batch: no other work runs meanwhile."""
     found = one_rank(
         ("host", "step", "1", 0.0, 4.0),
         ("compute", "input", "loader", 0.0, 2.0),
