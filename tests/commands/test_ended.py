@@ -20,6 +20,7 @@ from lib_dlhpc.launch import attach
 from lib_dlhpc.launch.network.lab import unfit
 from lib_dlhpc.spec.measured_machine import load_measured
 from lib_dlhpc.storage.verify import verify
+from lib_dlhpc.timeline.chakra import read_trace
 from lib_dlhpc.timeline.store import load
 
 ROUNDS = int(os.environ.get("DLHPC_ENDINGS", "1"))
@@ -141,6 +142,8 @@ def kept(folder: Path, file: str) -> bool:
         return load(path).ranks == 2
     if file == "my.toml":
         return load_measured(path).measured is not None
+    if top == "traces":
+        return len(read_trace(folder / top).files) == 32
     if file == "steps.json":
         return bool(json.loads(path.read_text()))
     return top == "store" and not verify(folder / "store")
