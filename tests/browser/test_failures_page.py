@@ -25,7 +25,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "09_state_and_failures.ipynb"
 PLOTS = 5
-QUESTIONS = 29
+QUESTIONS = 31
 SLIDERS = {
     0: ["GPUs", "A node fails", "File system", "Restart", "Interval"],
     1: ["Interval", "File system", "Changed"],
@@ -34,7 +34,7 @@ DROPDOWNS = {
     0: [("Network", "GPT-3, 175 G weights")],
     1: [("Network", "GPT, 1 T weights"), ("Who writes", "the first node")],
 }
-GUESSES = {0: "10", 7: "10", 14: "10", 19: "5"}  # a number: that choice of a list
+GUESSES = {0: "10", 9: "10", 16: "10", 21: "5"}  # a number: that choice of a list
 GO = "Train from here"
 
 

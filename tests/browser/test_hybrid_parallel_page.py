@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "05_hybrid_parallel.ipynb"
 PLOTS = 7
-QUESTIONS = 24
+QUESTIONS = 26
 # First of all what leaves less to compute for the controls after it.
 SLIDERS = {
     0: ["Edge", "GPUs a sample", "GPUs", "Samples at once"],
@@ -35,7 +35,7 @@ DROPDOWNS = {
     1: [("Run", "18 B, 256 GPUs"), ("Schedule", "GPipe")],
     2: [("Devices are", "Xeon sockets of 96 GB (Frontera)")],
 }
-GUESSES = {0: "10", 5: "3", 11: 3, 15: "8"}  # a number: that choice of a list
+GUESSES = {0: "10", 7: "3", 13: 3, 17: "8"}  # a number: that choice of a list
 AT_THE_START = ("Samples at once", "Microbatch")
 # The map or the bars of an experiment, when all layouts of a setting are there.
 DONE = {0: "a step:", 1: "layouts", 2: "fit"}

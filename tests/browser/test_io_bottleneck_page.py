@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "07_io_bottlenecks.ipynb"
 PLOTS = 7
-QUESTIONS = 31
+QUESTIONS = 33
 SLIDERS = {
     0: ["A file", "Nodes", "Readers"],
     1: ["Cached", "Nodes"],
@@ -41,7 +41,7 @@ DROPDOWNS = {
     ],
     3: [("Network", "VGG-16"), ("In", "one epoch")],
 }
-GUESSES = {0: "20", 8: "50", 14: 3, 19: 2, 22: "100"}  # a number: that choice of a list
+GUESSES = {0: "20", 10: "50", 16: 3, 21: 2, 24: "100"}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "06_large_batch_lars.ipynb"
 PLOTS = 5
-QUESTIONS = 19
+QUESTIONS = 21
 SLIDERS = {
     0: ["Batch", "Rate ×", "Warm-up"],
     1: ["Batch"],
@@ -35,7 +35,7 @@ CHOICES = {
     1: [("Compare", "LAMB"), ("with", "linear scaling")],
     2: [("Machine", "abci, V100")],
 }
-GUESSES = {0: "50", 4: "80", 9: "10", 12: "4"}  # a number: that choice of a list
+GUESSES = {0: "50", 6: "80", 11: "10", 14: "4"}  # a number: that choice of a list
 REAL = "Train on 4 MPI ranks"
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "08_memory_and_out_of_core.ipynb"
 PLOTS = 4
-QUESTIONS = 26
+QUESTIONS = 28
 SLIDERS = {0: ["Batch"], 1: ["GPUs", "Batch", "GPU memory"], 2: ["Batch", "Host link", "Page"]}
 DROPDOWNS = {
     0: [
@@ -36,7 +36,7 @@ DROPDOWNS = {
     1: [("Network", "GPT, 22 G weights"), ("Between nodes", "eight 200 Gb/s InfiniBand")],
     2: [("Network", "VGG-16"), ("Offloaded", "weights and state too")],
 }
-GUESSES = {0: "1", 5: 1, 12: "50", 18: "40"}  # a number: that choice of a list
+GUESSES = {0: "1", 7: 1, 14: "50", 20: "40"}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(

@@ -27,12 +27,12 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "11_traces_and_waits.ipynb"
 PLOTS = 5
-QUESTIONS = 30
+QUESTIONS = 32
 SLIDERS = {
     0: ["Who", "By", "Messages", "Network", "Link 1–2"],
     2: ["Simulate", "A sample", "Buffer", "Varies"],
 }
-GUESSES = {0: "10", 7: 3, 11: "2", 16: "100", 21: "50"}  # a number: that choice of a list
+GUESSES = {0: "10", 9: 3, 13: "2", 18: "100", 23: "50"}  # a number: that choice of a list
 
 
 def results(page: Any, index: int) -> str:

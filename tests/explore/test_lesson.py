@@ -11,7 +11,9 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks import lesson as lesson_file
-from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
+from lib_dlhpc.explore.blocks.question import Place
+from lib_dlhpc.explore.course import PATH, RECORDED
 
 PAGES = Path(lesson_file.__file__).parents[1]
 
@@ -123,6 +125,27 @@ def test_a_lesson_has_every_number_that_it_names(name: str) -> None:
     guesses = {key for key, text in lesson.texts.items() if "guess" in text}
     assert set(lesson.results) == guesses and set(lesson.figures) <= guesses
     assert set(lesson.draws) == {key for key, text in lesson.texts.items() if "compute" in text}
+
+
+FOLDERS = [
+    folder for module in PATH for folder, number in RECORDED.items() if number == module.number
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS[1:])
+def test_a_module_asks_two_checks_of_earlier_modules_again(folder: str) -> None:
+    lesson = import_module(f"lib_dlhpc.explore.{folder}.questions").lesson
+    recalled = lesson.texts["earlier"]["recall"]
+    modules = [check.split(".")[0] for check in recalled]
+    assert len(recalled) == 2 and set(modules) <= set(FOLDERS[: FOLDERS.index(folder)])
+    for check, card in zip(recalled, lesson.ask("earlier").children, strict=True):
+        text = check_of(check)
+        assert "{" not in words_of(text), "numbers belong to a module that is not loaded"
+        assert card.question.question == text["check"]
+        assert card.question.place == Place(folder, f"earlier.{check}", "check")
+        wrong = next(answer for answer, _ in text["answers"] if answer != text["right"])
+        assert card.question.answer(wrong)["words"] == dict(text["answers"])[wrong]
+        assert card.question.answer(text["right"])["right"]
 
 
 def test_what_is_not_in_a_lesson_is_named_with_what_is() -> None:

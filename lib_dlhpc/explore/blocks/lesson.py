@@ -20,6 +20,9 @@ What a module asks is in a file beside its package's questions.py, lesson.toml, 
     unit = "%"
     hint = "Divide by the sum."
 
+    [earlier]
+    recall = ["one_step.launch"]                                                             # a check of another module
+
     ask = Lesson.read(__file__, results={"exposed": ...}, figures={"exposed": one_step}, numbers={...}).ask
     ask("exposed")
 
@@ -46,6 +49,7 @@ from lib_dlhpc.labs import attempts
 from lib_dlhpc.spec.units import parse_quantity
 
 CLOSE = 0.2  # a guess within 20 % counts as right
+MODULES = Path(__file__).parents[1]
 Draw = Callable[[np.random.Generator], tuple[Mapping[str, Any], float]]
 
 
@@ -109,6 +113,8 @@ class Lesson:
             for number, step in enumerate(listed.children, 1):
                 step.question.place = Place(self.module, f"{name}.{number}", "step")
             return listed
+        if "recall" in text:
+            return Column([self._recalled(name, each) for each in text["recall"]])
         card = self._asked(name, text, seed)
         card.question.place = card.question.place._replace(question=name)
         return card
@@ -135,6 +141,13 @@ class Lesson:
             options = tuple(map(self.filled, text["options"]))
             return self.predict_choice(asked, options, self.results[name], because, figure)
         return self.predict(asked, self.results[name], text.get("unit", ""), because, figure)
+
+    def _recalled(self, name: str, check: str) -> Card:
+        """Return a check of an earlier module, with a record of its own here."""
+        text = check_of(check)
+        card = self.choose(text["check"], dict(text["answers"]), text["right"])
+        card.question.place = card.question.place._replace(question=f"{name}.{check}")
+        return card
 
     def filled(self, text: str) -> str:
         """Return a text with its numbers."""
@@ -286,6 +299,13 @@ class Lesson:
             f"<tbody>{rows}</tbody></table>"
         )
         self._summary.value = wide_html(table, "Guesses and results")
+
+
+def check_of(check: str) -> dict[str, Any]:
+    """Return the table of a check of any module, "one_step.launch". It has no numbers: its module stays unloaded."""
+    module, name = check.split(".")
+    path = MODULES / module / "lesson.toml"
+    return dict(tomllib.loads(path.read_text(encoding="utf-8"))[name])
 
 
 def _computed(answer: float, unit: str, hint: str, tolerance: float = 0.02) -> Judge:

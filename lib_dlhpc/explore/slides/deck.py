@@ -15,8 +15,8 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
-from lib_dlhpc.explore.blocks.lesson import Lesson
-from lib_dlhpc.explore.course import PATH, Module
+from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
+from lib_dlhpc.explore.course import Module
 
 LETTERS = "ABCDEFG"
 QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+\.questions) import ask")
@@ -38,7 +38,7 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     notes = (repository / "instructor_notes" / f"{module.name}.md").read_text("utf-8")
     lesson = lesson_of(text)
     return [
-        *_opening(module, text, notes, repository),
+        *_opening(module, text, notes, lesson),
         *_experiments(lesson),
         _formula(text),
         *_checks(lesson),
@@ -86,7 +86,7 @@ def misconceptions(notes: str) -> list[tuple[str, str]]:
     return [(plain(name), plain(rest).lstrip(" .,")) for name, rest in found]
 
 
-def _opening(module: Module, text: str, notes: str, repository: Path) -> Iterator[Slide]:
+def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[Slide]:
     timing = "\n".join(re.findall(r"^\| \d.*", notes, re.M))
     said = plain(notes.split("\n\n")[1])
     yield Slide(
@@ -100,19 +100,16 @@ def _opening(module: Module, text: str, notes: str, repository: Path) -> Iterato
         tuple(_sentence(each) for each in objectives),
         _after(text, "You need"),
     )
-    if asked := list(_retrieval(module, repository)):
+    if asked := list(_retrieval(lesson)):
         answers = ["Two minutes, in pairs, without notes.", *(answer for _, answer in asked)]
         yield Slide("From earlier modules", tuple(each for each, _ in asked), "\n".join(answers))
 
 
-def _retrieval(module: Module, repository: Path) -> Iterator[tuple[str, str]]:
-    """Yield a check of each of the two modules before, with its answer."""
-    before = PATH[: PATH.index(module)][-2:]
-    for each in before:
-        lesson = lesson_of(notebook_text(repository / "modules" / each.file))
-        checks = [text for text in lesson.texts.values() if "check" in text]
-        text = next((each for each in checks if each["check"].endswith("?")), checks[0])
-        yield lesson.filled(text["check"]), lesson.filled(text["right"])
+def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str]]:
+    """Yield the checks of earlier modules that the page asks again, with their answers."""
+    for check in lesson.texts.get("earlier", {}).get("recall", ()):
+        text = check_of(check)
+        yield text["check"], text["right"]
 
 
 def _experiments(lesson: Lesson) -> Iterator[Slide]:
