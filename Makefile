@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test test-extras notebooks student course slides docs lint format bench soak lock clean
+.PHONY: help install explore test test-extras notebooks student course slides paper docs lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -98,6 +98,9 @@ slides: .venv-slides/.ready ## write slides of each module with speaker notes to
 	@$(PYTHON) -m venv .venv-slides
 	@.venv-slides/bin/python -m pip install --quiet --editable '.[all,slides]'
 	@touch $@
+
+paper: $(READY) ## write a paper about the project, with the library's numbers and figures, to build/paper
+	$(BIN)/python docs/paper/build.py $(ARGS)
 
 lint: $(READY) ## check style, types and which room imports which
 	$(BIN)/ruff check .
