@@ -1,0 +1,31 @@
+"""Serving a language model: what an answer costs, predicted, simulated and decoded for real.
+
+service.py      Service: a model, a machine, how it is served, which requests come; read_service
+shard.py        what one device of a replica holds and computes for a token; the cache of keys and values
+price.py        the price of a step: some tokens of prompts, and one token of each sequence
+predict.py      predict_service: bytes, times and costs in closed form
+scheduler.py    continuous and static batching: which requests are in the next step
+simulate.py     simulate_service: every request and every step
+decoder.py      decode, Decoder: a language model in numpy, with a cache of keys and values
+run.py          run_service: the same requests, decoded for real
+"""
+
+from lib_dlhpc.serving.decoder import Decoder, decode
+from lib_dlhpc.serving.predict import ServicePrediction, predict_service
+from lib_dlhpc.serving.run import run_service
+from lib_dlhpc.serving.service import Requests, Service, Serving, read_service
+from lib_dlhpc.serving.simulate import ServiceTrace, simulate_service
+
+__all__ = [
+    "Decoder",
+    "Requests",
+    "Service",
+    "ServicePrediction",
+    "ServiceTrace",
+    "Serving",
+    "decode",
+    "predict_service",
+    "read_service",
+    "run_service",
+    "simulate_service",
+]

@@ -1,0 +1,220 @@
+"""predict_service(service): bytes, times and costs of a service in closed form.
+
+weights + sequences * cache + activations <= memory             which batch fits
+time to first token    = prefill of the prompt
+time per output token  = a step of decode: weights once, the cache of each sequence
+tokens a second        = batch * answer / (prefill of the batch + answer - 1 steps of decode)
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.power import drawn
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving.price import STEP_TOKENS, Prices, StepTime
+from lib_dlhpc.serving.service import Service
+from lib_dlhpc.spec.units import format_quantity
+
+LOGITS = 4  # bytes: they are computed in fp32
+
+
+class Point(NamedTuple):
+    """A batch of requests served together on one replica: the throughput-latency curve has one for each size.
+
+    ttft, tpot: s of the mean prompt and answer. tokens_per_second: of all replicas. cost: of a million tokens of
+    answers, in the machine's currency; NaN without a price. joules: a token of the answers.
+    """
+
+    batch: int
+    ttft: float
+    tpot: float
+    tokens_per_second: float
+    cost: float
+    joules: float
+    bound: str
+
+
+class Load(NamedTuple):
+    """What the offered rate gives: mean sequences in a batch, part of the capacity, s of waiting and of both latencies."""
+
+    batch: float
+    utilization: float
+    saturated: bool
+    tokens_per_second: float
+    wait: float
+    ttft: float
+    tpot: float
+
+
+@dataclass(frozen=True)
+class ServicePrediction:
+    """A service in closed form; bytes are of a device, times of a replica.
+
+    cache_token: bytes of cache a token, mean of the longest sequence. sequences: most that fit at their full length.
+    batch: that, or the most allowed. prefill, decode: of one prompt, and of a step of the batch half-way through the
+    answers. curve: for batches up to `batch`. load: at the offered rate; None if all arrive at once.
+    """
+
+    service: Service
+    weights: float
+    activations: float
+    room: float
+    cache_token: float
+    cache_sequence: float
+    sequences: int
+    batch: int
+    prefill: StepTime
+    decode: StepTime
+    prefill_flop: float
+    curve: tuple[Point, ...]
+    load: Load | None
+
+    @property
+    def alone(self) -> Point:
+        """One request at a time."""
+        return self.curve[0]
+
+    @property
+    def full(self) -> Point:
+        """The full batch."""
+        return self.curve[-1]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the prediction in SI units."""
+        return {
+            "weights": self.weights,
+            "activations": self.activations,
+            "room": self.room,
+            "cache_token": self.cache_token,
+            "cache_sequence": self.cache_sequence,
+            "sequences": self.sequences,
+            "batch": self.batch,
+            "prefill": self.prefill.terms,
+            "decode": self.decode.terms,
+            "prefill_flop": self.prefill_flop,
+            "curve": [point._asdict() for point in self.curve],
+            "load": self.load._asdict() if self.load else None,
+        }
+
+
+def predict_service(service: Service) -> ServicePrediction:
+    """Predict a service; raises SpecError if the model, or one sequence, does not fit the devices."""
+    prices, load = Prices(service), service.requests
+    shard, room = prices.shard, room_of(service, prices)
+    sequence = shard.cached(service.longest - 1)
+    sequences = int(room // sequence)
+    if sequences < 1:
+        raise SpecError(
+            f"The cache of a sequence of {service.longest} tokens needs {format_quantity(sequence, 'B')} a device, and"
+            f" {format_quantity(room, 'B')} are left beside the weights; legal: shorter requests, more service.devices,"
+            " or fewer bytes a number."
+        )
+    batch = min(sequences, service.service.batch)
+    sizes = sorted({*(2**n for n in range(batch.bit_length())), batch})
+    curve = tuple(_point(service, prices, size) for size in sizes)
+    return ServicePrediction(
+        service=service,
+        weights=shard.weights,
+        activations=activations_of(service, prices),
+        room=room,
+        cache_token=sequence / max(1, service.longest - 1),
+        cache_sequence=sequence,
+        sequences=sequences,
+        batch=batch,
+        prefill=prices.prefill(load.prompt),
+        decode=prices.decode(batch, load.prompt + load.answer / 2),
+        prefill_flop=prices.flop(load.prompt),
+        curve=curve,
+        load=_load(service, prices, batch) if load.rate else None,
+    )
+
+
+def room_of(service: Service, prices: Prices) -> float:
+    """Return the bytes of a device that are left for the cache; raises SpecError if there are none."""
+    device, shard = service.machine.device, prices.shard
+    room = float(device.memory - device.reserved_memory) - shard.weights
+    room -= activations_of(service, prices)
+    if room <= 0:
+        raise SpecError(
+            f"service.devices = {service.service.devices}: the weights of {service.model.name or 'the model'} in"
+            f" {service.service.precision} take {format_quantity(shard.weights, 'B')} a device, and"
+            f" {device.name or 'the device'} has"
+            f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal: more devices, or a"
+            " precision of fewer bytes."
+        )
+    return room
+
+
+def activations_of(service: Service, prices: Prices) -> float:
+    """Return the bytes of the widest layer's input and output, for the most tokens of a step, and of logits."""
+    serving, shard = service.service, prices.shard
+    tokens = serving.chunk + serving.batch if serving.chunk else STEP_TOKENS
+    tokens = min(max(tokens, service.requests.prompt), serving.batch * service.requests.prompt)
+    wide = shard.widest * BYTES[shard.precision] * max(tokens, serving.batch)
+    return float(wide + LOGITS * shard.logits * serving.batch)
+
+
+def _point(service: Service, prices: Prices, batch: int) -> Point:
+    """Return what a batch of mean requests takes, served from prompts to ends."""
+    load, serving = service.requests, service.service
+    first = prices.prompts(batch, load.prompt)
+    rest = prices.answers(batch, load.prompt, load.answer)
+    both = first + rest
+    rate = serving.replicas * batch * load.answer / both.total
+    tpot = rest.total / (load.answer - 1) if load.answer > 1 else 0.0
+    watts = _watts(service, both)
+    devices = serving.devices * serving.replicas
+    price = service.machine.device_price * devices / 3600 or np.nan
+    bound = (rest if load.answer > 1 else first).bound
+    return Point(
+        batch, first.total, tpot, rate, 1e6 * price / rate, watts * serving.replicas / rate, bound
+    )
+
+
+def _watts(service: Service, step: StepTime) -> float:
+    """Return the mean W of a replica that is busy with such steps, its part of hosts and of cooling included."""
+    machine, serving = service.machine, service.service
+    memory = step.weights + step.cache + step.activations
+    parts = (step.arithmetic + step.attention, memory, step.communication)
+    device = drawn(machine.device, 0.0, *(each / step.total for each in parts))
+    host = machine.node_power / machine.devices_per_node
+    return float(machine.pue * serving.devices * (device + host))
+
+
+def _load(service: Service, prices: Prices, most: int) -> Load:
+    """Return the steady state at the offered rate on one replica, by Little's law.
+
+    Of a second, rate * prefill belongs to prompts, and stretches the steps that decode; the batch is that with
+    batch = rate * (answer - 1) * step(batch). The wait is that of Poisson arrivals at `most` servers of a fixed
+    service time (Sakasegawa 1977; with one server it is exact: M/D/1).
+    """
+    load, serving = service.requests, service.service
+    rate, steps = load.rate / serving.replicas, load.answer - 1
+    prefill, context = prices.prefill(load.prompt).total, load.prompt + load.answer / 2
+
+    def holds(batch: float) -> float:
+        """Return s from a request's admission to its end, in such a batch."""
+        low, part = int(batch), batch - int(batch)
+        step = prices.decode(max(low, 1), context).total
+        if part and low:
+            step += part * (prices.decode(low + 1, context).total - step)
+        share = (batch - 1) / batch if batch > 1 else 0.0  # prefills of others interrupt
+        busy = min(rate * prefill * share, 0.999)
+        return prefill + steps * step / (1 - busy)
+
+    if rate * holds(most) >= most:
+        full = _point(service, prices, most)
+        return Load(most, 1.0, True, full.tokens_per_second, np.inf, np.inf, full.tpot)
+    low, high = 0.0, float(most)
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rate * holds(max(middle, 1.0)) > middle else (low, middle)
+    batch, busy = high, rate * holds(most) / most
+    hold = holds(max(batch, 1.0))
+    wait = busy ** (np.sqrt(2 * (most + 1)) - 1) / (most * (1 - busy)) * holds(most) / 2
+    tpot = (hold - prefill) / steps if steps else 0.0
+    rate_of_tokens = load.rate * load.answer
+    return Load(batch, busy, False, rate_of_tokens, float(wait), float(wait) + prefill, tpot)

@@ -1,0 +1,234 @@
+"""The price of a step of serving: some tokens of prompts, and one token of each sequence that is decoded.
+
+    products   max(FLOP / rate, weights / memory bandwidth), layer by layer: the roofline of costs/compute.py
+    attention  max(FLOP / rate, cache / memory bandwidth), over the tokens before
+    exchanges  the allreduces of tensor parallelism, by the cheapest algorithm
+
+Weights are read once a step, however many tokens it has; the cache is read for each sequence. That is why batching
+pays, and until when (Pope et al. 2022, section 2).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.costs.compute import BYTES, layer_activities, peak_rate, streaming_rate
+from lib_dlhpc.costs.groups import collective, network_on
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving.service import Service
+from lib_dlhpc.serving.shard import Attended, shard_of
+from lib_dlhpc.spec.machine import Device
+from lib_dlhpc.spec.model import Model
+
+STEP_TOKENS = 8192  # of whole prompts in a step; a longer prompt has a step of its own
+GRAPH_LAUNCH = 0.5e-6
+"""s between kernels of one graph: Gray 2019, "Getting Started with CUDA Graphs", 3.4 us for kernels of 2.9 us."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive tokens of a prompt: how many, after how many that are in the cache."""
+
+    tokens: int
+    before: int = 0
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of a step by what limits it; their sum is the step.
+
+    weights: products that wait for weights. arithmetic: products that wait for FLOP. cache, attention: attention that
+    waits for the cache, or for FLOP. activations: other layers. communication: of the replica's devices.
+    """
+
+    weights: float = 0.0
+    arithmetic: float = 0.0
+    cache: float = 0.0
+    attention: float = 0.0
+    activations: float = 0.0
+    launch: float = 0.0
+    communication: float = 0.0
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """The terms by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    @property
+    def total(self) -> float:
+        """The seconds of the step."""
+        return sum(self.terms.values())
+
+    @property
+    def bound(self) -> str:
+        """The largest term."""
+        return max(self.terms, key=lambda name: self.terms[name])
+
+    def __add__(self, other: "StepTime") -> "StepTime":
+        """Return the seconds of both steps."""
+        return StepTime(*(a + b for a, b in zip(self._values(), other._values(), strict=True)))
+
+    def times(self, steps: int) -> "StepTime":
+        """Return the seconds of so many such steps."""
+        return StepTime(*(steps * each for each in self._values()))
+
+    def _values(self) -> list[float]:
+        return list(self.terms.values())
+
+
+class Prices:
+    """The prices of a service's steps on one replica. Raises SpecError if the device lacks the precision."""
+
+    def __init__(self, service: Service) -> None:
+        self.shard = shard_of(service)
+        machine, serving = service.machine, service.service
+        self.precision = self.shard.precision
+        self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
+        nodes = -(-serving.devices // machine.devices_per_node)
+        near = min(serving.devices, machine.devices_per_node)
+        self.net = network_on(machine, near, nodes, serving.devices, 1)
+        self._tokens = lru_cache(maxsize=None)(self._of_tokens)
+
+    def step(self, chunks: Sequence[Chunk] = (), contexts: Any = ()) -> StepTime:
+        """Return the seconds of a step.
+
+        chunks: of prompts. contexts: of each sequence that is decoded, the tokens that its new token sees, itself
+        included.
+        """
+        seen = np.asarray(contexts, dtype=np.float64)
+        tokens = sum(each.tokens for each in chunks) + len(seen)
+        if not tokens:
+            return StepTime()
+        attended = [(kind, *_prompts(kind, chunks)) for kind in self.shard.attended]
+        attended += [(kind, *_decoded(kind, seen, 1)) for kind in self.shard.attended]
+        return self._tokens(tokens, len(chunks) + len(seen)) + self._attention(attended)
+
+    def prefill(self, prompt: int) -> StepTime:
+        """Return the seconds of the step of one whole prompt, which ends with the first token."""
+        return self.step([Chunk(prompt)])
+
+    def decode(self, batch: int, context: float) -> StepTime:
+        """Return the seconds of a step that decodes `batch` sequences, whose new tokens see `context` tokens each."""
+        return self.step((), np.full(batch, context))
+
+    def prompts(self, batch: int, prompt: int) -> StepTime:
+        """Return the seconds of the steps of `batch` prompts, as many in a step as it has room for."""
+        together = max(1, min(batch, STEP_TOKENS // prompt))
+        full, rest = divmod(batch, together)
+        return self.step([Chunk(prompt)] * together).times(full) + self.step([Chunk(prompt)] * rest)
+
+    def answers(self, batch: int, prompt: int, answer: int) -> StepTime:
+        """Return the seconds of the answer - 1 steps that decode `batch` sequences to the end of their answers."""
+        contexts = prompt + np.arange(1.0, answer)[:, None]
+        found = [(kind, *_decoded(kind, contexts, batch)) for kind in self.shard.attended]
+        return self._tokens(batch, batch).times(answer - 1) + self._attention(found)
+
+    def flop(self, prompt: int) -> float:
+        """Return the FLOP of a whole prompt on one device."""
+        products = self.shard.model.layer_forward_flop
+        body, head = products[: self.shard.head].sum(), products[self.shard.head :].sum()
+        seen = sum(kind.layers * _prompts(kind, [Chunk(prompt)])[0] for kind in self.shard.attended)
+        return float(prompt * body + head + seen)
+
+    def _attention(self, work: list[tuple[Attended, Any, Any]]) -> StepTime:
+        """Return the seconds of attention: of some layers the FLOP and the bytes of each step; the lesser is hidden."""
+        device, attention, cache = self.device, 0.0, 0.0
+        for kind, flop, read in work:
+            slow = kind.layers * device.slowdown
+            if kind.key in device.layers:
+                rate = device.layers[kind.key]
+                attention += slow * float(np.sum(flop / rate.rate))
+                cache += slow * float(np.sum(read / rate.bandwidth))
+                continue
+            peak = peak_rate(device, self.precision) * (device.attention or device.efficiency)
+            arithmetic = np.where(np.greater(flop, 0), (flop + device.half_work) / peak, 0.0)
+            memory = read / streaming_rate(device)
+            attention += slow * float(np.sum(np.where(arithmetic >= memory, arithmetic, 0.0)))
+            cache += slow * float(np.sum(np.where(arithmetic >= memory, 0.0, memory)))
+        return StepTime(cache=cache, attention=attention)
+
+    def _of_tokens(self, tokens: int, sequences: int) -> StepTime:
+        """Return the seconds of all but attention over the cache; logits are of one token a sequence."""
+        shard, rows = self.shard, np.array([tokens, sequences])
+        model = _routed(shard.model, tokens)
+        each = layer_activities(model, self.device, rows, self.precision)
+        head = np.arange(len(model.layers)) >= shard.head
+        arithmetic, memory, launch = (
+            np.where(head, *np.broadcast_to(each[limit].forward, (2, len(head)))[::-1])
+            for limit in range(3)
+        )
+        product = np.array([layer.traits.product for layer in model.layers])
+        return StepTime(
+            weights=float(memory[product].sum()),
+            arithmetic=float(arithmetic.sum()),
+            activations=float(memory[~product].sum()),
+            launch=float(launch.sum()),
+            communication=self._exchanged(tokens, sequences),
+        )
+
+    def _exchanged(self, tokens: int, sequences: int) -> float:
+        size, total, known = BYTES[self.precision], 0.0, dict[tuple[str, float], float]()
+        for goal, elements, logits in self.shard.exchanges:
+            key = (goal, float(elements * size * (sequences if logits else tokens)))
+            if key not in known:
+                known[key] = float(collective(*key, self.net).total)
+            total += known[key]
+        return total
+
+
+def _served(device: Device, precision: str, computed: str, graph: bool) -> Device:
+    """Return the device with the rate of products that weights of this precision have."""
+    peak = dict(device.peak)
+    if precision == "fp8" and "fp8" in peak:
+        peak[computed] = peak["fp8"]
+    found = replace(device, peak=peak)
+    if np.isnan(peak_rate(found, computed)):
+        raise SpecError(
+            f"service.precision = {precision!r}: {device.name or 'the device'} has no {computed} rate; its rates:"
+            f" {', '.join(device.peak)}."
+        )
+    return replace(found, launch=min(device.launch, GRAPH_LAUNCH)) if graph else found
+
+
+def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
+    """Return FLOP and bytes of attention of one layer for chunks of prompts."""
+    flop = sum(kind.prompt_flop * pairs(each, kind.window) for each in chunks)
+    seen = (
+        min(each.before, kind.window) + each.tokens if kind.window else sum(each) for each in chunks
+    )
+    return flop, kind.stored * sum(seen)
+
+
+def _decoded(kind: Attended, contexts: Any, batch: int) -> tuple[Any, Any]:
+    """Return FLOP and bytes of attention of one layer, for `batch` sequences of each of `contexts`.
+
+    contexts: what a new token sees, (..., sequences); the result is of each step, (...).
+    """
+    seen = (np.minimum(contexts, kind.window) if kind.window else contexts).sum(axis=-1)
+    return kind.flop * batch * seen, kind.stored * batch * seen
+
+
+def pairs(chunk: Chunk, window: int = 0) -> float:
+    """Return the pairs of a token and one that it sees, itself included; a token sees at most `window`, 0: all."""
+    first, last = chunk.before + 1, chunk.before + chunk.tokens
+    if not window or last <= window:
+        return (first + last) * chunk.tokens / 2
+    full = last - max(window, first) + 1  # tokens that see a whole window
+    growing = chunk.tokens - full
+    return full * window + (first + first + growing - 1) * growing / 2
+
+
+def _routed(model: Model, tokens: int) -> Model:
+    """Return the model with the weights of the experts that so many tokens choose, at random: E (1 - (1 - k/E)^n)."""
+    if not any("experts" in layer.attributes for layer in model.layers):
+        return model
+    layers = []
+    for layer in model.layers:
+        if "experts" in layer.attributes:
+            share = layer.attributes["chosen"] / layer.attributes["experts"]
+            chosen = 1 - (1 - share) ** tokens
+            layer = replace(layer, parameters=round(layer.parameters * chosen))
+        layers.append(layer)
+    return replace(model, layers=tuple(layers))

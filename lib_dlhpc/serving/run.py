@@ -1,0 +1,100 @@
+"""run_service(service): the same requests, decoded for real in numpy on one core.
+
+The scheduler is that of the simulation; a step takes as long as it takes. The clock is that of the decoder: it
+stands while nothing is computed, so that a run waits for no arrival.
+"""
+
+from time import perf_counter
+
+import numpy as np
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving.decoder import Decoder
+from lib_dlhpc.serving.price import Prices
+from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
+from lib_dlhpc.serving.service import Service
+from lib_dlhpc.serving.simulate import Ran, ServiceTrace, ran, requests_of, scheduler_of
+
+PRECISIONS = ("fp32", "fp64")
+
+
+def run_service(service: Service) -> ServiceTrace:
+    """Decode all requests of a service with one device; prompts are random tokens, drawn with the seed.
+
+    Raises SpecError for several devices, for a precision that numpy lacks, and for a model that is not decoded.
+    """
+    serving, requests = service.service, requests_of(service)
+    _check(service)
+    longest = max(each.prompt + each.answer for each in requests)
+    decoder = Decoder(service.model, service.requests.seed, _dtype(serving.precision), longest)
+    scheduler, steps = scheduler_of(service, Prices(service)), list[Ran]()
+    texts = _Texts(service, requests)
+    now, coming = 0.0, list(reversed(requests))
+    decoder.step([("warm up", [0])])  # so that no step has to load what numpy loads at first use
+    decoder.free("warm up")
+    while coming or scheduler.load:
+        if not scheduler.load:
+            now = max(now, coming[-1].arrival)
+        while coming and coming[-1].arrival <= now:
+            scheduler.add(coming.pop())
+        start = perf_counter()
+        step = scheduler.next_step()
+        if step is None:
+            continue
+        row = len(scheduler.running), len(scheduler.queue)
+        _carry_out(step, scheduler, decoder, texts)
+        end = now + perf_counter() - start
+        scheduler.done(step, end)
+        for request in requests:
+            if request.end == end:
+                decoder.free(request.number)
+        steps.append(ran(step, 0, now, end, *row))
+        now = end
+    return ServiceTrace(service, tuple(requests), tuple(steps), texts.answers)
+
+
+class _Texts:
+    """Prompts and answers, token by token."""
+
+    def __init__(self, service: Service, requests: list[Request]) -> None:
+        words = service.model.layers[0].attributes["vocabulary"]
+        rng = np.random.default_rng([service.requests.seed, 2])
+        self.prompts = [rng.integers(0, words, each.prompt).tolist() for each in requests]
+        self.answers: list[list[int]] = [[] for _ in requests]
+
+    def part(self, number: int, first: int, stop: int) -> list[int]:
+        """Return tokens of a prompt and of the answer so far."""
+        return list((self.prompts[number] + self.answers[number])[first:stop])
+
+
+def _carry_out(step: Step, scheduler: Scheduler, decoder: Decoder, texts: _Texts) -> None:
+    """Compute a step; each sequence whose tokens are all in the cache then has one token more."""
+    for request in scheduler.queue:  # preempted
+        if request.number in decoder.held:
+            decoder.free(request.number)
+    work = [(each, chunk.before, chunk.before + chunk.tokens) for each, chunk in step.chunks] + [
+        (each, each.tokens - 1, each.tokens) for each in step.decoded
+    ]
+    logits = decoder.step([(each.number, texts.part(each.number, a, b)) for each, a, b in work])
+    for (request, _, stop), own in zip(work, logits, strict=True):
+        if stop == request.tokens:
+            texts.answers[request.number].append(int(np.argmax(own)))
+
+
+def _check(service: Service) -> None:
+    serving = service.service
+    if serving.devices * serving.replicas > 1:
+        raise SpecError(
+            f"service.devices = {serving.devices}, service.replicas = {serving.replicas}: a real run has one of each;"
+            " legal here: 1 and 1."
+        )
+    for name in ("precision", "cache_precision"):
+        if getattr(serving, name) not in PRECISIONS or serving.cache_precision != serving.precision:
+            raise SpecError(
+                f"service.{name} = {getattr(serving, name)!r}: a real run computes in numpy, with weights and cache"
+                f" alike; legal here: {', '.join(PRECISIONS)}."
+            )
+
+
+def _dtype(precision: str) -> type[np.floating]:
+    return np.float64 if precision == "fp64" else np.float32

@@ -1,0 +1,157 @@
+"""Service: the complete description of a language model that answers requests, in one object and one TOML file."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.experiment import LARGEST_FILE, read_model
+from lib_dlhpc.spec.machine import Machine, read_machine
+from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, whole
+
+WIDTH = {"fp64": 8.0, "fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
+"""Bytes of a stored number."""
+BATCHINGS = ("continuous", "static")
+LONGEST = 4_000_000  # tokens of a request
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a model is served.
+
+    devices: of a replica, tensor parallel. precision: of the weights; with fp8 products are in fp8 where the device
+    has such a rate, with int8 and int4 they are in bf16. batch: most sequences that a replica decodes at once.
+    chunk: most tokens of prompts in a step, which are decoded with; 0: a step has prompts, or decodes.
+    graph: the kernels of a step are launched as one graph, and wait for each other 0.5 us.
+    """
+
+    devices: int = whole(default=1)
+    replicas: int = whole(default=1)
+    precision: str = choice(tuple(WIDTH), default="bf16")
+    cache_precision: str = choice(tuple(WIDTH), default="bf16")
+    batch: int = whole(default=64)
+    batching: str = choice(BATCHINGS, default="continuous")
+    chunk: int = whole(default=0, least=0)
+    graph: bool = flag(default=True)
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The load: Poisson arrivals, and lengths in tokens.
+
+    rate: requests a second of all replicas; 0: all arrive at once. A spread is the standard deviation over the mean
+    of a log-normal distribution; 0: all have one length.
+    """
+
+    rate: float = number(default=1.0)
+    prompt: int = whole(default=512, most=LONGEST)
+    answer: int = whole(default=128, most=LONGEST)
+    prompt_spread: float = number(default=0.0, most=10.0)
+    answer_spread: float = number(default=0.0, most=10.0)
+    count: int = whole(default=200, most=1_000_000)
+    seed: int = whole(default=0, least=0)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service: the input of predict_service, simulate_service and run_service."""
+
+    model: Model
+    machine: Machine
+    service: Serving = field(default_factory=Serving)
+    requests: Requests = field(default_factory=Requests)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a request whose lengths are the mean: those in the cache when its answer ends."""
+        return self.requests.prompt + self.requests.answer
+
+    def set(self, **changes: Any) -> "Service":
+        """Return a service with changed fields of [service] and [requests]; raises SpecError."""
+        ours = {key: changes.pop(key) for key in list(changes) if key in Serving.__annotations__}
+        serving = read_table(Serving, {**vars(self.service), **ours}, "service")
+        requests = read_table(Requests, {**vars(self.requests), **changes}, "requests")
+        return checked(replace(self, service=serving, requests=requests))
+
+
+def read_service(source: Mapping[str, Any] | str | Path) -> Service:
+    """Return the service of nested tables as parsed from TOML, or of a TOML file; raises SpecError."""
+    if isinstance(source, Mapping):
+        return _read(source)
+    try:
+        with open(source, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the limit.")
+        return _read(tomllib.loads(data.decode("utf-8")))
+    except SpecError as error:
+        raise SpecError(f"{source}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:  # missing, not UTF-8, not TOML
+        raise SpecError(f"{source}: cannot be read: {error}.") from None
+
+
+def _read(tables: Mapping[str, Any]) -> Service:
+    check_keys(tables, ("model", "machine", "service", "requests"), "service file")
+    for section in ("model", "machine"):
+        if section not in tables:
+            raise SpecError(f"[{section}] is missing; a service needs [model] and [machine].")
+    return checked(
+        Service(
+            read_model(tables["model"]),
+            read_machine(tables["machine"]),
+            read_table(Serving, tables.get("service", {}), "service"),
+            read_table(Requests, tables.get("requests", {}), "requests"),
+        )
+    )
+
+
+def checked(service: Service) -> Service:
+    """Return the service; raise SpecError unless it is of a language model, and its replicas are on the machine."""
+    model, machine, serving = service.model, service.machine, service.service
+    if "sequence" not in model.options or not any(is_attention(each.kind) for each in model.layers):
+        raise SpecError(
+            f"model = {model.name or model.family!r}: generates no text; legal: language models of the families"
+            " decoder, llama, palm, gpt, opt, bloom and mpt."
+        )
+    most = int(machine.nodes * machine.devices_per_node)
+    if serving.devices * serving.replicas > most:
+        raise SpecError(
+            f"service.devices = {serving.devices}, service.replicas = {serving.replicas}:"
+            f" {machine.name or 'the machine'} has {most} devices; legal: a product of at most {most}."
+        )
+    return service
+
+
+def is_attention(kind: str) -> bool:
+    """Return whether layers of a kind read a cache of keys and values."""
+    return kind.endswith("attention")
+
+
+def lengths(service: Service) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the tokens of each request's prompt and answer, drawn with the seed; at least 1 each."""
+    load = service.requests
+    rng = np.random.default_rng([load.seed, 1])
+    prompts = _drawn(rng, load.prompt, load.prompt_spread, load.count)
+    return prompts, _drawn(rng, load.answer, load.answer_spread, load.count)
+
+
+def arrivals(service: Service) -> NDArray[np.float64]:
+    """Return when each request arrives in s, a Poisson process drawn with the seed."""
+    load = service.requests
+    if not load.rate:
+        return np.zeros(load.count)
+    rng = np.random.default_rng([load.seed, 0])
+    return np.cumsum(rng.exponential(1 / load.rate, load.count))
+
+
+def _drawn(rng: np.random.Generator, mean: int, spread: float, count: int) -> NDArray[np.int64]:
+    """Return lengths from a log-normal distribution of this mean."""
+    variance = np.log1p(spread**2)
+    drawn = mean * np.exp(np.sqrt(variance) * rng.standard_normal(count) - variance / 2)
+    return np.clip(np.rint(drawn), 1, LONGEST).astype(np.int64)

@@ -1,0 +1,180 @@
+"""What one device of a replica holds and computes: the layers of one token, and the cache of keys and values.
+
+A network of one token is the model with a sequence of 1, split over the devices as in training (layout/tensor.py). Its
+attention has no work of its own there: what it does depends on the tokens before, see price.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.exchanges import weights_read
+from lib_dlhpc.costs.groups import GOALS
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.keyed import Keyed
+from lib_dlhpc.layout.tensor import split_tensors
+from lib_dlhpc.serving.service import WIDTH, Service, Serving, is_attention
+from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.networks import build
+
+
+class Attended(NamedTuple):
+    """Layers of attention that are alike: how many, and what one of them needs on a device.
+
+    window: tokens that a token sees; 0: all. stored: bytes a token in the cache. flop: of a token with one in the
+    cache; prompt_flop: the same within a prompt, where latent vectors are expanded first. key: of a measured rate.
+    """
+
+    layers: int
+    window: int
+    stored: float
+    flop: float
+    prompt_flop: float
+    key: str
+
+
+class Exchange(NamedTuple):
+    """A collective of the replica's devices: its goal, elements a token, and whether it is of the logits."""
+
+    goal: str
+    elements: int
+    logits: bool
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A device's part of a service.
+
+    model: its layers for one token; parameters are counted in elements of the size of activations. head: index of the
+    first layer that only the last token of a prompt needs. weights: bytes. precision: of activations.
+    """
+
+    model: Model
+    head: int
+    weights: float
+    attended: tuple[Attended, ...]
+    exchanges: tuple[Exchange, ...]
+    precision: str
+
+    def cached(self, tokens: int) -> float:
+        """Return the bytes of the cache of a sequence of so many tokens."""
+        return sum(
+            each.layers * each.stored * (min(tokens, each.window) if each.window else tokens)
+            for each in self.attended
+        )
+
+    @property
+    def widest(self) -> int:
+        """Elements a token of the widest layer's input and output, logits apart."""
+        model = self.model
+        moved = model.layer_input_elements + model.layer_output_elements
+        return int(max(moved[: self.head]))
+
+    @property
+    def logits(self) -> int:
+        """Elements of a token's logits on this device."""
+        return prod(self.model.layers[self.head].output_shape)
+
+
+def shard_of(service: Service) -> Shard:
+    """Return what the first device of a replica holds; raises SpecError for a model that cannot be split so."""
+    return _shard(Keyed(service, id(service.model), service.service))
+
+
+@lru_cache(maxsize=64)
+def _shard(of: Keyed[Service]) -> Shard:
+    model, serving = of.value.model, of.value.service
+    one = _of_one_token(model, serving.devices)
+    layers: tuple[Layer, ...] = one.layers
+    if serving.devices > 1:
+        layers = tuple(split_tensors(one, serving.devices, 0, "paired", False).layers)
+    precision = activations(serving.precision)
+    head = max(at for at, layer in enumerate(layers) if layer.kind == "dense")
+    width = WIDTH[serving.precision]
+    exchanges = tuple(_exchanges(layers, head))
+    local = replace(one, layers=_inference(replace(one, layers=layers), width / BYTES[precision]))
+    weights = width * sum(layer.parameters for layer in layers)
+    return Shard(local, head, weights, _attended(model, serving, layers), exchanges, precision)
+
+
+def activations(precision: str) -> str:
+    """Return the precision of activations, for weights of some precision."""
+    return precision if precision in BYTES else "bf16"
+
+
+def _of_one_token(model: Model, devices: int) -> Model:
+    """Return the model with a sequence of 1, and a head of keys and values for each device."""
+    options: dict[str, Any] = {**model.options, "sequence": 1}
+    holder = options
+    if isinstance(options.get("attention"), Mapping):
+        holder = options["attention"] = dict(options["attention"])
+    seen = next(each.attributes for each in model.layers if is_attention(each.kind))
+    heads, keys = seen["heads"], seen.get("kv_heads", devices)
+    if heads % devices:
+        legal = ", ".join(str(each) for each in range(1, heads + 1) if heads % each == 0)
+        raise SpecError(
+            f"service.devices = {devices}: must divide the {heads} heads of {model.name or 'the model'}; legal:"
+            f" {legal}."
+        )
+    if keys < devices:
+        if devices % keys:
+            raise SpecError(
+                f"service.devices = {devices}: {keys} heads of keys and values cannot be copied evenly to so many"
+                f" devices; legal: multiples of {keys} that divide {heads}."
+            )
+        holder["kv_heads"] = devices  # each head is copied to devices / keys of them
+    return build(model.family, options, name=model.name)
+
+
+def _inference(model: Model, width: float) -> tuple[Layer, ...]:
+    """Return layers that store nothing for backward, read tied weights, and leave attention to price.py.
+
+    width: of a weight, relative to an activation.
+    """
+    return tuple(
+        replace(
+            layer,
+            parameters=0 if layer.traits.lookup else round(read * width),
+            forward_flop=0.0 if is_attention(layer.kind) else layer.forward_flop,
+            stored=0,
+            mask_bytes=0,
+        )
+        for layer, read in zip(model.layers, weights_read(model), strict=True)
+    )
+
+
+def _exchanges(layers: tuple[Layer, ...], head: int) -> Iterator[Exchange]:
+    for at, layer in enumerate(layers):
+        forward = layer.attributes.get("forward") if layer.kind == "exchange" else None
+        if forward in GOALS:
+            whole = max(prod(layer.input_shape), prod(layer.output_shape))
+            yield Exchange(GOALS[forward], whole, at > head)
+        elif forward == "log_softmax":  # here the logits themselves are wanted
+            ranks = len(layer.attributes["cuts"]) - 1
+            yield Exchange("allgather", ranks * prod(layer.input_shape), True)
+
+
+def _attended(model: Model, serving: Serving, layers: tuple[Layer, ...]) -> tuple[Attended, ...]:
+    """Return the kinds of attention with the layers of each."""
+    found: dict[Attended, int] = {}
+    options = model.options.get("attention", {})
+    for layer in layers:
+        if is_attention(layer.kind):
+            one = _one_attended(layer, options, WIDTH[serving.cache_precision])
+            found[one] = found.get(one, 0) + 1
+    return tuple(each._replace(layers=many) for each, many in found.items())
+
+
+def _one_attended(layer: Layer, options: Mapping[str, Any], width: float) -> Attended:
+    of, key = layer.attributes, layer.traits.rate_key(layer)
+    if "values" in of:  # latent: keys and values are read as one vector, which all heads share
+        latent, turned, heads = options["latent"], of["rotated"], of["heads"]
+        flop = 2.0 * heads * (2 * latent + turned)
+        prompt = 2.0 * heads * (of["size"] + of["values"])
+        return Attended(1, 0, width * (latent + turned), flop, prompt, key)
+    features = layer.output_shape[-1]
+    stored = 2 * features // of["heads"] * of["kv_heads"]
+    return Attended(1, of["window"], width * stored, 4.0 * features, 4.0 * features, key)
