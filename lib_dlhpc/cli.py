@@ -24,7 +24,7 @@ ranks, and compare the three, term by term. A run is a file, the name of a publi
 for standard input."""
 GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
     "predict and simulate": ("predict", "simulate", "plan", "catalog", "import", "validate"),
-    "run": ("run", "compare", "couple", "submit", "jobs", "network"),
+    "run": ("run", "serve", "compare", "couple", "submit", "jobs", "network"),
     "measure": ("calibrate", "trace"),
     "store": ("store", "snapshots"),
     "teach and set up": ("explore", "class", "grade", "completion"),

@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What the offered rate gives: mean sequences in a batch, part of the capacity, s of waiting and of both latencies."""
+    """What the offered rate gives: mean sequences in a batch, part of the capacity, s of waiting and both latencies."""
 
     batch: float
     utilization: float

@@ -18,7 +18,7 @@ import numpy as np
 from lib_dlhpc.costs.compute import BYTES, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.serving.service import Service
+from lib_dlhpc.serving.service import Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
@@ -84,7 +84,7 @@ class Prices:
     def __init__(self, service: Service) -> None:
         self.shard = shard_of(service)
         machine, serving = service.machine, service.service
-        self.precision = self.shard.precision
+        self.precision, self.apart = self.shard.precision, serving.attention == "apart"
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
         nodes = -(-serving.devices // machine.devices_per_node)
         near = min(serving.devices, machine.devices_per_node)
@@ -159,12 +159,13 @@ class Prices:
             np.where(head, *np.broadcast_to(each[limit].forward, (2, len(head)))[::-1])
             for limit in range(3)
         )
+        again = (sequences - 1) * _attention_launch(model, self.device) if self.apart else 0.0
         product = np.array([layer.traits.product for layer in model.layers])
         return StepTime(
             weights=float(memory[product].sum()),
             arithmetic=float(arithmetic.sum()),
             activations=float(memory[~product].sum()),
-            launch=float(launch.sum()),
+            launch=float(launch.sum()) + again,
             communication=self._exchanged(tokens, sequences),
         )
 
@@ -190,6 +191,19 @@ def _served(device: Device, precision: str, computed: str, graph: bool) -> Devic
             f" {', '.join(device.peak)}."
         )
     return replace(found, launch=min(device.launch, GRAPH_LAUNCH)) if graph else found
+
+
+def _attention_launch(model: Model, device: Device) -> float:
+    """Return the seconds of launching all layers of attention for one sequence."""
+    each = (layer for layer in model.layers if is_attention(layer.kind))
+    rates = device.layers
+    return float(
+        device.slowdown
+        * sum(
+            rates[key].launch if (key := layer.traits.rate_key(layer)) in rates else device.launch
+            for layer in each
+        )
+    )
 
 
 def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:

@@ -1,10 +1,10 @@
 """run_service(service): the same requests, decoded for real in numpy on one core.
 
-The scheduler is that of the simulation; a step takes as long as it takes. The clock is that of the decoder: it
-stands while nothing is computed, so that a run waits for no arrival.
+The scheduler is that of the simulation; a step takes the seconds that this core computes for it, without those of
+other processes. The clock is the decoder's: it jumps to the next arrival where a server would wait.
 """
 
-from time import perf_counter
+from time import thread_time
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
 from lib_dlhpc.serving.service import Service
 from lib_dlhpc.serving.simulate import Ran, ServiceTrace, ran, requests_of, scheduler_of
+from lib_dlhpc.training.threads import one_thread
 
 PRECISIONS = ("fp32", "fp64")
 
@@ -23,10 +24,15 @@ def run_service(service: Service) -> ServiceTrace:
 
     Raises SpecError for several devices, for a precision that numpy lacks, and for a model that is not decoded.
     """
+    check_run(service)
+    with one_thread():
+        return _run(service)
+
+
+def _run(service: Service) -> ServiceTrace:
     serving, requests = service.service, requests_of(service)
-    _check(service)
     longest = max(each.prompt + each.answer for each in requests)
-    decoder = Decoder(service.model, service.requests.seed, _dtype(serving.precision), longest)
+    decoder = Decoder(service.model, service.requests.seed, dtype_of(serving.precision), longest)
     scheduler, steps = scheduler_of(service, Prices(service)), list[Ran]()
     texts = _Texts(service, requests)
     now, coming = 0.0, list(reversed(requests))
@@ -37,13 +43,13 @@ def run_service(service: Service) -> ServiceTrace:
             now = max(now, coming[-1].arrival)
         while coming and coming[-1].arrival <= now:
             scheduler.add(coming.pop())
-        start = perf_counter()
+        start = thread_time()
         step = scheduler.next_step()
         if step is None:
             continue
         row = len(scheduler.running), len(scheduler.queue)
         _carry_out(step, scheduler, decoder, texts)
-        end = now + perf_counter() - start
+        end = now + thread_time() - start
         scheduler.done(step, end)
         for request in requests:
             if request.end == end:
@@ -81,7 +87,8 @@ def _carry_out(step: Step, scheduler: Scheduler, decoder: Decoder, texts: _Texts
             texts.answers[request.number].append(int(np.argmax(own)))
 
 
-def _check(service: Service) -> None:
+def check_run(service: Service) -> None:
+    """Raise SpecError unless numpy can serve it."""
     serving = service.service
     if serving.devices * serving.replicas > 1:
         raise SpecError(
@@ -96,5 +103,6 @@ def _check(service: Service) -> None:
             )
 
 
-def _dtype(precision: str) -> type[np.floating]:
+def dtype_of(precision: str) -> type[np.floating]:
+    """Return the numpy type of weights and cache."""
     return np.float64 if precision == "fp64" else np.float32

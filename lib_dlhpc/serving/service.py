@@ -18,6 +18,7 @@ from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, 
 WIDTH = {"fp64": 8.0, "fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
 """Bytes of a stored number."""
 BATCHINGS = ("continuous", "static")
+ATTENTION = ("together", "apart")
 LONGEST = 4_000_000  # tokens of a request
 
 
@@ -28,6 +29,7 @@ class Serving:
     devices: of a replica, tensor parallel. precision: of the weights; with fp8 products are in fp8 where the device
     has such a rate, with int8 and int4 they are in bf16. batch: most sequences that a replica decodes at once.
     chunk: most tokens of prompts in a step, which are decoded with; 0: a step has prompts, or decodes.
+    attention: of all sequences in one kernel, or of one after the other, as in numpy.
     graph: the kernels of a step are launched as one graph, and wait for each other 0.5 us.
     """
 
@@ -38,6 +40,7 @@ class Serving:
     batch: int = whole(default=64)
     batching: str = choice(BATCHINGS, default="continuous")
     chunk: int = whole(default=0, least=0)
+    attention: str = choice(ATTENTION, default="together")
     graph: bool = flag(default=True)
 
 
@@ -85,15 +88,24 @@ def read_service(source: Mapping[str, Any] | str | Path) -> Service:
     if isinstance(source, Mapping):
         return _read(source)
     try:
-        with open(source, "rb") as file:
+        return _read(tables_of(source))
+    except SpecError as error:
+        words = str(error)
+        raise SpecError(words if words.startswith(str(source)) else f"{source}: {words}") from None
+
+
+def tables_of(path: str | Path) -> dict[str, Any]:
+    """Return the tables of a TOML file; raises SpecError."""
+    try:
+        with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
-            raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the limit.")
-        return _read(tomllib.loads(data.decode("utf-8")))
-    except SpecError as error:
-        raise SpecError(f"{source}: {error}") from None
+            raise SpecError(f"{path}: longer than {LARGEST_FILE:,} bytes, the limit.")
+        return tomllib.loads(data.decode("utf-8"))
+    except SpecError:
+        raise
     except (OSError, ValueError, RecursionError) as error:  # missing, not UTF-8, not TOML
-        raise SpecError(f"{source}: cannot be read: {error}.") from None
+        raise SpecError(f"{path}: cannot be read: {error}.") from None
 
 
 def _read(tables: Mapping[str, Any]) -> Service:

@@ -1,0 +1,180 @@
+"""`dlhpc serve predict FILE`, `serve simulate FILE`, `serve run FILE`: what an answer of a language model costs."""
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lib_dlhpc.commands.experiment import change
+from lib_dlhpc.commands.output import STDIN, add_output, print_result
+from lib_dlhpc.errors import SpecError
+
+if TYPE_CHECKING:
+    from lib_dlhpc.serving import Service, ServicePrediction, ServiceTrace
+
+VERBS = {
+    "predict": "bytes, times and costs in closed form",
+    "simulate": "every request and every step, beside the prediction",
+    "run": "the same requests decoded in numpy, beside prediction and simulation on this machine",
+}
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `serve` to the command line."""
+    parser = subparsers.add_parser(
+        "serve", help="serve a language model: predict, simulate and run it"
+    )
+    add_output(parser)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for (name, words), command in zip(VERBS.items(), (_predict, _simulate, _run), strict=True):
+        verb = verbs.add_parser(name, help=words)
+        verb.add_argument(
+            "service",
+            help="a TOML file such as labs/experiments/serving.toml, or - for standard input",
+        )
+        verb.add_argument(
+            "--set",
+            action="extend",
+            nargs="+",
+            default=[],
+            metavar="KEY=VALUE",
+            help="change fields: --set service.batch=16 requests.rate=4",
+        )
+        add_output(verb)
+        verb.set_defaults(command=command)
+
+
+def _read(options: argparse.Namespace) -> "Service":
+    """Return the service of a file or of standard input, with --set applied. Raises SpecError."""
+    from lib_dlhpc.serving import read_service
+    from lib_dlhpc.serving.service import tables_of
+
+    if options.service == STDIN:
+        try:
+            tables = tomllib.loads(sys.stdin.read())
+        except ValueError as error:
+            raise SpecError(f"Not valid TOML: {error}.") from None
+    else:
+        tables = tables_of(options.service)
+    for key, value in map(change, options.set):
+        _place(tables, key, value)
+    return read_service(tables)
+
+
+def _place(tables: dict[str, Any], key: str, value: Any) -> None:
+    """Set the dotted key of nested tables; a name in the place of a table becomes its `name`."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        inner = tables.setdefault(parent, {})
+        if isinstance(inner, str):
+            inner = tables[parent] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise SpecError(f"--set {key}: {parent} is a value, not a table.")
+        tables = inner
+    tables[last] = value
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from lib_dlhpc.serving import predict_service
+
+    found = predict_service(_read(options))
+    print_result(options, found.as_dict(), *predicted_lines(found))
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from lib_dlhpc.serving import predict_service, simulate_service
+
+    service = _read(options)
+    found, trace = predict_service(service), simulate_service(service)
+    data = {"predicted": found.as_dict(), "simulated": trace.as_dict()}
+    ways = {"predicted": _of_load(found), "simulated": _of_trace(trace)}
+    print_result(options, data, *trace_lines(trace), *beside(ways))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from lib_dlhpc.serving import predict_service, run_service, simulate_service
+    from lib_dlhpc.serving.measure import on_this_machine
+
+    service = on_this_machine(_read(options))
+    found, trace, real = predict_service(service), simulate_service(service), run_service(service)
+    data = {"predicted": found.as_dict(), "simulated": trace.as_dict(), "measured": real.as_dict()}
+    ways = {
+        "predicted": _of_load(found),
+        "simulated": _of_trace(trace),
+        "measured": _of_trace(real),
+    }
+    print_result(options, data, *trace_lines(real), *beside(ways))
+    return 0
+
+
+def predicted_lines(found: "ServicePrediction") -> list[str]:
+    """Return a prediction in words."""
+    from lib_dlhpc.spec.units import format_quantity as shown
+
+    service, load = found.service, found.load
+    head = f"{service.model.name or service.model.family} on {service.machine.name or 'a machine'}"
+    lines = [
+        f"{head}: {service.service.devices} x {service.service.replicas} devices,"
+        f" {service.requests.prompt} + {service.requests.answer} tokens",
+        f"  weights {shown(found.weights, 'B')} a device, cache {shown(found.cache_token, 'B')} a token,"
+        f" {found.sequences:,} sequences fit; batch {found.batch}",
+    ]
+    for name, step in (("prefill", found.prefill), ("decode", found.decode)):
+        terms = ", ".join(f"{term} {shown(s, 's')}" for term, s in step.terms.items() if s)
+        lines.append(f"  {name:<8} {shown(step.total, 's'):>8}, limited by {step.bound}: {terms}")
+    lines.append(
+        f"  {'batch':>7} {'first token':>12} {'next token':>12} {'tokens/s':>10} {'J/token':>9} {'price/M':>9}"
+    )
+    for point in found.curve:
+        lines.append(
+            f"  {point.batch:>7} {shown(point.ttft, 's'):>12} {shown(point.tpot, 's'):>12}"
+            f" {point.tokens_per_second:>10,.0f} {point.joules:>9.3g} {point.cost:>9.3g}"
+        )
+    if load:
+        words = "saturated" if load.saturated else f"{load.utilization:.0%} of capacity"
+        lines.append(
+            f"  at {service.requests.rate:g} requests/s: {words}, batch {load.batch:.1f}, first token"
+            f" {shown(load.ttft, 's')}, next token {shown(load.tpot, 's')}"
+        )
+    return lines
+
+
+def trace_lines(trace: "ServiceTrace") -> list[str]:
+    """Return what happened to the requests, in words."""
+    from lib_dlhpc.spec.units import format_quantity as shown
+
+    lines = [
+        f"{len(trace.requests)} requests in {shown(trace.end, 's')}: {trace.tokens_per_second:,.0f} tokens/s,"
+        f" busy {trace.utilization:.0%}, mean batch {trace.mean_batch:.1f}, {trace.preemptions} preemptions"
+    ]
+    table = trace.percentiles()
+    names = list(next(iter(table.values())))
+    lines.append(f"  {'':<8}" + "".join(f"{name:>11}" for name in names))
+    for name, row in table.items():
+        lines.append(f"  {name:<8}" + "".join(f"{shown(row[each], 's'):>11}" for each in names))
+    return lines
+
+
+def beside(ways: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the engines side by side, a line for each quantity."""
+    lines = [f"  {'':<16}" + "".join(f"{name:>12}" for name in ways)]
+    for name in next(iter(ways.values())):
+        lines.append(f"  {name:<16}" + "".join(f"{way[name]:>12.4g}" for way in ways.values()))
+    return lines
+
+
+def _of_load(found: "ServicePrediction") -> dict[str, float]:
+    at = found.load or found.full
+    return {"ttft, s": at.ttft, "tpot, s": at.tpot, "tokens/s": at.tokens_per_second}
+
+
+def _of_trace(trace: "ServiceTrace") -> dict[str, float]:
+    means = {name: row["mean"] for name, row in trace.percentiles().items()}
+    return {
+        "ttft, s": means["ttft"],
+        "tpot, s": means.get("tpot", 0.0),
+        "tokens/s": trace.tokens_per_second,
+    }
