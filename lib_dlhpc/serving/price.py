@@ -17,12 +17,15 @@ import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.costs.groups import collective, network_on
+from lib_dlhpc.costs.tiles import TILES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.service import Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 
+FEWEST_ROWS = min(rows for rows, _, _ in TILES)
+"""Rows of the smallest tile. A product of fewer is cut along the sum (split-K) and fills the device with its weights."""
 STEP_TOKENS = 8192  # of whole prompts in a step; a longer prompt has a step of its own
 GRAPH_LAUNCH = 0.5e-6
 """s between kernels of one graph: Gray 2019, "Getting Started with CUDA Graphs", 3.4 us for kernels of 2.9 us."""
@@ -152,8 +155,10 @@ class Prices:
     def _of_tokens(self, tokens: int, sequences: int) -> StepTime:
         """Return the seconds of all but attention over the cache; logits are of one token a sequence."""
         shard, rows = self.shard, np.array([tokens, sequences])
-        model = _routed(shard.model, tokens)
-        each = layer_activities(model, self.device, rows, self.precision)
+        model, device = _routed(shard.model, tokens), self.device
+        if tokens < FEWEST_ROWS:
+            device = replace(device, multiprocessors=0)
+        each = layer_activities(model, device, rows, self.precision)
         head = np.arange(len(model.layers)) >= shard.head
         arithmetic, memory, launch = (
             np.where(head, *np.broadcast_to(each[limit].forward, (2, len(head)))[::-1])
@@ -190,7 +195,8 @@ def _served(device: Device, precision: str, computed: str, graph: bool) -> Devic
             f"service.precision = {precision!r}: {device.name or 'the device'} has no {computed} rate; its rates:"
             f" {', '.join(device.peak)}."
         )
-    return replace(found, launch=min(device.launch, GRAPH_LAUNCH)) if graph else found
+    # The host issues a graph at once, and does not delay the kernels in it.
+    return replace(found, launch=min(device.launch, GRAPH_LAUNCH), dispatch=0.0) if graph else found
 
 
 def _attention_launch(model: Model, device: Device) -> float:
