@@ -4,10 +4,13 @@ service.py      Service: a model, a machine, how it is served, which requests co
 shard.py        what one device of a replica holds and computes for a token; the cache of keys and values
 price.py        the price of a step: some tokens of prompts, and one token of each sequence
 predict.py      predict_service: bytes, times and costs in closed form
+load.py         the steady state at a rate of requests: batch, wait
 scheduler.py    continuous and static batching: which requests are in the next step
 simulate.py     simulate_service: every request and every step
 decoder.py      decode, Decoder: a language model in numpy, with a cache of keys and values
 run.py          run_service: the same requests, decoded for real
+measure.py      on_this_machine: a service with the measured times of this machine's decoder
+published.py    published(): measurements of others, beside their predictions
 """
 
 from lib_dlhpc.serving.decoder import Decoder, decode

@@ -14,6 +14,7 @@ import numpy as np
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.power import drawn
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving.load import Load, load_of
 from lib_dlhpc.serving.price import STEP_TOKENS, Prices, StepTime
 from lib_dlhpc.serving.service import Service
 from lib_dlhpc.spec.units import format_quantity
@@ -35,18 +36,6 @@ class Point(NamedTuple):
     cost: float
     joules: float
     bound: str
-
-
-class Load(NamedTuple):
-    """What the offered rate gives: mean sequences in a batch, part of the capacity, s of waiting and both latencies."""
-
-    batch: float
-    utilization: float
-    saturated: bool
-    tokens_per_second: float
-    wait: float
-    ttft: float
-    tpot: float
 
 
 @dataclass(frozen=True)
@@ -115,6 +104,7 @@ def predict_service(service: Service) -> ServicePrediction:
     batch = min(sequences, service.service.batch)
     sizes = sorted({*(2**n for n in range(batch.bit_length())), batch})
     curve = tuple(_point(service, prices, size) for size in sizes)
+    full = curve[-1]
     return ServicePrediction(
         service=service,
         weights=shard.weights,
@@ -128,7 +118,9 @@ def predict_service(service: Service) -> ServicePrediction:
         decode=prices.decode(batch, load.prompt + load.answer / 2),
         prefill_flop=prices.flop(load.prompt),
         curve=curve,
-        load=_load(service, prices, batch) if load.rate else None,
+        load=load_of(service, prices, batch, full.tokens_per_second, full.tpot)
+        if load.rate
+        else None,
     )
 
 
@@ -140,10 +132,11 @@ def room_of(service: Service, prices: Prices) -> float:
     if room <= 0:
         raise SpecError(
             f"service.devices = {service.service.devices}: the weights of {service.model.name or 'the model'} in"
-            f" {service.service.precision} take {format_quantity(shard.weights, 'B')} a device, and"
+            f" {service.service.precision} take {format_quantity(shard.weights, 'B')} a device, activations of a step"
+            f" {format_quantity(activations_of(service, prices), 'B')}, and"
             f" {device.name or 'the device'} has"
-            f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal: more devices, or a"
-            " precision of fewer bytes."
+            f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal: more devices, a"
+            " precision of fewer bytes, or chunks of prompts."
         )
     return room
 
@@ -151,9 +144,11 @@ def room_of(service: Service, prices: Prices) -> float:
 def activations_of(service: Service, prices: Prices) -> float:
     """Return the bytes of the widest layer's input and output, for the most tokens of a step, and of logits."""
     serving, shard = service.service, prices.shard
-    tokens = serving.chunk + serving.batch if serving.chunk else STEP_TOKENS
-    tokens = min(max(tokens, service.requests.prompt), serving.batch * service.requests.prompt)
-    wide = shard.widest * BYTES[shard.precision] * max(tokens, serving.batch)
+    tokens = serving.chunk + serving.batch
+    if not serving.chunk:
+        prompt = service.requests.prompt
+        tokens = max(min(max(STEP_TOKENS, prompt), serving.batch * prompt), serving.batch)
+    wide = shard.widest * BYTES[shard.precision] * tokens
     return float(wide + LOGITS * shard.logits * serving.batch)
 
 
@@ -182,39 +177,3 @@ def _watts(service: Service, step: StepTime) -> float:
     device = drawn(machine.device, 0.0, *(each / step.total for each in parts))
     host = machine.node_power / machine.devices_per_node
     return float(machine.pue * serving.devices * (device + host))
-
-
-def _load(service: Service, prices: Prices, most: int) -> Load:
-    """Return the steady state at the offered rate on one replica, by Little's law.
-
-    Of a second, rate * prefill belongs to prompts, and stretches the steps that decode; the batch is that with
-    batch = rate * (answer - 1) * step(batch). The wait is that of Poisson arrivals at `most` servers of a fixed
-    service time (Sakasegawa 1977; with one server it is exact: M/D/1).
-    """
-    load, serving = service.requests, service.service
-    rate, steps = load.rate / serving.replicas, load.answer - 1
-    prefill, context = prices.prefill(load.prompt).total, load.prompt + load.answer / 2
-
-    def holds(batch: float) -> float:
-        """Return s from a request's admission to its end, in such a batch."""
-        low, part = int(batch), batch - int(batch)
-        step = prices.decode(max(low, 1), context).total
-        if part and low:
-            step += part * (prices.decode(low + 1, context).total - step)
-        share = (batch - 1) / batch if batch > 1 else 0.0  # prefills of others interrupt
-        busy = min(rate * prefill * share, 0.999)
-        return prefill + steps * step / (1 - busy)
-
-    if rate * holds(most) >= most:
-        full = _point(service, prices, most)
-        return Load(most, 1.0, True, full.tokens_per_second, np.inf, np.inf, full.tpot)
-    low, high = 0.0, float(most)
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rate * holds(max(middle, 1.0)) > middle else (low, middle)
-    batch, busy = high, rate * holds(most) / most
-    hold = holds(max(batch, 1.0))
-    wait = busy ** (np.sqrt(2 * (most + 1)) - 1) / (most * (1 - busy)) * holds(most) / 2
-    tpot = (hold - prefill) / steps if steps else 0.0
-    rate_of_tokens = load.rate * load.answer
-    return Load(batch, busy, False, rate_of_tokens, float(wait), float(wait) + prefill, tpot)

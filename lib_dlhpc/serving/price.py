@@ -9,8 +9,9 @@ pays, and until when (Pope et al. 2022, section 2).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import lru_cache
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 
 FEWEST_ROWS = min(rows for rows, _, _ in TILES)
-"""Rows of the smallest tile. A product of fewer is cut along the sum (split-K) and fills the device with its weights."""
+"""Rows of the smallest tile. A product of fewer is cut along the sum (split-K), and its weights fill the device."""
 STEP_TOKENS = 8192  # of whole prompts in a step; a longer prompt has a step of its own
 GRAPH_LAUNCH = 0.5e-6
 """s between kernels of one graph: Gray 2019, "Getting Started with CUDA Graphs", 3.4 us for kernels of 2.9 us."""
@@ -38,8 +39,7 @@ class Chunk(NamedTuple):
     before: int = 0
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(NamedTuple):
     """Seconds of a step by what limits it; their sum is the step.
 
     weights: products that wait for weights. arithmetic: products that wait for FLOP. cache, attention: attention that
@@ -57,28 +57,25 @@ class StepTime:
     @property
     def terms(self) -> dict[str, float]:
         """The terms by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        return self._asdict()
 
     @property
     def total(self) -> float:
         """The seconds of the step."""
-        return sum(self.terms.values())
+        return sum(self)
 
     @property
     def bound(self) -> str:
         """The largest term."""
-        return max(self.terms, key=lambda name: self.terms[name])
+        return max(self._fields, key=lambda name: getattr(self, name))
 
-    def __add__(self, other: "StepTime") -> "StepTime":
+    def __add__(self, other: Any) -> "StepTime":
         """Return the seconds of both steps."""
-        return StepTime(*(a + b for a, b in zip(self._values(), other._values(), strict=True)))
+        return StepTime(*map(add, self, other))
 
     def times(self, steps: int) -> "StepTime":
         """Return the seconds of so many such steps."""
-        return StepTime(*(steps * each for each in self._values()))
-
-    def _values(self) -> list[float]:
-        return list(self.terms.values())
+        return StepTime(*(steps * each for each in self))
 
 
 class Prices:
@@ -89,24 +86,32 @@ class Prices:
         machine, serving = service.machine, service.service
         self.precision, self.apart = self.shard.precision, serving.attention == "apart"
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
+        peak = float(peak_rate(self.device, self.precision))
+        self.attention_rate = peak * (self.device.attention or self.device.efficiency)
+        self.bandwidth = float(streaming_rate(self.device))
         nodes = -(-serving.devices // machine.devices_per_node)
         near = min(serving.devices, machine.devices_per_node)
         self.net = network_on(machine, near, nodes, serving.devices, 1)
         self._tokens = lru_cache(maxsize=None)(self._of_tokens)
 
-    def step(self, chunks: Sequence[Chunk] = (), contexts: Any = ()) -> StepTime:
+    def step(self, chunks: Sequence[Chunk] = (), contexts: Sequence[float] = ()) -> StepTime:
         """Return the seconds of a step.
 
         chunks: of prompts. contexts: of each sequence that is decoded, the tokens that its new token sees, itself
         included.
         """
-        seen = np.asarray(contexts, dtype=np.float64)
-        tokens = sum(each.tokens for each in chunks) + len(seen)
+        tokens = sum(each.tokens for each in chunks) + len(contexts)
         if not tokens:
             return StepTime()
-        attended = [(kind, *_prompts(kind, chunks)) for kind in self.shard.attended]
-        attended += [(kind, *_decoded(kind, seen, 1)) for kind in self.shard.attended]
-        return self._tokens(tokens, len(chunks) + len(seen)) + self._attention(attended)
+        found = self._tokens(tokens, len(chunks) + len(contexts))
+        cache, attention = 0.0, 0.0
+        for kind in self.shard.attended:
+            for flop, read in (_prompts(kind, chunks), _decoded(kind, contexts)):
+                arithmetic, memory = self._roofs(kind, flop, read)
+                measured = kind.key in self.device.layers
+                attention += arithmetic if measured or arithmetic >= memory else 0.0
+                cache += memory if measured or arithmetic < memory else 0.0
+        return found._replace(cache=cache, attention=attention)
 
     def prefill(self, prompt: int) -> StepTime:
         """Return the seconds of the step of one whole prompt, which ends with the first token."""
@@ -114,7 +119,7 @@ class Prices:
 
     def decode(self, batch: int, context: float) -> StepTime:
         """Return the seconds of a step that decodes `batch` sequences, whose new tokens see `context` tokens each."""
-        return self.step((), np.full(batch, context))
+        return self.step((), [context] * batch)
 
     def prompts(self, batch: int, prompt: int) -> StepTime:
         """Return the seconds of the steps of `batch` prompts, as many in a step as it has room for."""
@@ -124,9 +129,16 @@ class Prices:
 
     def answers(self, batch: int, prompt: int, answer: int) -> StepTime:
         """Return the seconds of the answer - 1 steps that decode `batch` sequences to the end of their answers."""
-        contexts = prompt + np.arange(1.0, answer)[:, None]
-        found = [(kind, *_decoded(kind, contexts, batch)) for kind in self.shard.attended]
-        return self._tokens(batch, batch).times(answer - 1) + self._attention(found)
+        found, total = self._tokens(batch, batch), np.zeros(2)
+        for kind in self.shard.attended:
+            seen = prompt + np.arange(1.0, answer)
+            seen = batch * (np.minimum(seen, kind.window) if kind.window else seen)
+            roofs = np.array(self._roofs(kind, kind.flop * seen, kind.stored * seen))
+            if kind.key not in self.device.layers:
+                roofs[1 * (roofs[0] >= roofs[1]), np.arange(answer - 1)] = 0.0
+            total += roofs.sum(axis=1)
+        attended = StepTime(attention=float(total[0]), cache=float(total[1]))
+        return found.times(answer - 1) + attended
 
     def flop(self, prompt: int) -> float:
         """Return the FLOP of a whole prompt on one device."""
@@ -135,22 +147,17 @@ class Prices:
         seen = sum(kind.layers * _prompts(kind, [Chunk(prompt)])[0] for kind in self.shard.attended)
         return float(prompt * body + head + seen)
 
-    def _attention(self, work: list[tuple[Attended, Any, Any]]) -> StepTime:
-        """Return the seconds of attention: of some layers the FLOP and the bytes of each step; the lesser is hidden."""
-        device, attention, cache = self.device, 0.0, 0.0
-        for kind, flop, read in work:
-            slow = kind.layers * device.slowdown
-            if kind.key in device.layers:
-                rate = device.layers[kind.key]
-                attention += slow * float(np.sum(flop / rate.rate))
-                cache += slow * float(np.sum(read / rate.bandwidth))
-                continue
-            peak = peak_rate(device, self.precision) * (device.attention or device.efficiency)
-            arithmetic = np.where(np.greater(flop, 0), (flop + device.half_work) / peak, 0.0)
-            memory = read / streaming_rate(device)
-            attention += slow * float(np.sum(np.where(arithmetic >= memory, arithmetic, 0.0)))
-            cache += slow * float(np.sum(np.where(arithmetic >= memory, 0.0, memory)))
-        return StepTime(cache=cache, attention=attention)
+    def _roofs(self, kind: Attended, flop: Any, read: Any) -> tuple[Any, Any]:
+        """Return the seconds of arithmetic and of memory of all layers of a kind; flop, read: of one layer.
+
+        The lesser is hidden, unless the rates of the kind were measured: those add up.
+        """
+        device, rate = self.device, self.device.layers.get(kind.key)
+        slow = kind.layers * device.slowdown
+        if rate is not None:
+            return slow * flop / rate.rate, slow * read / rate.bandwidth
+        half = device.half_work * (flop > 0)
+        return slow * (flop + half) / self.attention_rate, slow * read / self.bandwidth
 
     def _of_tokens(self, tokens: int, sequences: int) -> StepTime:
         """Return the seconds of all but attention over the cache; logits are of one token a sequence."""
@@ -221,13 +228,10 @@ def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
     return flop, kind.stored * sum(seen)
 
 
-def _decoded(kind: Attended, contexts: Any, batch: int) -> tuple[Any, Any]:
-    """Return FLOP and bytes of attention of one layer, for `batch` sequences of each of `contexts`.
-
-    contexts: what a new token sees, (..., sequences); the result is of each step, (...).
-    """
-    seen = (np.minimum(contexts, kind.window) if kind.window else contexts).sum(axis=-1)
-    return kind.flop * batch * seen, kind.stored * batch * seen
+def _decoded(kind: Attended, contexts: Sequence[float]) -> tuple[float, float]:
+    """Return FLOP and bytes of attention of one layer for new tokens that see `contexts` tokens each."""
+    seen = sum(min(each, kind.window) for each in contexts) if kind.window else sum(contexts)
+    return kind.flop * seen, kind.stored * seen
 
 
 def pairs(chunk: Chunk, window: int = 0) -> float:

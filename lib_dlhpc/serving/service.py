@@ -126,7 +126,8 @@ def _read(tables: Mapping[str, Any]) -> Service:
 def checked(service: Service) -> Service:
     """Return the service; raise SpecError unless it is of a language model, and its replicas are on the machine."""
     model, machine, serving = service.model, service.machine, service.service
-    if "sequence" not in model.options or not any(is_attention(each.kind) for each in model.layers):
+    seen = [each.attributes for each in model.layers if is_attention(each.kind)]
+    if not seen or not all(each.get("causal", "values" in each) for each in seen):
         raise SpecError(
             f"model = {model.name or model.family!r}: generates no text; legal: language models of the families"
             " decoder, llama, palm, gpt, opt, bloom and mpt."

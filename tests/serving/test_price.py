@@ -1,0 +1,125 @@
+"""The price of a step: bytes of weights and cache, roofs, and what no scheduling may change."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from services import large, tiny
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving.price import Chunk, Prices, StepTime, pairs
+from lib_dlhpc.serving.shard import shard_of
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8", "int4"])
+def test_weights_are_parameters_times_bytes(precision):
+    width = {"fp32": 4, "bf16": 2, "fp8": 1, "int4": 0.5}[precision]
+    service = large(precision=precision)
+    assert shard_of(service).weights == service.model.parameters * width
+
+
+@pytest.mark.parametrize(
+    ("model", "bytes_a_token"),
+    [
+        ("llama3-8b", 32 * 2 * 8 * 128 * 2),  # grouped queries: 8 heads of keys and values
+        ("llama2-7b", 32 * 2 * 32 * 128 * 2),  # all 32 of them
+        ("palm-8b", 32 * 2 * 1 * 256 * 2),  # one
+        ("deepseek-v3", 61 * (512 + 64) * 2),  # a latent vector and a rotated key
+    ],
+)
+def test_the_cache_has_what_attention_keeps(model, bytes_a_token):
+    assert shard_of(large(model)).cached(1000) == 1000 * bytes_a_token
+
+
+def test_a_window_bounds_the_cache_and_the_step():
+    service = large("mistral-7b")
+    shard, prices = shard_of(service), Prices(service)
+    assert shard.cached(9000) == shard.cached(4096) > shard.cached(4000)
+    assert prices.decode(8, 9000).total == prices.decode(8, 4096).total
+
+
+def test_devices_divide_weights_and_cache_until_heads_are_copied():
+    alone, eight, more = (shard_of(large("llama3-70b", devices=n)) for n in (1, 8, 16))
+    assert alone.cached(100) == 8 * eight.cached(100) == 8 * more.cached(100)
+    # norms, and keys and values of more than 8 devices, are on each
+    assert alone.weights / 8 < eight.weights < 1.001 * alone.weights / 8
+    assert alone.weights / 16 < more.weights < 1.05 * alone.weights / 16
+
+
+@pytest.mark.parametrize("devices", [3, 5, 24])
+def test_devices_divide_the_heads(devices):
+    with pytest.raises(SpecError, match=f"service.devices = {devices}"):
+        Prices(large(devices=devices))
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.integers(0, 30))
+def test_pairs_are_those_that_see_each_other(tokens, before, window):
+    many = range(before, before + tokens)
+    assert pairs(Chunk(tokens, before), window) == sum(min(i + 1, window or i + 1) for i in many)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(0, 20))
+def test_chunks_of_a_prompt_have_its_pairs(sizes, window):
+    chunks = [Chunk(size, sum(sizes[:at])) for at, size in enumerate(sizes)]
+    assert sum(pairs(each, window) for each in chunks) == pairs(Chunk(sum(sizes)), window)
+
+
+def test_all_decodes_of_an_answer_are_the_sum_of_its_steps():
+    for service in (large("mistral-7b", batch=8), tiny()):
+        prices = Prices(service)
+        steps = sum((prices.decode(3, 4090 + at) for at in range(1, 12)), StepTime())
+        assert prices.answers(3, 4090, 12).total == pytest.approx(steps.total, rel=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 512), st.integers(1, 8000))
+def test_more_work_takes_longer_and_less_than_one_by_one(batch, context):
+    prices = PRICES
+    one, both = prices.decode(batch, context).total, prices.decode(batch + 1, context).total
+    assert one <= both <= one + prices.decode(1, context).total
+    assert one <= prices.decode(batch, context + 1).total
+
+
+PRICES = Prices(large())
+
+
+def test_a_small_batch_waits_for_weights_and_a_large_one_for_the_cache():
+    device = PRICES.device
+    weights = PRICES.shard.model.layer_parameters.sum() * 2 / device.memory_bandwidth
+    assert PRICES.decode(1, 100).weights == pytest.approx(weights, rel=1e-3)
+    assert PRICES.decode(1, 100).bound == "weights"
+    assert PRICES.decode(256, 4000).bound == "cache"
+    assert PRICES.prefill(4000).bound == "arithmetic"
+
+
+def test_fewer_bytes_of_weights_are_read_sooner():
+    times = [Prices(large(precision=p)).decode(1, 100).weights for p in ("bf16", "int8", "int4")]
+    assert times[0] > 1.9 * times[1] > 3.5 * times[2]
+
+
+def test_few_tokens_read_few_experts():
+    prices = Prices(large("mixtral-8x7b", devices=2))
+    one, many = prices.decode(1, 100).weights, prices.decode(256, 100).weights
+    assert 2 * one < many < 4.1 * one  # 2 of 8 experts, and all
+
+
+def test_tensor_parallelism_exchanges_twice_a_layer():
+    prices = Prices(large(devices=4))
+    reduced = [each for each in prices.shard.exchanges if each.goal == "allreduce"]
+    assert len(reduced) == 2 * 32 + 1  # and the embedding's rows
+    assert prices.decode(1, 100).communication > 0 == PRICES.decode(1, 100).communication
+
+
+def test_attention_sequence_by_sequence_launches_as_often():
+    together, apart = (Prices(large(attention=how)) for how in ("together", "apart"))
+    assert together.decode(1, 9).total == apart.decode(1, 9).total
+    added = apart.decode(5, 9).launch - together.decode(5, 9).launch
+    assert added == pytest.approx(4 * 32 * apart.device.launch)
+
+
+def test_a_device_without_the_precision_is_named():
+    service = large("llama2-7b", "selene")
+    old = replace(service.machine.device, peak={"fp64": 1e12})
+    with pytest.raises(SpecError, match=r"service\.precision = 'bf16'"):
+        Prices(replace(service, machine=replace(service.machine, device=old)))

@@ -1,0 +1,24 @@
+"""Published measurements are predicted within the band that is stated for them."""
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.serving.published import BAND, published
+
+ROWS = published()
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.scored], ids=lambda row: row.name)
+def test_a_scored_row_is_in_its_band(row):
+    assert 1 / (1 + BAND) <= row.predicted / row.value <= 1 + BAND
+
+
+def test_the_median_error_is_the_one_that_the_guide_states():
+    errors = [abs(row.error) for row in ROWS if row.scored]
+    assert len(errors) == 42
+    assert float(np.median(errors)) < 0.25
+
+
+def test_rows_name_their_source_and_why_they_are_not_scored():
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert all(row.source and (row.scored or row.notes) for row in ROWS)

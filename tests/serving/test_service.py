@@ -1,0 +1,66 @@
+"""A service in TOML: what is legal, and what a wrong file is told."""
+
+import numpy as np
+import pytest
+from services import TINY, large, tiny
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving import read_service
+from lib_dlhpc.serving.service import arrivals, lengths
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ({"model": TINY}, r"\[machine\] is missing"),
+        ({"model": TINY, "machine": "laptop", "servise": {}}, "servise: unknown key"),
+        ({"model": "resnet50", "machine": "summit"}, "'resnet50': generates no text"),
+        ({"model": "bert-large", "machine": "summit"}, "bert-large"),
+        (
+            {"model": TINY, "machine": "laptop", "service": {"batching": "dynamic"}},
+            "service.batching = 'dynamic': legal: continuous, static",
+        ),
+        (
+            {"model": TINY, "machine": "laptop", "service": {"devices": 4, "replicas": 2}},
+            "service.devices = 4, service.replicas = 2: laptop has 4 devices",
+        ),
+        (
+            {"model": TINY, "machine": "laptop", "requests": {"prompt": 0}},
+            "requests.prompt = 0: legal: a whole number of at least 1",
+        ),
+    ],
+)
+def test_an_error_names_the_value_and_the_legal_ones(tables, words):
+    with pytest.raises(SpecError, match=words):
+        read_service(tables)
+
+
+def test_a_file_is_named_once_in_its_error(tmp_path):
+    file = tmp_path / "broken.toml"
+    for text in ("[model", '[model]\nname = "llama-tiny"'):
+        file.write_text(text)
+        with pytest.raises(SpecError) as error:
+            read_service(file)
+        assert str(error.value).count("broken.toml") == 1
+
+
+def test_the_experiment_of_the_lab_is_a_service(repository):
+    assert read_service(repository / "labs/experiments/serving.toml").service.batch == 8
+
+
+def test_lengths_and_arrivals_have_the_means_and_spreads_that_were_asked_for():
+    service = large(count=40_000, rate=4.0, prompt=500, answer=100, answer_spread=0.8)
+    prompts, answers = lengths(service)
+    assert (prompts == 500).all()
+    assert np.mean(answers) == pytest.approx(100, rel=0.03)
+    assert np.std(answers) / np.mean(answers) == pytest.approx(0.8, rel=0.06)
+    gaps = np.diff(arrivals(service))
+    assert np.mean(gaps) == pytest.approx(0.25, rel=0.03)
+    assert np.std(gaps) == pytest.approx(0.25, rel=0.03)
+
+
+def test_a_seed_gives_the_same_load_and_another_seed_another():
+    one, same, other = (tiny(rate=1.0, answer_spread=0.5, seed=seed) for seed in (1, 1, 2))
+    assert (arrivals(one) == arrivals(same)).all()
+    assert (lengths(one)[1] == lengths(same)[1]).all()
+    assert (arrivals(one) != arrivals(other)).all()
