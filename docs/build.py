@@ -47,7 +47,7 @@ ORDER = (
     "run",
     "checkpoint",
 )
-ORDER += ("cluster", "measure", "trace", "trust")
+ORDER += ("cluster", "measure", "trace", "trust", "serve")
 PYTHON = """# Python
 
 <a href="api/index.html">Every function and class</a>, from the docstrings. [Recipes](docs/recipes.md) use them.

@@ -63,7 +63,7 @@ def _read(options: argparse.Namespace) -> "Service":
 
 
 def _place(tables: dict[str, Any], key: str, value: Any) -> None:
-    """Set the dotted key of nested tables; a name in the place of a table becomes its `name`."""
+    """Set the dotted key of nested tables; a new name drops what stood beside the old one."""
     *parents, last = key.split(".")
     for parent in parents:
         inner = tables.setdefault(parent, {})
@@ -72,6 +72,8 @@ def _place(tables: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise SpecError(f"--set {key}: {parent} is a value, not a table.")
         tables = inner
+    if last == "name":
+        tables.clear()
     tables[last] = value
 
 
@@ -125,13 +127,17 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
     for name, step in (("prefill", found.prefill), ("decode", found.decode)):
         terms = ", ".join(f"{term} {shown(s, 's')}" for term, s in step.terms.items() if s)
         lines.append(f"  {name:<8} {shown(step.total, 's'):>8}, limited by {step.bound}: {terms}")
+    priced = found.full.cost == found.full.cost
+    money = f" {f'{service.machine.currency}/M tokens':>13}" * priced
     lines.append(
-        f"  {'batch':>7} {'first token':>12} {'next token':>12} {'tokens/s':>10} {'J/token':>9} {'price/M':>9}"
+        f"  {'batch':>7} {'first token':>12} {'next token':>12} {'tokens/s':>10} {'J/token':>9}{money}"
     )
     for point in found.curve:
         lines.append(
             f"  {point.batch:>7} {shown(point.ttft, 's'):>12} {shown(point.tpot, 's'):>12}"
-            f" {point.tokens_per_second:>10,.0f} {point.joules:>9.3g} {point.cost:>9.3g}"
+            f" {point.tokens_per_second:>10,.0f} {point.joules:>9.3g}"
+            + f" {point.cost:>13.3g}"
+            * priced
         )
     if load:
         words = "saturated" if load.saturated else f"{load.utilization:.0%} of capacity"
@@ -159,7 +165,7 @@ def trace_lines(trace: "ServiceTrace") -> list[str]:
 
 
 def beside(ways: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the engines side by side, a line for each quantity."""
+    """Return the engines side by side, a line for each quantity of the first."""
     lines = [f"  {'':<16}" + "".join(f"{name:>12}" for name in ways)]
     for name in next(iter(ways.values())):
         lines.append(f"  {name:<16}" + "".join(f"{way[name]:>12.4g}" for way in ways.values()))
@@ -167,8 +173,11 @@ def beside(ways: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def _of_load(found: "ServicePrediction") -> dict[str, float]:
-    at = found.load or found.full
-    return {"ttft, s": at.ttft, "tpot, s": at.tpot, "tokens/s": at.tokens_per_second}
+    load, full = found.load, found.full
+    if load is None:
+        return {"ttft, s": full.ttft, "tpot, s": full.tpot, "tokens/s": full.tokens_per_second}
+    rate = {"tokens/s": load.tokens_per_second} if load.saturated else {"batch": load.batch}
+    return {"ttft, s": load.ttft, "tpot, s": load.tpot, **rate}
 
 
 def _of_trace(trace: "ServiceTrace") -> dict[str, float]:
@@ -177,4 +186,5 @@ def _of_trace(trace: "ServiceTrace") -> dict[str, float]:
         "ttft, s": means["ttft"],
         "tpot, s": means.get("tpot", 0.0),
         "tokens/s": trace.tokens_per_second,
+        "batch": trace.inside,
     }

@@ -74,6 +74,12 @@ class ServiceTrace:
         return busy / (self.end * self.service.service.replicas)
 
     @property
+    def inside(self) -> float:
+        """Mean requests that a replica has, by Little's law, until the last arrives; if all are there at once, until the end."""
+        span = max(each.arrival for each in self.requests) or self.end
+        return float(self.latency.sum()) / span / self.service.service.replicas
+
+    @property
     def mean_batch(self) -> float:
         """Mean of the sequences that are decoded in a step, of steps that decode."""
         sizes = [each.sequences for each in self.steps if each.sequences]
@@ -102,6 +108,7 @@ class ServiceTrace:
             "tokens_per_second": self.tokens_per_second,
             "utilization": self.utilization,
             "mean_batch": self.mean_batch,
+            "inside": self.inside,
             "preemptions": self.preemptions,
             **self.percentiles(),
         }

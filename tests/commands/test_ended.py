@@ -73,6 +73,8 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
     "explore": ("explore", "--no-browser"),
     "class serve": ("class", "serve", "--no-browser", "--folder", "class"),
     "trace export": ("trace", "export", "DIGITS", "traces", *MANY),
+    "serve run": ("serve", "run", "SERVING", "--set", "requests.count=400"),
+    "serve simulate": ("serve", "simulate", "SERVING", "--set", "requests.count=20000"),
     "grade": ("grade", "class", "--lab", "01_data_parallel_step", "--csv", "marks.csv"),
 }
 RANKED = list(COMMANDS)[:7]
@@ -102,6 +104,7 @@ def test_nothing_is_left_of_a_command(name, way, moment, late, repository, tmp_p
     places = {
         "DIGITS": repository / "labs/experiments/digits.toml",
         "COUPLED": repository / "labs/experiments/coupled.toml",
+        "SERVING": repository / "labs/experiments/serving.toml",
         "PACKAGE": repository / "lib_dlhpc",
         "LATENCY": f"inter_node={repository / 'tests/data/measurements/osu_latency.txt'}",
     }

@@ -1,0 +1,92 @@
+"""`dlhpc serve`: three engines, as text and as JSON, and errors that name what is wrong."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from lib_dlhpc.cli import main
+
+SMALL = ["model.layers=1", "model.hidden=32", "model.feed_forward=64", "model.vocabulary=64"]
+FEW = ["requests.count=6", "requests.prompt=8", "requests.answer=4", "service.batch=2"]
+
+
+@pytest.fixture
+def served(repository, capsys):
+    """A function that runs a verb of `dlhpc serve` on the lab's file, made small, and returns what it printed."""
+
+    def served(verb, *more, status=0):
+        file = repository / "labs" / "experiments" / "serving.toml"
+        assert main(["serve", verb, str(file), "--set", *SMALL, *FEW, *more]) == status
+        return capsys.readouterr()
+
+    return served
+
+
+@pytest.mark.parametrize(
+    ("verb", "engines"),
+    [("simulate", {"predicted", "simulated"}), ("run", {"predicted", "simulated", "measured"})],
+)
+def test_engines_stand_side_by_side(verb, engines, served):
+    text = served(verb).out
+    assert all(word in text for word in (*engines, "ttft", "tpot", "batch", "p99"))
+    printed = served(verb, "--json", "--quiet")
+    assert not printed.err
+    found = json.loads(printed.out)
+    assert set(found) == engines
+    assert found["simulated"]["requests"] == 6
+
+
+def test_a_prediction_names_its_terms_and_its_curve(served):
+    text = served("predict").out
+    assert all(word in text for word in ("weights", "cache", "prefill", "decode", "limited by"))
+    found = json.loads(served("predict", "--json").out)
+    assert [point["batch"] for point in found["curve"]] == [1, 2]
+    assert found["curve"][0]["cost"] is None  # the laptop has no price
+
+
+def test_a_saturated_service_is_valid_json(served):
+    found = json.loads(served("predict", "requests.rate=100000", "--json").out)
+    assert found["load"]["saturated"]
+
+
+def test_a_new_name_replaces_a_table(served):
+    large = ["machine.name=h100-pod", "service.precision=bf16"]
+    assert "llama3-8b on h100-pod" in served("predict", "model.name=llama3-8b", *large).out
+    assert "weights of llama3-8b" in served("predict", "model=llama3-8b", status=2).err
+
+
+def test_a_price_is_printed_where_the_machine_has_one(served):
+    assert "/M tokens" not in served("predict").out
+    assert "EUR/M tokens" in served("predict", "machine.device_price=2", "machine.currency=EUR").out
+
+
+def test_a_service_is_read_from_standard_input(repository, capsys, monkeypatch):
+    file = repository / "labs" / "experiments" / "serving.toml"
+    assert main(["serve", "predict", "--json", str(file)]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(file.read_text("utf-8")))
+    assert main(["serve", "predict", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == expected
+    monkeypatch.setattr(sys, "stdin", io.StringIO("[model"))
+    assert main(["serve", "predict", "-"]) == 2
+    assert "Not valid TOML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("service.batching=dynamic", "legal: continuous, static"),
+        ("service.batch=0", "service.batch = 0"),
+        ("machine=suummit", "Did you mean 'summit'?"),
+        ("service.devices.more=1", "service.devices = {'more': 1}: expected a number"),
+    ],
+)
+def test_a_wrong_value_is_named(change, words, served):
+    assert words in served("predict", change, status=2).err
+
+
+def test_a_missing_file_is_named(capsys):
+    assert main(["serve", "simulate", "none.toml"]) == 2
+    assert "none.toml: cannot be read" in capsys.readouterr().err
