@@ -20,6 +20,7 @@ from lib_dlhpc.comparison.sweep import Row, Sweep
 from lib_dlhpc.prediction import what_if
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.results import Result, frame, percent, shown
+from lib_dlhpc.serving import predict_service, read_service, simulate_service
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.timeline import breakdown
 
@@ -29,6 +30,9 @@ GPT = Experiment(
     model="gpt2-1.5b",
     machine="selene",
     strategy={"nodes": 2, "tensor": 4, "pipeline": 2, "microbatches": 4, "batch": 8},
+)
+SERVICE = read_service(
+    {"model": "llama3-8b", "machine": "h100-pod", "requests": {"count": 20, "answer": 8}}
 )
 AXES = {"strategy.nodes": [1, 2, 8], "strategy.allreduce": ["ring", "rabenseifner"]}
 
@@ -60,6 +64,8 @@ RESULTS = {
         {"strategy.batch": [32, 0]},
         (Row({"strategy.batch": 32}, compared()), Row({"strategy.batch": 0}, None, "cannot run")),
     ),
+    "predict service": lambda: predict_service(SERVICE),
+    "simulate service": lambda: simulate_service(SERVICE),
     "calibrate": lambda: fit_machine(Planted().raw()),
 }
 
@@ -116,7 +122,10 @@ def test_a_chart_is_valid_and_names_its_numbers(result):
     assert all("tooltip" in layer["encoding"] for layer in layers)
 
 
-@pytest.mark.parametrize("name", [name for name in RESULTS if "predict" in name or "sweep" in name])
+@pytest.mark.parametrize(
+    "name",
+    [name for name in RESULTS if ("predict" in name or "sweep" in name) and "service" not in name],
+)
 def test_seconds_add_up_to_the_step(name):
     result, columns = made(name), made(name).to_columns()
     if name == "compare sweep":

@@ -114,13 +114,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def predicted_lines(found: "ServicePrediction") -> list[str]:
     """Return a prediction in words."""
+    from lib_dlhpc.serving.predict import named
     from lib_dlhpc.spec.units import format_quantity as shown
 
     service, load = found.service, found.load
-    head = f"{service.model.name or service.model.family} on {service.machine.name or 'a machine'}"
     lines = [
-        f"{head}: {service.service.devices} x {service.service.replicas} devices,"
-        f" {service.requests.prompt} + {service.requests.answer} tokens",
+        f"{named(service)}, {service.requests.prompt} + {service.requests.answer} tokens",
         f"  weights {shown(found.weights, 'B')} a device, cache {shown(found.cache_token, 'B')} a token,"
         f" {found.sequences:,} sequences fit; batch {found.batch}",
     ]

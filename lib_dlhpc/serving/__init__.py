@@ -14,20 +14,32 @@ published.py    published(): measurements of others, beside their predictions
 """
 
 from lib_dlhpc.serving.decoder import Decoder, decode
-from lib_dlhpc.serving.predict import ServicePrediction, predict_service
+from lib_dlhpc.serving.load import Load
+from lib_dlhpc.serving.measure import on_this_machine
+from lib_dlhpc.serving.predict import Point, ServicePrediction, predict_service
+from lib_dlhpc.serving.price import Chunk, Prices, StepTime
+from lib_dlhpc.serving.published import Published, published
 from lib_dlhpc.serving.run import run_service
 from lib_dlhpc.serving.service import Requests, Service, Serving, read_service
 from lib_dlhpc.serving.simulate import ServiceTrace, simulate_service
 
 __all__ = [
+    "Chunk",
     "Decoder",
+    "Load",
+    "Point",
+    "Prices",
+    "Published",
     "Requests",
     "Service",
     "ServicePrediction",
     "ServiceTrace",
     "Serving",
+    "StepTime",
     "decode",
+    "on_this_machine",
     "predict_service",
+    "published",
     "read_service",
     "run_service",
     "simulate_service",

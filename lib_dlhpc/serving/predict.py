@@ -7,17 +7,21 @@ tokens a second        = batch * answer / (prefill of the batch + answer - 1 ste
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.power import drawn
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.results import Columns, Result, Summary, shown
 from lib_dlhpc.serving.load import Load, load_of
 from lib_dlhpc.serving.price import STEP_TOKENS, Prices, StepTime
 from lib_dlhpc.serving.service import Service
 from lib_dlhpc.spec.units import format_quantity
+
+if TYPE_CHECKING:
+    import altair as alt
 
 LOGITS = 4  # bytes: they are computed in fp32
 
@@ -38,8 +42,8 @@ class Point(NamedTuple):
     bound: str
 
 
-@dataclass(frozen=True)
-class ServicePrediction:
+@dataclass(frozen=True, repr=False)
+class ServicePrediction(Result):
     """A service in closed form; bytes are of a device, times of a replica.
 
     cache_token: bytes of cache a token, mean of the longest sequence. sequences: most that fit at their full length.
@@ -70,6 +74,37 @@ class ServicePrediction:
     def full(self) -> Point:
         """The full batch."""
         return self.curve[-1]
+
+    def summary(self) -> Summary:
+        """Return what fits, and the times of batches, in words."""
+        facts = {
+            "weights": f"{shown(self.weights, 'B')} a device",
+            "cache": f"{shown(self.cache_token, 'B')} a token",
+            "sequences that fit": f"{self.sequences:,}",
+            "prefill": f"{shown(self.prefill.total, 's')}, limited by {self.prefill.bound}",
+            "decode": f"{shown(self.decode.total, 's')}, limited by {self.decode.bound}",
+        }
+        rows = [
+            [
+                *(str(point.batch), shown(point.ttft, "s"), shown(point.tpot, "s")),
+                *(f"{point.tokens_per_second:,.0f}", shown(point.joules, "J"), point.bound),
+            ]
+            for point in self.curve
+        ]
+        header = ("batch", "first token", "next token", "tokens/s", "a token", "limited by")
+        return Summary(named(self.service), facts, header, rows)
+
+    def to_columns(self) -> Columns:
+        """Return the curve, in SI units."""
+        return {name: [getattr(each, name) for each in self.curve] for name in Point._fields}
+
+    def plot(self) -> "alt.Chart":
+        """Return throughput over the time per output token."""
+        from lib_dlhpc.results import charts
+
+        columns = {**self.to_columns(), "service": [named(self.service)] * len(self.curve)}
+        title = "Tokens a second over the seconds of an output token"
+        return charts.lines(columns, "tpot", "tokens_per_second", "service", title, "/s")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the prediction in SI units."""
@@ -122,6 +157,13 @@ def predict_service(service: Service) -> ServicePrediction:
         if load.rate
         else None,
     )
+
+
+def named(service: Service) -> str:
+    """Return the model, the machine and the devices in words."""
+    model, machine, serving = service.model, service.machine, service.service
+    devices = f"{serving.replicas} x {serving.devices} devices"
+    return f"{model.name or model.family} on {devices} of {machine.name or 'a machine'}"
 
 
 def room_of(service: Service, prices: Prices) -> float:

@@ -6,15 +6,19 @@ Requests arrive by a Poisson process, at the replica with the fewest of them.
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.serving.predict import room_of
+from lib_dlhpc.results import Columns, Result, Summary, percent, shown
+from lib_dlhpc.serving.predict import named, room_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
 from lib_dlhpc.serving.service import Service, arrivals, lengths
+
+if TYPE_CHECKING:
+    import altair as alt
 
 PERCENTILES = (50, 90, 99)
 
@@ -32,14 +36,14 @@ class Ran(NamedTuple):
     queued: int
 
 
-@dataclass(frozen=True)
-class ServiceTrace:
+@dataclass(frozen=True, repr=False)
+class ServiceTrace(Result):
     """What happened to each request, and each step; simulated or measured. answers: tokens, of a real run."""
 
     service: Service
     requests: tuple[Request, ...]
-    steps: tuple[Ran, ...] = field(repr=False)
-    answers: list[list[int]] = field(default_factory=list, repr=False)
+    steps: tuple[Ran, ...]
+    answers: list[list[int]] = field(default_factory=list)
 
     @property
     def end(self) -> float:
@@ -75,7 +79,7 @@ class ServiceTrace:
 
     @property
     def inside(self) -> float:
-        """Mean requests that a replica has, by Little's law, until the last arrives; if all are there at once, until the end."""
+        """Mean requests of a replica until the last one arrives, by Little's law; until the end if all are there."""
         span = max(each.arrival for each in self.requests) or self.end
         return float(self.latency.sum()) / span / self.service.service.replicas
 
@@ -99,6 +103,36 @@ class ServiceTrace:
                 found[name] = {"mean": float(np.mean(values))}
                 found[name] |= {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES}
         return found
+
+    def summary(self) -> Summary:
+        """Return rates, and the percentiles of the times of requests, in words."""
+        facts = {
+            "tokens a second": f"{self.tokens_per_second:,.0f}",
+            "busy": percent(self.utilization),
+            "mean batch": f"{self.mean_batch:.1f}",
+            "preemptions": str(self.preemptions),
+        }
+        table = self.percentiles()
+        header = ["time", *table["ttft"]]
+        rows = [[name, *(shown(each, "s") for each in row.values())] for name, row in table.items()]
+        title = f"{len(self.requests)} requests to {named(self.service)} in {shown(self.end, 's')}"
+        return Summary(title, facts, header, rows)
+
+    def to_columns(self) -> Columns:
+        """Return the requests: lengths in tokens, times in s."""
+        columns: Columns = {
+            name: [getattr(each, name) for each in self.requests]
+            for name in ("number", "arrival", "prompt", "answer", "first", "end", "preemptions")
+        }
+        return {**columns, "ttft": self.ttft.tolist(), "latency": self.latency.tolist()}
+
+    def plot(self) -> "alt.Chart":
+        """Return the time to first token of each request over its arrival."""
+        from lib_dlhpc.results import charts
+
+        columns = {**self.to_columns(), "replicas": [named(self.service)] * len(self.requests)}
+        title = f"Time to first token of {len(self.requests)} requests"
+        return charts.lines(columns, "arrival", "ttft", "replicas", title, "s")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary in SI units."""

@@ -53,7 +53,7 @@ def test_a_saturated_service_is_valid_json(served):
 
 def test_a_new_name_replaces_a_table(served):
     large = ["machine.name=h100-pod", "service.precision=bf16"]
-    assert "llama3-8b on h100-pod" in served("predict", "model.name=llama3-8b", *large).out
+    assert "llama3-8b on 1 x 1 devices of h100-pod" in served("predict", "model.name=llama3-8b", *large).out
     assert "weights of llama3-8b" in served("predict", "model=llama3-8b", status=2).err
 
 
