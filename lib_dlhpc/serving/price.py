@@ -86,7 +86,7 @@ class Prices:
         machine, serving = service.machine, service.service
         self.precision, self.apart = self.shard.precision, serving.attention == "apart"
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
-        peak = float(peak_rate(self.device, self.precision))
+        peak = float(peak_rate(machine.device, self.precision))  # attention is not quantized
         self.attention_rate = peak * (self.device.attention or self.device.efficiency)
         self.bandwidth = float(streaming_rate(self.device))
         nodes = -(-serving.devices // machine.devices_per_node)
