@@ -173,8 +173,8 @@ def beside(ways: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def _of_load(found: "ServicePrediction") -> dict[str, float]:
     load, full = found.load, found.full
-    if load is None:
-        return {"ttft, s": full.ttft, "tpot, s": full.tpot, "tokens/s": full.tokens_per_second}
+    if load is None:  # all are there at once: most of the time to the first token is the queue
+        return {"tpot, s": full.tpot, "tokens/s": full.tokens_per_second}
     rate = {"tokens/s": load.tokens_per_second} if load.saturated else {"batch": load.batch}
     return {"ttft, s": load.ttft, "tpot, s": load.tpot, **rate}
 

@@ -37,7 +37,7 @@ class Serving:
     replicas: int = whole(default=1)
     precision: str = choice(tuple(WIDTH), default="bf16")
     cache_precision: str = choice(tuple(WIDTH), default="bf16")
-    batch: int = whole(default=64)
+    batch: int = whole(default=64, most=1_000_000)
     batching: str = choice(BATCHINGS, default="continuous")
     chunk: int = whole(default=0, least=0)
     attention: str = choice(ATTENTION, default="together")

@@ -46,6 +46,13 @@ def test_a_prediction_names_its_terms_and_its_curve(served):
     assert found["curve"][0]["cost"] is None  # the laptop has no price
 
 
+def test_requests_that_are_all_there_are_compared_by_their_rate(served):
+    last = served("simulate", "requests.rate=0").out.splitlines()[-1].split()
+    predicted, simulated = map(float, last[1:])
+    assert last[0] == "tokens/s"
+    assert abs(predicted / simulated - 1) < 0.5  # answers differ in length
+
+
 def test_a_saturated_service_is_valid_json(served):
     found = json.loads(served("predict", "requests.rate=100000", "--json").out)
     assert found["load"]["saturated"]
@@ -53,7 +60,10 @@ def test_a_saturated_service_is_valid_json(served):
 
 def test_a_new_name_replaces_a_table(served):
     large = ["machine.name=h100-pod", "service.precision=bf16"]
-    assert "llama3-8b on 1 x 1 devices of h100-pod" in served("predict", "model.name=llama3-8b", *large).out
+    assert (
+        "llama3-8b on 1 x 1 devices of h100-pod"
+        in served("predict", "model.name=llama3-8b", *large).out
+    )
     assert "weights of llama3-8b" in served("predict", "model=llama3-8b", status=2).err
 
 
