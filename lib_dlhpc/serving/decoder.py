@@ -1,7 +1,7 @@
 """A decoder in numpy: prompts and single tokens of many sequences in one step, with a cache of keys and values.
 
 Tokens of all sequences stand in one row: layers that treat each token alone, which are all but attention, do not see
-where a sequence ends (Yu et al. 2022, "Orca", section 3.2, selective batching). Attention runs sequence by sequence,
+where a sequence ends (Yu et al. 2022, "Orca", section 3, selective batching). Attention runs sequence by sequence,
 over what the cache has of it. The layers, and their weights for a seed, are those of training.
 """
 

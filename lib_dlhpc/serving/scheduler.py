@@ -1,11 +1,11 @@
 """The scheduler of a replica: which prompts and which sequences are in its next step.
 
-Continuous batching (Yu et al. 2022, "Orca", section 3.1): a request joins the batch as soon as there is room, and
+Continuous batching (Yu et al. 2022, "Orca", section 3): a request joins the batch as soon as there is room, and
 leaves it with its last token. Static batching: a batch is admitted when the one before has ended.
 
     admit      in the order of arrival, while the batch and the cache have room for the prompt
     prefill    whole prompts, in steps of their own; or chunks of them, in the steps that decode (Agrawal et al. 2024,
-               "Sarathi-Serve", section 4.2)
+               "Sarathi-Serve", section 4)
     decode     one token of each sequence that has its first
     preempt    when the cache is full: the sequence admitted last returns to the queue, and is prefilled again later
                with the tokens that it has made (Kwon et al. 2023, "vLLM", section 4.5)
