@@ -18,6 +18,7 @@ host_link.py       fit: the host link of offloading (points: training/probe_disk
 numbers.py         fit: numpy's matrix products, calls and sums
 robust.py          robust statistics of noisy repeats; fits with 90 % intervals
 machine_report.py  the machine as TOML, a table, JSON
+device/            the same of a device of torch: `dlhpc calibrate --device`
 expected.py        the predicted time of a point
 host.py            description of the host: cores, memory, file system, kernel
 report.py          the tier as TOML, the points as JSON

@@ -54,14 +54,14 @@ def import_machine(
     times = [each for each in read if isinstance(each, Timed)]
     stated = _stated([each for each in read if isinstance(each, Value) and each.key not in changes])
     start = _start(base, changes)
-    known = merge(merge(start, _imported(stated, ())), _tables(changes))
+    known = merge(merge(start, _imported(stated, ())), nested(changes))
     if any(each.links > 1 for each in times) and "nics" not in known:
         raise _missing(["nics"], notes)
     nics = check_value(field_of("nics"), known.get("nics", 1), "nics")
     own = frozenset(name for name, tier in _tiers(known) if tier.get("scope") == "node")
     found, said = fit_times(times, nics, own)
     fitted = [each for each in found if each.key not in changes]
-    table = merge(merge(start, _imported(stated, fitted)), _tables(_numbers(changes)))
+    table = merge(merge(start, _imported(stated, fitted)), nested(_numbers(changes)))
     if missing := _lacking(table):
         raise _missing(missing, [*said, *notes])
     intervals = {each.key: each.ends for each in fitted if each.repeated}
@@ -117,10 +117,10 @@ def _imported(stated: Mapping[str, Value], fitted: Sequence[Fitted]) -> dict[str
     numbers = {key: each.value for key, each in stated.items()}
     numbers |= {each.key: each.value for each in fitted}
     numbers |= {f"{link}.efficiency": 1.0 for link in LINKS if f"{link}.bandwidth" in numbers}
-    return _tables(numbers)
+    return nested(numbers)
 
 
-def _tables(numbers: Mapping[str, Any]) -> dict[str, Any]:
+def nested(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested tables of dotted names; a device or a link by name comes before its numbers."""
     found: dict[str, Any] = {}
     for key, value in sorted(numbers.items(), key=lambda each: each[0].count(".")):

@@ -1,7 +1,7 @@
 """An imported machine as commented TOML: after each number the lines that it is from, and its interval."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tomli_w
@@ -24,6 +24,11 @@ def as_toml(found: ImportedMachine) -> str:
         "After a measured number: its 90 % interval, file, lines, tool.",
         *found.notes,
     ]
+    return commented(found, head)
+
+
+def commented(found: ImportedMachine, head: Sequence[str]) -> str:
+    """Return the [machine] as TOML below a head of comments, each number with its origin."""
     lines = [f"# {line}" for note in head for line in note.splitlines()]
     return "\n".join([*lines, "", *_table("machine", found.table, found)]) + "\n"
 

@@ -18,7 +18,12 @@ from lib_dlhpc.calibration.robust import Floats, Points, calm, typical
 
 # The library's allreduce is modeled as a ring; "halves" is ZeRO's reduce-scatter, then all-gather.
 SUMMED = ("ring", "recursive_doubling", "library", "halves")
-FITTED = ("message", *SUMMED)
+ONE_CALL = {
+    "allreduce": 2,
+    "reduce_scatter": 1,
+    "all_gather": 1,
+}  # passes of a ring, in one call of a library
+FITTED = ("message", *SUMMED, *ONE_CALL)
 SMALLEST = 1 << 12  # B; smallest messages of training: gradients, activations
 PIECE = (
     1 << 20
@@ -129,10 +134,13 @@ def _terms(what: str, size: int, ranks: int) -> tuple[tuple[float, float], float
         whole = int(log2(ranks))
         rounds = whole + 2 * (2**whole != ranks)
         return (float(rounds), rounds * float(size)), (whole + (2**whole != ranks)) * float(size)
+    share = (ranks - 1) / ranks * size
+    if what in ONE_CALL:
+        passes = ONE_CALL[what]
+        return (float(passes * (ranks - 1)), passes * share), share * (what != "all_gather")
     calls = 2
     if what == "library":
         calls *= -(-size // PIECE)
     elif what == "halves":  # the reduce-scatter sends messages of about a PIECE
         calls = max(1, size // ranks // PIECE) + 1
-    share = (ranks - 1) / ranks * size
     return (float(calls * (ranks - 1)), 2 * share), share

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lib_dlhpc.commands.calibrate_device import calibrate_device
 from lib_dlhpc.commands.output import add_output, print_note, print_result
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.lifetime.files import write_text
@@ -62,6 +63,12 @@ def _add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `dlhpc calibrate machine`, which are those of `dlhpc calibrate`."""
     parser.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: 2, or 1 on one core)")
     parser.add_argument("--seconds", default=SECONDS, help=f"how long, about (default: {SECONDS})")
+    parser.add_argument(
+        "--device",
+        metavar="KIND",
+        help="measure devices of torch in place of MPI ranks with numpy: cuda, rocm, mps or cpu; a rank is a device,"
+        " and without --out the machine is printed",
+    )
     parser.add_argument("--io", metavar="DIR", help="measure the file system of this folder too")
     parser.add_argument(
         "--out",
@@ -83,6 +90,8 @@ def _machine(options: argparse.Namespace) -> int:
     ranks = min(2, cores()) if options.ranks is None else options.ranks
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
+    if options.device is not None:
+        return calibrate_device(options, seconds, _file(options.out) if options.out else None)
     if ranks > SHARING * cores():  # more would measure the scheduler
         raise SpecError(
             f"--ranks {ranks}: legal: 1 to {SHARING * cores()} on {count(cores(), 'core')}; times of ranks that"

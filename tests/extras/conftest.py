@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 NEEDED = {
     "test_transformers.py": ("torch", "transformers"),
+    "test_device.py": ("torch",),
     "test_torch.py": ("torch",),
     "test_trace_frameworks.py": ("torch",),
     "test_onnx.py": ("onnx",),
