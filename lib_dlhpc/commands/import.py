@@ -18,8 +18,8 @@ dlhpc import model config.json --sequence 8192 -o llama.toml
 cat llama.toml rest_of_the_experiment.toml | dlhpc predict -"""
 MACHINE_EXAMPLE = """\
 FILE is the output of nccl-tests, OSU Micro-Benchmarks, Intel MPI Benchmarks, IOR, mdtest, fio, DLIO, STREAM,
-nvidia-smi -q, lstopo --of xml, or a SimGrid platform; - is standard input. Where the output does not say what it
-measured, write PART=FILE: intra_node or inter_node (inter_node:64 with 64 ranks), storage.NAME, or device.
+darshan-parser, nvidia-smi -q, lstopo --of xml, or a SimGrid platform; - is standard input. Where the output does not
+say what it measured, write PART=FILE: intra_node or inter_node (inter_node:64 with 64 ranks), storage.NAME, or device.
 
 dlhpc import machine nccl.log inter_node=osu_latency.txt storage.scratch=ior.txt --base h100-pod --out my.toml
 dlhpc predict run.toml --machine my.toml"""
@@ -138,4 +138,9 @@ def _text(argument: str) -> str:
     except OSError as error:
         raise SpecError(f"{name}: cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise SpecError(f"{name}: is no text.") from None
+        as_text = (
+            f" `darshan-parser {name} > job.txt` writes it as text."
+            if name.endswith(".darshan")
+            else ""
+        )
+        raise SpecError(f"{name}: is no text.{as_text}") from None

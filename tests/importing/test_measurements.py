@@ -22,6 +22,7 @@ OUTPUTS = {
     "ior.txt": "storage.scratch",
     "mdtest.txt": "storage.scratch",
     "dlio.txt": "storage.scratch",
+    "darshan.txt": "storage.scratch",
     "fio.txt": "storage.disk",
     "fio.json": "storage.disk",
     "stream.txt": "device",

@@ -5,6 +5,7 @@ tools.py           which tool wrote a text
 nccl_tests.py      collectives of devices          osu.py, imb.py     messages and collectives of MPI
 ior.py, fio.py     reads and writes of files       mdtest.py          operations on metadata
 dlio.py            input of emulated training      stream.py          memory bandwidth
+darshan.py         I/O of a job
 nvidia_smi.py      devices of a node               hwloc.py           sockets, memory and adapters of a node
 simgrid.py         hosts and links of a platform
 """

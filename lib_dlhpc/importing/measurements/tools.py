@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.measurements import (
+    darshan,
     dlio,
     fio,
     hwloc,
@@ -39,6 +40,7 @@ TOOLS = (
     Tool("mdtest", r"^\s*mdtest-\S+ was launched with", mdtest.read),
     Tool("fio", r"^fio-\d|\"fio version\"", fio.read),
     Tool("DLIO", r"\[METRIC\]", dlio.read),
+    Tool("darshan-parser", r"^# darshan log version: ", darshan.read),
     Tool("STREAM", r"^STREAM version", stream.read),
     Tool("nvidia-smi -q", r"=+NVSMI LOG=+", nvidia_smi.read),
     Tool("hwloc XML (lstopo --of xml)", r"<topology\b", hwloc.read),
