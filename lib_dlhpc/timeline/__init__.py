@@ -14,6 +14,7 @@ formats.py    read and write: files of any format, by the end of the name
     otf2.py         OTF2 archives; otf2_reading.py, otf2_definitions.py: read, those of others too
     kineto.py       torch.profiler, read
     xla.py          profiles of XLA (JAX), read; hlo.py: the sizes of its collectives
+    tensorflow.py   what differs in TensorFlow's, which have the same form
     nsight.py       exports of Nsight Systems, read; collective_clock.py: one clock for such files
     chakra/         MLCommons Chakra: execution traces, which are graphs without times
     rows.py (growing columns), lanes.py (lanes of overlapping events), files.py (atomic writes)

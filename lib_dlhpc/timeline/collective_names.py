@@ -1,4 +1,4 @@
-"""collective_name: one name for a collective, however PyTorch, NCCL, gloo, XLA and MPI call it."""
+"""collective_name: one name for a collective, however PyTorch, NCCL, gloo, XLA, TensorFlow, Horovod and MPI call it."""
 
 import re
 
@@ -11,6 +11,11 @@ BEGINNINGS = {
     "raggedalltoall": "all-to-all",
     "collectivepermute": "permute",
     "collectivebroadcast": "broadcast",
+    "collectivereducescatter": "reduce-scatter",
+    "collectivereduce": "allreduce",
+    "collectivegather": "all-gather",
+    "collectivealltoall": "all-to-all",
+    "collectivebcast": "broadcast",
     "broadcast": "broadcast",
     "bcast": "broadcast",
     "sendrecv": "send and receive",
@@ -22,7 +27,9 @@ BEGINNINGS = {
     "scatter": "scatter",
     "barrier": "barrier",
 }
-_LIBRARY = re.compile(r"^(?:(?:nccl|rccl)\w*?(?:kernel|func)_|gloo:|nccl:|mpi_)")
+_LIBRARY = re.compile(
+    r"^(?:(?:nccl|rccl)\w*?(?:kernel|func)_|gloo:|nccl:?|mpi_|horovod(?:grouped)?)"
+)
 
 
 def collective_name(name: str) -> str:

@@ -2,8 +2,8 @@
 
 .npz               our own columns (store.py)
 .json, .json.gz    trace events of Chrome and Perfetto (chrome.py); read as well: those of
-                   torch.profiler, one file a rank (kineto.py), and of XLA, one file a process (xla.py),
-                   whose HLO text (.txt) may be beside them
+                   torch.profiler, one file a rank (kineto.py), and of XLA and TensorFlow, one file a
+                   process (xla.py), whose HLO text (.txt) may be beside them
 .sqlite            read: exports of Nsight Systems, one or several (nsight.py)
 .otf2              an OTF2 archive, which is a folder with an anchor file in it (otf2.py)
 

@@ -22,7 +22,7 @@ def experiment(folder):
     return load(folder / "mlp.toml")
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "jax"])
+@pytest.mark.parametrize("framework", ["pytorch", "jax", "tensorflow"])
 def test_the_calibrated_prediction_has_the_compute_of_the_trace(folder, experiment, framework):
     trace = step_terms(read(folder / framework))
     found = calibrate(experiment, trace)

@@ -104,7 +104,7 @@ def test_all_ranks_leave_a_collective_together(tmp_path):
 @pytest.mark.parametrize(
     ("events", "says"),
     [
-        ([x("main", 0, 1)], "no operation of XLA in it"),
+        ([x("main", 0, 1)], "no operation of XLA or of TensorFlow in it"),
         ([op("dot", "soon", 1)], r"event 1: ts = 'soon': expected a number of microseconds"),
     ],
 )
