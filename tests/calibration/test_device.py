@@ -1,7 +1,9 @@
 """`dlhpc calibrate --device`: planted devices are found again; what cannot be measured is said, not invented."""
 
 import json
+import sys
 import tomllib
+from types import SimpleNamespace
 
 import planted_device as planted
 import pytest
@@ -10,6 +12,7 @@ from planted_device import PlantedDevice
 from lib_dlhpc.calibration.device.machine import device_machine
 from lib_dlhpc.calibration.device.report import as_dict, as_toml
 from lib_dlhpc.calibration.device.worker import measure
+from lib_dlhpc.cli import main
 from lib_dlhpc.extras import missing
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.measured_machine import load_measured, measured_on, value_of
@@ -93,3 +96,42 @@ def test_a_missing_torch_is_a_sentence():
     assert (
         missing("torch") == "torch is not installed; `pip install 'lib-dlhpc[device]'` installs it."
     )
+
+
+@pytest.fixture
+def command(monkeypatch, quiet):
+    """`dlhpc calibrate` with planted devices, and what was asked of them."""
+    asked = []
+
+    def measure_device(*arguments):
+        asked.append(arguments)
+        return quiet
+
+    seam = SimpleNamespace(measure_device=measure_device)
+    monkeypatch.setitem(sys.modules, "lib_dlhpc.calibration.device.measure", seam)
+    return asked
+
+
+def test_the_command_prints_the_machine_or_writes_it(command, tmp_path, capsys):
+    own = ["calibrate", "--device", "cuda", "--seconds", "5"]
+    assert main(own) == 0
+    assert tomllib.loads(capsys.readouterr().out)["machine"]["measured"]["ranks"] == 4
+    out = tmp_path / "device.toml"
+    assert main([*own, "-n", "4", "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["origins"].keys() >= PLANTED.keys()
+    assert load_measured(out).measured.ranks == 4
+    assert command == [("cuda", 0, 5.0), ("cuda", 4, 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--io", "."], "--io: not with --device"),
+        (["-n", "0"], "--ranks 0: expected a whole number, at least 1"),
+        (["--seconds", "0"], "--seconds 0: legal"),
+        (["--out", "no/folder/a.toml"], "--out no/folder/a.toml: no such folder"),
+    ],
+)
+def test_mistakes_are_reported_before_any_measurement(command, words, says, capsys):
+    assert main(["calibrate", "--device", "cuda", *words]) == 2
+    assert says in capsys.readouterr().err and not command

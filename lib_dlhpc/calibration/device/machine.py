@@ -95,7 +95,7 @@ def _numbers(raw: Mapping[str, Any]) -> tuple[dict[str, Number], list[str]]:
 
 
 def _calls(raw: Mapping[str, Any], call: Number) -> tuple[dict[str, Number], list[str]]:
-    """Return launch, and dispatch where the host's and the device's part of a call can be told apart."""
+    """Return launch, and dispatch where the host's and the device's part of a call can be separated."""
     if not raw["queued"]:
         return {"device.launch": call}, []
     on_host = _typical(raw["issued"], "the host issues a torch.add of four numbers")

@@ -76,7 +76,8 @@ class TorchDevice:
             return {"title": self.kind, "memory": None, "versions": versions}
         about = torch.cuda.get_device_properties(self.where)
         versions["cuda" if self.kind == "cuda" else "hip"] = torch.version.hip or torch.version.cuda
-        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+        if dist.is_nccl_available():
+            versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
         return {"title": about.name, "memory": about.total_memory, "versions": versions}
 
     def product(self, precision: str, edge: int) -> Call:
@@ -85,7 +86,8 @@ class TorchDevice:
         c, flags = torch.empty_like(a), torch.backends.cuda.matmul
 
         def call() -> None:
-            flags.allow_tf32 = precision == "tf32"
+            if self.kind == "cuda":
+                flags.allow_tf32 = precision == "tf32"
             torch.mm(a, b, out=c)
 
         return call

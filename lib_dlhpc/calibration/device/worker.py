@@ -19,8 +19,9 @@ from lib_dlhpc.calibration import other_processes
 EDGES = tuple(2**k for k in range(6, 14))  # of square matrices, to 8,192
 LONGEST = 0.03  # s; larger products than this are left out
 SUMS = tuple(2**k for k in range(25, 29))  # B: beyond the caches that a device has
-MESSAGES = tuple(2**k for k in range(3, 25))  # B, to 16 MiB
-REDUCED = tuple(4**k for k in range(5, 13))  # B of the whole array, to 16 MiB
+MESSAGES = tuple(2**k for k in range(3, 29))  # B, to 256 MiB
+REDUCED = tuple(4**k for k in range(5, 15))  # B of the whole array, to 256 MiB
+LARGEST = {"cpu": 1 << 24}  # B of a message or an array, by kind; others: all sizes
 COLLECTIVES = ("allreduce", "all_gather", "reduce_scatter")
 FEW = 16  # B of the smallest sum: a call, and nothing else
 LEAST = 2e-3  # s of one measurement, about
@@ -96,12 +97,14 @@ def _sums(device: Any) -> Iterator[Measurement]:
 
 
 def _exchanges(device: Any) -> Iterator[Measurement]:
-    if device.ranks > 1:
-        for size in MESSAGES:
-            yield Measurement("message", size, True, device.message(size), 2.0)
-        for size in REDUCED:
-            for name in COLLECTIVES:
-                yield Measurement(name, size, True, device.collective(name, size))
+    if device.ranks == 1:
+        return
+    largest = LARGEST.get(device.kind, max(MESSAGES))
+    for size in (each for each in MESSAGES if each <= largest):
+        yield Measurement("message", size, True, device.message(size), 2.0)
+    for size in (each for each in REDUCED if each <= largest):
+        for name in COLLECTIVES:
+            yield Measurement(name, size, True, device.collective(name, size))
 
 
 def _count(device: Any, each: Measurement) -> int:
