@@ -104,7 +104,10 @@ def _by_name(path: Path) -> str:
     for form, endings in FORMATS.items():
         if path.name.endswith(endings):
             return form
-    raise SpecError(f"{path}: expected a name that ends in {_endings()}.")
+    hint = (
+        " xprof turns such profiles into trace.json.gz." if path.name.endswith(".xplane.pb") else ""
+    )
+    raise SpecError(f"{path}: expected a name that ends in {_endings()}.{hint}")
 
 
 def _endings() -> str:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.formats import read
 from lib_dlhpc.timeline.steps import step_terms
 from lib_dlhpc.timeline.steps.report import as_dict
@@ -124,3 +125,9 @@ def test_of_a_device_its_streams_are_read_and_the_host_s_operations_are_not(tmp_
         ("compute", "kernel", "ampere_sgemm"),
         ("communication", "collective", "allreduce"),
     ]
+
+
+def test_a_profile_that_is_not_converted_is_answered_with_what_converts_it(tmp_path):
+    (tmp_path / "host.xplane.pb").write_bytes(b"")
+    with pytest.raises(SpecError, match=r"xprof turns such profiles into trace\.json\.gz"):
+        read(tmp_path / "host.xplane.pb")
