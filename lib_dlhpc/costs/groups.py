@@ -26,7 +26,7 @@ from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.machine import IN_NETWORK, Machine
 from lib_dlhpc.spec.strategy import AUTO
 
 NOTHING = Cost(0.0, 0.0, 0.0)
@@ -103,6 +103,7 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
         lambda distance: congestion(machine, nodes, distance * step),
         all_to_all_congestion(machine, used * step),
+        IN_NETWORK[machine.in_network],
     )
 
 

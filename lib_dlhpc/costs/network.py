@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Array, Cost, Level, Network, flat, slowest
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.machine import IN_NETWORK, Machine
 
 __all__ = [
     "Array",
@@ -53,6 +53,7 @@ def network_of(experiment: Experiment) -> Network:
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),
+        IN_NETWORK[machine.in_network],
     )
 
 

@@ -12,6 +12,7 @@ trees.py        binomial trees, van de Geijn's broadcast, a chain
 double_tree.py  double binary tree
 hierarchy.py    hierarchical, 2-D torus
 levels.py       reduce-scatter and allgather level by level
+in_network.py   SHARP and NVLS: switches that add what passes them
 all_to_all.py   all-to-all level by level
 exchange.py     parameter server, all-to-all, Bruck's allgather, halos
 goals.py        the postcondition of each collective

@@ -18,8 +18,9 @@ class Algorithm:
     rounds: (ranks, elements, **options) -> rounds of messages. cost: its closed form, (bytes, network) -> Cost;
     an algorithm without one can be scheduled, but not selected for an experiment. by_node: it takes the option
     `node_size`, the ranks of a node. options: its other options. library: MPI or NCCL implement it, so "auto"
-    may select it. phases: the reduce-scatter and the allgather of which it is composed, if any. slowest_link: a
-    round uses links of both levels, and the closed form takes the worse of each.
+    may select it. needs: what the network's switches must be able to do for that (Network.combines). phases: the
+    reduce-scatter and the allgather of which it is composed, if any. slowest_link: a round uses links of both
+    levels, and the closed form takes the worse of each.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Algorithm:
     by_node: bool = False
     options: tuple[str, ...] = ()
     library: bool = True
+    needs: frozenset[str] = frozenset()
     phases: tuple[str, str] | None = None
     slowest_link: bool = False
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.schedules import all_to_all, double_tree, exchange, levels, rings, trees
+from lib_dlhpc.schedules import all_to_all, double_tree, exchange, in_network, levels, rings, trees
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.rounds import Rounds, Schedule
 from lib_dlhpc.spec.strategy import ALLREDUCES
@@ -42,7 +42,12 @@ def _named(*records: Algorithm) -> dict[str, Algorithm]:
 
 
 COLLECTIVES: dict[str, Mapping[str, Algorithm]] = {
-    "allreduce": ChainMap(_named(double_tree.DOUBLE_BINARY_TREE), _Allreduces()),  # type: ignore[arg-type]
+    "allreduce": ChainMap(
+        _named(
+            double_tree.DOUBLE_BINARY_TREE, in_network.SHARP, in_network.NVLS, in_network.NVLS_SHARP
+        ),
+        _Allreduces(),  # type: ignore[arg-type]
+    ),
     "broadcast": _named(
         trees.BINOMIAL_BROADCAST, trees.VAN_DE_GEIJN_BROADCAST, trees.CHAIN_BROADCAST
     ),

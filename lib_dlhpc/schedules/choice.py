@@ -17,11 +17,13 @@ from lib_dlhpc.schedules.rounds import Schedule
 from lib_dlhpc.spec.strategy import AUTO
 
 
-def candidates(goal: str, name: str = AUTO) -> list[Algorithm]:
+def candidates(
+    goal: str, name: str = AUTO, combines: frozenset[str] = frozenset()
+) -> list[Algorithm]:
     """Return the algorithms among which "auto" selects, or the named one.
 
     goal: allreduce, reduce_scatter, allgather or all_to_all. name: an allreduce; for a reduce-scatter or allgather,
-    its phase is returned, if it is composed of them.
+    its phase is returned, if it is composed of them. combines: what the switches of the network can do.
     """
     if name != AUTO:
         named = ALGORITHMS[name]
@@ -29,12 +31,16 @@ def candidates(goal: str, name: str = AUTO) -> list[Algorithm]:
             return [named]
         if named.phases is not None and goal in ("reduce_scatter", "allgather"):
             return [ALGORITHMS[named.phases[goal == "allgather"]]]
-    return [one for one in COLLECTIVES[goal].values() if one.library and one.cost is not None]
+    return [
+        one
+        for one in COLLECTIVES[goal].values()
+        if one.library and one.cost is not None and one.needs <= combines
+    ]
 
 
 def chosen(goal: str, n: float, net: Network, name: str = AUTO) -> Algorithm:
     """Return the algorithm of one collective of n bytes; the first of equally cheap ones."""
-    found = candidates(goal, name)
+    found = candidates(goal, name, net.combines)
     return (
         found[0] if len(found) == 1 else min(found, key=lambda one: float(one.priced(n, net).total))
     )
@@ -56,7 +62,7 @@ def plan(
 
 def cheapest(goal: str, n: Array, net: Network, name: str = AUTO) -> Cost:
     """Return the cost of a collective of n bytes; an array selects an algorithm for each entry."""
-    costs = [one.priced(n, net) for one in candidates(goal, name)]
+    costs = [one.priced(n, net) for one in candidates(goal, name, net.combines)]
     if len(costs) == 1:
         return costs[0]
     totals = np.stack(np.broadcast_arrays(*(cost.total for cost in costs)))

@@ -21,11 +21,18 @@ def then(*streams: Rounds) -> Iterator[Round]:
 
 
 def beside(*streams: Rounds) -> Iterator[Round]:
-    """Yield rounds with the messages of all streams, which run concurrently on different ranks."""
+    """Yield rounds with the messages of all streams, which run concurrently on different ranks.
+
+    Where a switch does not treat all of a round alike, it does nothing with it.
+    """
     empty = as_round([])
     for concurrent in zip_longest(*streams, fillvalue=empty):
         rounds = [as_round(value) for value in concurrent]
-        yield messages(*map(np.concatenate, zip(*[part.arrays for part in rounds], strict=True)))
+        columns = zip(*[part.arrays for part in rounds], strict=True)
+        source, target, offset, count, reduce = map(np.concatenate, columns)
+        kinds = {part.switch for part in rounds if len(part)}
+        switch = kinds.pop() if len(kinds) == 1 else ""
+        yield messages(source, target, offset, count, reduce, switch)
 
 
 def within(stream: Rounds, members: ArrayLike, offset: int = 0) -> Iterator[Round]:
@@ -42,4 +49,5 @@ def within(stream: Rounds, members: ArrayLike, offset: int = 0) -> Iterator[Roun
             np.broadcast_to(part.offset + offset, (len(rows), len(part))),
             part.count,
             part.reduce,
+            part.switch,
         )

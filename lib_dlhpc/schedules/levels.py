@@ -48,13 +48,13 @@ def hierarchical_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -
     """
     nodes = node_grid(ranks, node_size)
     yield from within(ring_reduce_scatter(node_size, elements), nodes)
-    yield from _between(ring_reduce_scatter, nodes, elements)
+    yield from between(ring_reduce_scatter, nodes, elements)
 
 
 def hierarchical_allgather(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
     """Allgather: rings between nodes, then a ring in each node; the same cost without reduction."""
     nodes = node_grid(ranks, node_size)
-    yield from _between(ring_allgather, nodes, elements)
+    yield from between(ring_allgather, nodes, elements)
     yield from within(ring_allgather(node_size, elements), nodes)
 
 
@@ -65,13 +65,13 @@ def halving_reduce_scatter(ranks: int, elements: int, node_size: int = 1) -> Ite
     """
     nodes = node_grid(ranks, node_size)
     yield from within(_halving(node_size, elements), nodes)
-    yield from _between(_halving, nodes, elements)
+    yield from between(_halving, nodes, elements)
 
 
 def doubling_allgather(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
     """Allgather by recursive doubling, between nodes and then in each node."""
     nodes = node_grid(ranks, node_size)
-    yield from _between(_doubling, nodes, elements)
+    yield from between(_doubling, nodes, elements)
     yield from within(_doubling(node_size, elements), nodes)
 
 
@@ -82,7 +82,7 @@ def shards(ranks: int, elements: int, node_size: int = 1) -> tuple[Ints, Ints]:
     return np.concatenate([*first, [elements]]), nodes.T.ravel()
 
 
-def _between(flat: Flat, nodes: Ints, elements: int) -> Iterator[Round]:
+def between(flat: Flat, nodes: Ints, elements: int) -> Iterator[Round]:
     """Run `flat` between ranks of equal local rank, each group on its part of the buffer."""
     cut = cuts(elements, nodes.shape[1])
     yield from beside(

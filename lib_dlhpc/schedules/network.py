@@ -18,13 +18,15 @@ class Level(NamedTuple):
 
 class Network(NamedTuple):
     """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between
-    all pairs of nodes at that distance in rank order, `all_to_all` that of an all-to-all."""
+    all pairs of nodes at that distance in rank order, `all_to_all` that of an all-to-all. combines: where switches
+    add what passes them: "nvls" inside a node, "sharp" between nodes."""
 
     inner: Level
     outer: Level
     gamma: Array
     congestion: Callable[[int], Array] = lambda distance: 1.0
     all_to_all: Array = 1.0
+    combines: frozenset[str] = frozenset()
 
 
 class Cost(NamedTuple):

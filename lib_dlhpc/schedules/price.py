@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Cost, Network
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, as_sent
+from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
 
 Floats: TypeAlias = NDArray[Any]
 
@@ -67,12 +67,25 @@ def _busiest(part: Round, at: _Levels) -> Floats:
     far = part.source // at.node != part.target // at.node
     alpha = np.where(far, at.outer[0], at.inner[0])
     seconds = size * np.where(far, at.outer[1], at.inner[1])
+    if part.switch:
+        return _merged(part, far, alpha, seconds, at)
     sends = _port(part.source, far, alpha, seconds, at)
     receives = _port(part.target, far, alpha, seconds, at)
     latency, bandwidth = np.where(sends.sum(0) >= receives.sum(0), sends, receives)
     reduction = _sums(part.target, size * part.reduce, at.ranks) * at.gamma
     rank = int(np.argmax(latency + bandwidth + reduction))
     return np.array([latency[rank], bandwidth[rank], reduction[rank]])
+
+
+def _merged(
+    part: Round, far: NDArray[np.bool_], alpha: Floats, seconds: Floats, at: _Levels
+) -> Floats:
+    """The same of a round of a switch: all messages at once, what it merges is one, and it adds."""
+    if part.switch == STREAM and not part.reduce.any():
+        return np.array([alpha.max(), 0.0, 0.0])
+    port = part.target if part.switch == MULTICAST else part.source
+    _, bandwidth = _port(port, far, alpha, seconds, at)
+    return np.array([alpha.max(), bandwidth.max(), 0.0])
 
 
 def _port(

@@ -13,7 +13,7 @@ from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.schedules.checks import checked
 from lib_dlhpc.schedules.faults import Cells, Trace, not_there, race, wrong_at_the_end
 from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, NOTHING, Goal
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule
+from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, one_by_one
 
 MANY = 100  # counts saturate here
 
@@ -54,7 +54,8 @@ def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
     )
     memory = _Memory(schedule.ranks, edges, wanted)
     for number, part in enumerate(rounds):
-        memory.apply(part, number)
+        for once in one_by_one(part):
+            memory.apply(once, number)
     memory.compare(rounds)
     moved = sum(int(part.count.sum()) for part in rounds)
     return Proof(goal, len(rounds), memory.messages, moved)

@@ -6,6 +6,9 @@ overwrite it (copy). Pieces of one kind between the same ranks in a round form o
 a round start once their ranks have finished the previous round. A rank may send and receive
 concurrently; it sends the data that it held when the round began. A message of no elements is
 legal: it still costs its latency.
+
+A round may be one of a switch that combines and copies (`switch`; in_network.py). Its messages are what arrives
+where; on the way the switch merges them, so a link carries their bytes once.
 """
 
 import dataclasses
@@ -23,6 +26,12 @@ from lib_dlhpc.errors import SpecError, suggest
 Ints: TypeAlias = NDArray[np.int64]
 KINDS = {"reduce": True, "copy": False}
 FIELDS = ("source", "target", "offset", "count")
+# What a switch does with the messages of a round.
+COMBINE = "combine"  # it adds those to one target
+MULTICAST = "multicast"  # it copies what a source sends
+STREAM = (
+    "stream"  # it adds, and sends the sum back at once; in the next round, of copies, it is there
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +43,21 @@ class Round:
     offset: Ints  # first element, the same on both sides
     count: Ints  # elements
     reduce: NDArray[np.bool_]  # True: the target combines; False: it overwrites
+    switch: str = ""  # COMBINE, MULTICAST or STREAM; "": no switch changes them
 
     def __init__(
-        self, source: Ints, target: Ints, offset: Ints, count: Ints, reduce: NDArray[np.bool_]
+        self,
+        source: Ints,
+        target: Ints,
+        offset: Ints,
+        count: Ints,
+        reduce: NDArray[np.bool_],
+        switch: str = "",
     ) -> None:
         # Faster than the __init__ of a frozen dataclass, for long schedules.
         own = self.__dict__
         own["source"], own["target"], own["offset"] = source, target, offset
-        own["count"], own["reduce"] = count, reduce
+        own["count"], own["reduce"], own["switch"] = count, reduce, switch
 
     def __len__(self) -> int:
         return len(self.source)
@@ -102,7 +118,7 @@ class Schedule:
 
 def as_sent(part: Round) -> Round:
     """Return the round with one row per message; the counts of its pieces are summed."""
-    if not len(part) or int(np.bincount(part.source).max()) <= 1:
+    if part.switch or not len(part) or int(np.bincount(part.source).max()) <= 1:
         return part
     pairs = (part.source * (int(part.target.max()) + 1) + part.target) * 2 + part.reduce
     _, first, piece_of = np.unique(pairs, return_index=True, return_inverse=True)
@@ -116,6 +132,21 @@ def as_sent(part: Round) -> Round:
     )
 
 
+def one_by_one(part: Round) -> Iterator[Round]:
+    """Yield the round, or that of a switch in parts in which no two messages reach the same elements of a rank."""
+    if part.switch not in (COMBINE, STREAM) or not len(part):
+        yield part
+        return
+    order = np.lexsort((part.offset, part.target))
+    place = np.stack([part.target, part.offset])[:, order]
+    new = np.ones(len(part), np.bool_)
+    new[1:] = (place[:, 1:] != place[:, :-1]).any(0)
+    turn = np.empty(len(part), np.int64)
+    turn[order] = np.arange(len(part)) - np.flatnonzero(new)[np.cumsum(new) - 1]
+    for number in range(int(turn.max()) + 1):
+        yield Round(*(column[turn == number] for column in part.arrays))
+
+
 def stored(schedule: Schedule) -> Schedule:
     """Return the same schedule with its rounds stored in memory, for repeated reads."""
     rounds = tuple(schedule.rounds())
@@ -123,12 +154,17 @@ def stored(schedule: Schedule) -> Schedule:
 
 
 def messages(
-    source: ArrayLike, target: ArrayLike, offset: ArrayLike, count: ArrayLike, reduce: ArrayLike
+    source: ArrayLike,
+    target: ArrayLike,
+    offset: ArrayLike,
+    count: ArrayLike,
+    reduce: ArrayLike,
+    switch: str = "",
 ) -> Round:
     """Return the round of these messages; scalars broadcast.
 
     source, target: ranks. offset, count: elements. reduce: True to combine, False to overwrite.
-    Raises SpecError for anything but integers and booleans.
+    switch: see Round. Raises SpecError for anything but integers and booleans.
     """
     numbers = [np.asarray(value) for value in (source, target, offset, count)]
     kind = np.asarray(reduce)
@@ -147,7 +183,7 @@ def messages(
         )
         raise SpecError(f"A round needs arrays of one length; here: {lengths}.") from None
     s, t, o, c = (array.reshape(-1).astype(np.int64, copy=False) for array in (s, t, o, c))
-    return Round(s, t, o, c, r.reshape(-1).astype(np.bool_, copy=False))
+    return Round(s, t, o, c, r.reshape(-1).astype(np.bool_, copy=False), switch)
 
 
 def as_round(value: RoundLike, where: str = "round") -> Round:

@@ -3,6 +3,8 @@
 A rank begins a round when it has finished the one before. It sends its messages of the round in order,
 one after another, each when its receiver has reached that round too. It is through when these are sent,
 those for it have arrived, and what has to be combined is combined: gamma a byte, more on a slow rank.
+In a round of a switch (schedules/in_network.py) it sends all its messages at once and goes on when those for it
+have arrived; the switch combines.
 Ranks that a round does not mention go on.
 
 With every link to itself a schedule takes what its closed form says. What more it takes here is
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.rounds import Round, Schedule, as_sent
+from lib_dlhpc.simulation.merging import merged
 from lib_dlhpc.simulation.platform import platform
 from lib_dlhpc.simulation.simulation import Message, Process, Record, Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Progress
@@ -126,25 +129,38 @@ def take_part(sim: Simulation, rank: int, script: "Script", stop: float = inf) -
         if sim.env.now >= stop:
             sim.stopped.append(rank)
             return
+        if part.merged:
+            yield from _pass_the_switch(sim, rank, part)
+            continue
         yield sim.exchange(rank, part.sends[rank], part.receives[rank], part.number)
         reduced = part.reduced[rank]
         if reduced:
             yield sim.compute(rank, reduced * sim.platform.gamma)
 
 
+def _pass_the_switch(sim: Simulation, rank: int, part: "_Part") -> Process:
+    since, sends = sim.env.now, part.sends[rank]
+    for message in sends:
+        sim.post(message, part.number)
+    if part.receives[rank]:
+        yield sim.exchange(rank, [], part.receives[rank], part.number)
+    yield sim.until(since + max((message.latency for message in sends), default=0.0))
+
+
 class _Part:
     """A round, sorted by rank."""
 
     def __init__(self, sim: Simulation, part: Round, number: int, element_bytes: float) -> None:
-        self.number, self.readers = number, sim.platform.ranks
+        self.number, self.readers, self.merged = number, sim.platform.ranks, part.switch != ""
         self.sends: dict[int, list[Message]] = {}
         self.receives: dict[int, list[Message]] = {}
         self.reduced: dict[int, float] = {}  # B that a rank combines
         size = part.count * float(element_bytes)
         reduced = (size * part.reduce).tolist()
-        for message, each in zip(
-            sim.messages(part.source, part.target, size), reduced, strict=True
-        ):
+        sent = sim.messages(part.source, part.target, size)
+        if part.switch:
+            sent = merged(part, sent, sim.platform)
+        for message, each in zip(sent, reduced, strict=True):
             for side in (message.source, message.target):
                 if side not in self.reduced:
                     self.sends[side], self.receives[side], self.reduced[side] = [], [], 0.0

@@ -11,7 +11,7 @@ of one duration, as on a ring, this is the message-level program "send takes d; 
 d = alpha + bytes beta (+ bytes gamma if the target combines), with alpha and beta of the level, within
 a node or between nodes. A rank has one port a direction: several messages of one round from or to one
 rank go one after another, in the order of the round. The NICs of a node are shared: what leaves (or
-enters) it in a round takes as long as all of those bytes together.
+enters) it in a round takes as long as all of those bytes together. Messages that a switch merges have the port at once.
 
 Not modeled here: any contention beyond the NICs (`events` does). Source of the arithmetic: Baccelli,
 Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.costs.network import Network
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, as_sent
+from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
 
 Floats: TypeAlias = NDArray[np.float64]
 # noise(number of the round, round) -> factors of the durations, (..., messages)
@@ -128,10 +128,11 @@ class _Routes:
 
     def __init__(self, part: Round, ranks: int, node: int) -> None:
         self.source, self.target, self.ranks, self.node = part.source, part.target, ranks, node
-        self.levels: list[Any] = _levels(part)
+        self.switch = part.switch
+        self.levels: list[Any] = [slice(None)] if part.switch else _levels(part)
         self.shift = 0
         self.giver: Ints | None = None
-        if len(self.levels) == 1 and len(part) == ranks:
+        if len(self.levels) == 1 and len(part) == ranks and not part.switch:
             if (part.source == np.arange(ranks)).all():
                 shifts = (part.target - part.source) % ranks
                 self.shift = int(shifts[0]) if (shifts == shifts[0]).all() else 0
@@ -142,7 +143,8 @@ class _Routes:
         self.level_far = [_far(_take(part, rows), node) for rows in self.levels]
 
     def fit(self, part: Round) -> bool:
-        return _same(part.source, self.source) and _same(part.target, self.target)
+        alike = _same(part.source, self.source) and _same(part.target, self.target)
+        return alike and part.switch == self.switch
 
     def alike(self, part: Round) -> "_Alike | None":
         """Return what all messages of the round have in common if that decides how long they take."""
@@ -175,6 +177,10 @@ class _Routes:
         """
         if self.giver is not None:
             self._play_permutation(time, room, self.giver, spent[0], repeat)
+            return
+        if self.switch:
+            for _ in range(repeat):
+                _merge(time, self.source, self.target, spent[0])
             return
         for _ in range(repeat):
             sends, receives = time.copy(), time.copy()
@@ -257,7 +263,8 @@ def _runs(rounds: Iterable[Round]) -> Iterator[Run]:
 def _repeats(part: Round, before: Round) -> bool:
     """Whether a round takes as long as the one before: all but the offsets are equal."""
     return (
-        (part.source is before.source or _same(part.source, before.source))
+        part.switch == before.switch
+        and (part.source is before.source or _same(part.source, before.source))
         and (part.target is before.target or _same(part.target, before.target))
         and (part.reduce is before.reduce or _same(part.reduce, before.reduce))
         and (part.count is before.count or _same(part.count, before.count))
@@ -310,7 +317,9 @@ def _durations(
     (_, alpha_in, beta_in), (_, alpha_out, beta_out) = network.inner, network.outer
     size = part.count * float(element_bytes)
     through = size
-    if shared:
+    if part.switch:
+        through = _merged(part, size, far, node)
+    elif shared:
         out = np.bincount(part.source // node, weights=size * far)
         into = np.bincount(part.target // node, weights=size * far)
         together = np.maximum(out[part.source // node], into[part.target // node])
@@ -324,8 +333,26 @@ def _durations(
     gamma = network.gamma
     if np.shape(gamma)[-1:] > (1,):  # of each rank: who combines decides
         gamma = gamma[..., part.target]
-    combined = size * part.reduce * gamma
+    combined = 0.0 if part.switch else size * part.reduce * gamma
     return np.asarray(moved + combined, dtype=np.float64)
+
+
+def _merged(part: Round, size: NDArray[Any], far: NDArray[np.bool_], node: int) -> Floats:
+    """Return the bytes that the port of each message carries in a round of a switch, all messages together."""
+    if part.switch == STREAM and not part.reduce.any():
+        return np.zeros(len(part))
+    port = part.target if part.switch == MULTICAST else part.source
+    own = np.bincount(port, weights=size)[port]
+    together = np.bincount(port // node, weights=size * far)[port // node]
+    return np.asarray(np.where(far, together, own), dtype=np.float64)
+
+
+def _merge(time: Floats, source: Ints, target: Ints, seconds: Floats) -> None:
+    """Advance the clocks in place by a round of a switch, in which all messages take their way at once."""
+    start, there = time[..., source], time[..., target]
+    sent, there = start + seconds, np.maximum(start, there) + seconds
+    np.maximum.at(time, (..., source), sent)  # type: ignore[arg-type]  # it takes any index
+    np.maximum.at(time, (..., target), there)  # type: ignore[arg-type]
 
 
 def _distinct(numbers: Ints) -> bool:
@@ -335,7 +362,8 @@ def _distinct(numbers: Ints) -> bool:
 def _take(part: Round, rows: Any) -> Round:
     if isinstance(rows, slice):
         return part
-    return Round(*(column[rows] for column in part.arrays))
+    source, target, offset, count, reduce = (column[rows] for column in part.arrays)
+    return Round(source, target, offset, count, reduce, part.switch)
 
 
 def _levels(part: Round) -> list[Any]:

@@ -38,6 +38,10 @@ def check_consistency(experiment: "Experiment") -> None:
             f"strategy.nodes = {np.max(s.nodes)}: {machine.name or 'the machine'} has {machine.nodes};"
             " use fewer, or raise machine.nodes."
         )
+    if machine.topology == "torus" and machine.in_network in ("sharp", "both"):
+        raise SpecError(
+            f"machine.in_network = {machine.in_network!r}: a torus has no switches between nodes; legal: none, nvls."
+        )
     check_update(s)
     check_split(s)
     check_wire(s)

@@ -16,6 +16,13 @@ from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 TOPOLOGIES = ("single-switch", "fat-tree", "torus")
+# Which switches add what passes them (in-network reduction): in a node (NVLS), between nodes (SHARP).
+IN_NETWORK = {
+    "none": frozenset[str](),
+    "nvls": frozenset({"nvls"}),
+    "sharp": frozenset({"sharp"}),
+    "both": frozenset({"nvls", "sharp"}),
+}
 SCOPES = ("shared", "node")
 SERVERS = ("apart", "one")
 
@@ -102,6 +109,7 @@ class Machine:
 
     host_memory: of a node, in addition to device memory. host_link: between host and device, one per device.
     carbon_intensity: the mean of the grid over a year, as generated, whatever contract the site has.
+    in_network: which switches add what passes them: those inside nodes ("nvls"), those between ("sharp"), "both".
     progress: asynchronous progress, whether communication advances while devices compute.
     """
 
@@ -114,6 +122,7 @@ class Machine:
     topology: str = choice(TOPOLOGIES, default="single-switch")
     nodes_per_switch: int = whole(default=1)
     oversubscription: float = number(default=1.0, least=1.0)
+    in_network: str = choice(tuple(IN_NETWORK), default="none")
     jitter: float = number(
         default=0.0, most=1.0
     )  # standard deviation over mean of a device's step time

@@ -13,7 +13,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.accuracy import accuracy_lines
 from lib_dlhpc.spec.dataset import Dataset
 from lib_dlhpc.spec.experiment import Calibration
-from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
+from lib_dlhpc.spec.machine import IN_NETWORK, Device, Link, Machine, StorageTier
 from lib_dlhpc.spec.run import CHECKPOINTS, WRITERS, Run
 from lib_dlhpc.spec.storage import ACCESSES, FORMATS, Storage
 from lib_dlhpc.spec.strategy import (
@@ -169,6 +169,7 @@ CHANGES = {
     "machine.topology": ("torus", {"strategy.nodes": 64}),
     "machine.nodes_per_switch": (64, {}),
     "machine.oversubscription": (4.0, {}),
+    "machine.in_network": ("sharp", {"strategy.allreduce": "auto"}),
     "machine.jitter": (0.2, {}),
     "machine.progress": (False, {**UNCALIBRATED, "strategy.overlap": True}),
     "machine.node_power": (900.0, {}),
@@ -275,6 +276,11 @@ OF_A_SPLIT = {
     "strategy.recompute": {"model.name": "bert-base"},
     "storage.access": {"storage.tier": "gpfs", "storage.local": "nvme"},
     "storage.format": FILES_BOUND,
+    "machine.in_network": {
+        "strategy.allreduce": "auto",
+        "machine.topology": "single-switch",
+        "machine.intra_node.latency": 1e-4,
+    },
     "run.checkpoint": {**LEVELS, "run.changed": 0.5},
 }
 
@@ -292,6 +298,7 @@ OF_A_SPLIT = {
         ("strategy.recompute", RECOMPUTES),
         ("strategy.offload", OFFLOADS),
         ("machine.topology", ("single-switch", "fat-tree", "torus")),
+        ("machine.in_network", tuple(IN_NETWORK)),
         ("machine.storage.nvme.scope", ("shared", "node")),
         ("storage.access", ACCESSES),
         ("storage.format", FORMATS),

@@ -102,10 +102,11 @@ def followed(ours):
         written = set()
         for s, t, o, c, reduce in zip(*(a.tolist() for a in part.arrays), strict=True):
             for e in range(o, o + c):
-                if (t, e) in written:
+                if (t, e) in written and not part.switch:
                     raise Impossible(t, e)
                 written.add((t, e))
-                held[t][e] = before[t][e] + before[s][e] if reduce else before[s][e]
+                there = held if part.switch else before  # a switch adds all that meet there
+                held[t][e] = there[t][e] + before[s][e] if reduce else before[s][e]
     return held
 
 
@@ -122,7 +123,7 @@ def mutated(rounds, at, how, by):
                 arrays[4][i] ^= True
             else:
                 arrays[2][i] += by
-        result.append(Round(*arrays))
+        result.append(Round(*arrays, part.switch))
         seen += len(part)
     return result
 
