@@ -28,7 +28,9 @@ from lib_dlhpc.spec.machine import Device, Link, Machine
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "simgrid"
 SCRIPT = runpy.run_path(str(DATA / "make_golden.py"))
-CASES, ALPHA, BANDWIDTH = SCRIPT["CASES"], SCRIPT["ALPHA"], SCRIPT["BANDWIDTH"]
+CASES, ALPHA, BANDWIDTH, NETWORK = (
+    SCRIPT[name] for name in ("CASES", "ALPHA", "BANDWIDTH", "NETWORK")
+)
 GOLDEN = json.loads((DATA / "golden.json").read_text())
 PYTHON = shutil.which(
     "python3", path="/usr/bin"
@@ -40,15 +42,14 @@ RING, EVERYONE = "ring 16", "everyone 16"
 def machine_of(case: dict[str, Any]) -> Machine:
     """Return a case's platform as a machine: a NIC a node, inside a node links 8 times as fast."""
     device = Device({"fp32": 1e13}, 1e10, 1e12, 100.0, 300.0)
-    tree = {key: case[key] for key in ("nodes_per_switch", "oversubscription") if key in case}
+    network = {key: case[key] for key in NETWORK if key in case}
     return Machine(
         device,
         intra_node=Link(ALPHA, 8 * BANDWIDTH),
         inter_node=Link(ALPHA, BANDWIDTH),
         nodes=case["nodes"],
         devices_per_node=case["node_size"],
-        topology="fat-tree" if tree else "single-switch",
-        **tree,
+        **network,
     )
 
 

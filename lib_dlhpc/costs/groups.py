@@ -18,6 +18,7 @@ from lib_dlhpc.costs.network import (
     Network,
     all_to_all_congestion,
     congestion,
+    neighbor_congestion,
     network_of,
 )
 from lib_dlhpc.costs.wire_format import on_wire
@@ -103,6 +104,7 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
         lambda distance: congestion(machine, nodes, distance * step),
         all_to_all_congestion(machine, used * step),
+        neighbor_congestion(machine, used * step),
         IN_NETWORK[machine.in_network],
     )
 

@@ -18,6 +18,7 @@ __all__ = [
     "congestion",
     "flat",
     "last_axis",
+    "neighbor_congestion",
     "network_of",
     "node_links",
     "slowest",
@@ -53,6 +54,7 @@ def network_of(experiment: Experiment) -> Network:
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),
+        neighbor_congestion(machine, nodes),
         IN_NETWORK[machine.in_network],
     )
 
@@ -60,12 +62,19 @@ def network_of(experiment: Experiment) -> Network:
 def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
     """Slow-down when each node exchanges with the one `distance` further on in rank order.
 
-    fat-tree: what leaves a switch shares its uplinks. torus (row-major, square): a link is crossed
-    by as many exchanges as the partners are hops apart.
+    fat-tree: what leaves a switch shares its uplinks. dragonfly: what leaves a group shares the links to one or two
+    other groups, and takes no others (minimal routing). torus (row-major, square): a link is crossed by as many
+    exchanges as the partners are hops apart.
     """
     if machine.topology == "fat-tree":
         leaves_switch = np.greater_equal(distance, last_axis(machine.nodes_per_switch))
         return np.where(leaves_switch, last_axis(machine.oversubscription), 1.0)
+    if machine.topology == "dragonfly":
+        group = last_axis(machine.nodes_per_switch)
+        # The share of a group's nodes whose partner is one group further than that of the others.
+        beyond = np.mod(distance, group) / group
+        most = np.maximum(beyond, 1 - beyond) * group
+        return np.where(np.greater_equal(distance, group), _on_global_link(machine, most), 1.0)
     if machine.topology == "torus":
         side = np.sqrt(nodes)
         return np.where(distance < side, distance, np.maximum(distance / side, 1.0))
@@ -75,7 +84,8 @@ def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
 def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
     """Slow-down of an exchange of everyone with everyone.
 
-    fat-tree: most of the traffic crosses the uplinks. torus of side k: the mean path is k/2 hops
+    fat-tree: most of the traffic crosses the uplinks. dragonfly: a group sends each other one
+    its share. torus of side k: the mean path is k/2 hops
     over four links a node, so k/8 (never below 1).
     """
     if machine.topology == "fat-tree":
@@ -84,19 +94,52 @@ def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
         )
     if machine.topology == "torus":
         return np.maximum(np.sqrt(nodes) / 8, 1.0)
+    if machine.topology == "dragonfly":
+        group = last_axis(machine.nodes_per_switch)
+        return np.where(nodes > group, _on_global_link(machine, group * group / nodes), 1.0)
     return 1.0
+
+
+def neighbor_congestion(machine: Machine, nodes: Any) -> Any:
+    """Slow-down of a ring of nodes in rank order, of which one flow leaves each switch or group.
+
+    Above 1 only where the uplinks of a leaf, or the links between two groups, carry less than the NICs of a node.
+    """
+    group = last_axis(machine.nodes_per_switch)
+    if machine.topology == "fat-tree":
+        return np.where(
+            nodes > group, np.maximum(last_axis(machine.oversubscription) / group, 1.0), 1.0
+        )
+    if machine.topology == "dragonfly":
+        return np.where(nodes > group, _on_global_link(machine, 1), 1.0)
+    return 1.0
+
+
+def global_link(machine: Machine) -> Any:
+    """Return how many nodes' NICs the links from one group of a dragonfly to another carry at full rate.
+
+    All links of a group together carry what its nodes send over the oversubscription; there are equally many to each
+    other group. Source: Kim, Dally, Scott & Abts, "Technology-driven, highly-scalable dragonfly topology" (2008).
+    """
+    group = machine.nodes_per_switch
+    others = np.maximum(np.ceil(np.divide(machine.nodes, group)) - 1, 1)
+    return group / machine.oversubscription / others
+
+
+def _on_global_link(machine: Machine, flows: Any) -> Any:
+    return np.maximum(flows / last_axis(global_link(machine)), 1.0)
 
 
 def node_links(machine: Machine, nodes: Any, others: Any) -> Any:
     """Return how many nodes' NICs the links carry between `nodes` nodes and `others` at full rate.
 
     The messages are spread evenly. fat-tree: unless one switch has them all, they cross the uplinks, and
-    a full switch passes on 1 / oversubscription of what its nodes send. Raises SpecError for a torus,
-    in which it depends on where everyone is.
+    a full switch passes on 1 / oversubscription of what its nodes send. Raises SpecError for a torus
+    and a dragonfly, in which it depends on where everyone is.
     """
-    if machine.topology == "torus":
+    if machine.topology in ("torus", "dragonfly"):
         raise SpecError(
-            "machine.topology = 'torus': asynchronous updates are not predicted there, for some links are"
+            f"machine.topology = {machine.topology!r}: asynchronous updates are not predicted there, for some links are"
             " crossed by far more than others; legal: single-switch, fat-tree. A simulation has it."
         )
     if machine.topology == "fat-tree":

@@ -114,6 +114,7 @@ def hierarchical_allgather_cost(n: Array, net: Network) -> Cost:
     """A ring on each level."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     latency = (g - 1) * a_in + (nodes - 1) * a_out
+    b_out = b_out * net.neighbors
     return Cost(latency, n * ((g - 1) / g * b_in + (nodes - 1) / nodes * b_out), 0.0 * n)
 
 

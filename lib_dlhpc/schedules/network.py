@@ -17,15 +17,16 @@ class Level(NamedTuple):
 
 
 class Network(NamedTuple):
-    """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between
-    all pairs of nodes at that distance in rank order, `all_to_all` that of an all-to-all. combines: where switches
-    add what passes them: "nvls" inside a node, "sharp" between nodes."""
+    """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between all pairs of
+    nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors` that of a ring. combines:
+    where switches add what passes them: "nvls" inside a node, "sharp" between nodes."""
 
     inner: Level
     outer: Level
     gamma: Array
     congestion: Callable[[int], Array] = lambda distance: 1.0
     all_to_all: Array = 1.0
+    neighbors: Array = 1.0
     combines: frozenset[str] = frozenset()
 
 
@@ -58,6 +59,7 @@ def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:
 def slowest(net: Network) -> tuple[Array, Array]:
     """Return alpha and beta of the slowest link of a ring over all devices."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    b_out = b_out * net.neighbors
     single = np.equal(g, 1)
     alpha = np.where(nodes > 1, np.where(single, a_out, np.maximum(a_in, a_out)), a_in)
     beta = np.where(nodes > 1, np.where(single, b_out, np.maximum(b_in, b_out)), b_in)

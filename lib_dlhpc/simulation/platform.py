@@ -6,6 +6,8 @@ Every direction of a connection is a link of its own (full duplex). Rank r is de
     single switch    a node has its NICs, used together, as one link out and one link in
     fat tree         nodes_per_switch nodes hang on a leaf switch, whose links to the upper level carry
                      1 / oversubscription of what its nodes can send; the upper level never blocks
+    dragonfly        nodes_per_switch nodes are a group, which never blocks inside; it has a link to each other group,
+                     and these together carry 1 / oversubscription of what its nodes can send
     torus            rows x columns of nodes, as square as possible; behind its NICs a node has a link
                      to each of four neighbors; along the row first, then the column, the short way
 
@@ -19,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lib_dlhpc.costs.network import BYTES_MOVED_TO_REDUCE
+from lib_dlhpc.costs.network import BYTES_MOVED_TO_REDUCE, global_link
 from lib_dlhpc.spec.machine import Machine
 
 NO_LINK = -1
@@ -53,6 +55,9 @@ class Platform:
         if self.topology == "fat-tree":
             leaf = range(_leaves(self.nodes, self.nodes_per_switch))
             names += [f"leaf {s} {way}" for way in ("up", "down") for s in leaf]
+        if self.topology == "dragonfly":
+            group = range(_leaves(self.nodes, self.nodes_per_switch))
+            names += [f"group {a} to {b}" for a in group for b in group]
         if self.topology == "torus":
             names += [f"node {n} {way}" for way in ("east", "west", "south", "north") for n in node]
         return tuple(names)
@@ -86,6 +91,10 @@ class Platform:
                 np.where(up == down, NO_LINK, base + up),
                 np.where(up == down, NO_LINK, base + leaves + down),
             ]
+        if self.topology == "dragonfly":
+            groups = _leaves(self.nodes, self.nodes_per_switch)
+            here, there = a // self.nodes_per_switch, b // self.nodes_per_switch
+            return [np.where(here == there, NO_LINK, base + here * groups + there)]
         if self.topology == "torus":
             (row, column), (to_row, to_column) = divmod(a, self.columns), divmod(b, self.columns)
             rows = self.nodes // self.columns
@@ -118,6 +127,9 @@ def platform(machine: Machine, nodes: int, devices_per_node: int) -> Platform:
     if machine.topology == "fat-tree":
         uplinks = nic * machine.nodes_per_switch / machine.oversubscription
         capacity.append(np.full(2 * _leaves(nodes, machine.nodes_per_switch), uplinks))
+    if machine.topology == "dragonfly":
+        groups = _leaves(nodes, machine.nodes_per_switch)
+        capacity.append(np.full(groups**2, nic * global_link(machine)))
     if machine.topology == "torus":
         columns = _most_square(nodes)
         capacity.append(np.full(4 * nodes, nic))

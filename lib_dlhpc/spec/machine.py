@@ -15,7 +15,7 @@ from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, 
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
-TOPOLOGIES = ("single-switch", "fat-tree", "torus")
+TOPOLOGIES = ("single-switch", "fat-tree", "torus", "dragonfly")
 # Which switches add what passes them (in-network reduction): in a node (NVLS), between nodes (SHARP).
 IN_NETWORK = {
     "none": frozenset[str](),
@@ -107,10 +107,12 @@ class StorageTier:
 class Machine:
     """Nodes of identical devices, each connected to a network by `nics` links.
 
-    host_memory: of a node, in addition to device memory. host_link: between host and device, one per device.
-    carbon_intensity: the mean of the grid over a year, as generated, whatever contract the site has.
-    in_network: which switches add what passes them: those inside nodes ("nvls"), those between ("sharp"), "both".
-    progress: asynchronous progress, whether communication advances while devices compute.
+    topology: of the network between nodes (costs/network.py); nodes_per_switch is the nodes of a leaf switch, or of a
+    group of a dragonfly, and oversubscription what they can send over what leaves it. host_memory: of a node, in
+    addition to device memory. host_link: between host and device, one per device. carbon_intensity: the mean of the
+    grid over a year, as generated, whatever contract the site has. in_network: which switches add what passes them:
+    those inside nodes ("nvls"), those between ("sharp"), "both". progress: asynchronous progress, whether
+    communication advances while devices compute.
     """
 
     device: Device

@@ -39,7 +39,7 @@ def test_levels_are_the_machines_links():
 
 
 @given(
-    topology=st.sampled_from(["single-switch", "fat-tree", "torus"]),
+    topology=st.sampled_from(["single-switch", "fat-tree", "torus", "dragonfly"]),
     nodes=st.integers(1, 4096),
     distance=st.integers(1, 2048),
     oversubscription=st.floats(1, 8),
@@ -58,6 +58,20 @@ def test_a_fat_tree_slows_what_leaves_the_switch():
     machine = RUN.set({"machine.topology": "fat-tree", "machine.oversubscription": 3.0}).machine
     assert [float(congestion(machine, 16, d)) for d in (1, 2, 3, 4, 8)] == [1, 1, 1, 3, 3]
     assert [float(all_to_all_congestion(machine, n)) for n in (1, 4, 5, 16)] == [1, 1, 3, 3]
+
+
+def test_a_dragonfly_slows_what_leaves_a_group_by_the_links_to_one_other():
+    """4 groups of 4: of 4 / 1.5 NICs, a third leads to each other group."""
+    tables = {"machine.topology": "dragonfly", "machine.oversubscription": 1.5}
+    machine = RUN.set({**tables, "machine.nodes": 16}).machine
+    assert [float(congestion(machine, 16, d)) for d in (1, 2, 3, 4, 6, 8)] == [
+        *(1, 1, 1, 4.5, 2.25, 4.5)
+    ]
+    assert [float(all_to_all_congestion(machine, n)) for n in (1, 4, 8, 16)] == pytest.approx(
+        [1, 1, 2.25, 1.125]
+    )
+    larger = RUN.set({**tables, "machine.nodes": 32}).machine  # as many links, to more groups
+    assert float(congestion(larger, 16, 4)) == pytest.approx(1.5 * 7)
 
 
 def test_a_torus_shares_a_link_among_the_hops():

@@ -160,8 +160,9 @@ def test_meeting_less_often_divides_the_exchange_and_the_waiting_by_its_root(eve
 
 
 def test_what_is_not_modelled_is_refused():
-    with pytest.raises(SpecError, match=r"torus.*single-switch, fat-tree"):
-        predict(RUN.set({"machine.topology": "torus"}))
+    for topology in ("torus", "dragonfly"):
+        with pytest.raises(SpecError, match=rf"{topology}.*single-switch, fat-tree"):
+            predict(RUN.set({"machine.topology": topology}))
     together = {"calibration.rate": 1000.0, "calibration.devices": 6}
     with pytest.raises(SpecError, match=r"calibration\.devices = 6.*legal value is 1"):
         predict(RUN.set(together))

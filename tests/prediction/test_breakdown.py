@@ -85,7 +85,9 @@ def experiments(draw):
         "dataset.name": draw(st.sampled_from(catalog.names("datasets"))),
         "strategy.update": draw(st.sampled_from(UPDATES)),
         "machine.jitter": draw(st.floats(0, 0.5)),
-        "machine.topology": draw(st.sampled_from(["single-switch", "fat-tree", "torus"])),
+        "machine.topology": draw(
+            st.sampled_from(["single-switch", "fat-tree", "torus", "dragonfly"])
+        ),
         "machine.oversubscription": draw(st.floats(1, 8)),
         "machine.inter_node.bandwidth": draw(st.floats(1e6, 1e12)),
         "machine.inter_node.latency": draw(st.floats(0, 1e-2)),

@@ -297,7 +297,7 @@ OF_A_SPLIT = {
         ("strategy.zero", (0, 1, 2, 3)),
         ("strategy.recompute", RECOMPUTES),
         ("strategy.offload", OFFLOADS),
-        ("machine.topology", ("single-switch", "fat-tree", "torus")),
+        ("machine.topology", ("single-switch", "fat-tree", "torus", "dragonfly")),
         ("machine.in_network", tuple(IN_NETWORK)),
         ("machine.storage.nvme.scope", ("shared", "node")),
         ("storage.access", ACCESSES),

@@ -5,13 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs.network import Level, Network, congestion
+from lib_dlhpc.costs.network import (
+    Level,
+    Network,
+    all_to_all_congestion,
+    congestion,
+    neighbor_congestion,
+)
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import collectives
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, messages, price, schedule
 from lib_dlhpc.simulation import rounds
 from lib_dlhpc.simulation.events import finish_times, simulate_schedules, start_schedules
-from lib_dlhpc.simulation.platform import platform
+from lib_dlhpc.simulation.platform import NO_LINK, platform
 from lib_dlhpc.simulation.simulation import Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
 from lib_dlhpc.spec.machine import Device, Link, Machine
@@ -133,13 +139,56 @@ def test_oversubscription_slows_what_leaves_the_switch(over):
     assert finish_times(leave, tree, 8, 1, 1).max() == pytest.approx(5e-6 + 1e-3 * over)
 
 
-@pytest.mark.parametrize("topology", ["fat-tree", "torus"])
+@pytest.mark.parametrize("topology", ["fat-tree", "torus", "dragonfly"])
 @pytest.mark.parametrize("distance", [1, 2, 4, 8])
 def test_an_exchange_at_a_distance_slows_down_as_predicted(topology, distance):
     here = machine(FREE, topology=topology, nodes_per_switch=4, oversubscription=3.0)
     swap = one_round(16, *((r, r ^ distance, 12_500_000) for r in range(16)))
     slower = congestion(here, 16, distance)
     assert finish_times(swap, here, 16, 1, 1).max() == pytest.approx(5e-6 + 1e-3 * slower)
+
+
+@pytest.mark.parametrize(
+    ("topology", "over"), [("fat-tree", 6.0), ("dragonfly", 1.0), ("dragonfly", 4.0)]
+)
+@pytest.mark.parametrize("algorithm", ["ring", "hierarchical_ring"])
+def test_a_ring_slows_down_where_a_node_has_more_than_what_leads_to_the_next_group(
+    algorithm, topology, over
+):
+    """Groups of 4 nodes; of 8 groups, those to one other group carry 4 / over / 7 of a node's NICs."""
+    options = {"topology": topology, "nodes_per_switch": 4, "oversubscription": over}
+    here = Machine(FREE, Link(0.0, 1e30), Link(0.0, 12.5e9), nodes=32, **options)
+    slower = over / 4 * (7 if topology == "dragonfly" else 1)
+    assert neighbor_congestion(here, 16) == max(slower, 1)
+    assert neighbor_congestion(here, 4) == 1
+    quiet = network(16, 2, FREE)._replace(
+        inner=Level(2, 0.0, 0.0), outer=Level(16, 0.0, 1 / 12.5e9)
+    )
+    crowded = quiet._replace(neighbors=neighbor_congestion(here, 16))
+    elements = 32**2
+    ends = finish_times(allreduce(algorithm, 16, 2, elements), here, 16, 2)
+    expected = collectives.ALGORITHMS[algorithm](4.0 * elements, crowded).total
+    assert max(ends) == pytest.approx(expected, rel=1e-9)
+    assert expected == pytest.approx(
+        max(slower, 1) * collectives.ALGORITHMS[algorithm](4.0 * elements, quiet).total
+    )
+
+
+@pytest.mark.parametrize("nodes", [8, 16])
+def test_everyone_to_everyone_in_a_dragonfly_slows_down_as_predicted(nodes):
+    """Each message of a node goes at its share of the links at once: all begin and end together."""
+    here = Machine(
+        *(FREE, Link(0.0, 1e30), Link(0.0, 12.5e9)),
+        nodes=16,
+        topology="dragonfly",
+        nodes_per_switch=4,
+        oversubscription=2.0,
+    )
+    links, _ = platform(here, nodes, 1).routes(*np.divmod(np.arange(nodes**2), nodes))
+    on = platform(here, nodes, 1)
+    busy = np.bincount(links[links != NO_LINK], minlength=len(on.capacity)) / on.capacity
+    slower = busy[4 * nodes :].max() / (nodes / 12.5e9)
+    assert float(all_to_all_congestion(here, nodes)) == pytest.approx(max(slower, 1))
 
 
 def test_what_ends_early_leaves_its_share_to_the_others():
@@ -212,7 +261,7 @@ def test_a_ring_waits_for_its_latest_rank():
     assert (finish_times(plan, machine(), 8, 1, arrival=late) > 2.0).all()
 
 
-@pytest.mark.parametrize("topology", ["single-switch", "fat-tree", "torus"])
+@pytest.mark.parametrize("topology", ["single-switch", "fat-tree", "torus", "dragonfly"])
 def test_the_same_run_gives_the_same_bytes(topology):
     here = machine(topology=topology, nodes_per_switch=2, oversubscription=2.0)
     plan = allreduce("recursive_doubling", 8, 4, 10_000)

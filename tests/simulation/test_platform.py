@@ -27,7 +27,7 @@ def words(on, source, target):
 @st.composite
 def platforms(draw):
     nodes, g = draw(st.integers(1, 30)), draw(st.integers(1, 4))
-    topology = draw(st.sampled_from(["single-switch", "fat-tree", "torus"]))
+    topology = draw(st.sampled_from(["single-switch", "fat-tree", "torus", "dragonfly"]))
     per_switch, over = draw(st.integers(1, 8)), draw(st.sampled_from([1.0, 2.0, 3.5]))
     return made(nodes, g, topology, nodes_per_switch=per_switch, oversubscription=over)
 
@@ -42,6 +42,15 @@ def test_routes_of_a_small_fat_tree():
     assert capacity["NIC 0 out"] == 20e9  # both NICs together
     assert capacity["leaf 0 up"] == 2 * 20e9 / 4
     assert on.route(0, 1)[1] == 2e-6 and on.route(0, 7)[1] == 5e-6
+
+
+def test_routes_of_a_small_dragonfly():
+    on = made(6, 1, "dragonfly", nodes_per_switch=2, oversubscription=4.0)
+    assert words(on, 0, 1) == ["NIC 0 out", "NIC 1 in"]
+    assert words(on, 1, 4) == ["NIC 1 out", "group 0 to 2", "NIC 4 in"]
+    assert words(on, 4, 1) == ["NIC 4 out", "group 2 to 0", "NIC 1 in"]
+    capacity = dict(zip(on.links, on.capacity, strict=True))
+    assert capacity["group 0 to 2"] == 2 * 10e9 / 4 / 2  # one of two other groups
 
 
 def test_a_torus_goes_along_the_row_first_and_the_short_way():

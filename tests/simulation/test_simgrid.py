@@ -1,9 +1,10 @@
 """Message programs simulated here and by SimGrid 3.32 (CM02): golden.json beside make_golden.py.
 
-Both are fluid models with max-min fairness and senders that wait for their receivers, so they agree to
-SimGrid's own precision. They would part where SimGrid does what is not done here: it weighs flows on a
-shared link by 1 / latency (here all flows that can meet have one latency), and its LV08 and SMPI models
-scale latency and bandwidth by factors measured on a TCP cluster (CM02 has none).
+Both are fluid models with max-min fairness and senders that wait for their receivers, so they agree to SimGrid's own
+precision, on fat trees, dragonflies (minimal routing) and tori (dimension order). They would part where SimGrid does
+what is not done here: it weighs flows on a shared link by 1 / latency (here all flows that can meet have one
+latency), and its LV08 and SMPI models scale latency and bandwidth by factors measured on a TCP cluster (CM02 has
+none).
 """
 
 import runpy
@@ -18,7 +19,14 @@ CASES, GOLDEN, ALPHA, simulated = (
     TABLE[name] for name in ("CASES", "GOLDEN", "ALPHA", "simulated")
 )
 UNCONTENDED = [name for name in CASES if name.rsplit(" ", 1)[0] in ("ring", "recursive doubling")]
-LIVE = ["ring 4", "recursive doubling 16", "incast 8 to 1", "everyone 8", "fat tree staggered 16"]
+LIVE = [
+    "ring 4",
+    "recursive doubling 16",
+    "incast 8 to 1",
+    "everyone 8",
+    "fat tree staggered 16",
+    "dragonfly everyone 16",
+]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in UNCONTENDED])
