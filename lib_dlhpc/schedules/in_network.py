@@ -6,8 +6,8 @@ link carries the bytes of messages that the switch merges once. Over plain links
 
 NVLS between several nodes: the switch of a node is a reduce-scatter, then a multicast of the shards; halving and
 doubling between nodes, as NCCL's trees there. SHARP with several ranks in a node: rings in the node, and each rank its
-part between nodes. Not modeled: chunks pipelined over both levels, which overlap them, and the few reductions that a
-switch can hold at once.
+part between nodes. Not modeled: chunks pipelined over both levels, which overlap them, the few reductions that a switch
+can hold at once, and that NCCL's NVLS fetches each sum and sends it back, (1 + 1/g) n. So n beta is a bound.
 
 Sources: Graham et al., "Scalable Hierarchical Aggregation Protocol (SHArP): a hardware architecture for efficient data
 reduction" (2016); Klenk, Jiang, Thorson & Dennison, "An in-network architecture for accelerating shared-memory

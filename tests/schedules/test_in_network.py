@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lib_dlhpc.costs.network import Level, Network, network_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.collectives import bus_bandwidth
 from lib_dlhpc.schedules import ALGORITHMS, Round, beside, messages, price, prove, schedule, within
 from lib_dlhpc.schedules.choice import candidates, chosen, plan
 from lib_dlhpc.schedules.rounds import COMBINE, MULTICAST, STREAM, one_by_one
@@ -113,6 +114,18 @@ def test_a_machine_that_has_it_communicates_less():
     assert times["none"] > max(times["nvls"], times["sharp"])
     assert min(times.values()) == times["both"]
     assert network_of(RUN).combines == frozenset()
+
+
+def test_it_is_a_bound_that_eight_h200_stay_below():
+    """482.26 GB/s were measured (published row arb8-h200); docs/machines.md and docs/limits.md state these figures."""
+    run = RUN.set({"machine.name": "h200-pod", "strategy.nodes": 1, "strategy.devices_per_node": 8})
+    net = network_of(run)
+    nvls, ring = (
+        float(bus_bandwidth(1e10, ALGORITHMS[name].priced(1e10, net).bandwidth, 8))
+        for name in ("nvls", "ring")
+    )
+    assert nvls == pytest.approx(638e9, rel=1e-3) and ring == pytest.approx(365e9, rel=2e-3)
+    assert nvls / 482.26e9 == pytest.approx(1.32, abs=0.005)
 
 
 def test_a_torus_has_no_switches():
