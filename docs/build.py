@@ -43,6 +43,7 @@ ORDER = (
     "simulate",
     "parallelize",
     "plan",
+    "scale_out",
     "input",
     "run",
     "checkpoint",

@@ -23,7 +23,15 @@ Describe a training run once, in a TOML file; predict it in closed form, simulat
 ranks, and compare the three, term by term. A run is a file, the name of a published run such as goyal-2017, or -
 for standard input."""
 GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
-    "predict and simulate": ("predict", "simulate", "plan", "catalog", "import", "validate"),
+    "predict and simulate": (
+        "predict",
+        "sweep",
+        "simulate",
+        "plan",
+        "catalog",
+        "import",
+        "validate",
+    ),
     "run": ("run", "serve", "compare", "couple", "submit", "jobs", "network"),
     "measure": ("calibrate", "trace"),
     "store": ("store", "snapshots"),
@@ -37,7 +45,14 @@ PATHS = {  # options whose value may not be empty
     "save": "file",
     "trace": "file",
 }
-PATHS |= {"csv": "file", "key": "file", "similar": "file", "rubrics": "folder"}
+PATHS |= {
+    "rows": "folder",
+    "work": "folder",
+    "csv": "file",
+    "key": "file",
+    "similar": "file",
+    "rubrics": "folder",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ EXTRA = {
     **dict.fromkeys(("tornado", "traitlets"), "lab"),
     "psij": "cluster",
     "torch": "device",
+    **dict.fromkeys(("distributed", "pyarrow"), "scale"),
 }
 
 

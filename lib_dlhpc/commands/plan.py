@@ -4,7 +4,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, change, read
-from lib_dlhpc.commands.output import add_output, print_result
+from lib_dlhpc.commands.output import add_output, failed, print_result
+from lib_dlhpc.commands.scale_out import add_scale_out, place_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import dump
 
@@ -43,16 +44,22 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--most", type=int, metavar="N", help="predictions (default: of [plan], or 2000)"
     )
     one.add_argument("--save", metavar="FILE", help="write the best experiment as TOML")
+    add_scale_out(one)
     add_output(one)
     one.set_defaults(command=_plan)
 
 
 def _plan(options: argparse.Namespace) -> int:
     from lib_dlhpc.planner import plan
+    from lib_dlhpc.scale_out import LostError
 
     wanted = options.objective and options.objective.split(",")
     limits, axes = dict(map(change, options.limit)), dict(map(change, options.choose))
-    found = plan(read(options.experiment, options.set), wanted, limits, axes, options.most)
+    experiment, where = read(options.experiment, options.set), place_of(options)
+    try:
+        found = plan(experiment, wanted, limits, axes, options.most, where=where)
+    except LostError as error:
+        return failed(error)
     if options.save:
         try:
             dump(found.best.experiment, options.save)

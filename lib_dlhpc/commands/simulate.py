@@ -4,7 +4,9 @@ import argparse
 
 from lib_dlhpc.commands.experiment import add_experiment
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
-from lib_dlhpc.commands.output import add_output, print_result
+from lib_dlhpc.commands.output import add_output, failed, print_result
+from lib_dlhpc.commands.scale_out import OF_A_BATCH_SYSTEM, add_scale_out, place_of
+from lib_dlhpc.errors import SpecError
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -39,11 +41,52 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         metavar="N",
         help="with events: simulate up to N messages (default: 5,000,000, about four minutes)",
     )
+    simulated.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="simulate with each of N seeds, and print mean, deviation and percentiles of the terms",
+    )
+    add_scale_out(simulated)
     add_output(simulated)
     simulated.set_defaults(command=_simulate)
 
 
+def _seeds(options: argparse.Namespace) -> int:
+    """Simulate with many seeds; --on says where."""
+    from lib_dlhpc.scale_out import LostError
+    from lib_dlhpc.scale_out.seeds import simulate_seeds
+
+    for name in ("trace", "messages", "message_limit"):
+        if getattr(options, name) is not None:
+            raise SpecError(f"--{name.replace('_', '-')}: is of one simulation, not with --seeds.")
+    experiment, _ = read_on_machine(options)
+    where = place_of(options)
+    try:
+        found = simulate_seeds(
+            experiment, options.seeds, options.fidelity, options.steps, options.seed, where
+        )
+    except LostError as error:
+        return failed(error)
+    title, facts, header, rows, _ = found.summary()
+    lines = [title, *(f"  {name}: {text}" for name, text in facts.items()), ""]
+    for first, *rest in [tuple(header), *rows]:
+        lines.append(f"  {first:<25}{''.join(f'{cell:>11}' for cell in rest)}")
+    print_result(options, {"fidelity": found.fidelity, **found.to_columns()}, *lines)
+    return 0
+
+
+def _refuse_scale_out(options: argparse.Namespace) -> None:
+    """Raise SpecError for options of many simulations."""
+    given = [getattr(options, name) for name in ("work", *OF_A_BATCH_SYSTEM)]
+    if options.on != "here" or any(each is not None for each in given):
+        raise SpecError("--on, --work and the options of jobs go with --seeds N.")
+
+
 def _simulate(options: argparse.Namespace) -> int:
+    if options.seeds is not None:
+        return _seeds(options)
+    _refuse_scale_out(options)
     from lib_dlhpc.prediction import predict
     from lib_dlhpc.simulation import compare, staleness
     from lib_dlhpc.simulation.measure import measure

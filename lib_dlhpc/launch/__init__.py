@@ -20,7 +20,7 @@ network/   ranks in private network namespaces, behind links of a chosen bandwid
 from lib_dlhpc.launch.jobs import BatchJob, attach
 from lib_dlhpc.launch.local import Job, JobError, start
 from lib_dlhpc.launch.site import Site, load_site
-from lib_dlhpc.launch.submit import submit, submit_sweep, submit_task
+from lib_dlhpc.launch.submit import submit, submit_sweep, submit_task, submit_tasks
 
 __all__ = [
     "BatchJob",
@@ -33,4 +33,5 @@ __all__ = [
     "submit",
     "submit_sweep",
     "submit_task",
+    "submit_tasks",
 ]

@@ -46,6 +46,7 @@ from lib_dlhpc.spec.experiment import Experiment
 
 SCRIPT = "start.sh"
 SHELL = "/bin/bash"
+Ready = Callable[[Path], BinaryIO]  # prepares a run folder; returns its locked log
 
 
 def submit(
@@ -95,7 +96,7 @@ def submit_task(
 
 
 def _submit_prepared(
-    ready: Callable[[Path], BinaryIO],
+    ready: Ready,
     more: Callable[[Path], None],
     ranks: int,
     to: str | None,
@@ -139,26 +140,47 @@ def submit_sweep(
     With Slurm they are the tasks of one job array, else one job each. The options are those of `submit`.
     Raises SpecError.
     """
+    ready: dict[str, Ready] = {
+        name: partial(prepare, each, resume=False, snapshot_every=snapshot_every, origin=None)
+        for name, each in experiments.items()
+    }
+    return _submit_all(ready, ranks, folder, to, site, time_limit)
+
+
+def submit_tasks(
+    tasks: Mapping[str, Task],
+    ranks: int,
+    folder: str | Path,
+    to: str | None = None,
+    site: Site | None = None,
+    time_limit: float | str | None = None,
+) -> list[BatchJob]:
+    """Submit programs or notebooks in folders of their names below `folder`, as `submit_sweep` does experiments."""
+    ready: dict[str, Ready] = {name: partial(task_ready, each) for name, each in tasks.items()}
+    return _submit_all(ready, ranks, folder, to, site, time_limit)
+
+
+def _submit_all(
+    ready: Mapping[str, Ready],
+    ranks: int,
+    folder: str | Path,
+    to: str | None,
+    site: Site | None,
+    time_limit: float | str | None,
+) -> list[BatchJob]:
+    """Submit all or none. ready: of the name of each run folder, the function that prepares it."""
     if not os.fspath(folder):
         raise SpecError('folder = "": expected a path; "." is the current folder.')
     site, limit = _settle(ranks, to, site, time_limit)
     top = Path(os.path.abspath(folder))
-    runs = {top / check_word(name, "sweep"): each for name, each in experiments.items()}
+    runs = {top / check_word(name, "sweep"): each for name, each in ready.items()}
     if site.scheduler != "local" and system(site.scheduler).arrays:
-        return _submit_array(runs, ranks, top, site, limit, snapshot_every)
+        return _submit_array(runs, ranks, top, site, limit)
     jobs: list[BatchJob] = []
     try:
-        for place, experiment in runs.items():
+        for place, each in runs.items():
             jobs.append(
-                submit(
-                    experiment,
-                    ranks,
-                    None,
-                    site,
-                    place,
-                    time_limit=limit,
-                    snapshot_every=snapshot_every,
-                )
+                _submit_prepared(each, lambda folder: None, ranks, None, site, place, limit)
             )
     except BaseException:
         for job in jobs:
@@ -168,12 +190,7 @@ def submit_sweep(
 
 
 def _submit_array(
-    runs: Mapping[Path, Experiment],
-    ranks: int,
-    top: Path,
-    site: Site,
-    limit: float | None,
-    snapshot_every: str | int | None,
+    runs: Mapping[Path, Ready], ranks: int, top: Path, site: Site, limit: float | None
 ) -> list[BatchJob]:
     """Submit one job array with one task for each run folder."""
     array = f"dlhpc-{secrets.token_hex(4)}"
@@ -186,10 +203,7 @@ def _submit_array(
         with ExitStack() as stack:
             for place, ticket in tickets.items():
                 _check_path(place)
-                ready = partial(
-                    prepare, runs[place], resume=False, snapshot_every=snapshot_every, origin=None
-                )
-                stack.enter_context(_staged(ready, lambda folder: None, place, ticket))
+                stack.enter_context(_staged(runs[place], lambda folder: None, place, ticket))
             work.mkdir(mode=0o700)
             words = _array_script(work, site, tickets)
             native = schedulers.submit_job(site, ranks, limit, array, words, work, len(tickets))
@@ -227,7 +241,7 @@ def _settle(
 
 @contextmanager
 def _staged(
-    ready: Callable[[Path], BinaryIO], more: Callable[[Path], None], folder: Path, ticket: Ticket
+    ready: Ready, more: Callable[[Path], None], folder: Path, ticket: Ticket
 ) -> Iterator[BinaryIO]:
     """Lock a run folder during the submission; restore it if that fails."""
     before = None if not folder.exists() else _held(folder)

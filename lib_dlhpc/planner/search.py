@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import length
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner.bound import bound
+from lib_dlhpc.planner.candidates import UNFIT, Candidates, candidates
 from lib_dlhpc.planner.result import Choice, Plan, value
-from lib_dlhpc.planner.space import SAME, Space, space
+from lib_dlhpc.planner.space import SAME
 from lib_dlhpc.prediction import ledger, predict
 from lib_dlhpc.prediction.elementwise import holds_arrays
 from lib_dlhpc.prediction.step import compute_scale
+from lib_dlhpc.scale_out import HERE, Place
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import overridden
 
@@ -30,6 +31,7 @@ def plan(
     most: int | None = None,
     best: int = BEST,
     progress: Callable[[int, int], None] | None = None,
+    where: Place = HERE,
 ) -> Plan:
     """Return the best layouts of a run on its devices, with its global batch, as its [plan] asks.
 
@@ -38,8 +40,9 @@ def plan(
     the most of each, or memory (B of the fullest device). choose: for a field of the strategy its values, or bounds
     of the default ones (space.py), such as {"least": 2, "most": 8}. most: predictions; if the search ends before it
     has proved the best, the plan has its gap to the bound. best: how many of the best are to be proved. progress:
-    called before each with how many were tried, and of how many; what it raises ends the search. Raises SpecError,
-    also where nothing fits.
+    called before each with how many were tried, and of how many; what it raises ends the search. where: the bounds of
+    combinations are found in chunks, here or elsewhere (scale_out/). Raises SpecError, also where nothing fits, and
+    LostError where workers are lost.
     """
     asked = overridden(
         experiment.plan, objectives=objective, limits=limit, axes=choose, predictions=most
@@ -49,7 +52,7 @@ def plan(
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
     base = replace(_with_scale(experiment), plan=asked)
-    found = _Search(base, space(base))
+    found = _Search(base, candidates(base, where))
     found.run(best, progress or (lambda tried, of: None))
     return found.plan()
 
@@ -65,38 +68,52 @@ def _with_scale(experiment: Experiment) -> Experiment:
 
 
 class _Search:
-    def __init__(self, base: Experiment, combinations: Space) -> None:
-        self.base, self.space, self.wanted = base, combinations, base.plan.objectives
+    def __init__(self, base: Experiment, found: Candidates) -> None:
+        self.base, self.found, self.wanted = base, found, base.plan.objectives
         self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
-        self.left_out = Counter(combinations.left_out)
-        self.bounds = bound(base, combinations)
+        self.left_out = Counter(found.left_out)
         self.least = self._least(self.wanted[0])
-        self.waiting = np.ones(len(combinations), np.bool_)
         self.kinds = self._kinds()
-        self.above = np.ones(
-            self.kinds.max(initial=0) + 1
-        )  # the least price over its bound, by kind
+        kinds = range(self.kinds.max(initial=0) + 1)
+        self.above = np.ones(len(kinds))  # the least price over its bound, by kind
+        self.waiting = [self._in_order(kind) for kind in kinds]
+        self.done = [0 for _ in kinds]  # of those, from the first on
         self.ranked: list[Choice] = []
         self.predicted = 0
 
     def _kinds(self) -> NDArray[np.int64]:
         """Return the kind of each combination; what the bound leaves out is much the same for all of a kind."""
-        c = self.space.columns
+        c = self.found.columns("zero", "pipeline")
         kinds: NDArray[np.int64] = c["zero"] * 2 + (c["pipeline"] > 1)
         return kinds
 
+    def _in_order(self, kind: int) -> NDArray[np.intp]:
+        """Return the rows of a kind, the least bound first; of equal ones, the first."""
+        rows = np.flatnonzero(self.kinds == kind)
+        return rows[np.argsort(self.least[rows], kind="stable")]
+
+    def _heads(self) -> list[tuple[int, int]]:
+        """Return the next row of each kind, and the kind."""
+        return [
+            (int(rows[done]), kind)
+            for kind, (rows, done) in enumerate(zip(self.waiting, self.done, strict=True))
+            if done < len(rows)
+        ]
+
     def _least(self, objective: str) -> Any:
         """Return a lower bound of an objective for each combination."""
-        experiment = self.base
-        nodes = self.space.columns.get("nodes", experiment.strategy.nodes)
+        experiment, found = self.base, self.found
+        nodes: Any = experiment.strategy.nodes
+        if "nodes" in found.axes:
+            nodes = found.columns("nodes")["nodes"]
         devices = nodes * experiment.devices_per_node
-        seconds = self.bounds.step * float(length.steps(experiment))
+        seconds = found.step * float(length.steps(experiment))
         if objective == "time":
             return seconds
         if objective == "cost":
             return seconds * devices / 3600
         machine, idle = experiment.machine, experiment.machine.device.idle_power
-        above = self.bounds.joules * float(length.steps(experiment))
+        above = found.joules * float(length.steps(experiment))
         standing = seconds * (devices * idle + nodes * machine.node_power)
         return (standing + devices * above) * machine.pue
 
@@ -105,17 +122,17 @@ class _Search:
 
         Next is the one whose bound, times the least price over its bound of its kind so far, is least.
         """
-        room, most = float(self.base.machine.device.memory), self.base.plan.predictions
-        unfit = self.bounds.state > room
-        self.left_out += Counter({"does not fit: the state alone": int(unfit.sum())})
-        self.waiting &= ~unfit
-        for tried in range(len(self.waiting)):
-            rows = np.flatnonzero(self.waiting & (self.least <= self._last(best)))
-            if not len(rows) or self.predicted >= most:
+        most, unfit = self.base.plan.predictions, self.found.left_out[UNFIT]
+        for tried in range(len(self.found)):
+            last = self._last(best)
+            heads = [head for head in self._heads() if self.least[head[0]] <= last]
+            if not heads or self.predicted >= most:
                 return
-            progress(int(unfit.sum()) + tried, len(self.waiting))
-            row = int(rows[np.argmin(self.least[rows] * self.above[self.kinds[rows]])])
-            self.waiting[row] = False
+            progress(unfit + tried, self.found.legal)
+            row, kind = min(
+                heads, key=lambda head: (self.least[head[0]] * self.above[head[1]], head)
+            )
+            self.done[kind] += 1
             self._try(row)
 
     def _last(self, best: int) -> float:
@@ -124,7 +141,7 @@ class _Search:
         return value(self.ranked[best - 1].prediction, self.wanted[0])
 
     def _try(self, row: int) -> None:
-        changes = self.space.changes(row)
+        changes = self.found.changes(row)
         try:
             one = self.base.set(changes)
             if one.strategy.is_split:
@@ -162,17 +179,16 @@ class _Search:
             most = Counter(unfit or self.left_out).most_common(3)
             reasons = "; ".join(f"{count:,} {reason}" for reason, count in most)
             raise SpecError(f"No layout was found for this run: {reasons}.")
-        waiting = self.least[self.waiting]
-        least = float(waiting.min(initial=np.inf))
+        least = min((float(self.least[row]) for row, _ in self._heads()), default=np.inf)
         same = self.left_out.pop(SAME, 0)
         return Plan(
             self.base,
             self.wanted,
             tuple(self.ranked),
             self.left_out,
-            len(self.space),
+            self.found.legal,
             self.predicted,
-            len(waiting),
+            len(self.found) - sum(self.done),
             least,
             same,
         )

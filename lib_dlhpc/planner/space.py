@@ -5,8 +5,9 @@ does not allow beyond these rules is found when a combination is predicted.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,28 +20,34 @@ from lib_dlhpc.spec.planning import Bounds, read_planning
 from lib_dlhpc.spec.strategy import RECOMPUTES, SCHEDULES
 
 Columns = dict[str, NDArray[Any]]
-MOST = 20_000_000  # combinations, legal or not
+MOST = 10**10  # combinations, legal or not
 SAME = "same as another"
 
 
 @dataclass(frozen=True)
 class Space:
-    """The legal combinations: a column for each field of the strategy; and how many were left out, by reason."""
+    """The legal combinations: a column for each field of the strategy; and how many were left out, by reason.
+
+    numbers: of each, among all.
+    """
 
     columns: Columns
     left_out: Counter[str]
+    numbers: NDArray[np.int64]
 
     def __len__(self) -> int:
         """Return the number of legal combinations."""
-        return len(self.columns["tensor"])
+        return len(self.numbers)
 
     def changes(self, row: int) -> dict[str, Any]:
         """Return a combination as dotted fields."""
         return {f"strategy.{name}": each[row].item() for name, each in self.columns.items()}
 
 
-def space(experiment: Experiment, choose: Mapping[str, Any] | None = None) -> Space:
-    """Return the legal combinations of a scalar experiment; choose: axes, in place of those of its [plan].
+def axes_of(
+    experiment: Experiment, choose: Mapping[str, Any] | None = None
+) -> dict[str, list[Any]]:
+    """Return the values of each field that are tried; choose: axes, in place of those of the [plan].
 
     Raises SpecError for a field that cannot be planned, or for too many combinations.
     """
@@ -51,22 +58,65 @@ def space(experiment: Experiment, choose: Mapping[str, Any] | None = None) -> Sp
             axes[name] = _within(name, axes[name], values)
         else:
             axes[name] = list(values)
-    count = int(np.prod([float(len(values)) for values in axes.values()]))
-    if count > MOST:
+    if (count := combinations(axes)) > MOST:
         raise SpecError(f"plan.axes: {count:,} combinations; legal: up to {MOST:,}.")
-    grid = np.meshgrid(*(np.array(values) for values in axes.values()), indexing="ij")
-    columns = {name: each.ravel() for name, each in zip(axes, grid, strict=True)}
+    return axes
+
+
+def combinations(axes: Mapping[str, Sequence[Any]]) -> int:
+    """Return the number of combinations, legal or not."""
+    return prod(len(values) for values in axes.values())
+
+
+def space(
+    experiment: Experiment,
+    choose: Mapping[str, Any] | None = None,
+    start: int = 0,
+    stop: int | None = None,
+) -> Space:
+    """Return the legal combinations of a scalar experiment, of those numbered from `start` to before `stop`.
+
+    Other arguments, and what is raised, are as in `axes_of`.
+    """
+    axes = axes_of(experiment, choose)
+    numbers = np.arange(start, combinations(axes) if stop is None else stop)
+    columns = values_at(axes, numbers)
+    devices = _follow(columns, experiment)
+    left_out, alive = Counter[str](), np.ones(len(numbers), bool)
+    for reason, wrong in _rules(columns, devices, int(experiment.global_batch), experiment):
+        left_out[reason] += int((alive & wrong).sum())
+        alive &= ~wrong
+    legal = {name: each[alive] for name, each in columns.items()}
+    return Space(legal, +left_out, numbers[alive])
+
+
+def changes(
+    experiment: Experiment, axes: Mapping[str, Sequence[Any]], number: int
+) -> dict[str, Any]:
+    """Return a combination, by its number, as dotted fields."""
+    columns = values_at(axes, np.array([number]))
+    _follow(columns, experiment)
+    return {f"strategy.{name}": each[0].item() for name, each in columns.items()}
+
+
+def values_at(axes: Mapping[str, Sequence[Any]], numbers: NDArray[np.int64]) -> Columns:
+    """Return the value of each axis in each combination; the last axis varies fastest."""
+    places = np.unravel_index(numbers, [len(values) for values in axes.values()])
+    return {
+        name: np.array(values)[place]
+        for (name, values), place in zip(axes.items(), places, strict=True)
+    }
+
+
+def _follow(columns: Columns, experiment: Experiment) -> Any:
+    """Add the replicas and the batch of each, which follow from the other columns; return the devices."""
     nodes = columns.get("nodes", np.array(int(experiment.strategy.nodes)))
     devices = nodes * int(experiment.devices_per_node)
     replica = columns["tensor"] * columns["pipeline"] * columns["spatial"] * columns["context"]
     data = devices // replica
-    batch = int(experiment.global_batch) // np.maximum(data, 1)
-    columns |= {"data": np.broadcast_to(data, replica.shape).copy(), "batch": batch}
-    left_out, alive = Counter[str](), np.ones(len(replica), bool)
-    for reason, wrong in _rules(columns, devices, int(experiment.global_batch), experiment):
-        left_out[reason] += int((alive & wrong).sum())
-        alive &= ~wrong
-    return Space({name: each[alive] for name, each in columns.items()}, +left_out)
+    columns["data"] = np.broadcast_to(data, replica.shape).copy()
+    columns["batch"] = int(experiment.global_batch) // np.maximum(data, 1)
+    return devices
 
 
 def _defaults(experiment: Experiment) -> dict[str, list[Any]]:

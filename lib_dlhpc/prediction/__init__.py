@@ -30,6 +30,7 @@ no_effect.py    settings without effect
 sensitivity.py  which improvement helps most
 what_if.py      a changed experiment with its measured compute time, where that is still valid
 sweep.py        millions of what-ifs in one call
+points.py       a grid of any size, piece by piece
 explain.py      every number explained: formula, inputs, source, range of validity. each in the file of its
                 formula; those of costs/ in explain.py and explain_split.py. explanation.py: where a number comes from
 validate.py     prediction against publication

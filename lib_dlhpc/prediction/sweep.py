@@ -106,6 +106,11 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     return Sweep(grid, experiment, **results, warnings=warnings)
 
 
+def is_named(values: Sequence[Any]) -> bool:
+    """Return whether the values of an axis are text or switches, which no array holds."""
+    return isinstance(values[0], str | bool)
+
+
 def _predict_grid(
     experiment: Experiment,
     grid: Mapping[str, Sequence[Any]],
@@ -117,7 +122,7 @@ def _predict_grid(
     Returns what values of the axes made void.
     """
     given = any(key.startswith("calibration.") for key in grid)
-    names = {key for key, values in grid.items() if isinstance(values[0], str | bool)}
+    names = {key for key, values in grid.items() if is_named(values)}
     choices: list[list[Any]] = [
         list(range(len(values))) if key in names else [slice(None)] for key, values in grid.items()
     ]

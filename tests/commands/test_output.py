@@ -50,6 +50,7 @@ def place(tmp_path, monkeypatch, repository):
 REPORTS = [  # commands that need no ranks
     "predict goyal-2017",
     "predict goyal-2017 --set strategy.batch=4096",
+    "sweep goyal-2017 --over strategy.nodes=1-4",
     "simulate goyal-2017",
     "validate goyal17",
     "catalog",

@@ -5,11 +5,12 @@ import random
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner import plan
+from lib_dlhpc.planner import candidates, plan
 from lib_dlhpc.planner.result import value
 from lib_dlhpc.planner.space import space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.scale_out import place
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 
 
@@ -161,3 +162,14 @@ def test_what_does_not_fit_is_counted():
 def test_unknown_objectives(more, word):
     with pytest.raises(SpecError, match=word):
         plan(drawn(random.Random(1))[0], **more)
+
+
+@pytest.mark.parametrize("on", ["here", "processes:2"])
+def test_chunks_have_the_plan_of_the_whole_wherever_they_are_done(monkeypatch, on):
+    run, choose = drawn(random.Random(1))
+    whole = plan(run, choose=choose)
+    monkeypatch.setattr(candidates, "SIZE", 17)
+    cut = plan(run, choose=choose, where=place(on))
+    assert cut.to_columns() == whole.to_columns()
+    assert (cut.legal, cut.predicted, cut.pruned) == (whole.legal, whole.predicted, whole.pruned)
+    assert (cut.left_out, cut.same, cut.gap) == (whole.left_out, whole.same, whole.gap)

@@ -1,0 +1,61 @@
+"""Options of commands whose work is cut into chunks: --on processes:2, dask, slurm ..., --work and those of a site."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.errors import SpecError
+
+if TYPE_CHECKING:
+    from lib_dlhpc.scale_out import Place
+
+OF_A_BATCH_SYSTEM = ("site", "account", "partition", "time", "tasks")
+
+
+def add_scale_out(command: argparse.ArgumentParser) -> None:
+    """Add the options that say where chunks are done."""
+    command.add_argument(
+        "--on",
+        default="here",
+        metavar="WHERE",
+        help="here (default), processes:N, dask (workers of this machine, or dask:ADDRESS of a scheduler), or a"
+        " job array of slurm, also pbs, lsf, flux, local; the result is the same",
+    )
+    command.add_argument(
+        "--work",
+        metavar="FOLDER",
+        help="hold finished chunks in a folder, so that the same command goes on where it was ended; a batch"
+        " system needs one that all nodes see; removed at the end",
+    )
+    command.add_argument("--tasks", type=int, metavar="N", help="jobs of the array (default: 16)")
+    command.add_argument("--site", metavar="SITE", help="as of dlhpc submit")
+    command.add_argument("--account", help="account to charge, overrides the site's")
+    command.add_argument("--partition", help="partition or queue, overrides the site's")
+    command.add_argument("--time", metavar="T", help="time limit of a job, such as 10min or 2h")
+
+
+def place_of(options: argparse.Namespace) -> "Place":
+    """Return where the chunks of a command are done. Raises SpecError."""
+    from lib_dlhpc.launch.site import Site, load_site
+    from lib_dlhpc.scale_out import TASKS, place
+
+    engine = options.on.partition(":")[0]
+    if engine in ("here", "processes", "dask"):
+        for name in OF_A_BATCH_SYSTEM:
+            if getattr(options, name) is not None:
+                raise SpecError(
+                    f"--{name}: is for jobs of a batch system, not for --on {options.on}."
+                )
+        return place(options.on, options.work and Path(options.work))
+    given = {name: getattr(options, name) for name in ("account", "partition")}
+    given = {name: value for name, value in given.items() if value}
+    site = None
+    if options.site:
+        site = load_site(options.site, **given)
+    elif given:
+        site = Site(name=engine, scheduler=engine, **given)
+    if site is not None and site.scheduler != engine:
+        raise SpecError(f"--on {engine}: site {site.name} has {site.scheduler}; legal: that.")
+    tasks = TASKS if options.tasks is None else options.tasks
+    folder = options.work and Path(options.work)
+    return place(options.on, folder, site=site, time_limit=options.time, tasks=tasks)

@@ -1,0 +1,72 @@
+"""Chunks as a job array of a real Slurm: the result of one process; what a killed task leaves is done again."""
+
+import os
+
+import pytest
+
+from lib_dlhpc.launch import Site
+from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.scale_out import LostError, Work, place, results, sweep
+
+AXES = {
+    "strategy.nodes": range(1, 45),
+    "strategy.allreduce": ["ring", "hierarchical"],
+    "strategy.batch": range(16, 65, 16),
+}
+LOST = """
+import os, signal
+from pathlib import Path
+import numpy as np
+
+def chunk(arguments, number):
+    once = Path(arguments["once"])
+    if number == 2 and not once.exists():
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"square": np.array(number**2)}
+"""
+
+pytestmark = pytest.mark.usefixtures("slurm", "own_state")
+
+
+@pytest.fixture
+def own_state(tmp_path, monkeypatch):
+    """The list of jobs that this user has is the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def array(tmp_path):
+    """Two tasks."""
+    return place("slurm", tmp_path / "work", site=Site(name="here"), tasks=2)
+
+
+def test_a_sweep_as_a_job_array_has_the_best_and_the_rows_of_one_process(
+    tmp_path, monkeypatch, array
+):
+    monkeypatch.setattr(sweep, "SIZE", 100)
+    goyal, one, two = replay("goyal-2017").experiment, tmp_path / "one", tmp_path / "two"
+    here = sweep.sweep_points(goyal, AXES, rows=one)
+    there = sweep.sweep_points(goyal, AXES, where=array, rows=two)
+    assert (there.best, there.ranges, there.fitting) == (here.best, here.ranges, here.fitting)
+    files = sorted(path.name for path in one.iterdir())
+    assert len(files) == 4 and files == sorted(path.name for path in two.iterdir())
+    for name in files:
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_killed_task_is_reported_and_its_chunks_are_done_by_the_next_call(
+    tmp_path, monkeypatch, array
+):
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "lost_chunk.py").write_text(LOST)
+    paths = [str(tmp_path / "modules"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    work = Work("lost_chunk:chunk", {"once": str(tmp_path / "once")}, 5)
+    with pytest.raises(LostError, match="1 of 2 jobs failed"):
+        list(results(work, array))
+    held = sorted(path.name for path in (tmp_path / "work").glob("chunk*"))
+    assert held == [f"chunk-00000{number}.npz" for number in (0, 1, 3)]
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    assert [int(each["square"]) for each in results(work, array)] == [0, 1, 4, 9, 16]

@@ -1,0 +1,52 @@
+"""Chunks in any place: results in order, and what a lost worker leaves."""
+
+import os
+
+import pytest
+
+from lib_dlhpc.launch.systems import NAMES
+from lib_dlhpc.scale_out import LostError, Work, place, results
+from lib_dlhpc.scale_out.places import BATCH
+
+LOST = """
+import os, signal
+from pathlib import Path
+import numpy as np
+
+def chunk(arguments, number):
+    once = Path(arguments["once"])
+    if number == 2 and not once.exists():
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"square": np.array(number**2)}
+"""
+
+
+@pytest.fixture
+def lost(tmp_path, monkeypatch):
+    """Five chunks, of which the third kills its process, the first time."""
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "lost_chunk.py").write_text(LOST)
+    monkeypatch.syspath_prepend(
+        tmp_path / "modules"
+    )  # which processes inherit; jobs read the variable
+    paths = [str(tmp_path / "modules"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return Work("lost_chunk:chunk", {"once": str(tmp_path / "once")}, 5)
+
+
+@pytest.mark.parametrize("on", ["processes:1", "local"])
+def test_a_killed_worker_is_reported_and_the_rest_is_done_by_the_next_call(lost, on, tmp_path):
+    where = place(on, tmp_path / "work", **({"tasks": 1} if on == "local" else {}))
+    said = "1 of 1 jobs failed" if on == "local" else "A worker process ended"
+    with pytest.raises(LostError, match=said):
+        list(results(lost, where))
+    held = sorted(path.name for path in (tmp_path / "work").glob("chunk*"))
+    assert held == ["chunk-000000.npz", "chunk-000001.npz"]  # and no unfinished file
+    assert [int(each["square"]) for each in results(lost, where)] == [0, 1, 4, 9, 16]
+    assert not (tmp_path / "work").exists()
+
+
+def test_all_batch_systems_are_places():
+    assert {*BATCH} == {"local", *NAMES}
