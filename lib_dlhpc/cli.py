@@ -32,7 +32,7 @@ GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
         "import",
         "validate",
     ),
-    "run": ("run", "serve", "compare", "couple", "submit", "jobs", "network"),
+    "run": ("run", "serve", "compare", "couple", "submit", "jobs", "network", "export"),
     "measure": ("calibrate", "trace"),
     "store": ("store", "snapshots"),
     "teach and set up": ("explore", "class", "grade", "completion"),

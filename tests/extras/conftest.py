@@ -8,6 +8,7 @@ NEEDED = {
     "test_torch.py": ("torch",),
     "test_trace_frameworks.py": ("torch",),
     "test_onnx.py": ("onnx",),
+    "test_crate.py": ("rocrate",),
     "test_dask.py": ("distributed", "pyarrow"),
     "test_slides.py": ("pptx",),
 }
