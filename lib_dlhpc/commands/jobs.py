@@ -3,7 +3,7 @@
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib_dlhpc.commands.output import add_output, print_result
 from lib_dlhpc.commands.store import printable
@@ -68,6 +68,22 @@ def record(job: "BatchJob") -> dict[str, Any]:
     }
 
 
+class Energy(NamedTuple):
+    """The energy of an ended job, as plain data and as lines of text."""
+
+    record: dict[str, Any]
+    lines: list[str]
+
+
+def energy_of(job: "BatchJob") -> Energy:
+    """Return the energy of a job, by its scheduler's accounting; no lines where it is unknown."""
+    from lib_dlhpc.launch.energy import job_energy_line
+
+    if (found := job.energy()) is None:
+        return Energy({"joules": None, "steps_joules": {}}, [])
+    return Energy({"joules": found.joules, "steps_joules": found.steps}, [job_energy_line(found)])
+
+
 def _table(records: list[dict[str, Any]]) -> list[str]:
     rows = [("JOB", "STATE", "AGE", "RANKS", "RUN FOLDER")]
     for job in records:
@@ -94,11 +110,8 @@ def _why(options: argparse.Namespace) -> int:
         print_result(options, table | {"why": why}, why)
         return int(status["state"] == "failed")
     job = attach(options.folder)
-    why, joules = job.why(), job.joules()
-    lines = [why]
-    if joules is not None:
-        lines.append(f"Its nodes drew {show(joules, 'J')}, by the scheduler's accounting.")
-    print_result(options, record(job) | {"why": why, "joules": joules}, *lines)
+    why, energy = job.why(), energy_of(job)
+    print_result(options, record(job) | {"why": why, **energy.record}, why, *energy.lines)
     return int(job.state in ("failed", "out of memory", "out of time"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, change, ranks_of, read
-from lib_dlhpc.commands.jobs import record
+from lib_dlhpc.commands.jobs import energy_of, record
 from lib_dlhpc.commands.output import add_output, failed, print_note, print_result
 from lib_dlhpc.errors import SpecError
 
@@ -191,8 +191,10 @@ def _report(
     if experiment is None:
         status, output = _follow_task(job, echo=not options.json)
         return status, record(job) | {"output": output}
-    result = _follow(options, job, experiment)
-    return int(not result), record(job) | {"result": result}
+    result, energy = _follow(options, job, experiment), energy_of(job)
+    if energy.lines and not options.json:
+        print("\n".join(energy.lines))
+    return int(not result), record(job) | {"result": result, **energy.record}
 
 
 def _submitted(job: "BatchJob") -> list[str]:

@@ -18,6 +18,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.units import parse_quantity
 
 POWERCAP = Path("/sys/class/powercap")
+NO_VALUE = 2**64 - 2  # NO_VAL64 of <slurm/slurm.h>
 MODELED = "modeled: CPU time times busy power of a device"
 
 
@@ -26,6 +27,13 @@ class Counter(NamedTuple):
 
     joules: float
     wraps: float = float("inf")
+
+
+class JobEnergy(NamedTuple):
+    """The J of a job on all of its nodes, by the scheduler's accounting, and those of its steps by name."""
+
+    joules: float
+    steps: dict[str, float]
 
 
 class Power(NamedTuple):
@@ -113,9 +121,28 @@ def slurm_joules(text: str) -> float | None:
     for line in text.splitlines():
         job, _, joules = line.partition("|")
         if job.isdigit():
-            counted = joules.strip().isdigit() and int(joules) > 0
-            return float(joules) if counted else None
+            return _counted(joules)
     return None
+
+
+def slurm_steps(text: str) -> dict[str, float]:
+    """Return the J of each step of a job, such as "batch" and "0"; of those that were counted.
+
+    text: as of `slurm_joules`. Steps that overlap, as a batch step and the ranks that it starts, count the same nodes.
+    """
+    found = {}
+    for line in text.splitlines():
+        name, _, joules = line.partition("|")
+        job, dot, step = name.partition(".")
+        if dot and job.isdigit() and (counted := _counted(joules)):
+            found[step] = counted
+    return found
+
+
+def _counted(joules: str) -> float | None:
+    """Return the J of a cell; None for none, for 0, and for NO_VAL64, Slurm's 2^64 - 2 of a counter that failed."""
+    counted = joules.strip().isdigit() and 0 < int(joules) < NO_VALUE
+    return float(joules) if counted else None
 
 
 def counters() -> dict[str, Counter]:
@@ -148,6 +175,13 @@ def run_energy(
     joules, step = watts * seconds, sum(result["terms"].values())
     terms = {name: joules * each / step for name, each in result["terms"].items() if each}
     return {"joules": joules, "source": source, "measured": measured, "terms": terms}
+
+
+def job_energy_line(found: JobEnergy) -> str:
+    """Return the energy of a job in a sentence."""
+    steps = ", ".join(f"{name} {show(joules, 'J')}" for name, joules in found.steps.items())
+    of_steps = f"; steps: {steps}" if steps else ""
+    return f"Its nodes drew {show(found.joules, 'J')}, by the scheduler's accounting{of_steps}."
 
 
 def energy_lines(energy: Mapping[str, Any]) -> list[str]:

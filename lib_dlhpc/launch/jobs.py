@@ -18,6 +18,7 @@ from typing import Any
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch import schedulers
+from lib_dlhpc.launch.energy import JobEnergy
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS, JobError, why_failed
 from lib_dlhpc.launch.limits import exceeds
 from lib_dlhpc.launch.site import Site
@@ -177,8 +178,8 @@ class BatchJob:
         detail = self._failed(status, reason)
         return f"The run had too little memory: {detail}" if state == "out of memory" else detail
 
-    def joules(self) -> float | None:
-        """Return the J of an ended job on all of its nodes, by the scheduler's accounting; None where unknown.
+    def energy(self) -> JobEnergy | None:
+        """Return the J of an ended job and of its steps, by the scheduler's accounting; None where unknown.
 
         They are recorded beside the final state, since schedulers forget.
         """
@@ -186,9 +187,12 @@ class BatchJob:
         if self.state not in ENDS or scheduler == "local" or not self._native():
             return None
         status = run_folder.read(self.folder / STATUS)
-        found: float | None = status.get("joules")
-        if found is None and (found := system(scheduler).joules(self._native())) is not None:
-            run_folder.write(self.folder / STATUS, {**status, "joules": found}, private=True)
+        if "joules" in status:
+            return JobEnergy(status["joules"], status.get("steps_joules", {}))
+        found = system(scheduler).energy(self._native())
+        if found is not None:
+            more = {"joules": found.joules, "steps_joules": found.steps}
+            run_folder.write(self.folder / STATUS, {**status, **more}, private=True)
         return found
 
     def _stuck(self) -> str:

@@ -14,6 +14,7 @@ from lib_dlhpc.launch.energy import (
     rapl,
     run_energy,
     slurm_joules,
+    slurm_steps,
     spent,
 )
 
@@ -93,11 +94,27 @@ def test_a_log_of_nvidia_smi():
         ("4242|183000\n4242.batch|91000\n4242.0|91500\n", 183000.0),
         ("4242|\n4242.batch|\n", None),
         ("4242|0\n", None),
+        ("4242|18446744073709551614\n", None),
         ("", None),
     ],
 )
 def test_slurm_counts_a_job_and_not_its_steps(text, joules):
     assert slurm_joules(text) == joules
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        (
+            "4242|183000\n4242.batch|91000\n4242.extern|0\n4242.0|91500\n",
+            {"batch": 91000.0, "0": 91500.0},
+        ),
+        ("4242|\n4242.batch|\n4242.0|18446744073709551614\n", {}),
+        ("", {}),
+    ],
+)
+def test_slurm_counts_the_steps_of_a_job(text, steps):
+    assert slurm_steps(text) == steps
 
 
 RESULT = {"ranks": 2, "seconds": 10.0, "terms": {"forward": 1.0, "backward": 3.0, "update": 0.0}}

@@ -445,7 +445,7 @@ COUNTED = "4242|183000\n4242.batch|91000\n4242.0|91500"
 def test_an_ended_job_has_the_joules_of_its_accounting(tmp_path, monkeypatch, capsys):
     job = submit(SHORT, 1, folder=tmp_path / "run")
     job.wait()
-    assert job.joules() is None  # this machine has no accounting
+    assert job.energy() is None  # this machine has no accounting
     path, sacct = job.folder / TICKET, tmp_path / "sacct"
     table = json.loads(path.read_text())
     slurm = {**table["site"], "scheduler": "slurm"}
@@ -454,9 +454,13 @@ def test_an_ended_job_has_the_joules_of_its_accounting(tmp_path, monkeypatch, ca
     sacct.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert main(["jobs", "why", str(job.folder)]) == 0
-    assert "Its nodes drew 183 kJ" in capsys.readouterr().out
+    said = "Its nodes drew 183 kJ, by the scheduler's accounting; steps: batch 91 kJ, 0 91.5 kJ."
+    assert said in capsys.readouterr().out
     sacct.write_text("#!/bin/sh\nexit 1\n")
-    assert attach(job.folder).joules() == 183000.0 and attach(job.folder).state == "done"
+    assert attach(job.folder).energy() == (183000.0, {"batch": 91000.0, "0": 91500.0})
+    assert attach(job.folder).state == "done"
+    assert main(["jobs", "why", str(job.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps_joules"] == {"batch": 91000.0, "0": 91500.0}
 
 
 def test_a_job_whose_energy_nobody_counts_has_no_joules(tmp_path, monkeypatch):
@@ -465,8 +469,8 @@ def test_a_job_whose_energy_nobody_counts_has_no_joules(tmp_path, monkeypatch):
     for printed in ("echo '4242|'", "echo '4242|0'", "exit 1"):
         sacct.write_text(f"#!/bin/sh\n{printed}\n")
         sacct.chmod(0o755)
-        assert system("slurm").joules("4242") is None
-    assert system("pbs").joules("4242") is None
+        assert system("slurm").energy("4242") is None
+    assert system("pbs").energy("4242") is None
 
 
 def test_the_final_state_is_recorded_since_schedulers_forget(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """Slurm."""
 
-from lib_dlhpc.launch.energy import slurm_joules
+from lib_dlhpc.launch.energy import JobEnergy, slurm_joules, slurm_steps
 from lib_dlhpc.launch.systems.base.system import Answer, System, run
 
 SLURM = {
@@ -45,10 +45,12 @@ def find(name: str, task: int | None) -> str:
     return next((job for job in found.stdout.split() if job.endswith(ending)), "") if found else ""
 
 
-def joules(native: str) -> float | None:
+def energy(native: str) -> JobEnergy | None:
     """Return the J that accounting counted for a job; None where no plugin counts energy, or none is there yet."""
     kept = run("sacct", "-n", "-P", "-j", native, "-o", "JobIDRaw,ConsumedEnergyRaw")
-    return slurm_joules(kept.stdout) if kept and kept.returncode == 0 else None
+    if kept is None or kept.returncode or (joules := slurm_joules(kept.stdout)) is None:
+        return None
+    return JobEnergy(joules, slurm_steps(kept.stdout))
 
 
-SYSTEM = System("sbatch", "job-name", ("scancel", "-Q"), ask, find, joules, arrays=True)
+SYSTEM = System("sbatch", "job-name", ("scancel", "-Q"), ask, find, energy, arrays=True)

@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lib_dlhpc.launch.energy import JobEnergy
+
 PATIENCE = 60  # s for a scheduler command
 
 
@@ -20,7 +22,7 @@ def unknown(name: str, task: int | None) -> str:
     return ""
 
 
-def uncounted(native: str) -> float | None:
+def uncounted(native: str) -> JobEnergy | None:
     """Return None: the system does not count energy."""
     return None
 
@@ -34,7 +36,7 @@ class System:
     cancel: tuple[str, ...]  # the command, without the job id
     ask: Callable[[str], Answer]  # of a job id
     find: Callable[[str, int | None], str] = unknown  # a job id by name, and index in its job array
-    joules: Callable[[str], float | None] = uncounted  # of an ended job, on all of its nodes
+    energy: Callable[[str], JobEnergy | None] = uncounted  # of an ended job, on all of its nodes
     arrays: bool = False  # with tested job arrays
     one_node: bool = False  # PSI/J supports only tasks on one node there
 
