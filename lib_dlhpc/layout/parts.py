@@ -36,7 +36,7 @@ class Part:
 
     def elements(self, names: tuple[str, ...]) -> int:
         """Return the elements of a sample's outputs of these names on this rank."""
-        return sum(prod(layer.output_shape) for layer in self.model.layers if layer.name in names)
+        return sum(self.model.output_elements[name] for name in names)
 
 
 def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:

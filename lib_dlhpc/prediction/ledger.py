@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import (
@@ -73,22 +74,9 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
 
     Of the ranks that share a stage, the one with most.
     """
-    return _moments(Keyed(experiment, id(experiment)))
-
-
-@lru_cache(maxsize=8)  # a planner looks whether a layout fits, and then predicts it
-def _moments(key: Keyed[Experiment]) -> tuple[Moment, ...]:
-    experiment = key.value
-    chains = rank_parts(experiment)
     stages, found = sizes(experiment).pipeline, list[Moment]()
-    needs: dict[tuple[int, ...], Needs] = {}  # stages that are alike need the same
-    for rank in range(stages):
-        each = []
-        for chain in chains:
-            parts_of = tuple(map(id, chain[rank]))
-            if parts_of not in needs:
-                needs[parts_of] = _needs(experiment, chain[rank], stages)
-            each.append(_of_rank(experiment, needs[parts_of], rank, stages))
+    for rank, needs in enumerate(_needs_of_ranks(experiment)):
+        each = (_of_rank(experiment, one, rank, stages) for one in needs)
         found += max(each, key=lambda three: max(moment.total for moment in three))
     return tuple(found)
 
@@ -102,7 +90,37 @@ def peak_of(experiment: Experiment, rank: int) -> Moment:
 
 def peak(experiment: Experiment) -> Moment:
     """Return the moment of the highest memory peak of all ranks."""
-    return max(moments(experiment), key=lambda moment: moment.total)
+    return _peak(Keyed(experiment, id(experiment)))
+
+
+@lru_cache(maxsize=8)  # a planner looks whether a layout fits, and then predicts it
+def _peak(key: Keyed[Experiment]) -> Moment:
+    experiment, strategy = key.value, key.value.strategy
+    stages = sizes(experiment).pipeline
+    # Of ranks with the same parts the first has the most passes in flight, but not if weight gradients wait as well.
+    one_of_each = strategy.schedule != "zb-h1" and strategy.offload == "none"
+    seen, found = set[int](), list[Moment]()
+    for rank, needs in enumerate(_needs_of_ranks(experiment)):
+        for one in needs:
+            if not (one_of_each and id(one) in seen):
+                seen.add(id(one))
+                found += _of_rank(experiment, one, rank, stages)
+    return max(found, key=lambda moment: moment.total)
+
+
+def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
+    """Return what each rank of a pipeline holds, at each place in space that can be the slowest; alike ones have the
+    same object."""
+    chains, stages = rank_parts(experiment), sizes(experiment).pipeline
+    known = dict[tuple[int, ...], Needs]()
+
+    def of(held: tuple[Part, ...]) -> Needs:
+        key = tuple(map(id, held))
+        if key not in known:
+            known[key] = _needs(experiment, held, stages)
+        return known[key]
+
+    return [[of(chain[rank]) for chain in chains] for rank in range(stages)]
 
 
 class Needs(NamedTuple):
@@ -201,7 +219,7 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
 
 def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     """Return the elements of the samples that a rank reads in a step."""
-    reads = [part for part in held if any("input" in layer.inputs for layer in part.model.layers)]
+    reads = [part for part in held if part.model.reads_samples]
     if not reads:
         return 0.0
     shape: Any = reads[0].model.input_shape
@@ -218,7 +236,7 @@ def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: 
     if sizes(experiment).data > 1:
         bucket, largest = float(strategy.bucket), float(model.layer_parameters.max(initial=0.0))
         if strategy.zero >= 2:  # of whole layers; one is filled while another is in flight
-            bucket = AT_ONCE * _largest_bucket(model, bucket / element) * element
+            bucket = AT_ONCE * float(buckets(model, bucket, element).sizes.max())
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
         found += on_wire(strategy, min(bucket, model.parameters * element))
@@ -238,17 +256,6 @@ def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: 
         last = 1 if strategy.schedule == "gpipe" else min(3, int(strategy.microbatches))
         found += ((2 if after else last) * before + 3 * after) * size
     return found
-
-
-def _largest_bucket(model: Model, least: float) -> float:
-    """Return the elements of the largest bucket: whole layers, from the last on, up to the bucket size."""
-    most = filled = 0.0
-    for count in model.layer_parameters[::-1]:
-        filled += float(count)
-        most = max(most, filled)
-        if filled >= least:
-            filled = 0.0
-    return most
 
 
 def explain_split_memory(p: "Breakdown") -> Explanation:

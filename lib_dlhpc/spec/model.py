@@ -83,17 +83,31 @@ class Model:
     @cached_property
     def layer_input_elements(self) -> NDArray[np.float64]:
         """Elements each layer reads a sample, summed over its inputs, shape [layers]."""
-        size = {layer.name: prod(layer.output_shape) for layer in self.layers}
-        size["input"] = prod(self.input_shape)
+        size = self.output_elements
         return _column(sum(size[name] for name in layer.inputs) for layer in self.layers)
+
+    @cached_property
+    def output_elements(self) -> dict[str, int]:
+        """Elements of a sample of each output, by the name of the layer; "input": of the samples themselves."""
+        size = {layer.name: prod(layer.output_shape) for layer in self.layers}
+        return {**size, "input": prod(self.input_shape)}
+
+    @cached_property
+    def reads_samples(self) -> bool:
+        """Whether a layer reads the samples."""
+        return any("input" in layer.inputs for layer in self.layers)
 
     @cached_property
     def layer_output_elements(self) -> NDArray[np.float64]:
         """Elements each layer writes a sample, shape [layers]."""
         return _column(prod(layer.output_shape) for layer in self.layers)
 
-    def __hash__(self) -> int:
+    @cached_property
+    def _hash(self) -> int:
         return hash((self.name, self.family, self.input_shape, len(self.layers), self.parameters))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __repr__(self) -> str:
         return (
