@@ -6,7 +6,7 @@ alike and the stages divide them, each stage has as many, as in Megatron (Naraya
 """
 
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import groupby
 from math import inf
 
 import numpy as np
@@ -34,10 +34,11 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
     if stages == 1:
         return (len(model.layers),)
     edges = cut_points(model, stages)
-    fits, cut = _fits(experiment, edges, stages), _shortest(model, stages)
+    room, cut = _Room(experiment, edges, stages), _shortest(model, stages)
     for each in (_equal_blocks(model, stages), cut):
-        if each and all(fits[stage, i, j] for stage, (i, j) in enumerate(pairwise((0, *each)))):
+        if each and room.holds(each):
             return tuple(edges[index] for index in each)
+    fits = room.fits
     if _can_fit(fits):
         cut = _cut(_work_before(model, edges), stages, fits) or cut
     return tuple(edges[index] for index in cut)
@@ -157,32 +158,40 @@ def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tup
     return tuple(reversed(ends))
 
 
-def _fits(experiment: Experiment, edges: tuple[int, ...], stages: int) -> NDArray[np.bool_]:
-    """Return whether stage k may reach from edge i to edge j, shape (stages, edges, edges).
+class _Room:
+    """What fits in the memory of a device: an estimate, for the cut only, of model state and of activations of the
+    microbatches in flight."""
 
-    An estimate, for the cut only: model state, and activations of the microbatches in flight.
-    """
-    strategy, model, at = experiment.strategy, experiment.model, list(edges)
-    ranks = strategy.tensor * strategy.spatial * strategy.context
-    split = strategy.tensor
-    state = STATE_BYTES[strategy.precision] * model.layer_parameters / split
-    size = ELEMENT_BYTES[strategy.precision]
-    kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
-    if strategy.recompute == "selective":
-        kept = np.where([layer.traits.selective for layer in model.layers], 0.0, kept)
-    kept = kept * strategy.batch / strategy.microbatches
-    if strategy.recompute == "full" or strategy.offload != "none":
-        kept = np.zeros_like(kept)
-    states, keeps = (np.concatenate([[0.0], np.cumsum(each)])[at] for each in (state, kept))
-    in_flight, alike = np.unique(
-        [_in_flight(experiment, stage) for stage in range(stages)], return_inverse=True
-    )
-    need = states[None, :] - states[:, None]
-    hold = keeps[None, :] - keeps[:, None]
-    device = experiment.machine.device
-    room = (device.memory - device.reserved_memory) / strategy.chunks
-    fits: NDArray[np.bool_] = need[None] + in_flight[:, None, None] * hold[None] <= room
-    return fits[alike]
+    def __init__(self, experiment: Experiment, edges: tuple[int, ...], stages: int) -> None:
+        strategy, model, at = experiment.strategy, experiment.model, list(edges)
+        ranks = strategy.tensor * strategy.spatial * strategy.context
+        state = STATE_BYTES[strategy.precision] * model.layer_parameters / strategy.tensor
+        size = ELEMENT_BYTES[strategy.precision]
+        kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
+        if strategy.recompute == "selective":
+            kept = np.where([layer.traits.selective for layer in model.layers], 0.0, kept)
+        kept = kept * strategy.batch / strategy.microbatches
+        if strategy.recompute == "full" or strategy.offload != "none":
+            kept = np.zeros_like(kept)
+        # Up to each edge.
+        self.states, self.keeps = (np.concatenate([[0.0], np.cumsum(e)])[at] for e in (state, kept))
+        self.in_flight = np.array([_in_flight(experiment, stage) for stage in range(stages)])
+        device = experiment.machine.device
+        self.room = (device.memory - device.reserved_memory) / strategy.chunks
+
+    def holds(self, cut: tuple[int, ...]) -> bool:
+        """Whether all stages fit that end at these edges."""
+        ends, starts = list(cut), [0, *cut[:-1]]
+        need, hold = (each[ends] - each[starts] for each in (self.states, self.keeps))
+        return bool(np.all(need + self.in_flight * hold <= self.room))
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether stage k may reach from edge i to edge j, shape (stages, edges, edges)."""
+        in_flight, alike = np.unique(self.in_flight, return_inverse=True)
+        need, hold = (each[None, :] - each[:, None] for each in (self.states, self.keeps))
+        fits: NDArray[np.bool_] = need[None] + in_flight[:, None, None] * hold[None] <= self.room
+        return fits[alike]
 
 
 def _in_flight(experiment: Experiment, stage: int) -> float:
