@@ -29,12 +29,11 @@ TILES = (
 
 def used(rows: Any, columns: Any, multiprocessors: Any) -> Any:
     """Return the part of the rate of large products that one of rows x columns reaches: above 0, at most 1."""
-    best: Any = 0.0
-    for height, width, rate in TILES:
-        tiles = np.ceil(rows / height) * np.ceil(columns / width)
-        slots = np.ceil(tiles / multiprocessors) * multiprocessors * height * width
-        best = np.maximum(best, rate * rows * columns / slots)
-    return best
+    shape = np.broadcast_shapes(*map(np.shape, (rows, columns, multiprocessors)))
+    height, width, rate = np.reshape(np.transpose(TILES), (3, len(TILES), *(1,) * len(shape)))
+    tiles = np.ceil(rows / height) * np.ceil(columns / width)
+    slots = np.ceil(tiles / multiprocessors) * multiprocessors * height * width
+    return (rate * rows * columns / slots).max(axis=0)
 
 
 @lru_cache(maxsize=256)

@@ -44,11 +44,12 @@ class Cost(NamedTuple):
 
     def __add__(self, other: Any) -> "Cost":
         """Return the cost of both in sequence."""
-        return Cost(*(a + b for a, b in zip(self, other, strict=True)))
+        latency, bandwidth, reduction = other
+        return Cost(self[0] + latency, self[1] + bandwidth, self[2] + reduction)
 
     def times(self, factor: Array) -> "Cost":
         """Return the cost of `factor` repetitions."""
-        return Cost(*(factor * term for term in self))
+        return Cost(factor * self[0], factor * self[1], factor * self[2])
 
 
 def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:

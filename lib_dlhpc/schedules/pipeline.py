@@ -9,7 +9,7 @@ pipeline parallelism" (2024), section 2.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TypeAlias, overload
 
@@ -177,13 +177,7 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
             f"microbatches = {microbatches}: expected a multiple of the {ranks} ranks (interleaved)."
         )
 
-    def turn(i: int) -> tuple[int, int]:
-        group, place = divmod(i, ranks * chunks)
-        return group * ranks + place % ranks, place // ranks
-
-    turns = [turn(i) for i in range(microbatches * chunks)]
-    forward = [Forward(i, chunk) for i, chunk in turns]
-    backward = [Backward(i, chunks - 1 - chunk) for i, chunk in turns]
+    forward, backward = _turns(ranks, microbatches, chunks)
 
     def order(rank: int) -> Iterator[Work]:
         warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
@@ -233,9 +227,25 @@ def _check(**counts: int) -> None:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
 
 
-def _works(kind: type[Forward | Backward | Weights], microbatches: int) -> list[Work]:
+@lru_cache(maxsize=64)
+def _works(kind: type[Forward | Backward | Weights], microbatches: int) -> tuple[Work, ...]:
     """Return a pass of each microbatch; all ranks have the same."""
-    return [kind(i, 0) for i in range(microbatches)]
+    return tuple(kind(i, 0) for i in range(microbatches))
+
+
+@lru_cache(maxsize=64)
+def _turns(
+    ranks: int, microbatches: int, chunks: int
+) -> tuple[tuple[Forward, ...], tuple[Backward, ...]]:
+    """Return the passes of a rank with several chunks, forward and backward; all ranks have the same."""
+
+    def turn(i: int) -> tuple[int, int]:
+        group, place = divmod(i, ranks * chunks)
+        return group * ranks + place % ranks, place // ranks
+
+    turns = [turn(i) for i in range(microbatches * chunks)]
+    forward = tuple(Forward(i, chunk) for i, chunk in turns)
+    return forward, tuple(Backward(i, chunks - 1 - chunk) for i, chunk in turns)
 
 
 def _one_by_one(forward: Sequence[Work], backward: Sequence[Work], warm_up: int) -> Iterator[Work]:
