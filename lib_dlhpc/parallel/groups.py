@@ -14,8 +14,11 @@ def groups_of(experiment: Experiment) -> dict[str, Group]:
     """Return the groups of a scalar experiment by name; experiments with the same ranks have the same."""
     s, share = experiment.strategy, float(experiment.calibration.link_efficiency)
     own = map(int, (s.nodes, experiment.devices_per_node, s.experts, s.context))
-    sharded = sizes(experiment), shards(experiment)
-    return _groups_of(Keyed(experiment, id(experiment.machine), share, *sharded, *own))
+    size, one = sizes(experiment), shards(experiment)
+    apart = (
+        one if one < size.data else 1
+    )  # over how many replicas state is sharded, if not over all
+    return _groups_of(Keyed(experiment, id(experiment.machine), share, size, apart, *own))
 
 
 @lru_cache(maxsize=512)

@@ -1,5 +1,6 @@
 """A part layer after layer: forward in order, backward from the end, each layer with its communication."""
 
+from functools import lru_cache
 from math import prod
 
 from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, regathered, routed_elements
@@ -39,13 +40,18 @@ def one_layer(number: int, layer: Layer, direction: str, experts: int) -> list[I
     experts: over how many ranks experts are sharded. Positions, and in backward their gradients, are sent to the
     experts before their work and home after it (Lepikhin et al. 2020, "GShard", section 3.2).
     """
-    work = Compute(number, direction)
+    work = _computed(number, direction)
     if "context" in layer.attributes:
         return with_context(layer, work)
     if layer.traits.tensor == "experts" and experts > 1:
         routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
         return [routed, work, routed]
     return [work, *communication(layer, direction)]
+
+
+# Passes have much in common: what is equal in them is one object.
+_computed = lru_cache(maxsize=1 << 14)(Compute)
+_exchanged = lru_cache(maxsize=1 << 12)(Collective)
 
 
 def communication(layer: Layer, direction: str) -> list[Collective]:
@@ -55,8 +61,8 @@ def communication(layer: Layer, direction: str) -> list[Collective]:
         whole = max(prod(layer.input_shape), prod(layer.output_shape))
         kind = "tensor" if group == "tensor" else "halo"
         if way == "log_softmax":  # of each position its largest logit, and the sum of exponentials
-            return [Collective(kind, group, "allreduce", prod(layer.output_shape[:-1]))] * 2
-        return [Collective(kind, group, GOALS[way], whole)] if way in GOALS else []
+            return [_exchanged(kind, group, "allreduce", prod(layer.output_shape[:-1]))] * 2
+        return [_exchanged(kind, group, GOALS[way], whole)] if way in GOALS else []
     if layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
         pairs = halo_pairs(layer, direction)
         if pairs:

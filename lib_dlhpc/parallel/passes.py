@@ -52,7 +52,7 @@ class Passes:
     @cached_property
     def last_pass(self) -> Template:
         """The pass that completes the gradients, complete."""
-        return Template(tuple(self.last))
+        return self.backward_pass if self.last == self.backward else Template(tuple(self.last))
 
     @cached_property
     def weights_pass(self) -> Template:

@@ -136,6 +136,14 @@ def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes
     return offload.offloaded(experiment, held, found)
 
 
+@lru_cache(maxsize=1024)
+def _buckets_after(
+    key: Keyed[tuple[Experiment, tuple[Part, ...]]],
+) -> tuple[list[Instruction], list[Instruction]]:
+    """Return the buckets of a rank that are summed after its passes, and those gathered after its update."""
+    return data.remaining(*key.value), zero.gathered_after_update(*key.value)
+
+
 def _stage(
     experiment: Experiment, held: list[tuple[Part, ...]], scale: Any, collectives: CollectivePrices
 ) -> tuple[Chunk, ...]:
@@ -243,7 +251,7 @@ def _end(
         *met,
         tuple(updates),
         all_do(Wait("offload", offload.STREAM, "", offload.LABEL)),
-        *rows(made(lambda each: zero.gathered_after_update(experiment, each))),
+        *rows(made(lambda each: _buckets_after(_keyed(experiment, each))[1])),
         all_do(Wait("data", data.STREAM, "", "the weights")),
         *met,
     ]
@@ -256,7 +264,7 @@ def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instructio
         return low_rank.factored(experiment, held[0])
     if experiment.compressed:
         return compression.exchanged(experiment, held[0])
-    return casts.with_casts(experiment, data.remaining(experiment, held))
+    return casts.with_casts(experiment, _buckets_after(_keyed(experiment, held))[0])
 
 
 def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> float:

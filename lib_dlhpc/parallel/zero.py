@@ -14,6 +14,7 @@ al. 2024, "The Llama 3 herd of models", section 3.3.2).
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import islice
 
 from lib_dlhpc.costs.exchanges import weights_read
@@ -27,6 +28,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FORWARD
 
 LABEL = "weights and gradients"
+_wait = lru_cache(maxsize=1 << 13)(Wait)  # passes wait alike: equal ones are one object
 
 
 def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> None:
@@ -119,7 +121,7 @@ def _gathered(
         gather()
     for at, each in enumerate(instructions):
         if at in first:
-            found.append(Wait("data", STREAM, f"weights {at}", LABEL))
+            found.append(_wait("data", STREAM, f"weights {at}", LABEL))
         found.append(each)
         if at in last:
             gather()

@@ -11,8 +11,8 @@ for the sum of the largest.
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +31,11 @@ class Span(NamedTuple):
 
     number: int
     kind: str
+
+
+_span = lru_cache(maxsize=1 << 13)(
+    Span
+)  # there are many, of few numbers: equal ones are one object
 
 
 class Run(NamedTuple):
@@ -72,12 +77,12 @@ class Shape:
         self.spans = 0
         self.full: list[int] = []  # spans with anything in them
         # The layer of each computation, and where its time counts, 3 slots a span: head, middle, tail.
-        self._layers: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
-        self._slots: dict[str, array[int]] = defaultdict(partial(array, "l"))
+        self._spent: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
         self._known: dict[tuple[object, ...], int] = {}
         self._cut(instructions)
-        self.layers = {phase: np.array(each) for phase, each in self._layers.items()}
-        self.slots = {phase: np.array(each) for phase, each in self._slots.items()}
+        spent = {phase: np.array(each).reshape(-1, 2) for phase, each in self._spent.items()}
+        self.layers = {phase: each[:, 0].copy() for phase, each in spent.items()}
+        self.slots = {phase: each[:, 1].copy() for phase, each in spent.items()}
 
     def _cut(self, instructions: Sequence[Instruction]) -> None:
         run, kind, met = list[Compute](), "", 0  # since the last exchange; exchanges of the span
@@ -103,14 +108,13 @@ class Shape:
         """Count the time of computations in a part of the span: 0 head, 1 middle, 2 tail."""
         slot = 3 * self.spans + part
         for layer, phase in run:
-            self._layers[phase].append(layer)
-            self._slots[phase].append(slot)
+            self._spent[phase].extend((layer, slot))
 
     def _end(self, run: list[Compute], kind: str, met: int) -> None:
         self._add(run, 2 if met else 0)
         if run or met:
             self.full.append(self.spans)
-        self.pieces.append(Span(self.spans, kind))
+        self.pieces.append(_span(self.spans, kind))
         self.spans += 1
 
     def _number(self, what: Collective) -> int:
@@ -153,8 +157,8 @@ class Shape:
         return np.stack([np.bincount(self.spans_of, one, self.spans) for one in each])
 
 
-def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> tuple[Folded, ...]:
-    """Return a block in s; shapes, prices: of each variant."""
+def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> Iterator[Folded]:
+    """Yield a block in s; shapes, prices: of each variant."""
     work = np.stack([each.work(price) for each, price in zip(shapes, prices, strict=True)])
     costs = [each.seconds(price) for each, price in zip(shapes, prices, strict=True)]
     talk = np.stack([each.exchanged(cost) for each, cost in zip(shapes, costs, strict=True)])
@@ -163,21 +167,19 @@ def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> tuple[Folded, .
     does = (work.sum(axis=(0, 2)) + talk[:, 0].sum(axis=0) > 0).tolist()
     one = len(shapes) == 1
     thirds: Any = work[0].tolist() if one else np.moveaxis(work, 0, 2)[..., None, :, None]
-    found: list[Folded] = []
     for at, piece in enumerate(shapes[0].compact if one else shapes[0].pieces):
         if isinstance(piece, Span):
             number, kind = piece
             if does[number]:
                 kind = kind or ("" if one else _kind(shapes, at))
                 head, middle, tail = thirds[number]
-                found.append(Run(head, middle, tail, messages[number], sent[number], kind))
+                yield Run(head, middle, tail, messages[number], sent[number], kind)
         elif isinstance(piece, Collective):
-            found.append(Post(piece, *next(posts)))
+            yield Post(piece, *next(posts))
         elif isinstance(piece, Move):
-            found.append(Post(piece, piece.seconds, piece.bytes))
+            yield Post(piece, piece.seconds, piece.bytes)
         else:
-            found.append(piece)
-    return tuple(found)
+            yield piece
 
 
 def _kind(shapes: Sequence[Shape], at: int) -> str:

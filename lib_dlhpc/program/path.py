@@ -143,18 +143,22 @@ class Path:
 
     def _alone(self, place: int, block: Block) -> Alone:
         """Return the seconds of a pass that finds all streams free; alike stages have the same."""
-        factor, known = self.factor[place], block.alone if self.ranked is None else {}
-        if factor not in known:
-            kept, self._free[place] = self._free[place], {}
-            late = defaultdict[str, float](float)
-            seconds = self._block(place, block, 0.0, late)
-            known[factor] = seconds, late, self._free[place]
-            self._free[place] = kept
-        return known[factor]
+        factor = self.factor[place]
+        if self.ranked is None:
+            return block.alone(factor)
+        kept, self._free[place] = self._free[place], {}
+        late = defaultdict[str, float](float)
+        found = self._block(place, block, 0.0, late), late, self._free[place]
+        self._free[place] = kept
+        return found
 
     def finish(self) -> float:
         """Execute what follows after the last call; return when the last rank is through."""
-        for row in self.program.end:
+        quick = self.one and self.record is None and self.ranked is None
+        for row, unlike in zip(self.program.end, self.program.unlike, strict=True):
+            if quick and all(isinstance(what, Collective | Move) for what, _ in unlike):
+                self._post_row(row, [what for what, _ in unlike])
+                continue
             before, kind = self.end, ""
             for place, what in enumerate(row):
                 if isinstance(what, Meet):
@@ -284,6 +288,17 @@ class Path:
             if self.record is not None and what.label:
                 where = (place, "communication", "communication", what.label)
                 self.record(*where, begin, end, bytes=size)
+
+    def _post_row(self, row: Sequence[Any], unlike: Sequence[Any]) -> None:
+        """Post an instruction on each stage, as `_after` does; unlike: each of them once."""
+        priced = self.program.stages[0][0].last.prices[0].priced
+        seconds = {
+            id(each): (each if isinstance(each, Move) else priced(each)).seconds for each in unlike
+        }
+        for free, now, what in zip(self._free, self.clock, row, strict=True):
+            if what is not None:
+                stream = what.stream
+                free[stream] = max(now, free.get(stream, now)) + seconds[id(what)]
 
     def _swap(self, what: Swap) -> None:
         met = self.clock[what.places[0]]

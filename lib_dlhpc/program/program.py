@@ -1,6 +1,7 @@
 """The program of a step: blocks of instructions, the calls that execute them, the groups that exchange."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol, TypeAlias
@@ -9,8 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.program.calls import FORWARD, PASSES
-from lib_dlhpc.program.fold import Folded, Shape, fold
-from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move, whole_layers
+from lib_dlhpc.program.fold import Folded, Run, Shape, fold
+from lib_dlhpc.program.instructions import (
+    Collective,
+    Compute,
+    Instruction,
+    Move,
+    Wait,
+    whole_layers,
+)
 from lib_dlhpc.schedules.network import Cost, Network
 from lib_dlhpc.schedules.pipeline import Pipeline
 
@@ -156,9 +164,11 @@ class Sent(NamedTuple):
 
     def plus(self, other: "Sent", times: float) -> "Sent":
         """Return these messages and others, repeated."""
-        cost = self.cost + other.cost.times(times)
-        both = (self.seconds + times * other.seconds, self.within + times * other.within)
-        return Sent(self.kind, cost, *both)
+        _, (latency, bandwidth, reduction), seconds, within = self
+        _, cost, more, inside = other
+        latency, bandwidth = latency + times * cost[0], bandwidth + times * cost[1]
+        both = Cost(latency, bandwidth, reduction + times * cost[2])
+        return Sent(self.kind, both, seconds + times * more, within + times * inside)
 
 
 # Of a pass that finds all streams free: its seconds, its waits by kind, and when each stream is free again.
@@ -179,12 +189,34 @@ class Block:
     @cached_property
     def folded(self) -> tuple[Folded, ...]:
         """The block as sums, see fold.py."""
+        return tuple(self._sums())
+
+    def _sums(self) -> Iterator[Folded]:
         return fold([each.shape for each in self.variants], self.prices)
 
     @cached_property
-    def alone(self) -> dict[float, Alone]:
-        """What the pass takes if it finds all streams free, by the factor of compute time; see path.py."""
+    def _known(self) -> dict[float, Alone]:
         return {}
+
+    def alone(self, factor: float) -> Alone:
+        """Return what the pass of one rank takes if it finds all streams free; factor: of compute time."""
+        if factor in self._known:
+            return self._known[factor]
+        now, late = 0.0, dict[str, float]()
+        free, ends = dict[str, float](), dict[str, float]()  # of streams, and by key
+        for each in self._sums():  # read once, and many of them: not kept
+            if isinstance(each, Run):
+                now += factor * (each.head + each.middle + each.tail) + each.messages
+            elif isinstance(each, Wait):
+                until = ends[each.key] if each.key else free.get(each.stream, now)
+                if until > now:
+                    late[each.kind] = late.get(each.kind, 0.0) + (until - now)
+                    now = until
+            else:
+                stream = each.what.stream
+                ends[each.what.key] = free[stream] = max(now, free.get(stream, now)) + each.seconds
+        self._known[factor] = found = now, late, free
+        return found
 
     @cached_property
     def work(self) -> tuple[tuple[float, float, float], ...]:
@@ -244,7 +276,7 @@ class Chunk:
 
     def repeated(self, microbatches: int) -> tuple[tuple[Block | None, int], ...]:
         """Return the block of each of PASSES, but for the first or last of a step, and how often it is carried out."""
-        counts = {id(block): times for block, times in self.passes(microbatches)}
+        counts = {id(block): times for block, times in self.passes(microbatches)[:-1]}
         blocks = (self.block(phase, False) for phase in PASSES)
         return tuple((block, counts[id(block)] if block is not None else 0) for block in blocks)
 
@@ -284,3 +316,12 @@ class Program:
         for place, stage in enumerate(self.stages):
             found.setdefault(tuple([id(chunk.last) for chunk in stage]), []).append(place)
         return tuple((self.stages[places[0]], tuple(places)) for places in found.values())
+
+    @cached_property
+    def unlike(self) -> tuple[tuple[tuple[Instruction, int], ...], ...]:
+        """The instructions of each row of the end, and of how many stages each is."""
+        found = []
+        for row in self.end:
+            counts, known = Counter(map(id, row)), dict(zip(map(id, row), row, strict=True))
+            found.append(tuple((one, counts[at]) for at, one in known.items() if one is not None))
+        return tuple(found)

@@ -1,6 +1,7 @@
 """What a step computes and sends in all, wherever it comes to lie."""
 
 from collections import Counter
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +29,8 @@ def work_of(step: Program) -> Work:
         for chunk in stage:
             for variant, seconds in enumerate(chunk.backward.work):
                 each[:3, list(places), variant] += many * np.array(seconds)[:, None]
-    for row in step.end:
-        if any(isinstance(what, Update) for what in row):
+    for row, unlike in zip(step.end, step.unlike, strict=True):
+        if any(isinstance(what, Update) for what, _ in unlike):
             each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])
     return Work(*each)
 
@@ -72,9 +73,7 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
                 priced = chunk.backward.prices[0].priced(what)
                 add(Sent(what.kind, priced.cost), len(places) * many)
     prices = step.stages[0][0].last.prices[0]
-    known = {id(one): one for row in step.end for one in row}
-    for key, count in Counter(id(one) for row in step.end for one in row).items():
-        last = known[key]
+    for last, count in chain.from_iterable(step.unlike):
         if isinstance(last, Collective):
             priced = prices.priced(last)
             add(Sent(last.kind, priced.cost, 0.0, 0.0 if last.stream else priced.seconds), count)
@@ -82,8 +81,10 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
             add(Sent(last.kind, Cost(0.0, last.seconds, 0.0)), count)
         elif isinstance(last, Swap):
             add(Sent(last.kind, last.cost), count)
-    for cost, count in Counter(chunk.sends for stage in step.stages for chunk in stage).items():
-        add(Sent(step.between, cost), 2 * count * many)
+    sends = [chunk.sends for stage in step.stages for chunk in stage]
+    hops = {id(cost): cost for cost in sends}
+    for key, count in Counter(map(id, sends)).items():
+        add(Sent(step.between, hops[key]), 2 * count * many)
     within = {kind: one.within for kind, one in found.items() if one.within}
     return {kind: one.cost for kind, one in found.items()}, within
 
