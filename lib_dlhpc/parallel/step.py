@@ -116,7 +116,7 @@ def _computed(key: Keyed[tuple[Experiment, Part]]) -> Passes:
     return passes
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)  # all cuts of a network, with all ways to shard and to recompute
 def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank, but for what depends on the machine."""
     (experiment, held), found = key.value, []
@@ -184,7 +184,7 @@ def _block(variants: tuple[Template, ...], prices: tuple[Prices, ...]) -> Block:
     return _blocks(Keyed((variants, prices), *map(id, variants), *map(id, prices)))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def _blocks(key: Keyed[tuple[tuple[Template, ...], tuple[Prices, ...]]]) -> Block:
     return Block(*key.value)
 

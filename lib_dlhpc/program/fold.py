@@ -79,7 +79,11 @@ class Shape:
         # The layer of each computation, and where its time counts, 3 slots a span: head, middle, tail.
         self._spent: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
         self._known: dict[tuple[object, ...], int] = {}
+        self._numbers: dict[
+            int, int
+        ] = {}  # the same by identity: most instructions are in the sequence several times
         self._cut(instructions)
+        del self._known, self._numbers
         spent = {phase: np.array(each).reshape(-1, 2) for phase, each in self._spent.items()}
         self.layers = {phase: each[:, 0].copy() for phase, each in spent.items()}
         self.slots = {phase: each[:, 1].copy() for phase, each in spent.items()}
@@ -118,12 +122,13 @@ class Shape:
         self.spans += 1
 
     def _number(self, what: Collective) -> int:
-        key = (*what[:6], what.algorithm, what.ranked)
-        number = self._known.get(key)
+        number = self._numbers.get(id(what))
         if number is None:
-            number = self._known[key] = len(self.priced)
-            self.priced.append(what)
-            self.counts.append(0)
+            key = (*what[:6], what.algorithm, what.ranked)
+            number = self._numbers[id(what)] = self._known.setdefault(key, len(self.priced))
+            if number == len(self.priced):
+                self.priced.append(what)
+                self.counts.append(0)
         self.counts[number] += 1
         return number
 

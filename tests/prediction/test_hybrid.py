@@ -316,6 +316,19 @@ def test_the_first_rank_of_1f1b_keeps_the_most_and_gpipe_keeps_all():
     assert peak(runs[1]).total > peak(runs[0]).total
 
 
+@pytest.mark.parametrize("pipeline", [{}, {"strategy.microbatches": 4}, {"strategy.pipeline": 12}])
+@pytest.mark.parametrize(
+    ("schedule", "offload"),
+    [*((each, "none") for each in SCHEDULES), ("1f1b", "activations"), ("interleaved", "all")],
+)
+def test_the_peak_is_the_highest_moment_of_any_rank(schedule, pipeline, offload):
+    chunks = 2 if schedule == "interleaved" else 1
+    changes = {"strategy.pipeline": 4, "strategy.microbatches": 12, **pipeline}
+    changes |= {"strategy.schedule": schedule, "strategy.chunks": chunks, "strategy.nodes": 6}
+    run = GPT.set({**changes, "strategy.offload": offload})
+    assert peak(run).total == max(moment.total for moment in moments(run))
+
+
 def test_zero_splits_state_over_replicas():
     whole = predict(GPT.set({"strategy.microbatches": 2})).memory
     held = [predict(GPT.set({"strategy.zero": level})).memory for level in (1, 2, 3)]
