@@ -13,7 +13,7 @@ EXTRA = {
     **dict.fromkeys(("jupyter_client", "jupyter_core", "jupyter_server", "psutil"), "lab"),
     **dict.fromkeys(("tornado", "traitlets"), "lab"),
     "psij": "cluster",
-    "torch": "device",
+    "torch": "torch",
     **dict.fromkeys(("distributed", "pyarrow"), "scale"),
 }
 

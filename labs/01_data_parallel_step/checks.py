@@ -46,20 +46,20 @@ def tasks(name, ranks=RANKS):
     return {law: task_of(widths, seed, cut, rate) for law, cut in shares.items()}
 
 
-def findings(step, name):
-    """Return what holds for `step`, on emulated ranks."""
+def findings(step, name, run=run_emulated):
+    """Return what holds for `step`, on emulated ranks. run(step, task): another kind of ranks, see torch_checks.py."""
     try:
-        return _findings(step, tasks(name))
+        return _findings(step, tasks(name), run)
     except Endless as error:  # nobody waits for the same again
         return [broken(ALONE, str(error)), *map(later, (AGREE, *tasks(name), LOSS, TARGET))]
 
 
-def _findings(step, own):
-    result, emulated, reported = [_alone(step, own["Even shares"])], {}, set()
+def _findings(step, own, run):
+    result, emulated, reported = [_alone(step, own["Even shares"], run)], {}, set()
     reported.add(result[0].words)
     for law, task in own.items():
         try:
-            emulated[law] = run_emulated(step, task)
+            emulated[law] = run(step, task)
             result.append(_equal(law, task, emulated[law]))
         except Endless:
             raise
@@ -96,10 +96,10 @@ def on_ranks(step, name, ranks=RANKS):
         return say(str(error))
 
 
-def _alone(step, task):
+def _alone(step, task, run):
     single = replace(task, shares=(sum(task.shares),))
     try:
-        emulated = run_emulated(step, single)
+        emulated = run(step, single)
     except Endless:
         raise
     except LabError as error:

@@ -63,7 +63,7 @@ def handed_in(path: str, names: Sequence[str]) -> dict[str, Any]:
     except OSError as error:
         raise Unusable(f"{path} cannot be read: {error.strerror}.") from None
     except Exception as error:
-        raise Unusable(f"{path} cannot be run: {_mistake(error, path)}") from None
+        raise Unusable(f"{path} cannot be run: {mistake(error, path)}") from None
     missing = [name for name in names if name not in given]
     if missing:
         raise Unusable(f"{path} does not define {', '.join(missing)}.")
@@ -77,13 +77,13 @@ def _message(error: Exception, rank: int, ranks: int) -> str:
     if isinstance(error, LabError | SpecError):
         return f"{where}{error}"
     if len(sys.argv) > 1:
-        sentence = _mistake(error, sys.argv[1])
+        sentence = mistake(error, sys.argv[1])
         if "line" in sentence:
             return f"{where}{sentence}"
     return where + "".join(traceback.format_exception(error))
 
 
-def _mistake(error: Exception, path: str) -> str:
+def mistake(error: Exception, path: str) -> str:
     """Return the kind of error and its line in the learner's file."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame for frame in frames if Path(frame.filename).resolve() == Path(path).resolve()]
