@@ -84,7 +84,7 @@ def pipeline_of(stream, ranks, microbatches):
 
 def streams(gpipe, one_f_one_b):
     """Return what holds for the streams."""
-    return [_short(GPIPE, gpipe), _short(ONE, one_f_one_b), _thrifty(one_f_one_b)]
+    return [short(GPIPE, gpipe), short(ONE, one_f_one_b), thrifty(one_f_one_b)]
 
 
 def check_streams(gpipe, one_f_one_b):
@@ -112,7 +112,7 @@ def check(step, gpipe, one_f_one_b, name):
     return show(findings(step, gpipe, one_f_one_b, name), "Your pipeline on emulated ranks")
 
 
-def _short(law, stream):
+def short(law, stream):
     """Whether the stream is proven on all shapes, and how long ranks are idle."""
     for ranks, microbatches in SHAPES:
         where = f"{ranks} ranks, {microbatches} microbatches"
@@ -139,7 +139,8 @@ def _short(law, stream):
     return holds(law, "On 2, 3 and 4 ranks, also with fewer microbatches than ranks.")
 
 
-def _thrifty(stream):
+def thrifty(stream):
+    """Whether ranks keep no more activations than fill the pipe."""
     for ranks, microbatches in SHAPES:
         try:
             pipeline = pipeline_of(stream, ranks, microbatches)
@@ -157,26 +158,31 @@ def _thrifty(stream):
     return holds(KEPT, "However many microbatches there are.")
 
 
-def _step(step, own, name, thrifty):
+def _step(step, own, name, right):
+    def run(task, kind):
+        given = own[kind]
+        shape = task.ranks, task.microbatches
+        pipeline = pipeline_of(given, *shape) if given else PIPELINES[kind](*shape)
+        return emulate_stages(step, pipeline.streams, task), pipeline, "" if given else kind
+
+    result = carried_out(run, name)
+    return [*result, _target(own["1f1b"], name, right and passed(result))]
+
+
+def carried_out(run, name):
+    """Return what holds for the learner's tasks. run(task, kind): what each rank did, the pipeline, what was lent."""
     emulated, result, reported = {}, {}, set()
     for law, (task, kind) in tasks(name).items():
-        given = own[kind]
-        pipeline = (
-            pipeline_of(given, task.ranks, task.microbatches)
-            if given
-            else PIPELINES[kind](task.ranks, task.microbatches)
-        )
         try:
-            emulated[law] = emulate_stages(step, pipeline.streams, task)
-            result[law] = _equal(law, task, emulated[law], pipeline, "" if given else kind)
+            emulated[law], pipeline, lent = run(task, kind)
+            result[law] = _equal(law, task, emulated[law], pipeline, lent)
         except Endless:
             raise
         except LabError as error:
             words = "As above." if str(error) in reported else str(error)
             reported.add(str(error))
             result[law] = broken(law, words)
-    result = [_owned(emulated), _waited(emulated), *result.values(), _loss(emulated, name)]
-    return [*result, _target(own["1f1b"], name, thrifty and passed(result))]
+    return [_owned(emulated), _waited(emulated), *result.values(), _loss(emulated, name)]
 
 
 def _equal(law, task, emulated, pipeline, lent=""):

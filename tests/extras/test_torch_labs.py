@@ -12,7 +12,12 @@ from lib_dlhpc.labs.program import Unusable
 from lib_dlhpc.labs.torch_ranks.runs import data_parallel
 from lib_dlhpc.labs.torch_ranks.world import World
 
-FOLDERS = {"01": "01_data_parallel_step"}
+FOLDERS = {
+    "01": "01_data_parallel_step",
+    "02": "02_overlap",
+    "04": "04_pipeline",
+    "06": "06_fit_the_model",
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +71,53 @@ def test_lab_1_each_mistake_is_named(lab, world):
             found = checks.findings(mistake.__name__, "x", data_parallel(world, file, ddp))
             finding = by_law(found)[law]
             assert finding.right is False and words in finding.words, (mistake.__name__, finding)
+
+
+def test_lab_2_starter_leaves_late_and_solution_passes(lab, world):
+    checks, starter, _, solution = lab("02")
+    found = checks.torch_findings(world, starter, "your name")
+    assert [each.law for each in found if not each.right] == [checks.FULL, checks.EARLY]
+    assert passed(checks.torch_findings(world, solution, "your name"))
+
+
+def test_lab_2_each_mistake_is_named(lab, world):
+    checks, _, solution, file = lab("02")
+    for mistake, (law, words) in solution.MISTAKES.items():
+        finding = by_law(checks.torch_findings(world, file, "x", mistake))[law]
+        assert finding.right is False and words in finding.words, (mistake, finding)
+
+
+def test_lab_4_starter_waits_and_solution_passes(lab, world):
+    checks, starter, _, solution = lab("04")
+    found = checks.torch_findings(world, starter, "your name")
+    assert [each.law for each in found if not each.right] == [checks.ONE]
+    assert "Never do two ranks compute at once" in by_law(found)[checks.ONE].words
+    assert passed(checks.torch_findings(world, solution, "your name"))
+
+
+def test_lab_4_each_mistake_is_named(lab, world):
+    checks, _, solution, file = lab("04")
+    for mistake, (law, words) in solution.MISTAKES.items():
+        finding = by_law(checks.torch_findings(world, file, "x", mistake.__name__))[law]
+        assert finding.right is False and words in finding.words, (mistake.__name__, finding)
+
+
+def test_lab_6_starter_is_right_for_level_0_and_solution_passes(lab, world):
+    checks, starter, _, solution = lab("06")
+    found = by_law(checks.torch_findings(world, starter, "your name"))
+    for zero in (1, 2, 3):
+        finding = found[checks.law(zero, checks.HOLDS)]
+        assert finding.right is False and "that is ZeRO 0" in finding.words
+    assert sum(not each.right for each in found.values()) == 4  # and FSDP
+    assert passed(checks.torch_findings(world, solution, "your name"))
+
+
+def test_lab_6_each_mistake_is_named(lab, world):
+    checks, _, solution, file = lab("06")
+    for functions, (law, words) in solution.MISTAKES.items():
+        names = [each.__name__ for each in functions]
+        finding = by_law(checks.torch_findings(world, file, "x", *names))[law]
+        assert finding.right is False and words in finding.words, (names, finding)
 
 
 WRONG = {

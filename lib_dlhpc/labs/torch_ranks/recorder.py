@@ -14,10 +14,15 @@ from torch.utils._pytree import tree_leaves
 TWICE = ("allreduce_", "allreduce_coalesced_")  # what enters a rank is as long as what leaves it
 MESSAGES = ("send", "recv_", "recv_any_source_")
 
+SENT: list[
+    Any
+] = []  # gloo drops a message with its request; the receiver would hang, and nobody would know why
+
 
 class Recorder(TorchDispatchMode):
-    """Records the communication of a block. moved: B in and out of this rank. calls: (operator, numbers) in order.
-    sent: messages.
+    """Records the communication of a block. moved: B in and out of this rank. sent: messages.
+
+    events: ("launch", numbers) of a collective and ("wait", 0), in order.
 
     tell: called with ("call", (operator, numbers)) before each collective, and before each message with ("at", where
     this rank is, in words).
@@ -27,7 +32,10 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.moved, self.sent = 0, 0
         self._waited: list[Any] = []  # references, so that no two have the same id
-        self.calls: list[tuple[str, int]] = []
+        self._alive: list[
+            Any
+        ] = []  # gloo drops a message with its request, and the receiver would hang
+        self.events: list[tuple[str, int]] = []
         self._tell = tell
 
     @property
@@ -47,7 +55,9 @@ class Recorder(TorchDispatchMode):
 
     def _wait_noted(self) -> Callable[..., Any]:
         def wait(work: Any, *limit: Any) -> Any:
-            self._waited.append(work)
+            self.events.append(("wait", 0))
+            if self.sent:  # a reference to a collective would keep its tensors alive
+                self._waited.append(work)
             return self._wait(work, *limit)
 
         return wait
@@ -55,17 +65,20 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == "c10d":
             self._record(func._schema.name.split("::")[1], args)
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if func.namespace == "c10d" and self.sent:
+            SENT.append(result)
+        return result
 
     def _record(self, name: str, args: Any) -> None:
         tensors = [each for each in tree_leaves(args) if isinstance(each, torch.Tensor)]
         size = sum(each.numel() for each in tensors)
         times = 2 if name in TWICE else 1
         self.moved += times * sum(each.nbytes for each in tensors)
-        self.calls.append((name, size))
         if name in MESSAGES:
             self.sent += 1
             peer = next((each for each in args if type(each) is int), "any")
             self._tell("at", f"is in or after {name.strip('_')}, peer {peer}")
         else:
+            self.events.append(("launch", size))
             self._tell("call", (name.strip("_"), size))

@@ -1,8 +1,9 @@
-"""A process of a World: one rank of torch.distributed, which runs programs.py until its input ends.
+"""A process of a World: one rank of torch.distributed, which runs PROGRAMS until its input ends.
 
 Started as `python -m lib_dlhpc.labs.torch_ranks.worker FOLDER RANK SIZE`; see world.py.
 """
 
+import gc
 import io
 import os
 import pickle
@@ -17,9 +18,20 @@ import torch.distributed as dist
 
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import Unusable, handed_in, mistake
-from lib_dlhpc.labs.torch_ranks import programs
+from lib_dlhpc.labs.torch_ranks import programs, sharding
 from lib_dlhpc.labs.torch_ranks.recorder import Recorder
 
+PROGRAMS: dict[str, Any] = {
+    each.__name__: each
+    for each in (
+        programs.data_parallel,
+        programs.traced,
+        programs.overlap,
+        programs.pipeline,
+        sharding.sharded,
+        sharding.fsdp,
+    )
+}
 LONGEST = timedelta(hours=1)  # the time limit is the World's, whose message says more than gloo's
 
 
@@ -55,7 +67,7 @@ def serve(requests: IO[bytes], messages: Messages) -> None:
     groups: dict[int, Any] = {}
     while True:
         try:
-            ranks, program, file, name, arguments = pickle.load(requests)
+            ranks, program, file, names, arguments = pickle.load(requests)
         except EOFError:
             return
         if ranks not in groups:
@@ -64,7 +76,7 @@ def serve(requests: IO[bytes], messages: Messages) -> None:
             messages.send("result")
             continue
         try:
-            messages.send("result", run(program, file, name, arguments, groups[ranks], messages))
+            messages.send("result", run(program, file, names, arguments, groups[ranks], messages))
         except Unusable as error:
             messages.send("unusable", str(error))
         except LabError as error:
@@ -74,13 +86,19 @@ def serve(requests: IO[bytes], messages: Messages) -> None:
 
 
 def run(
-    program: str, file: str, name: str, arguments: tuple[Any, ...], group: Any, messages: Messages
+    program: str,
+    file: str,
+    names: tuple[str, ...],
+    arguments: tuple[Any, ...],
+    group: Any,
+    messages: Messages,
 ) -> Any:
-    """Return what the program returns for the learner's function."""
+    """Return what the program returns for the learner's functions."""
     with redirect_stdout(messages):
-        given = handed_in(file, [name])[name]
+        given = handed_in(file, names)
         recorder = Recorder(messages.send)
-        return getattr(programs, program)(given, *arguments, group, recorder)
+        functions = [given[name] for name in names]
+        return PROGRAMS[program](*functions, *arguments, group, recorder)
 
 
 def main() -> None:
@@ -93,6 +111,7 @@ def main() -> None:
         lambda *_: None
     ):  # what PyTorch imports at the first call is not to count as a hang
         dist.all_reduce(torch.ones(1))
+    gc.freeze()  # what is here already is neither garbage nor a learner's
     messages.send("ready")
     serve(sys.stdin.buffer, messages)
     os._exit(0)  # gloo's threads have nothing left to do

@@ -1,7 +1,7 @@
 """Ranks of PyTorch on this machine: processes joined by torch.distributed (gloo) that run a learner's file.
 
     with World(4) as world:
-        results = world.run(4, "data_parallel", "torch_step.py", "step", task, False)
+        results = world.run(4, "data_parallel", "torch_step.py", ("step",), task, False)
 
 Importing torch takes seconds, so the processes serve many runs; after an error they are ended, and the next run
 starts new ones. Ranks say which collective they enter: one that a rank has returned without, or that differs from
@@ -59,17 +59,19 @@ class World:
     ) -> None:
         self.end()
 
-    def run(self, ranks: int, program: str, file: str, name: str, *arguments: Any) -> list[Any]:
-        """Return what each of the first `ranks` processes returns: program(function, *arguments, group).
+    def run(
+        self, ranks: int, program: str, file: str, names: tuple[str, ...], *arguments: Any
+    ) -> list[Any]:
+        """Return what each of the first `ranks` processes returns: program(*functions, *arguments, group).
 
-        program: a function of programs.py. file, name: the learner's file, and the function of it that is run.
-        Raises Unusable if the file lacks it, and LabError if a rank stops, waits for a call that never comes, or
+        program: one of the worker's PROGRAMS. file, names: the learner's file, and the functions of it that are run.
+        Raises Unusable if the file lacks one, and LabError if a rank stops, waits for a call that never comes, or
         nothing happens for `seconds`.
         """
         try:
             if not self._processes:
                 self._start()
-            request = ranks, program, str(Path(file).resolve()), name, arguments
+            request = ranks, program, str(Path(file).resolve()), names, arguments
             for process in self._processes:
                 pickle.dump(request, process.stdin)
                 process.stdin.flush()
