@@ -13,7 +13,7 @@ from checks import RANKS, findings, tasks
 
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.findings import passed
-from lib_dlhpc.labs.program import arguments, end_together
+from lib_dlhpc.labs.program import arguments, end_together, existing
 from lib_dlhpc.labs.torch_ranks.runs import data_parallel, titled, trace_steps
 from lib_dlhpc.labs.torch_ranks.world import World
 
@@ -38,7 +38,7 @@ def main():
     """Check a file with `step` and `ddp_step`."""
     file, name, *folder = arguments("torch_step.py", '"your name"', "FOLDER", optional=1)
     with World(RANKS) as world:
-        result = torch_findings(world, file, name)
+        result = torch_findings(world, existing(file), name)
         for each in folder if passed(result) else ():
             write_traces(world, file, name, Path(each))
     print(report(result, "PyTorch"))

@@ -13,7 +13,7 @@ from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.data_parallel_step import NEAR, off, one_rank, way_off
 from lib_dlhpc.labs.findings import broken, kept, later, passed
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, end_together
+from lib_dlhpc.labs.program import arguments, end_together, existing
 from lib_dlhpc.labs.torch_ranks.runs import overlap
 from lib_dlhpc.labs.torch_ranks.world import World
 
@@ -159,7 +159,7 @@ def main():
     """Check a file with `attach`."""
     file, name = arguments("torch_step.py", '"your name"')
     with World(RANKS) as world:
-        result = torch_findings(world, file, name)
+        result = torch_findings(world, existing(file), name)
     print(report(result, "PyTorch"))
     sys.exit(not passed(result))
 

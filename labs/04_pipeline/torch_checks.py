@@ -13,7 +13,7 @@ from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.pipeline_step import staged_task
 from lib_dlhpc.labs.findings import broken, later, passed
 from lib_dlhpc.labs.mistakes import Endless, LabError
-from lib_dlhpc.labs.program import arguments, end_together
+from lib_dlhpc.labs.program import arguments, end_together, existing
 from lib_dlhpc.labs.torch_ranks.runs import pipeline
 from lib_dlhpc.labs.torch_ranks.world import World
 
@@ -57,7 +57,7 @@ def main():
     """Check a file with `step`."""
     file, name = arguments("torch_step.py", '"your name"')
     with World(RANKS, SECONDS) as world:
-        result = torch_findings(world, file, name)
+        result = torch_findings(world, existing(file), name)
     print(report(result, "PyTorch"))
     sys.exit(not passed(result))
 

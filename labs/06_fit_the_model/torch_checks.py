@@ -14,7 +14,7 @@ from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.data_parallel_step import NEAR, off, task_of
 from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
 from lib_dlhpc.labs.mistakes import Endless, LabError
-from lib_dlhpc.labs.program import arguments, end_together
+from lib_dlhpc.labs.program import arguments, end_together, existing
 from lib_dlhpc.labs.torch_ranks.held import one_rank_with_momentum, updated
 from lib_dlhpc.labs.torch_ranks.runs import fsdp, sharded
 from lib_dlhpc.labs.torch_ranks.world import World
@@ -142,7 +142,7 @@ def main():
     """Check a file with `start`, `step` and `shard`."""
     file, name = arguments("torch_step.py", '"your name"')
     with World(RANKS) as world:
-        result = torch_findings(world, file, name)
+        result = torch_findings(world, existing(file), name)
     print(report(result, "PyTorch"))
     sys.exit(not passed(result))
 

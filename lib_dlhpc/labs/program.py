@@ -56,6 +56,13 @@ def arguments(*names: str, optional: int = 0) -> list[str]:
     return given
 
 
+def existing(path: str) -> str:
+    """Return the path of a hand-in that another process reads. Raises Unusable if there is no such file."""
+    if not Path(path).is_file():
+        raise Unusable(f"{path}: there is no such file.")
+    return path
+
+
 def handed_in(path: str, names: Sequence[str]) -> dict[str, Any]:
     """Return the definitions of a learner's file. Raises Unusable if it is missing or lacks a name."""
     try:

@@ -41,7 +41,7 @@ class World:
     """
 
     def __init__(self, size: int, seconds: float = SECONDS) -> None:
-        if find_spec("torch") is None:
+        if not _installed():
             raise Unusable(missing("torch"))
         self.size, self.seconds = size, seconds
         self._processes: list[Any] = []
@@ -155,6 +155,14 @@ class World:
             (self._folder / f"errors_{rank}").read_text(encoding="utf-8", errors="replace").strip()
         )
         return f" It wrote: {text[-SHOWN:]}" if text else ""
+
+
+def _installed() -> bool:
+    """Whether torch is there, without importing it."""
+    try:
+        return find_spec("torch") is not None
+    except ModuleNotFoundError:  # of extras.Finder
+        return False
 
 
 class Calls:

@@ -1,19 +1,43 @@
 """What hangs on ranks of PyTorch is explained from their calls; where PyTorch is missing, a sentence says so."""
 
+import re
+import sys
+from subprocess import PIPE
+
 import pytest
 
 from lib_dlhpc.labs.mistakes import Mismatch, Unmet
 from lib_dlhpc.labs.program import Unusable
 from lib_dlhpc.labs.torch_ranks import world
 from lib_dlhpc.labs.torch_ranks.world import Calls, World
+from lib_dlhpc.lifetime import owned
 
 
-def test_without_torch_the_command_that_installs_it_is_named(monkeypatch):
-    monkeypatch.setattr(world, "find_spec", lambda name: None)
+def is_missing(name):
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize("look", [lambda name: None, is_missing])
+def test_without_torch_the_command_that_installs_it_is_named(monkeypatch, look):
+    monkeypatch.setattr(world, "find_spec", look)
     with pytest.raises(
         Unusable, match=r"torch is not installed; `pip install 'lib-dlhpc\[torch\]'`"
     ):
         World(2)
+
+
+@pytest.mark.parametrize("number", ["01", "06"])
+def test_a_lab_ends_with_a_sentence_where_something_is_missing(repository, number):
+    (checks,) = (repository / "labs").glob(f"{number}_*/torch_checks.py")
+    run = owned.run(
+        [sys.executable, checks, "nothing.py", "x"],
+        cwd=checks.parent,
+        stdout=PIPE,
+        stderr=PIPE,
+        text=True,
+    )
+    assert run.returncode == 2 and "Traceback" not in run.stderr
+    assert re.search(r"torch is not installed|nothing.py: there is no such file", run.stderr)
 
 
 @pytest.mark.parametrize("first", ["returns", "waits"])
