@@ -52,6 +52,7 @@ RECORDED = {
     "failures": "09",
     "energy_planning": "10",
     "traces": "11",
+    "language_model": "12",
 }
 EXPLORER = "00_what_if_explorer.ipynb"
 PATH = (
@@ -143,6 +144,14 @@ PATH = (
         50,
         ("02",),
         ("09_predict_your_cluster",),
+    ),
+    Module(
+        "12_train_a_language_model.ipynb",
+        "12",
+        "Training a large language model",
+        "How do 16,000 GPUs train one network?",
+        55,
+        ("04", "05", "08"),
     ),
 )
 

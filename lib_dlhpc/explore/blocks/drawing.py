@@ -40,6 +40,7 @@ ROOMS = (  # files of drawings
         "hybrid_parallel",
         "io_bottleneck",
         "labs",
+        "language_model",
         "large_batch",
         "memory_wall",
         "model_parallel",

@@ -8,6 +8,7 @@ import numpy as np
 from lib_dlhpc import Experiment, predict, simulate
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.schedules import price, schedule
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training.large_batch_results import batches, mean_of, stored
 
@@ -166,6 +167,20 @@ def traces() -> str:
     return lanes(simulate(run), range(5))
 
 
+def language_model() -> str:
+    """Terms of a step of Llama 3 405B in fewer and fewer stages: the bubble shrinks, memory and gradients grow."""
+    own = Experiment(**catalog.read("presets", "llama3-405b")["experiment"])
+    columns = []
+    for stages in (32, 16, 8, 4, 2):
+        split = {"strategy.pipeline": stages, "strategy.chunks": 128 // stages}
+        split |= {"strategy.batch": stages, "strategy.microbatches": stages}
+        p = predict(own.set({**split, "strategy.zero": 3}))
+        exposed = [("tensor", p.exposed["tensor"]), ("gradient", p.exposed["data"])]
+        parts = [("backward", p.compute), *exposed, ("idle", p.pipeline_bubble)]
+        columns.append([(color, float(seconds)) for color, seconds in parts])
+    return stacks(columns)
+
+
 PICTURES: Mapping[str, Callable[[], str]] = {
     "01": one_step,
     "02": data_parallel,
@@ -178,6 +193,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "09": failures,
     "10": energy_planning,
     "11": traces,
+    "12": language_model,
 }
 
 

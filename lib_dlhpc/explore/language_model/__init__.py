@@ -1,0 +1,1 @@
+"""Module 12: training a large language model."""

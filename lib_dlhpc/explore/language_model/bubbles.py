@@ -1,0 +1,103 @@
+"""The bubble of a pipeline of 405 billion weights: one step, simulated, by schedule, and the memory that it takes."""
+
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.gantt.chart import gantt_state
+from lib_dlhpc.explore.language_model.layout import LAYERS, RECOMPUTES, base, wall
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Timeline, breakdown
+
+ONE, TWO, ALL = "1F1B", "interleaved, 2 chunks", "interleaved, a layer a chunk"
+SCHEDULES = (ONE, TWO, ALL, "zero bubble (ZB-H1)")
+TENSOR, LANES = 8, 8
+
+
+class Setting(NamedTuple):
+    """A pipeline of stages of 8 GPUs each. recompute: as in the strategy."""
+
+    stages: Annotated[int, Slider("Stages", "A node of 8 GPUs each", (8, 16))] = 16
+    microbatches: Annotated[int, Slider("Microbatches", "A sequence each", (8, 16, 32))] = 16
+    schedule: Annotated[str, Dropdown("Schedule", "Who computes what when", SCHEDULES)] = ONE
+    recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "none"
+
+
+def the_bubble() -> Bench[Setting]:
+    """Return the experiment: a step of one pipeline as a picture, with bubble and memory in words."""
+    look = "the hatched stripes, then the words on memory: what does each schedule pay for its smaller bubble?"
+    return Bench(Setting(), bubble_view, ["gantt"], "It fits.", look)
+
+
+def bubble_view(setting: Setting) -> View:
+    """Return what a pipeline shows; raises SpecError for one that cannot be."""
+    step = simulated(setting)
+    shown = range(0, step.ranks, step.ranks // LANES)  # a rank of each stage, or of each second
+    gantt = {**gantt_state(step, ranks=shown), "summary": gantt_words(setting)}
+    return View(bubble_words(setting), wall(predicted(setting)), {"gantt": gantt})
+
+
+def experiment(setting: Setting, nodes: int = 0) -> Experiment:
+    """Return the run. nodes: of one pipeline unless given."""
+    chunks = {TWO: 2, ALL: LAYERS // setting.stages}.get(setting.schedule, 1)
+    name = "zb-h1" if setting.schedule == SCHEDULES[-1] else "interleaved" if chunks > 1 else "1f1b"
+    batch = setting.microbatches
+    split: dict[str, Any] = {"pipeline": setting.stages, "schedule": name, "chunks": chunks}
+    split |= {"nodes": nodes or setting.stages, "zero": 1 if nodes else 0}
+    split |= {"batch": batch, "microbatches": batch, "recompute": setting.recompute}
+    own = {f"strategy.{key}": value for key, value in split.items()}
+    return base().set({**own, "machine.jitter": 0.0})
+
+
+@lru_cache(maxsize=64)
+def predicted(setting: Setting) -> Breakdown:
+    """Return the prediction for as many pipelines as 16,384 GPUs are, their optimizer state sharded."""
+    return predict(experiment(setting, nodes=int(base().strategy.nodes)))
+
+
+@lru_cache(maxsize=8)
+def simulated(setting: Setting) -> Timeline:
+    """Return a step of one pipeline, simulated."""
+    return simulate(experiment(setting))
+
+
+@lru_cache(maxsize=64)
+def bubble(setting: Setting) -> float:
+    """Return the share of a step of one pipeline that is bubble, predicted."""
+    step = predict(experiment(setting))
+    return float(step.pipeline_bubble / step.step_time)
+
+
+def simulated_bubble(setting: Setting) -> float:
+    """Return the share of a step that is bubble, simulated."""
+    terms = breakdown(simulated(setting)).terms
+    return terms["pipeline bubble"] / sum(terms.values())
+
+
+def fullest(setting: Setting) -> tuple[int, float]:
+    """Return the fullest stage, from 1 on, and the bytes of each of its GPUs."""
+    most = max(predicted(setting).moments, key=lambda moment: moment.total)
+    return most.rank + 1, float(most.total)
+
+
+def bubble_words(setting: Setting) -> str:
+    """Say how large the bubble is, predicted and simulated, and what the fullest GPU holds."""
+    stage, held = fullest(setting)
+    return (
+        f"<b>{bubble(setting):.0%} of the step is bubble</b> ({simulated_bubble(setting):.0%} simulated). The step"
+        f" takes {show(float(simulated(setting).stop.max()), 's')}; the fullest GPU, of stage {stage}, holds"
+        f" {show(held, 'B')}."
+    )
+
+
+def gantt_words(setting: Setting) -> str:
+    """Say in words what the picture shows."""
+    idle = breakdown(simulated(setting)).terms["pipeline bubble"]
+    every = "each" if setting.stages == LANES else "every second"
+    return (
+        f"A GPU of {every} of {setting.stages} stages, {setting.microbatches} microbatches, {setting.schedule}. On"
+        f" average a GPU is idle for {show(idle, 's')} in the bubble."
+    )

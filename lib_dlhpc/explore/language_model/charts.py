@@ -1,0 +1,100 @@
+"""What the charts of the lesson on language models show: columns for their drawings, and a sentence."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
+from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
+from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.results import palette
+from lib_dlhpc.spec.units import format_quantity as show
+
+CAUSES = {  # of the seconds of a step, in the order in which they are stacked
+    "forward": palette.FORWARD,
+    "backward": palette.BACKWARD,
+    "recomputation": palette.BACKWARD,
+    "update": palette.UPDATE,
+    "waiting for the slowest": palette.IDLE,
+    "tensor collectives": palette.COLLECTIVES,
+    "context exchange": palette.CONTEXT,
+    "experts' all-to-all": palette.EXPERTS,
+    "stage to stage": palette.NEIGHBORS,
+    "gradients, weights": palette.GRADIENTS,
+    "pipeline bubble": palette.BUBBLE,
+}
+HATCHED = ("recomputation", "pipeline bubble")
+EXPOSED = {  # causes, and the purposes of messages
+    "tensor collectives": "tensor",
+    "context exchange": "context",
+    "experts' all-to-all": "experts",
+    "stage to stage": "pipeline",
+    "gradients, weights": "data",
+}
+LINES = {
+    "ring": (palette.SERIES[0], [1, 0], "circle"),
+    "heads": (palette.SERIES[1], [6, 3], "square"),
+}
+
+
+def causes(step: Breakdown) -> dict[str, float]:
+    """Return the seconds of a step by cause: a key for each of CAUSES."""
+    again = float(step.recomputation)
+    own = {
+        "forward": step.forward,
+        "backward": step.backward - again,
+        "recomputation": again,
+        "update": step.update,
+        "waiting for the slowest": step.straggler_wait,
+        **{cause: step.exposed[purpose] for cause, purpose in EXPOSED.items()},
+        "pipeline bubble": step.pipeline_bubble,
+    }
+    return {cause: float(own[cause]) for cause in CAUSES}
+
+
+def steps_state(
+    runs: Mapping[str, Mapping[str, float]], said: Mapping[str, str], published: tuple[float, str]
+) -> State:
+    """Steps by cause, in s. said: what stands behind each bar. published: s, and its words."""
+    rows: list[dict[str, Any]] = []
+    totals: list[dict[str, Any]] = []
+    for order, (name, parts) in enumerate(runs.items()):
+        whole = sum(parts.values())
+        for cause, start, stop in stacked(parts):
+            size = f"{show(stop - start, 's')}, {(stop - start) / whole:.0%}"
+            row = {"run": name, "order": order, "cause": cause, "size": size}
+            hatched = cause in HATCHED
+            rows.append({**row, "hatched": hatched, "start": start, "stop": stop})
+        totals.append({"run": name, "order": order, "x": whole, "words": said[name]})
+    end, (at, words) = max(total["x"] for total in totals), published
+    late = at > 0.5 * max(end, at)
+    place = {"side": "right", "shift": -4} if late else {"side": "left", "shift": 4}
+    data: Data = {
+        "parts": columns(rows),
+        "totals": columns(totals),
+        "published": columns([{"x": at, "words": words, **place}]),
+    }
+    own = runs[totals[0]["run"]]
+    largest = sorted((c for c in own if own[c]), key=lambda c: -own[c])[:4]
+    each = ", ".join(f"{cause} {show(own[cause], 's')}" for cause in largest)
+    ends = "; ".join(f"{total['run']} {total['words']}" for total in totals)
+    return data, f"A step: {ends}; {words}, {show(at, 's')}. Most of the first: {each}."
+
+
+def context_state(curves: Curves, now: int, exchange: str) -> State:
+    """Share of a step that waits for keys and values, against the tokens of a sequence."""
+    lines, ends = line_columns(curves)
+    shown = {name: curve for name, curve in curves.items() if now in curve[0]}
+    shares = np.concatenate([y for _, y in curves.values()])
+    data: Data = {
+        "lines": lines,
+        "ends": ends,
+        "now": value_at(shown, now, lambda y: f"{y:.2%}"),
+        "room": {"y": [float(shares.min()) / 1.3, 1.3 * float(shares.max())]},
+    }
+    each = [f"{name} {float(y[x == now][0]):.2%}" for name, (x, y) in shown.items()]
+    only = "" if "heads" in curves else " Heads cannot be divided over so many ranks."
+    return data, (
+        f"Exposed with {now:,} tokens: {', '.join(each)} of a step; chosen: {exchange}.{only}"
+    )

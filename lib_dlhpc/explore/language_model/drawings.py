@@ -1,0 +1,54 @@
+"""The drawings of the lesson on language models, in Altair."""
+
+import altair as alt
+
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import SI, WHOLE, Layers, data, drawing
+from lib_dlhpc.explore.language_model.charts import CAUSES, LINES
+
+LENGTHS = [2**k for k in range(13, 18)]
+SHARES = [d * 10.0**k for k in range(-4, 1) for d in (1, 2, 5)]
+SHARE = "format(datum.value, '.2~%')"
+
+
+@drawing(
+    "Where does the time of a step go? (hatched: recomputation, bubble)",
+    height=112,
+    left=98,
+    right=130,
+    top=22,
+    parts={"run": "run", "cause": "cause", "size": "time"},
+)
+def llm_step() -> Layers:
+    """Time of some steps by cause, stacked, and the published time."""
+    x = kit.x_axis("start:Q", "time of a step", SI.format("s"), scale={"domainMin": 0})
+    y = kit.rows_axis("run:N", alt.EncodingSortField("order", "min"), 94)
+    parts = data("parts", x=x, x2="stop:Q", y=y)
+    bars = parts.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
+    tips = kit.tooltip_of("cause", "size")
+    return (
+        bars.encode(color=kit.colors("cause:N", CAUSES, True), tooltip=tips),
+        kit.hatched(parts.transform_filter("datum.hatched"), 0.5),
+        *kit.upright("published"),
+        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
+    )
+
+
+@drawing(
+    "What does a step wait for, and from which length on is it hidden?",
+    height=240,
+    right=80,
+    top=16,
+    lines={"line": "exchange", "x": "tokens", "y": "share of a step"},
+)
+def llm_context() -> Layers:
+    """Share of a step that waits for keys and values, against the length of a sequence."""
+    x = kit.x_axis("x:Q", "tokens of a sequence", WHOLE, log=2, values=LENGTHS, grid=False)
+    axis = {"values": SHARES, "labelOverlap": True, "scale": {"padding": 14}}
+    y = kit.y_axis("y:Q", "exposed exchange, of a step", SHARE, log=10, **axis)
+    return (
+        kit.room("y"),
+        kit.marker(x),
+        *kit.line_marks(x, y, list(LINES), LINES),
+        *kit.values_beside(x, y),
+    )

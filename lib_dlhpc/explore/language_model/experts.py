@@ -1,0 +1,100 @@
+"""Experts over ranks: DeepSeek-V3 on 2,048 H800, where its tokens travel, and what an uneven router costs."""
+
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.language_model.charts import causes, steps_state
+from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
+from lib_dlhpc.explore.language_model.sequences import NICS
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+MODEL, GPUS, SEQUENCES, TOKENS = "deepseek-v3", 2_048, 15_360, 4_096
+# DeepSeek-AI 2024, arXiv:2412.19437: GPU hours of a trillion tokens (section 1), sequences of a step (section 4.2).
+HOURS_EACH, HOURS_ALL = 180_000, 2_788_000
+DEVICE, FAST = "h800-sxm-80gb", 1979e12  # FLOP/s of fp8
+PRODUCTS = {"bf16": 0.0, "all at the rate of fp8": FAST}
+
+
+class Setting(NamedTuple):
+    """A layout. busiest: tokens of the busiest rank over the mean; products: FLOP/s in place of bf16's, 0: bf16."""
+
+    experts: Annotated[
+        int, Slider("Expert ranks", "That share the experts of a layer", (8, 16, 32, 64))
+    ] = 64
+    pipeline: Annotated[int, Slider("Pipeline", "Stages", (8, 16, 32))] = 16
+    busiest: Annotated[
+        float, Slider("Busiest rank", "Its tokens over the mean", (1.0, 1.2, 1.5, 2.0))
+    ] = 1.0
+    nics: Annotated[int, Dropdown("Network", "400 Gb/s each", NICS)] = 8
+    products: Annotated[float, Dropdown("Products", "Rate of the arithmetic", PRODUCTS)] = 0.0
+    recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "full"
+
+
+def the_experts() -> Bench[Setting]:
+    """Return the experiment: the causes of a step, without and with its exchanges."""
+    look = "the all-to-all with 8 expert ranks, all in one node, and with 64, in eight; then why 8 are not taken."
+    return Bench(Setting(), experts_view, ["llm_step"], "It fits.", look)
+
+
+def experts_view(setting: Setting) -> View:
+    """Return what experts over ranks show."""
+    own = predicted(setting)
+    parts = causes(own)
+    alone = computed(parts)
+    runs = {"yours": parts, "only computed": alone}
+    said = {name: show(sum(each.values()), "s") for name, each in runs.items()}
+    chart = steps_state(runs, said, (published_step(), "published"))
+    words = (
+        f"<b>{share(setting):.0%} of the step is the experts' all-to-all.</b> A step takes"
+        f" {show(float(own.step_time), 's')}; it would take {said['only computed']} if nobody waited for anything but"
+        f" arithmetic; DeepSeek's own took {show(published_step(), 's')}. A GPU holds"
+        f" {show(float(own.memory_total), 'B')}."
+    )
+    return View(words, wall(own), {"llm_step": chart})
+
+
+def computed(parts: dict[str, float]) -> dict[str, float]:
+    """Return the causes without exchanges and bubble."""
+    kept = ("forward", "backward", "recomputation", "update", "waiting for the slowest")
+    return {cause: seconds if cause in kept else 0.0 for cause, seconds in parts.items()}
+
+
+def share(setting: Setting) -> float:
+    """Return the share of a step that is the experts' all-to-all."""
+    own = predicted(setting)
+    return float(own.exposed["experts"] / own.step_time)
+
+
+def published_step() -> float:
+    """Return the s of a step: GPU hours of a trillion tokens over GPUs, times the tokens of a step."""
+    return HOURS_EACH * 3600 / GPUS * SEQUENCES * TOKENS / 1e12
+
+
+@lru_cache(maxsize=128)
+def predicted(setting: Setting) -> Breakdown:
+    """Return the prediction of a layout."""
+    return predict(experiment(setting))
+
+
+def experiment(setting: Setting) -> Experiment:
+    """Return the run: 15,360 sequences of 4,096 tokens a step, a sequence a microbatch."""
+    each = SEQUENCES * setting.pipeline // GPUS
+    strategy = {
+        "nodes": GPUS // 8,
+        "experts": setting.experts,
+        "expert_imbalance": setting.busiest,
+        "pipeline": setting.pipeline,
+        "batch": each,
+        "microbatches": each,
+        "recompute": setting.recompute,
+        "precision": "bf16",
+        "optimizer": "adam",
+    }
+    machine: dict[str, Any] = {"name": "h800-pod", "nics": setting.nics}
+    if setting.products:
+        machine["device"] = {"name": DEVICE, "peak": {"bf16": setting.products}}
+    tables = {"model": MODEL, "machine": machine, "dataset": "webtext", "strategy": strategy}
+    return read_experiment(tables)

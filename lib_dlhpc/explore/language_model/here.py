@@ -1,0 +1,166 @@
+"""A small decoder for real, on MPI ranks of this machine: one layout after another, the same loss, three ways.
+
+One rank runs first: its rate is all that calibrates the predictions, and its loss is the reference of all layouts.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
+
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.live_run import (
+    Begin,
+    Came,
+    Train,
+    live_run,
+    one_step,
+    ranks_in_words,
+    with_rate,
+)
+from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.blocks.runner import Thread
+from lib_dlhpc.explore.blocks.three_ways import three_ways
+from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.model_parallel.terms import less_measured, terms_html
+from lib_dlhpc.launch.local import start
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+LAYOUTS: dict[str, dict[str, Any]] = {  # {}: a count of ranks
+    "replicas (DDP)": {},
+    "shards of all state (ZeRO 3, FSDP)": {"zero": 3},
+    "every layer (tensor, sequence)": {"tensor": 0, "sequence_parallel": True},
+    "each sequence, in a ring (context)": {"context": 0, "context_exchange": "ring"},
+    "each sequence, by heads (context)": {"context": 0, "context_exchange": "heads"},
+    "stages, zero bubble (pipeline)": {"pipeline": 0, "schedule": "zb-h1", "microbatches": 4},
+}
+RING = "each sequence, in a ring (context)"
+RANKS, SEQUENCES = (2, 4), (16, 32, 64)
+DECODER = {"layers": 4, "hidden": 64, "heads": 4, "kv_heads": 4, "feed_forward": 176}
+NETWORK = {"family": "llama", **DECODER, "sequence": 16, "vocabulary": 32}
+SAMPLES, SHOWN = 512, 5  # the step on the chart: the first ones make connections and fill caches
+SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
+WHY = (
+    "<b>Why they differ.</b> The prediction gives each rank a core of its own and knows the rate of whole batches."
+    " Arrays of a few kB take less time to compute than the Python around each layer and message; a layout with many"
+    " messages, such as ZeRO 3 or tensor parallelism, has much of it. Ranks that share a core wait for it, which"
+    " counts as communication."
+)
+
+
+class Setting(NamedTuple):
+    """A layout. batch: sequences of a step, all ranks together."""
+
+    layout: Annotated[str, Dropdown("Divided", "What the ranks divide", LAYOUTS.keys())] = RING
+    ranks: Annotated[int, Slider("Ranks", "One process each", RANKS)] = 4
+    batch: Annotated[int, Slider("Batch", "Sequences of a step", SEQUENCES)] = 32
+
+    @property
+    def alone(self) -> "Setting":
+        """The same batch on one rank."""
+        return Setting(next(iter(LAYOUTS)), 1, self.batch)
+
+
+class Ran(NamedTuple):
+    """A run: samples/s and the mean loss of the last epoch."""
+
+    rate: float
+    loss: float
+
+
+def layouts_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
+    """Return controls, a button that trains, one measured step, and its terms three ways."""
+    known: dict[Setting, Ran] = {}
+
+    def train_once(setting: Setting, train: Train, words: str = "") -> Any:
+        out, timeline = train(experiment(setting), words)
+        known[setting] = Ran(out["samples"] / out["seconds"], out["loss"])
+        return out, timeline
+
+    def work(setting: Setting, train: Train) -> Came:
+        if setting.alone not in known:
+            train_once(
+                setting.alone, train, "One rank is at work, to calibrate and to compare with ..."
+            )
+        out, timeline = train_once(setting, train)
+        result = result_html(setting, out["terms"], known)
+        return Came(
+            one_step(timeline, SHOWN), came_out(known[setting], known[setting.alone]), result
+        )
+
+    run = live_run(lambda: bench.setting, work, begin, thread)
+    look = "which layout has the most messages in a step; and the loss, which no layout may change."
+    bench: Bench[Setting] = Bench(Setting(), lambda s: View(asked_words(s)), run, look=look)
+    return bench
+
+
+def experiment(setting: Setting) -> Experiment:
+    """Return the run: four blocks of a Llama on sentences, the same batch in float64 however it is divided."""
+    split = {
+        name: value if value else setting.ranks for name, value in LAYOUTS[setting.layout].items()
+    }
+    whole = {"tensor", "context", "pipeline"} & set(split)
+    strategy = {
+        "nodes": 1,
+        "devices_per_node": setting.ranks,
+        "batch": setting.batch if whole else setting.batch // setting.ranks,
+        "precision": "fp64",
+        "optimizer": "adam",
+        **split,
+    }
+    return read_experiment(
+        {
+            "model": NETWORK,
+            "dataset": {"name": "words", "samples": SAMPLES},
+            "machine": "laptop",
+            "strategy": strategy,
+            "run": {"epochs": 2},
+            "training": {"rate": 0.003},
+        }
+    )
+
+
+def times_as_fast(setting: Setting) -> float:
+    """Return how many times as fast as one rank a layout is predicted to be, on the catalog's laptop."""
+    one, many = (predict(experiment(each)).throughput for each in (setting.alone, setting))
+    return float(many / one)
+
+
+def asked_words(setting: Setting) -> str:
+    """Say what a click would train."""
+    return (
+        f"{ranks_in_words(setting.ranks)} divide {setting.layout}: {setting.batch} sequences of 16 words a step,"
+        f" {2 * SAMPLES // setting.batch} steps. On the catalog's laptop {times_as_fast(setting):.2g} times as fast as"
+        " one rank."
+    )
+
+
+def came_out(ran: Ran, alone: Ran) -> str:
+    """Say how fast a run was, and how far its loss is from that of one rank."""
+    off = abs(ran.loss - alone.loss) / alone.loss
+    same = "✓ the same run" if off <= SAME else "✕ not the same run"
+    return verdict_html(
+        f"<b>{show(ran.rate, 'samples/s')}</b>, {ran.rate / alone.rate:.2g} times as fast as one rank. Loss"
+        f" {ran.loss:.12f}, on one rank {alone.loss:.12f}: {same}, difference {off:.0e}."
+    )
+
+
+def result_html(
+    setting: Setting, measured: Mapping[str, float], known: Mapping[Setting, Ran]
+) -> str:
+    """Return the terms of this run three ways, all runs of its batch, and why they differ."""
+    rate = known[setting.alone].rate
+    ways = three_ways(with_rate(experiment(setting), rate), measured)
+    lines = [["divided", "ranks", "measured", "predicted", "error"]]
+    for each, ran in known.items():
+        if each.batch != setting.batch:
+            continue
+        found = float(predict(with_rate(experiment(each), rate)).throughput)
+        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+.0%}"]
+        name = each.layout
+        if each == setting.alone:
+            name, error = "nothing", ["calibrates", ""]
+        lines.append([name, str(each.ranks), show(ran.rate, "samples/s"), *error])
+    terms = terms_html(ways, "predicted less measured", less_measured)
+    return terms + table_html(lines) + verdict_html(WHY)

@@ -1,0 +1,198 @@
+"""What module 12 asks: the figures and the numbers of lesson.toml."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.plain_text import Table
+from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, sequences
+from lib_dlhpc.explore.language_model.bubbles import ALL, ONE, SCHEDULES, TWO, bubble, fullest
+from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
+from lib_dlhpc.explore.language_model.charts import causes
+from lib_dlhpc.explore.language_model.experts import Setting as Mixture
+from lib_dlhpc.explore.language_model.here import Setting as Here
+from lib_dlhpc.explore.language_model.layout import Setting as Layout
+from lib_dlhpc.explore.language_model.layout import mfu
+from lib_dlhpc.explore.language_model.sequences import Setting as Long
+from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.spec.units import format_quantity as show
+
+PUBLISHED = {
+    "llama3-405b-16384-8192": "8,192 tokens a sequence, 16,384 H100",
+    "llama3-405b-16384-131072": "131,072 tokens, 16 context ranks",
+}
+ZB = SCHEDULES[-1]
+FAR = Long(context=32, nics=1)
+
+
+def step(found: Any) -> str:
+    """Return the time of a predicted step."""
+    return show(float(found.step_time), "s")
+
+
+def memory(found: Any) -> str:
+    """Return what a GPU holds."""
+    return show(float(found.memory_total), "B")
+
+
+def cause(found: Any, name: str) -> str:
+    """Return the time of one cause of a step."""
+    return show(causes(found)[name], "s")
+
+
+def laid(**changes: Any) -> Any:
+    """Return the prediction of Llama 3's layout, changed."""
+    return layout.predicted(Layout()._replace(**changes))
+
+
+def long(**changes: Any) -> Any:
+    """Return the prediction of a sequence over ranks."""
+    return sequences.predicted(Long()._replace(**changes))
+
+
+def waits(setting: Long) -> str:
+    """Return the share of a step that waits for keys and values."""
+    return f"{sequences.exposed(sequences.predicted(setting)):.2%}"
+
+
+def mixed(**changes: Any) -> Any:
+    """Return the prediction of DeepSeek-V3's layout, changed."""
+    return experts.predicted(Mixture()._replace(**changes))
+
+
+def piped(**changes: Any) -> str:
+    """Return the share of a step that is bubble."""
+    return f"{bubble(Pipe()._replace(**changes)):.0%}"
+
+
+def held(**changes: Any) -> tuple[int, str]:
+    """Return the fullest stage, and what each of its GPUs holds."""
+    stage, size = fullest(Pipe()._replace(**changes))
+    return stage, show(size, "B")
+
+
+def computed() -> float:
+    """Return the seconds of a step that a GPU computes, or waits for a slower one."""
+    return sum(experts.computed(causes(mixed())).values())
+
+
+def saved_fp8() -> str:
+    """Return by which share products at the rate of fp8 shorten a step."""
+    return f"{1 - float(mixed(products=experts.FAST).step_time / mixed().step_time):.0%}"
+
+
+def own_bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+    """Return the pipeline of one learner, and its bubble in percent of the work."""
+    stages, chunks = int(draw.choice([4, 8, 16])), int(draw.choice([2, 4, 8]))
+    microbatches = stages * int(draw.integers(1, 4))
+    own = {"stages": stages, "microbatches": microbatches, "chunks": chunks}
+    return own, 100 * (stages - 1) / (chunks * microbatches)
+
+
+def own_mfu(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+    """Return the run of one learner, and its MFU in percent."""
+    weights, gpus = int(draw.choice([70, 180, 405])), int(draw.choice([1024, 4096, 16384]))
+    wanted = float(draw.uniform(0.3, 0.5))
+    rate = float(f"{wanted * gpus * 989e12 / (6 * weights * 1e9) / 1e6:.3g}")
+    own = {"weights": weights, "gpus": gpus, "rate": rate}
+    return own, 100 * 6 * weights * 1e9 * rate * 1e6 / (gpus * 989e12)
+
+
+def published_table() -> Table:
+    """Return published rates of Llama 3 405B, predictions and errors, as a table."""
+    rows = {row.id: row for row in validate(["llama3"], PUBLISHED)}
+    lines = [["Llama 3 405B", "published", "predicted", "error"]]
+    for name, words in PUBLISHED.items():
+        row = rows[name]
+        both = (f"{value:.0f} {row.unit}" for value in (row.published, row.predicted))
+        lines.append([words, *both, f"{row.error:+.1%}"])
+    return Table(lines)
+
+
+LAID = {
+    "step": lambda: step(laid()),
+    "mfu": lambda: f"{mfu(laid()):.0%}",
+    "memory": lambda: memory(laid()),
+    "gathered": lambda: show(2 * float(layout.base().model.parameters) / 8, "B"),
+    "data_alone": lambda: cause(layout.predicted(layout.ALONE), "gradients, weights"),
+    "step_1f1b": lambda: step(laid(schedule="1f1b")),
+    "bubble_1f1b": lambda: cause(laid(schedule="1f1b"), "pipeline bubble"),
+    "step_8": lambda: step(laid(pipeline=8)),
+    "memory_8": lambda: memory(laid(pipeline=8)),
+    "step_8_zero2": lambda: step(laid(pipeline=8, zero=2)),
+    "memory_8_zero2": lambda: memory(laid(pipeline=8, zero=2)),
+    "data_zero3": lambda: cause(laid(zero=3), "gradients, weights"),
+    "memory_context": lambda: memory(laid(context=2)),
+    "bubble_context": lambda: cause(laid(context=2), "pipeline bubble"),
+    "mfu_context": lambda: f"{mfu(laid(context=2)):.0%}",
+    "step_full": lambda: step(laid(recompute="full")),
+    "mfu_full": lambda: f"{mfu(laid(recompute='full')):.0%}",
+    "memory_full": lambda: memory(laid(recompute="full")),
+}
+PIPED = {
+    "bubble_one": piped,
+    "bubble_two": lambda: piped(schedule=TWO),
+    "bubble_all": lambda: piped(schedule=ALL),
+    "chunks": layout.LAYERS // Pipe().stages,
+    "zb_stage": lambda: held(schedule=ZB)[0],
+    "zb_memory": lambda: held(schedule=ZB)[1],
+    "one_stage": lambda: held(schedule=ONE)[0],
+    "one_memory": lambda: held(schedule=ONE)[1],
+    "zb_memory_full": lambda: held(schedule=ZB, recompute="full")[1],
+    "bubble_32": lambda: piped(microbatches=32),
+    "bubble_8": lambda: piped(microbatches=8),
+    "bubble_8_stages": lambda: piped(stages=8),
+    "memory_8_stages": lambda: held(stages=8)[1],
+}
+LONG = {
+    "ring_8": lambda: waits(Long()),
+    "ring_long": lambda: waits(FAR._replace(sequence=2**17)),
+    "ring_short": lambda: waits(FAR._replace(sequence=2**16)),
+    "ring_8k": lambda: waits(Long(2**13)),
+    "ring_131k": lambda: waits(Long(2**17)),
+    "heads_8k": lambda: waits(Long(2**13, exchange="heads")),
+    "heads_131k": lambda: waits(Long(2**17, exchange="heads")),
+    "long_8": lambda: memory(long(sequence=2**17)),
+    "long_16": lambda: memory(long(sequence=2**17, context=16)),
+    "long_full": lambda: memory(long(sequence=2**17, recompute="full")),
+    "long_16_time": lambda: step(long(sequence=2**17, context=16)),
+    "long_full_time": lambda: step(long(sequence=2**17, recompute="full")),
+}
+MIXED = {
+    "computed": lambda: show(computed(), "s"),
+    "all_to_all": lambda: cause(mixed(), "experts' all-to-all"),
+    "published": lambda: show(experts.published_step(), "s"),
+    "step_experts": lambda: step(mixed()),
+    "step_experts_8": lambda: step(mixed(experts=8)),
+    "memory_experts_8": lambda: memory(mixed(experts=8)),
+    "step_deep": lambda: step(mixed(experts=8, pipeline=32)),
+    "memory_deep": lambda: memory(mixed(experts=8, pipeline=32)),
+    "step_uneven": lambda: step(mixed(busiest=1.5)),
+    "saved_fp8": saved_fp8,
+    "arithmetic_share": lambda: f"{computed() / float(mixed().step_time):.0%}",
+    "step_kept": lambda: step(mixed(recompute="none")),
+    "memory_kept": lambda: memory(mixed(recompute="none")),
+    "step_one_nic": lambda: step(mixed(nics=1)),
+}
+lesson = Lesson.read(
+    __file__,
+    results={
+        "fsdp_alone": lambda: float(layout.predicted(layout.ALONE).step_time),
+        "zero_bubble": lambda: 100 * bubble(Pipe(schedule=ZB)),
+        "far_ring": lambda: 100 * sequences.exposed(sequences.predicted(FAR)),
+        "waited_for": lambda: float(mixed().step_time),
+        "ring_here": lambda: here.times_as_fast(Here()),
+    },
+    figures={
+        "fsdp_alone": layout.the_layout,
+        "zero_bubble": bubbles.the_bubble,
+        "far_ring": sequences.the_sequence,
+        "waited_for": experts.the_experts,
+        "ring_here": here.layouts_here,
+    },
+    numbers={**LAID, **PIPED, **LONG, **MIXED},
+    draws={"own_bubble": own_bubble, "own_mfu": own_mfu},
+    tables={"published_rates": published_table},
+)
+ask = lesson.ask

@@ -1,0 +1,96 @@
+"""Long sequences: context parallelism by ring or by heads, and how much of its exchange a step waits for."""
+
+from functools import lru_cache
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.lines import Curves
+from lib_dlhpc.explore.language_model.charts import context_state
+from lib_dlhpc.explore.language_model.layout import RECOMPUTES, mfu, wall
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+MODEL, GPUS, PER_NODE, TOKENS = "llama3-8b", 64, 8, 2**23  # tokens of a step
+LENGTHS = tuple(2**k for k in range(13, 18))
+EXCHANGES = {"ring": "ring", "heads (Ulysses)": "heads"}
+NICS = {"a NIC for each GPU": 8, "one NIC a node": 1}
+
+
+class Setting(NamedTuple):
+    """A sequence over ranks. exchange, recompute: as in the strategy; nics: 400 Gb/s each."""
+
+    sequence: Annotated[int, Slider("Sequence", "Tokens", LENGTHS)] = 2**15
+    context: Annotated[int, Slider("Context", "Ranks of a sequence", (2, 4, 8, 16, 32))] = 8
+    exchange: Annotated[str, Dropdown("Exchange", "Of keys and values", EXCHANGES)] = "ring"
+    nics: Annotated[int, Dropdown("Network", "400 Gb/s each", NICS)] = 8
+    recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "none"
+
+
+def the_sequence() -> Bench[Setting]:
+    """Return the experiment: what is exposed of the exchange, by the length of a sequence."""
+    look = "where the ring's line turns down: from there on blocks take longer to compute than to pass on."
+    return Bench(Setting(), sequence_view, ["llm_context"], "It fits.", look)
+
+
+def sequence_view(setting: Setting) -> View:
+    """Return what a sequence over ranks shows; raises SpecError where heads cannot be divided."""
+    own = predicted(setting)
+    chart = context_state(curves(setting), setting.sequence, setting.exchange)
+    words = (
+        f"<b>{exposed(own):.2%} of the step waits for keys and values.</b> Each rank has"
+        f" {setting.sequence // setting.context:,} tokens of a sequence. A step of {TOKENS:,} tokens takes"
+        f" {show(float(own.step_time), 's')}, MFU {mfu(own):.0%}; a GPU holds {show(float(own.memory_total), 'B')}."
+    )
+    return View(words, wall(own), {"llm_context": chart})
+
+
+def exposed(step: Breakdown) -> float:
+    """Return the share of a step that waits for the exchange of keys and values."""
+    return float(step.exposed["context"] / step.step_time)
+
+
+def curves(setting: Setting) -> Curves:
+    """Return the exposed share by the length of a sequence, for each exchange that is possible."""
+    found = {}
+    for exchange in EXCHANGES.values():
+        own = setting._replace(exchange=exchange)
+        try:
+            shares = [exposed(predicted(own._replace(sequence=each))) for each in LENGTHS]
+        except SpecError:  # heads that cannot be divided
+            continue
+        found[exchange] = (np.array(LENGTHS), np.array(shares))
+    return found
+
+
+@lru_cache(maxsize=512)
+def predicted(setting: Setting) -> Breakdown:
+    """Return the prediction; raises SpecError where heads cannot be divided."""
+    return predict(experiment(setting))
+
+
+def experiment(setting: Setting) -> Experiment:
+    """Return the run: Llama 3 8B on 64 H100, the same tokens in a step however long its sequences are."""
+    each = TOKENS // setting.sequence * setting.context // GPUS
+    strategy = {
+        "nodes": GPUS // PER_NODE,
+        "context": setting.context,
+        "context_exchange": setting.exchange,
+        "batch": each,
+        "microbatches": each,
+        "zero": 1,
+        "recompute": setting.recompute,
+        "precision": "bf16",
+        "optimizer": "adam",
+    }
+    return read_experiment(
+        {
+            "model": {"name": MODEL, "sequence": setting.sequence},
+            "machine": {"name": "h100-pod", "nics": setting.nics},
+            "dataset": "webtext",
+            "strategy": strategy,
+        }
+    )

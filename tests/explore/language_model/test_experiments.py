@@ -1,0 +1,179 @@
+"""The lesson on language models: every control moves something, causes add up, walls say why, a run reports itself."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from experiment_page import Now, button, each_position_shows_its_own, fills, told
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.drawing import drawings_of
+from lib_dlhpc.explore.language_model import bubbles, drawings, experts, here, layout, sequences
+from lib_dlhpc.explore.language_model.bubbles import (
+    ALL,
+    SCHEDULES,
+    bubble,
+    fullest,
+    simulated_bubble,
+)
+from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
+from lib_dlhpc.explore.language_model.charts import CAUSES, HATCHED, LINES, causes
+from lib_dlhpc.explore.language_model.experts import Setting as Mixture
+from lib_dlhpc.explore.language_model.here import LAYOUTS, Ran, layouts_here, result_html
+from lib_dlhpc.explore.language_model.here import Setting as Here
+from lib_dlhpc.explore.language_model.layout import Setting as Layout
+from lib_dlhpc.explore.language_model.layout import layout_view, mfu, predicted
+from lib_dlhpc.explore.language_model.questions import ask
+from lib_dlhpc.explore.language_model.sequences import Setting as Long
+from lib_dlhpc.explore.language_model.sequences import curves, sequence_view
+from lib_dlhpc.prediction.validate import quantity_of
+
+STATES = {**layout_view(Layout()).charts, **sequence_view(Long()).charts}
+EXPERIMENTS = {
+    "layout": layout.the_layout,
+    "bubble": bubbles.the_bubble,
+    "sequence": sequences.the_sequence,
+    "experts": experts.the_experts,
+    "here": layouts_here,
+}
+
+
+@pytest.mark.parametrize("name", drawings_of(drawings))
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    fills(name, STATES[name])
+
+
+def test_nothing_is_said_by_color_alone() -> None:
+    assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
+    plain = [color for cause, color in CAUSES.items() if cause not in HATCHED]
+    assert len(set(plain)) == len(plain)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
+    each_position_shows_its_own(EXPERIMENTS[name]())
+
+
+# a layout -------------------------------------------------------------------------------------------
+
+
+def test_causes_add_up_to_the_step_whatever_the_layout() -> None:
+    settings = (Layout(), layout.ALONE, Layout(context=2, recompute="full"))
+    for step in (
+        *map(predicted, settings),
+        experts.predicted(Mixture()),
+        sequences.predicted(Long()),
+    ):
+        assert sum(causes(step).values()) == pytest.approx(float(step.step_time))
+
+
+def test_mfu_is_that_of_published_rows() -> None:
+    step = predicted(Layout(recompute="full"))
+    assert mfu(step) == pytest.approx(float(quantity_of(step.experiment, "mfu")))
+
+
+def test_more_replicas_than_sequences_are_refused_in_words() -> None:
+    with pytest.raises(SpecError, match=r"4,096 replicas, and a step has 2,048 sequences"):
+        layout_view(Layout(tensor=4, pipeline=1))
+    assert int(layout.experiment(layout.ALONE).strategy.batch) == 1
+
+
+def test_a_layout_says_whether_it_fits_and_is_as_fast_as_published() -> None:
+    assert "within the published" in layout_view(Layout()).fine
+    assert "slow" in layout_view(Layout(schedule="1f1b")).fine
+    view = layout_view(Layout(pipeline=8))
+    assert view.wall.startswith("Memory:") and not view.fine
+
+
+# bubbles --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_simulated_bubble_is_the_predicted_one(schedule: str) -> None:
+    setting = Pipe(8, 8, schedule)
+    assert simulated_bubble(setting) == pytest.approx(bubble(setting), rel=0.02)
+
+
+def test_a_smaller_bubble_has_its_price() -> None:
+    one, most, apart = (Pipe(schedule=each) for each in (SCHEDULES[0], ALL, SCHEDULES[-1]))
+    assert bubble(most) < bubble(apart) < bubble(one)
+    assert fullest(apart)[1] > 1.5 * fullest(one)[1] and fullest(apart)[0] > fullest(one)[0]
+
+
+def test_eight_lanes_are_a_rank_of_eight_stages() -> None:
+    for stages in (8, 16):
+        rows = bubbles.bubble_view(Pipe(stages, 8)).charts["gantt"]["data"]["ranks"]
+        assert len(next(iter(rows.values()))) == 8
+
+
+# sequences ------------------------------------------------------------------------------------------
+
+
+def test_the_longer_a_sequence_the_less_is_exposed() -> None:
+    for setting in (Long(), Long(context=32, nics=1)):
+        for _, shares in curves(setting).values():
+            assert (np.diff(shares) < 0).all()
+
+
+def test_heads_that_cannot_be_divided_have_no_line() -> None:
+    assert set(curves(Long())) == {"ring", "heads"} and set(curves(Long(context=16))) == {"ring"}
+    assert "cannot be divided" in sequence_view(Long(context=16)).charts["llm_context"][1]
+    with pytest.raises(SpecError, match="8 heads of keys and values"):
+        sequence_view(Long(context=16, exchange="heads"))
+
+
+def test_every_length_has_the_same_tokens_in_a_step() -> None:
+    for length in sequences.LENGTHS:
+        run = sequences.experiment(Long(length, 4))
+        assert int(run.global_batch) * length == sequences.TOKENS
+
+
+# experts --------------------------------------------------------------------------------------------
+
+
+def test_experts_in_a_node_exchange_faster_and_need_more_memory() -> None:
+    near, far = (experts.predicted(Mixture(experts=ranks)) for ranks in (8, 64))
+    assert near.exposed["experts"] < 0.5 * far.exposed["experts"]
+    assert far.fits and not near.fits
+
+
+def test_the_published_step_is_gpu_hours_over_gpus() -> None:
+    tokens = 15_360 * 4_096
+    hours = experts.published_step() * 2048 / 3600
+    assert hours / tokens * 1e12 == pytest.approx(180_000)
+
+
+# here -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_has_the_same_batch_and_can_be_predicted(name: str) -> None:
+    for ranks in here.RANKS:
+        run = here.experiment(Here(name, ranks))
+        assert int(run.global_batch) == 32 and int(run.devices) == ranks
+        assert here.times_as_fast(Here(name, ranks)) > 1
+
+
+def test_a_run_is_reported_beside_one_rank() -> None:
+    own, alone = Ran(150.0, 1.8 + 1e-14), Ran(300.0, 1.8)
+    assert "0.5 times as fast" in here.came_out(own, alone) and "✓" in here.came_out(own, alone)
+    assert "✕" in here.came_out(own._replace(loss=1.81), alone)
+    terms = {"forward": 0.1, "exposed communication": 0.1}
+    html = result_html(Here(), terms, {Here().alone: alone, Here(): own, Here(batch=64): own})
+    assert html.count("calibrates") == 1 and html.count("in a ring") == 1
+
+
+def test_an_error_of_a_run_takes_its_place() -> None:
+    def fails(*_: Any) -> Any:
+        raise SpecError("No ranks here.")
+
+    page = layouts_here(fails, Now)
+    button(page, "Train").click()
+    assert "No ranks here." in told(page) and not button(page, "Train").disabled
+
+
+@pytest.mark.parametrize("name", ["own_bubble", "own_mfu"])
+def test_a_check_computes_with_the_formulas_of_the_page(name: str) -> None:
+    asked = ask(name, seed=1).question
+    assert "It is" in asked.answer("1000000")["words"] or asked.answer("1000000")["words"]
