@@ -7,6 +7,7 @@ ring    attention is computed a block at a time, against the keys and values of 
         with blockwise transformers", section 3.2)
 """
 
+from functools import lru_cache
 from math import prod
 
 from lib_dlhpc.layout import ring_blocks
@@ -51,8 +52,14 @@ def _shift(layer: Layer, key: str) -> Collective:
     """Return the messages with the keys and values of a rank's tokens, or with their gradients, to the next rank."""
     ranks = ring_blocks(layer)
     elements = float(prod(layer.input_shape) - prod(layer.output_shape))
-    pairs = tuple((rank, (rank + 1) % ranks, elements) for rank in range(ranks))
+    pairs = _to_next(ranks, elements)
     return Collective(NAME, NAME, SHIFT, elements, stream=NAME, key=key, pairs=pairs)
+
+
+@lru_cache(maxsize=64)
+def _to_next(ranks: int, elements: float) -> tuple[tuple[int, int, float], ...]:
+    """Return who sends to whom; one for all blocks and layers, since programs keep theirs."""
+    return tuple((rank, (rank + 1) % ranks, elements) for rank in range(ranks))
 
 
 def _arrived(key: str) -> Wait:
