@@ -17,7 +17,7 @@ from lib_dlhpc.prediction.validate import validate
 
 def exposed(setting):
     """Return the share of a step that waits for keys and values."""
-    return sequences.exposed(sequences.predicted(setting))
+    return sequences.predicted(setting).exposed
 
 
 def test_the_published_rates_are_predicted_within_5_percent():

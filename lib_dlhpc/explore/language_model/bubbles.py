@@ -58,7 +58,7 @@ def predicted(setting: Setting) -> Breakdown:
     return predict(experiment(setting, nodes=int(base().strategy.nodes)))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=1)
 def simulated(setting: Setting) -> Timeline:
     """Return a step of one pipeline, simulated."""
     return simulate(experiment(setting))

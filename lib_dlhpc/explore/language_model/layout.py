@@ -33,7 +33,7 @@ class Setting(NamedTuple):
     tensor: Annotated[
         int, Slider("Tensor", "Ranks that split each layer, in a node", (1, 2, 4, 8))
     ] = 8
-    pipeline: Annotated[int, Slider("Pipeline", "Stages", (1, 2, 4, 8, 16, 32))] = 16
+    pipeline: Annotated[int, Slider("Pipeline", "Stages", (1, 4, 8, 16, 32))] = 16
     context: Annotated[int, Slider("Context", "Ranks that split a sequence", (1, 2, 4, 8))] = 1
     zero: Annotated[int, Dropdown("Sharded", "Of the state, over replicas", STATES)] = 1
     schedule: Annotated[str, Dropdown("Schedule", "Of the pipeline", SCHEDULES)] = "interleaved"

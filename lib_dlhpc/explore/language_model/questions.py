@@ -46,14 +46,14 @@ def laid(**changes: Any) -> Any:
     return layout.predicted(Layout()._replace(**changes))
 
 
-def long(**changes: Any) -> Any:
+def long(**changes: Any) -> sequences.Found:
     """Return the prediction of a sequence over ranks."""
     return sequences.predicted(Long()._replace(**changes))
 
 
 def waits(setting: Long) -> str:
     """Return the share of a step that waits for keys and values."""
-    return f"{sequences.exposed(sequences.predicted(setting)):.2%}"
+    return f"{sequences.predicted(setting).exposed:.2%}"
 
 
 def mixed(**changes: Any) -> Any:
@@ -153,11 +153,11 @@ LONG = {
     "ring_131k": lambda: waits(Long(2**17)),
     "heads_8k": lambda: waits(Long(2**13, exchange="heads")),
     "heads_131k": lambda: waits(Long(2**17, exchange="heads")),
-    "long_8": lambda: memory(long(sequence=2**17)),
-    "long_16": lambda: memory(long(sequence=2**17, context=16)),
-    "long_full": lambda: memory(long(sequence=2**17, recompute="full")),
-    "long_16_time": lambda: step(long(sequence=2**17, context=16)),
-    "long_full_time": lambda: step(long(sequence=2**17, recompute="full")),
+    "long_8": lambda: show(long(sequence=2**17).held, "B"),
+    "long_16": lambda: show(long(sequence=2**17, context=16).held, "B"),
+    "long_full": lambda: show(long(sequence=2**17, recompute="full").held, "B"),
+    "long_16_time": lambda: show(long(sequence=2**17, context=16).seconds, "s"),
+    "long_full_time": lambda: show(long(sequence=2**17, recompute="full").seconds, "s"),
 }
 MIXED = {
     "computed": lambda: show(computed(), "s"),
@@ -180,7 +180,7 @@ lesson = Lesson.read(
     results={
         "fsdp_alone": lambda: float(layout.predicted(layout.ALONE).step_time),
         "zero_bubble": lambda: 100 * bubble(Pipe(schedule=ZB)),
-        "far_ring": lambda: 100 * sequences.exposed(sequences.predicted(FAR)),
+        "far_ring": lambda: 100 * sequences.predicted(FAR).exposed,
         "waited_for": lambda: float(mixed().step_time),
         "ring_here": lambda: here.times_as_fast(Here()),
     },

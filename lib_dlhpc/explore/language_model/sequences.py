@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.lines import Curves
 from lib_dlhpc.explore.language_model.charts import context_state
 from lib_dlhpc.explore.language_model.layout import RECOMPUTES, mfu, wall
-from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -30,6 +30,16 @@ class Setting(NamedTuple):
     recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "none"
 
 
+class Found(NamedTuple):
+    """What is kept of a prediction. exposed: share of a step that waits for keys and values; held: B of a GPU."""
+
+    exposed: float
+    seconds: float
+    held: float
+    mfu: float
+    wall: str
+
+
 def the_sequence() -> Bench[Setting]:
     """Return the experiment: what is exposed of the exchange, by the length of a sequence."""
     look = "where the ring's line turns down: from there on blocks take longer to compute than to pass on."
@@ -41,16 +51,11 @@ def sequence_view(setting: Setting) -> View:
     own = predicted(setting)
     chart = context_state(curves(setting), setting.sequence, setting.exchange)
     words = (
-        f"<b>{exposed(own):.2%} of the step waits for keys and values.</b> Each rank has"
+        f"<b>{own.exposed:.2%} of the step waits for keys and values.</b> Each rank has"
         f" {setting.sequence // setting.context:,} tokens of a sequence. A step of {TOKENS:,} tokens takes"
-        f" {show(float(own.step_time), 's')}, MFU {mfu(own):.0%}; a GPU holds {show(float(own.memory_total), 'B')}."
+        f" {show(own.seconds, 's')}, MFU {own.mfu:.0%}; a GPU holds {show(own.held, 'B')}."
     )
-    return View(words, wall(own), {"llm_context": chart})
-
-
-def exposed(step: Breakdown) -> float:
-    """Return the share of a step that waits for the exchange of keys and values."""
-    return float(step.exposed["context"] / step.step_time)
+    return View(words, own.wall, {"llm_context": chart})
 
 
 def curves(setting: Setting) -> Curves:
@@ -59,7 +64,7 @@ def curves(setting: Setting) -> Curves:
     for exchange in EXCHANGES.values():
         own = setting._replace(exchange=exchange)
         try:
-            shares = [exposed(predicted(own._replace(sequence=each))) for each in LENGTHS]
+            shares = [predicted(own._replace(sequence=each)).exposed for each in LENGTHS]
         except SpecError:  # heads that cannot be divided
             continue
         found[exchange] = (np.array(LENGTHS), np.array(shares))
@@ -67,9 +72,11 @@ def curves(setting: Setting) -> Curves:
 
 
 @lru_cache(maxsize=512)
-def predicted(setting: Setting) -> Breakdown:
-    """Return the prediction; raises SpecError where heads cannot be divided."""
-    return predict(experiment(setting))
+def predicted(setting: Setting) -> Found:
+    """Return what is shown of a prediction; raises SpecError where heads cannot be divided."""
+    step = predict(experiment(setting))
+    seconds, waits = float(step.step_time), float(step.exposed["context"])
+    return Found(waits / seconds, seconds, float(step.memory_total), mfu(step), wall(step))
 
 
 def experiment(setting: Setting) -> Experiment:

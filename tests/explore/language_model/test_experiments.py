@@ -9,7 +9,15 @@ from experiment_page import Now, button, each_position_shows_its_own, fills, tol
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.language_model import bubbles, drawings, experts, here, layout, sequences
+from lib_dlhpc.explore.language_model import (
+    bubbles,
+    drawings,
+    experts,
+    here,
+    layout,
+    questions,
+    sequences,
+)
 from lib_dlhpc.explore.language_model.bubbles import (
     ALL,
     SCHEDULES,
@@ -24,7 +32,6 @@ from lib_dlhpc.explore.language_model.here import LAYOUTS, Ran, layouts_here, re
 from lib_dlhpc.explore.language_model.here import Setting as Here
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import layout_view, mfu, predicted
-from lib_dlhpc.explore.language_model.questions import ask
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.explore.language_model.sequences import curves, sequence_view
 from lib_dlhpc.prediction.validate import quantity_of
@@ -60,11 +67,7 @@ def test_every_position_of_every_control_shows_something_of_its_own(name: str) -
 
 def test_causes_add_up_to_the_step_whatever_the_layout() -> None:
     settings = (Layout(), layout.ALONE, Layout(context=2, recompute="full"))
-    for step in (
-        *map(predicted, settings),
-        experts.predicted(Mixture()),
-        sequences.predicted(Long()),
-    ):
+    for step in (*map(predicted, settings), experts.predicted(Mixture())):
         assert sum(causes(step).values()) == pytest.approx(float(step.step_time))
 
 
@@ -173,7 +176,10 @@ def test_an_error_of_a_run_takes_its_place() -> None:
     assert "No ranks here." in told(page) and not button(page, "Train").disabled
 
 
-@pytest.mark.parametrize("name", ["own_bubble", "own_mfu"])
-def test_a_check_computes_with_the_formulas_of_the_page(name: str) -> None:
-    asked = ask(name, seed=1).question
-    assert "It is" in asked.answer("1000000")["words"] or asked.answer("1000000")["words"]
+def test_checks_compute_with_the_formulas_of_the_page() -> None:
+    asked, share = questions.own_bubble(np.random.default_rng(1))
+    work = asked["chunks"] * asked["microbatches"]
+    assert share == pytest.approx(100 * (asked["stages"] - 1) / work)
+    assert asked["microbatches"] % asked["stages"] == 0
+    asked, share = questions.own_mfu(np.random.default_rng(1))
+    assert 25 < share < 55 and asked["rate"] * asked["weights"] * 6e15 / asked["gpus"] < 989e12
