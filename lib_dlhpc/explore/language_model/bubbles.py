@@ -78,18 +78,18 @@ def simulated_bubble(setting: Setting) -> float:
 
 
 def fullest(setting: Setting) -> tuple[int, float]:
-    """Return the fullest stage, from 1 on, and the bytes of each of its GPUs."""
+    """Return the fullest rank of the pipeline, and the bytes of each of its GPUs."""
     most = max(predicted(setting).moments, key=lambda moment: moment.total)
-    return most.rank + 1, float(most.total)
+    return most.rank, float(most.total)
 
 
 def bubble_words(setting: Setting) -> str:
     """Say how large the bubble is, predicted and simulated, and what the fullest GPU holds."""
-    stage, held = fullest(setting)
+    rank, held = fullest(setting)
     return (
         f"<b>{bubble(setting):.0%} of the step is bubble</b> ({simulated_bubble(setting):.0%} simulated). The step"
-        f" takes {show(float(simulated(setting).stop.max()), 's')}; the fullest GPU, of stage {stage}, holds"
-        f" {show(held, 'B')}."
+        f" takes {show(float(simulated(setting).stop.max()), 's')}; the fullest GPU, of rank {rank} of the pipeline,"
+        f" holds {show(held, 'B')}."
     )
 
 

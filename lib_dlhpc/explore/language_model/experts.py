@@ -53,7 +53,9 @@ def experts_view(setting: Setting) -> View:
         f" arithmetic; DeepSeek's own took {show(published_step(), 's')}. A GPU holds"
         f" {show(float(own.memory_total), 'B')}."
     )
-    return View(words, wall(own), {"llm_step": chart})
+    slower = float(own.step_time) / published_step()
+    fine = f"It fits, but takes {slower:.2g} times as long as published." if slower > 1.1 else ""
+    return View(words, wall(own), {"llm_step": chart}, fine)
 
 
 def computed(parts: dict[str, float]) -> dict[str, float]:

@@ -67,9 +67,9 @@ def piped(**changes: Any) -> str:
 
 
 def held(**changes: Any) -> tuple[int, str]:
-    """Return the fullest stage, and what each of its GPUs holds."""
-    stage, size = fullest(Pipe()._replace(**changes))
-    return stage, show(size, "B")
+    """Return the fullest rank of a pipeline, and what each of its GPUs holds."""
+    rank, size = fullest(Pipe()._replace(**changes))
+    return rank, show(size, "B")
 
 
 def computed() -> float:
@@ -135,9 +135,9 @@ PIPED = {
     "bubble_two": lambda: piped(schedule=TWO),
     "bubble_all": lambda: piped(schedule=ALL),
     "chunks": layout.LAYERS // Pipe().stages,
-    "zb_stage": lambda: held(schedule=ZB)[0],
+    "zb_rank": lambda: held(schedule=ZB)[0],
     "zb_memory": lambda: held(schedule=ZB)[1],
-    "one_stage": lambda: held(schedule=ONE)[0],
+    "one_rank": lambda: held(schedule=ONE)[0],
     "one_memory": lambda: held(schedule=ONE)[1],
     "zb_memory_full": lambda: held(schedule=ZB, recompute="full")[1],
     "bubble_32": lambda: piped(microbatches=32),

@@ -17,6 +17,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 MODEL, GPUS, PER_NODE, TOKENS = "llama3-8b", 64, 8, 2**23  # tokens of a step
 LENGTHS = tuple(2**k for k in range(13, 18))
 EXCHANGES = {"ring": "ring", "heads (Ulysses)": "heads"}
+HIDDEN = 0.05  # of a step, from which an exchange is said not to be hidden
 NICS = {"a NIC for each GPU": 8, "one NIC a node": 1}
 
 
@@ -55,7 +56,8 @@ def sequence_view(setting: Setting) -> View:
         f" {setting.sequence // setting.context:,} tokens of a sequence. A step of {TOKENS:,} tokens takes"
         f" {show(own.seconds, 's')}, MFU {own.mfu:.0%}; a GPU holds {show(own.held, 'B')}."
     )
-    return View(words, own.wall, {"llm_context": chart})
+    hidden = "" if own.exposed < HIDDEN else "It fits, but the exchange is not hidden."
+    return View(words, own.wall, {"llm_context": chart}, hidden)
 
 
 def curves(setting: Setting) -> Curves:

@@ -126,6 +126,11 @@ def test_heads_that_cannot_be_divided_have_no_line() -> None:
         sequence_view(Long(context=16, exchange="heads"))
 
 
+def test_an_exchange_that_is_not_hidden_says_so() -> None:
+    assert not sequence_view(Long()).fine
+    assert "not hidden" in sequence_view(Long(context=32, nics=1)).fine
+
+
 def test_every_length_has_the_same_tokens_in_a_step() -> None:
     for length in sequences.LENGTHS:
         run = sequences.experiment(Long(length, 4))
