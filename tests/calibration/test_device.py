@@ -94,7 +94,7 @@ def test_what_cannot_be_measured_is_said():
 
 def test_a_missing_torch_is_a_sentence():
     assert (
-        missing("torch") == "torch is not installed; `pip install 'lib-dlhpc[device]'` installs it."
+        missing("torch") == "torch is not installed; `pip install 'lib-dlhpc[torch]'` installs it."
     )
 
 
