@@ -30,7 +30,7 @@ REFUSE = {
     "store ls packed": "run",
     "snapshots log runs": "run",
     "submit digits.toml --to local -n 2": "run",
-    "calibrate --device cpu": "device",
+    "calibrate --device cpu": "torch",
     "explore": "lab",
 }
 # Imported by name with a message of its own, and nothing else.
