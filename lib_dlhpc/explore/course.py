@@ -53,6 +53,7 @@ RECORDED = {
     "energy_planning": "10",
     "traces": "11",
     "language_model": "12",
+    "serving": "13",
 }
 EXPLORER = "00_what_if_explorer.ipynb"
 PATH = (
@@ -152,6 +153,14 @@ PATH = (
         "How do 16,000 GPUs train one network?",
         55,
         ("04", "05", "08"),
+    ),
+    Module(
+        "13_serving.ipynb",
+        "13",
+        "Serving",
+        "What does an answer cost?",
+        55,
+        ("01", "04", "08"),
     ),
 )
 

@@ -45,6 +45,7 @@ ROOMS = (  # files of drawings
         "memory_wall",
         "model_parallel",
         "one_step",
+        "serving",
         "traces",
     ),
 )

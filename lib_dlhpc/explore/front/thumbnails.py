@@ -9,6 +9,7 @@ from lib_dlhpc import Experiment, predict, simulate
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec import catalog
+from lib_dlhpc.serving import predict_service, read_service
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training.large_batch_results import batches, mean_of, stored
 
@@ -181,6 +182,18 @@ def language_model() -> str:
     return stacks(columns)
 
 
+def serving() -> str:
+    """Time of a token against tokens/s, along the batch: flat, then steep; with 8 and 32 heads of keys."""
+    found = {}
+    for heads, color in ((8, "backward"), (32, "gradient")):
+        model = {"name": "llama3-8b", "kv_heads": heads}
+        load = {"prompt": 2048, "answer": 256, "rate": 0.0}
+        tables = {"model": model, "machine": "h100-pod", "requests": load}
+        curve = predict_service(read_service({**tables, "service": {"batch": 512}})).curve
+        found[color] = [(np.log(point.tokens_per_second), point.tpot) for point in curve]
+    return curves(found)
+
+
 PICTURES: Mapping[str, Callable[[], str]] = {
     "01": one_step,
     "02": data_parallel,
@@ -194,6 +207,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "10": energy_planning,
     "11": traces,
     "12": language_model,
+    "13": serving,
 }
 
 

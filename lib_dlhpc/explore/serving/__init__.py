@@ -1,0 +1,1 @@
+"""Module 13: prompts and answers, the cache as a wall, a busy service, replicas, a decoder here."""

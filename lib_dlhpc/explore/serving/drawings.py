@@ -1,0 +1,202 @@
+"""The drawings of the lesson on serving, in Altair."""
+
+from typing import Any
+
+import altair as alt
+
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC
+from lib_dlhpc.explore.serving.memory import GROUPED, MEMORY, MULTI, SHARED
+from lib_dlhpc.explore.serving.replicas import SHAPES
+from lib_dlhpc.explore.serving.served import COLORS
+from lib_dlhpc.results.palette import SERIES
+
+TICKS = [n * 10.0**k for k in range(-4, 9) for n in (1, 2, 5)]
+DECADES = [10.0**k for k in range(-6, 18)]
+ROUND: dict[str, Any] = {  # a logarithmic axis with round labels, and room for words at its ends
+    "log": 10,
+    "values": TICKS,
+    "labelOverlap": True,
+    "scale": {"padding": 10},
+}
+PHASES = {"prefill": (SERIES[1], [1, 0], "square"), "decode": (SERIES[0], [6, 3], "circle")}
+ATTENTION = {
+    MULTI: (SERIES[1], [1, 0], "square"),
+    GROUPED: (SERIES[0], [6, 3], "circle"),
+    SHARED: (SERIES[2], [2, 2], "triangle-up"),
+}
+WAYS = {
+    STATIC: (SERIES[1], [1, 0], "square"),
+    CONTINUOUS: (SERIES[0], [6, 3], "circle"),
+    CHUNKED: (SERIES[2], [2, 2], "triangle-up"),
+}
+LOOKS = (
+    (SERIES[0], [1, 0], "circle"),
+    (SERIES[1], [6, 3], "square"),
+    (SERIES[2], [2, 2], "triangle-up"),
+    (SERIES[3], [8, 2, 2, 2], "diamond"),
+)
+REPLICAS = dict(zip(SHAPES.values(), LOOKS, strict=True))
+
+
+@drawing(
+    "Where does the time of an answer go?",
+    height=92,
+    left=110,
+    right=76,
+    top=8,
+    parts={"phase": "phase", "size": "time"},
+)
+def serving_answer() -> Layers:
+    """Time of the prompt and of the answer, by what it waits for."""
+    x = kit.x_axis("start:Q", "time", SI.format("s"), tickCount=5, scale={"domainMin": 0})
+    y = kit.rows_axis("phase:N", alt.EncodingSortField("order", "min"), 106)
+    bars = data("parts", x=x, x2="stop:Q", y=y)
+    bars = bars.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
+    return (
+        bars.encode(color=kit.colors("term:N", COLORS, True), tooltip=kit.tooltip_of("size")),
+        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
+    )
+
+
+@drawing(
+    "How far below the roof? (squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256)",
+    height=250,
+    left=100,
+    top=20,
+    path={"line": "phase", "size": "tokens or batch", "x": "FLOP a byte", "y": "FLOP/s"},
+)
+def serving_roofline() -> Layers:
+    """FLOP/s against FLOP a byte, both logarithmic: the roof, prefill by its tokens, decode by its batch."""
+    title = "arithmetic intensity (FLOP a byte)"
+    x = kit.x_axis("x:Q", title, "format(datum.value, ',~r')", log=10, values=DECADES, grid=False)
+    y = kit.y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
+    color, dash, shape = kit.looks("line:N", PHASES, key=True)
+    path, now = data("path", x=x, y=y, color=color), data("now", x=x, y=y, color=color)
+    words: dict[str, Any] = {**kit.BESIDE, "fontWeight": "bold", **HALO}
+    words["dy"] = alt.expr("datum.dy")
+    peak = data("names", x=x, y=y, text="words:N")
+    return (
+        kit.room().encode(x=x, y=y),
+        data("roof", x=x, y=y).mark_line(strokeWidth=3, color="currentColor"),
+        path.mark_line(strokeWidth=1.5, opacity=0.7).encode(strokeDash=dash, order="size:Q"),
+        path.mark_point(filled=True, size=34, opacity=0.8).encode(
+            shape=shape, tooltip=kit.tooltip_of("details")
+        ),
+        peak.mark_text(align="left", baseline="bottom", dx=4, dy=-5, **HALO),
+        now.mark_point(filled=True, size=150, opacity=1, stroke="white").encode(shape=shape),
+        now.mark_text(**words).encode(text="words:N"),
+    )
+
+
+@drawing(
+    "What fills a GPU? (H100; sequences are added until it is full)",
+    height=112,
+    left=132,
+    right=114,
+    top=20,
+    parts={"kind": "attention", "size": "bytes"},
+)
+def serving_memory() -> Layers:
+    """Bytes of a GPU for kinds of attention, stacked, and its memory."""
+    x = kit.x_axis(
+        "start:Q", "memory of a GPU", SI.format("B"), tickCount=5, scale={"domainMin": 0}
+    )
+    y = kit.rows_axis("kind:N", alt.EncodingSortField("order", "min"), 128)
+    bars = data("parts", x=x, x2="stop:Q", y=y)
+    bars = bars.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
+    return (
+        bars.encode(color=kit.colors("part:N", MEMORY, True), tooltip=kit.tooltip_of("size")),
+        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
+        *kit.upright("full"),
+    )
+
+
+@drawing(
+    "How many tokens/s until the memory is full? (each line ends there)",
+    height=210,
+    left=80,
+    right=96,
+    top=20,
+    lines={"line": "attention", "x": "batch", "y": "tokens/s"},
+)
+def serving_batches() -> Layers:
+    """Tokens/s against the batch for kinds of attention; a line ends where the memory is full."""
+    x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
+    y = kit.y_axis("y:Q", "tokens/s decoded", kit.WHOLE, **ROUND)
+    walls = data("walls", x=x, y=y).mark_point(
+        shape="stroke", angle=90, size=260, strokeWidth=3, color="currentColor", opacity=1
+    )
+    return (*kit.line_marks(x, y, list(ATTENTION), ATTENTION), walls, *kit.point(x, y))
+
+
+@drawing(
+    "How long does a user wait? (simulated)",
+    height=210,
+    left=80,
+    right=150,
+    top=20,
+    lines={"line": "batching", "x": "requests/s", "y": "s"},
+)
+def serving_latency() -> Layers:
+    """A latency against the arrival rate for ways of batching."""
+    x = kit.x_axis("x:Q", "requests/s", grid=False, values=list(RATES), scale={"padding": 8})
+    y = kit.y_axis("y:Q", "time", SI.format("s"), **ROUND)
+    return *kit.line_marks(x, y, list(WAYS), WAYS), kit.marker(x), *kit.point(x, y)
+
+
+@drawing(
+    "Who is in the batch, who is in the queue? (filled: batch; line: queue)",
+    height=150,
+    left=80,
+    right=24,
+    top=20,
+    running={"x": "from (s)", "y": "in the batch"},
+    queued={"x": "from (s)", "y": "in the queue"},
+)
+def serving_batch() -> Layers:
+    """Sequences in the batch and requests in the queue over time."""
+    x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"domainMin": 0})
+    y = kit.y_axis("y:Q", "requests", kit.WHOLE, scale={"domainMin": 0})
+    running = data("running", x=x, y=y)
+    running = running.mark_area(interpolate="step-after", color=SERIES[0], opacity=0.55)
+    queued = data("queued", x=x, y=y)
+    line = queued.mark_line(interpolate="step-after", color=SERIES[1], strokeWidth=2)
+    return running, line, *kit.level("most", y)
+
+
+@drawing(
+    "What does a million tokens cost, and how long does one take? (along a line: larger batches)",
+    height=260,
+    left=84,
+    right=100,
+    top=20,
+    lines={"line": "replicas", "x": "time of a token (s)", "y": "cost"},
+)
+def serving_price() -> Layers:
+    """Cost of a million tokens against the time of one, for replicas of 1 to 8 GPUs."""
+    x = kit.x_axis("x:Q", "time per output token", SI.format("s"), grid=False, **ROUND)
+    y = kit.y_axis("y:Q", "a million tokens: $ or J", "format(datum.value, '~s')", **ROUND)
+    return *kit.line_marks(x, y, list(REPLICAS), REPLICAS), *kit.point(x, y)
+
+
+@drawing(
+    "What does the batch gain here?",
+    height=100,
+    left=150,
+    right=120,
+    top=8,
+    bars={"label": "", "words": "tokens/s"},
+)
+def serving_here() -> Layers:
+    """Tokens/s of a decoder, alone and in a batch, measured and predicted."""
+    x = kit.x_axis("rate:Q", "decoded", SI.format("tokens/s"), tickCount=4, scale={"domainMin": 0})
+    y = kit.rows_axis("label:N", alt.EncodingSortField("order", "min"), 146)
+    bars = data("bars", x=x, y=y)
+    guess = bars.transform_filter("datum.what == 'predicted'")
+    return (
+        bars.transform_filter("datum.what == 'measured'").mark_bar(color=SERIES[0]),
+        guess.mark_bar(color=SERIES[0], opacity=0.35),
+        kit.words_beside(bars, "words:N"),
+    )

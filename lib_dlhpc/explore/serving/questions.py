@@ -1,0 +1,227 @@
+"""What module 13 asks: the figures and the numbers of lesson.toml."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs import peak_rate
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.plain_text import Table
+from lib_dlhpc.explore.serving import here, load, memory, phases, replicas
+from lib_dlhpc.explore.serving.here import Setting as Here
+from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, STATIC, felt, simulated
+from lib_dlhpc.explore.serving.load import Setting as Busy
+from lib_dlhpc.explore.serving.memory import GROUPED, MULTI, SHARED, fit, heads_of, kinds
+from lib_dlhpc.explore.serving.memory import Setting as Room
+from lib_dlhpc.explore.serving.phases import ANSWER, decode_point, fits, parts, served
+from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.replicas import SHAPES, cheapest, paths
+from lib_dlhpc.explore.serving.replicas import Setting as Eight
+from lib_dlhpc.explore.serving.served import service
+from lib_dlhpc.serving.predict import room_of
+from lib_dlhpc.serving.price import Prices
+from lib_dlhpc.serving.published import Published, published
+from lib_dlhpc.spec.units import format_plain as plain
+from lib_dlhpc.spec.units import format_quantity as show
+
+THIRTEEN = Room(network="llama2-13b")
+FULL = Busy(batching=CONTINUOUS)
+SMALL = Eight(network="llama3-8b")
+UNITS = {
+    "decode_tokens_per_second": "tokens/s",
+    "tokens_per_second": "tokens/s",
+    "first_token_ms": "ms",
+}
+PUBLISHED = {
+    "gptfast-a100-llama2-7b-1": "Llama 2 7B, A100, one sequence, decode",
+    "gptfast-a100-llama2-70b-8": "Llama 2 70B, 8 A100, one sequence, decode",
+    "trt05-a100-llama2-7b-2048-first": "Llama 2 7B, A100, prompt of 2,048 tokens",
+    "trt10-h100-llama3-8b-128-2048": "Llama 3 8B in fp8, H100, 128 + 2,048 tokens, full batch",
+    "trt10-h100-llama3-8b-2048-128": "the same, 2,048 + 128 tokens",
+    "trt10-h100-llama3-70b-1000-1000": "Llama 3 70B in fp8, 2 H100, 1,000 + 1,000 tokens",
+}
+
+
+def token(**changes: Any) -> float:
+    """Return the s of a step that decodes."""
+    return parts(Phases(**changes))[1].total / (ANSWER - 1)
+
+
+def ceiling() -> float:
+    """Return the FLOP a byte of the largest batch that fits."""
+    setting = Phases()
+    return decode_point(served(setting)[1], fits(setting), setting.prompt).intensity
+
+
+def ridge() -> float:
+    """Return the FLOP a byte at which the roof of an H100 turns."""
+    own, prices = served(Phases())
+    return float(peak_rate(prices.device, "bf16") / own.machine.device.memory_bandwidth)
+
+
+def count(kind: str = GROUPED, **changes: Any) -> str:
+    """Return how many sequences fit."""
+    setting = Room(**changes)
+    return f"{fit(setting, kinds(setting)[kind]).fitting:,}"
+
+
+def rate(tokens: int) -> str:
+    """Return the tokens/s of all sequences that fit."""
+    own = fit(Room(tokens=tokens), heads_of(Room()))
+    return plain(own.fitting / own.prices.decode(own.fitting, tokens).total)
+
+
+def left() -> str:
+    """Return the bytes that Llama 2 13B leaves beside its weights."""
+    own = service("llama2-13b", "h100-pod", {"prompt": 4096, "answer": 1})
+    return show(room_of(own, Prices(own)), "B")
+
+
+def sequence_bytes(tokens: int) -> str:
+    """Return the bytes of cache of Llama 2 13B."""
+    own = fit(THIRTEEN, heads_of(THIRTEEN))
+    return show(own.sequence * tokens / THIRTEEN.tokens, "B")
+
+
+def first(**changes: Any) -> str:
+    """Return within how long 9 of 10 users see a first token, with continuous batching."""
+    return show(felt(FULL._replace(**changes)).first, "s")
+
+
+def pause(batching: str) -> str:
+    """Return the longest pause of 9 of 10 answers."""
+    return show(felt(Busy(batching=batching)).pause, "s")
+
+
+def shape(tpot: float = np.inf, **changes: Any) -> str:
+    """Return the eight GPUs with the cheapest token that takes at most `tpot` s."""
+    return SHAPES[cheapest(Eight(**changes), tpot)[0]]
+
+
+def room_for(ranks: int, weights: str = "bf16") -> int:
+    """Return the sequences that fit a replica of Llama 3 70B."""
+    return replicas.predicted("llama3-70b", weights, ranks).sequences
+
+
+def network_share() -> float:
+    """Return the share of the collectives in a step of 1 × 8 GPUs at its largest batch."""
+    step = replicas.predicted("llama3-70b", "bf16", 8).decode
+    return step.communication / step.total
+
+
+def quickest_of(ranks: int) -> str:
+    """Return the time of a token of Llama 3 8B at the smallest batch."""
+    return show(paths(SMALL)[ranks][0].tpot, "s")
+
+
+def dearer(batch: int) -> float:
+    """Return how many times the price of 8 × 1 GPU a token of 1 × 8 costs, at so many sequences."""
+    one, eight = (replicas.chosen(SMALL._replace(ranks=g, batch=batch)).cost for g in (1, 8))
+    return eight / one
+
+
+def row(name: str) -> Published:
+    """Return a published measurement."""
+    return next(each for each in published() if each.name == name)
+
+
+def published_table() -> Table:
+    """Return published figures, predictions and errors, as a table."""
+    lines = [["", "published", "predicted", "error"]]
+    for name, words in PUBLISHED.items():
+        own = row(name)
+        unit = UNITS[own.quantity]
+        both = (f"{plain(value)} {unit}" for value in (own.value, own.predicted))
+        lines.append([words, *both, f"{own.error:+.0%}"])
+    return Table(lines)
+
+
+def own_cache(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+    """Return the network of one learner, and how many sequences fit."""
+    layers, heads = int(draw.choice([32, 48, 64, 80])), int(draw.choice([1, 4, 8, 32]))
+    size, tokens = int(draw.choice([64, 128])), int(draw.choice([2048, 4096, 8192]))
+    sequence = 2 * layers * heads * size * 2 * tokens
+    fitting = int(draw.integers(60, 300))
+    room = round(fitting * sequence / 1e9, 2)
+    own = {"layers": layers, "heads": heads, "size": size, "tokens": tokens, "room": room}
+    return own, room * 1e9 / sequence
+
+
+lesson = Lesson.read(
+    __file__,
+    results={
+        "answer_time": lambda: parts(Phases())[1].total,
+        "sequences_fit": lambda: fit(THIRTEEN, heads_of(THIRTEEN)).fitting,
+        "static_rate": lambda: 1e3 * felt(FULL).first,
+        "replicas": shape,
+        "here_batch": lambda: here.gain(Here()),
+    },
+    figures={
+        "answer_time": phases.two_phases,
+        "sequences_fit": memory.sequences_fit,
+        "static_rate": load.busy_service,
+        "replicas": replicas.one_or_eight,
+        "here_batch": here.decode_here,
+    },
+    numbers={
+        "prompt": f"{Phases().prompt:,}",
+        "answer": ANSWER,
+        "steps": ANSWER - 1,
+        "prefill": lambda: show(parts(Phases())[0].total, "s"),
+        "weights": lambda: show(served(Phases())[1].shard.weights, "B"),
+        "each": lambda: show(token(), "s"),
+        "longer_8": lambda: token(batch=8) / token() - 1,
+        "more_8": lambda: 8 * token() / token(batch=8),
+        "longer_64": lambda: token(batch=64) / token(),
+        "ceiling": ceiling,
+        "ridge": ridge,
+        "h200": lambda: token() / token(gpu="h200-pod"),
+        "int4": lambda: token() / token(weights="int4"),
+        "int4_published": lambda: (
+            row("gptfast-a100-llama2-7b-1-int4").value / row("gptfast-a100-llama2-7b-1").value
+        ),
+        "seventy": lambda: show(token(network="llama3-70b", weights="int4"), "s"),
+        "left": left,
+        "token": lambda: sequence_bytes(1),
+        "sequence": lambda: sequence_bytes(THIRTEEN.tokens),
+        "llama3": count,
+        "multi": lambda: count(MULTI),
+        "grouped": count,
+        "shared": lambda: count(SHARED),
+        "fp8": lambda: count(cache="fp8"),
+        "int4_fit": lambda: count(weights="int4"),
+        "long_count": lambda: count(tokens=131072),
+        "long_rate": lambda: rate(131072),
+        "short_rate": lambda: rate(4096),
+        "gpus_2": lambda: count(network="llama3-70b", gpus=2),
+        "gpus_4": lambda: count(network="llama3-70b", gpus=4),
+        "gpus_8": lambda: count(network="llama3-70b", gpus=8),
+        "rate": FULL.rate,
+        "static_first": lambda: show(felt(Busy(batching=STATIC)).first, "s"),
+        "static_mean": lambda: simulated(Busy(batching=STATIC)).mean_batch,
+        "knee_16": 32,
+        "knee_4": 16,
+        "first_4": lambda: first(batch=4, rate=16),
+        "pause": lambda: pause(CONTINUOUS),
+        "pause_chunks": lambda: pause(CHUNKED),
+        "first_8": lambda: first(rate=8),
+        "first_8_chunks": lambda: first(rate=8, batching=CHUNKED),
+        "first_48": lambda: first(rate=48),
+        "first_48_chunks": lambda: first(rate=48, batching=CHUNKED),
+        "room_2": lambda: room_for(2),
+        "network_8": network_share,
+        "best_10": lambda: shape(0.010),
+        "best_20": lambda: shape(0.020),
+        "best_fp8": lambda: shape(weights="fp8"),
+        "room_fp8": lambda: room_for(2, "fp8"),
+        "quick_8b": lambda: quickest_of(8),
+        "slow_8b": lambda: quickest_of(1),
+        "dearer_8b": lambda: dearer(8),
+        "dearer_1024": lambda: dearer(1024),
+        "here_weights": lambda: show(Prices(here.small(Here(), 1)).shard.weights, "B"),
+        "here_batch": Here().batch,
+    },
+    draws={"own_cache": own_cache},
+    tables={"published": published_table},
+)
+ask = lesson.ask
