@@ -1,0 +1,64 @@
+"""Problems of module 13, serving."""
+
+from lib_dlhpc.explore.serving.memory import Setting as Room
+from lib_dlhpc.explore.serving.memory import fit, heads_of
+from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
+from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.replicas import PER_NODE, chosen
+from lib_dlhpc.explore.serving.replicas import Setting as Eight
+from lib_dlhpc.explore.serving.served import bytes_read
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Problem, Step
+
+thirteen = Room(network="llama2-13b")
+own = fit(thirteen, heads_of(thirteen))
+LAYERS, HEADS, SIZE = 40, 40, 128  # of Llama 2 13B; a head has SIZE numbers
+token = 2 * LAYERS * HEADS * SIZE * 2
+step, bandwidth = (
+    parts(Phases())[1].total / (ANSWER - 1),
+    served(Phases())[0].machine.device.memory_bandwidth,
+)
+weights = bytes_read(served(Phases())[1].shard)
+point = chosen(Eight())
+rate, price = point.tokens_per_second, Eight().price
+RATE, HELD = 12, 40  # requests/s, and those in the service
+
+PROBLEMS = [
+    Problem(
+        "Bytes of a cache",
+        f"A network has {LAYERS} layers with {HEADS} heads of keys and values, {SIZE} numbers each, 2 bytes a number."
+        f" How many bytes of cache has a sequence of {thirteen.tokens:,} tokens?",
+        [
+            Step("A token: keys and values of all heads in all layers", token, "B"),
+            Step("All tokens", token * thirteen.tokens, "B"),
+        ],
+        own.sequence,
+    ),
+    Problem(
+        "What a token waits for",
+        f"A GPU reads {show(float(bandwidth), 'B/s')}, a step reads {show(weights, 'B')} of weights. One that decodes"
+        f" one sequence takes {show(step, 's')}. For which share of it does the GPU read weights, at full bandwidth?",
+        [
+            Step("Weights over bandwidth", weights / bandwidth, "s"),
+            Step("Over the step", 100 * weights / bandwidth / step, "%"),
+        ],
+        100 * (weights / bandwidth) / (parts(Phases())[1].total / (ANSWER - 1)),
+    ),
+    Problem(
+        "Little's law",
+        f"{RATE} requests arrive each second, and {HELD} are in the service on average. How long does a request stay?",
+        [Step("Requests over rate", HELD / RATE, "s")],
+        HELD / RATE,
+    ),
+    Problem(
+        "A million tokens",
+        f"{PER_NODE} GPUs at ${price:.2f} an hour make {rate:.0f} tokens/s. What do a million tokens cost in dollars?",
+        [
+            Step("Dollars a second", PER_NODE * price / 3600),
+            Step(
+                "Times the seconds of a million tokens", 1e6 / round(rate) * PER_NODE * price / 3600
+            ),
+        ],
+        point.cost,
+    ),
+]
