@@ -167,7 +167,7 @@ def serving_batch() -> Layers:
 
 
 @drawing(
-    "What does a million tokens cost, and how long does one take? (along a line: larger batches)",
+    "What do a million tokens cost, and how long does one take? (along a line: larger batches)",
     height=260,
     left=84,
     right=100,

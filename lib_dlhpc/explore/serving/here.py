@@ -135,6 +135,7 @@ def asked_view(setting: Setting) -> View:
         f"{show(weights, 'B')} of weights in fp32. On a core of the catalog's laptop a prompt of {setting.prompt}"
         f" tokens takes {show(prompt.total, 's')}, and a step that decodes {sequences(setting.batch)}"
         f" {show(step.total, 's')}: {gain(setting):.3g} times the tokens/s of one sequence alone."
+        f" {setting.answer} tokens each: {setting.answer - 1} such steps after the prompts."
     )
 
 

@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
-from lib_dlhpc.explore.serving.served import NETWORKS, WEIGHTS, WORDS, service
+from lib_dlhpc.explore.serving.served import NETWORKS, WEIGHTS, WORDS, bytes_read, service
 from lib_dlhpc.results.palette import BACKWARD, FORWARD, GRADIENTS, IDLE
 from lib_dlhpc.serving.predict import activations_of, room_of
 from lib_dlhpc.serving.price import Prices
@@ -71,9 +71,10 @@ def memory_view(setting: Setting) -> View:
     )
     wall = ""
     if own.fitting < FEW:
+        tokens = f"{own.fitting or 'no'} token{'s' * (own.fitting != 1)}"
         wall = (
-            f"Memory: {sequences(own.fitting)} fill it. Each step still reads all weights,"
-            f" {show(own.prices.shard.weights, 'B')} a GPU, for {own.fitting or 'no'} token{'s' * (own.fitting != 1)}."
+            f"Memory: {sequences(own.fitting)} fill it. Each step still reads the weights,"
+            f" {show(bytes_read(own.prices.shard), 'B')} a GPU, for {tokens}."
         )
     charts = {"serving_memory": memory_state(setting), "serving_batches": batches_state(setting)}
     return View(words, wall, charts, f"{own.fitting} sequences share the reading of the weights.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
-from lib_dlhpc.explore.serving.served import GPUS, NETWORKS, TERMS, WEIGHTS, service
+from lib_dlhpc.explore.serving.served import GPUS, NETWORKS, TERMS, WEIGHTS, bytes_read, service
 from lib_dlhpc.serving import Service
 from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.price import Prices, StepTime
@@ -127,7 +127,7 @@ def points(setting: Setting) -> dict[str, list[tuple[int, Point]]]:
 def prompt_point(prices: Prices, tokens: int) -> Point:
     """Return the step of a prompt: weights are read once, the cache is written."""
     shard = prices.shard
-    moved = shard.weights + shard.cached(tokens)
+    moved = bytes_read(shard) + shard.cached(tokens)
     return Point(prices.flop(tokens), moved, prices.prefill(tokens).total)
 
 
@@ -136,7 +136,7 @@ def decode_point(prices: Prices, batch: int, context: int) -> Point:
     shard = prices.shard
     attended = sum(kind.layers * kind.flop * context for kind in shard.attended)
     work = batch * (float(shard.model.layer_forward_flop.sum()) + attended)
-    moved = shard.weights + batch * shard.cached(context)
+    moved = bytes_read(shard) + batch * shard.cached(context)
     return Point(work, moved, prices.decode(batch, context).total)
 
 

@@ -17,7 +17,7 @@ from lib_dlhpc.explore.serving.phases import ANSWER, decode_point, fits, parts, 
 from lib_dlhpc.explore.serving.phases import Setting as Phases
 from lib_dlhpc.explore.serving.replicas import SHAPES, cheapest, paths
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
-from lib_dlhpc.explore.serving.served import service
+from lib_dlhpc.explore.serving.served import bytes_read, service
 from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.published import Published, published
@@ -168,7 +168,7 @@ lesson = Lesson.read(
         "answer": ANSWER,
         "steps": ANSWER - 1,
         "prefill": lambda: show(parts(Phases())[0].total, "s"),
-        "weights": lambda: show(served(Phases())[1].shard.weights, "B"),
+        "weights": lambda: show(bytes_read(served(Phases())[1].shard), "B"),
         "each": lambda: show(token(), "s"),
         "longer_8": lambda: token(batch=8) / token() - 1,
         "more_8": lambda: 8 * token() / token(batch=8),

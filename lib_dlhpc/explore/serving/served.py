@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from lib_dlhpc.costs import BYTES
 from lib_dlhpc.results.palette import BACKWARD, COLLECTIVES, FORWARD, GRADIENTS, IDLE, INPUT, UPDATE
 from lib_dlhpc.serving import Service, read_service
+from lib_dlhpc.serving.shard import Shard
 
 NETWORKS = {"Llama 3 8B": "llama3-8b", "Llama 2 13B": "llama2-13b", "Llama 3 70B": "llama3-70b"}
 GPUS = {"A100 80 GB": "selene", "H100 80 GB": "h100-pod", "H200 141 GB": "h200-pod"}
@@ -27,3 +29,9 @@ def service(model: Any, machine: Any, requests: dict[str, Any], **serving: Any) 
     """Return a service from the tables of its file."""
     tables = {"model": model, "machine": machine, "service": serving, "requests": requests}
     return read_service(tables)
+
+
+def bytes_read(shard: Shard) -> float:
+    """Return the bytes of weights that a step reads on a GPU; of an embedding it reads only some rows."""
+    elements = sum(layer.parameters for layer in shard.model.layers)
+    return float(BYTES[shard.precision] * elements)

@@ -1,0 +1,91 @@
+"""The lesson on serving as a learner uses it: guesses, controls, walls, a decoder."""
+
+from typing import Any
+
+import pytest
+from lesson_page import (
+    DRAWN,
+    MOST_MEMORY,
+    a_guess_uncovers,
+    choice_moves,
+    everyone_can_use,
+    experiment,
+    has,
+    largest_kernel,
+    slider,
+    slider_moves,
+    tells,
+    wall,
+)
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "13_serving.ipynb"
+PLOTS = 7
+QUESTIONS = 29
+SLIDERS = {
+    0: {"Batch": "ArrowRight", "Prompt": "ArrowRight"},
+    1: {"GPUs": "ArrowRight", "Tokens": "ArrowLeft"},
+    2: {"Requests/s": "ArrowRight"},
+    3: {"GPUs a replica": "ArrowLeft", "Sequences": "ArrowLeft", "Price": "ArrowRight"},
+}
+DROPDOWNS = {
+    0: [("GPU", "H200 141 GB"), ("Weights", "fp8, 1 byte")],
+    1: [("Network", "Llama 2 13B"), ("Cache", "fp8, 1 byte")],
+    2: [("Batching", "continuous"), ("Latency", "longest pause, 90 %")],
+    3: [("Weights", "fp8, 1 byte"), ("Cost in", "joules")],
+}
+GUESSES = {0: "1.5", 5: "17", 10: "100", 15: 2, 20: "5"}  # a number: that choice of a list
+
+
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
+    closed: Any, eventually: Any
+) -> None:
+    before = "Llama 2 7B, A100, prompt of 2,048 tokens"
+    a_guess_uncovers(closed, eventually, GUESSES, 10, before, "it is 40.9 ms", "a factor of 2.45")
+
+
+@pytest.mark.parametrize("index", SLIDERS)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    for label, key in SLIDERS[index].items():
+        slider_moves(page, eventually, index, label, key)
+    for label, choice in DROPDOWNS[index]:
+        choice_moves(page, eventually, index, label, choice, DRAWN)
+
+
+def test_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "waits for the" in wall(page, 0))
+    slider(page, 0, "Batch").press("End")
+    eventually(lambda: "Memory" in wall(page, 0))
+    slider(page, 1, "Tokens").press("End")
+    eventually(lambda: "Memory" in wall(page, 1))
+    slider(page, 2, "Requests/s").press("End")
+    eventually(lambda: "9 of 10 users" in wall(page, 2))
+    slider(page, 3, "Sequences").press("End")
+    slider(page, 3, "GPUs a replica").press("Home")
+    eventually(lambda: "wait in the queue" in wall(page, 3))
+
+
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="twice as fast", exact=True).click()
+    eventually(lambda: page.get_by_text("Peak FLOP/s predicts time where").count() == 1)
+    page.get_by_role("button", name="hardly faster; the prompt is read faster").click()
+    has(page.get_by_text("a token waits for the weights, the prompt for arithmetic"))
+
+
+def test_a_decoder_runs_and_its_error_is_discussed(page: Any, eventually: Any) -> None:
+    panel = experiment(page, 4)
+    slider(page, 4, "Width").press("Home")
+    slider(page, 4, "Batch").press("Home")
+    slider(page, 4, "Answer").press("Home")
+    eventually(lambda: "8 tokens each" in panel.inner_text())
+    panel.get_by_role("button", name="Decode").click()
+    tells(panel, "A batch of 2 gets", "2 sequences, measured", "calibrated here", "Why they differ")
+
+
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)
+
+
+def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY

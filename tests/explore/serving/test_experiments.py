@@ -1,0 +1,234 @@
+"""The lesson on serving: every control moves something, numbers are the engines', a run reports its outcome."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from experiment_page import Now, button, each_position_shows_its_own, fills, told
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.drawing import drawings_of
+from lib_dlhpc.explore.serving import drawings, here, load, memory, phases, replicas
+from lib_dlhpc.explore.serving.here import Setting as Here
+from lib_dlhpc.explore.serving.here import Times
+from lib_dlhpc.explore.serving.load import (
+    BATCHINGS,
+    CHUNKED,
+    CONTINUOUS,
+    EACH,
+    FIRST,
+    PAUSE,
+    STATIC,
+    felt,
+    simulated,
+)
+from lib_dlhpc.explore.serving.load import Setting as Busy
+from lib_dlhpc.explore.serving.memory import MEMORY, Fit, fit, heads_of, kinds
+from lib_dlhpc.explore.serving.memory import Setting as Room
+from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.questions import lesson, own_cache
+from lib_dlhpc.explore.serving.replicas import SHAPES, cheapest, chosen, paths
+from lib_dlhpc.explore.serving.replicas import Setting as Eight
+from lib_dlhpc.explore.serving.served import COLORS, TERMS
+from lib_dlhpc.serving.price import StepTime
+
+FOUND = {
+    1: Times((0.01, 0.012), (0.002, 0.0021), (0.04, 0.05)),
+    8: Times((0.01, 0.011), (0.008, 0.007), (0.14, 0.13)),
+}
+STATES = {
+    **phases.phases_view(Phases()).charts,
+    **memory.memory_view(Room()).charts,
+    **load.load_view(Busy()).charts,
+    **replicas.replicas_view(Eight()).charts,
+    "serving_here": here.here_state(Here(), FOUND),
+}
+EXPERIMENTS = {
+    "phases": phases.two_phases,
+    "memory": memory.sequences_fit,
+    "load": load.busy_service,
+    "replicas": replicas.one_or_eight,
+    "here": here.decode_here,
+}
+
+
+@pytest.mark.parametrize("name", drawings_of(drawings))
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+    fills(name, STATES[name])
+
+
+def test_nothing_is_said_by_color_alone() -> None:
+    for styles in (drawings.ATTENTION, drawings.WAYS, drawings.REPLICAS, drawings.PHASES):
+        assert len({json.dumps(dash) for _, dash, _ in styles.values()}) == len(styles)
+        assert len({shape for *_, shape in styles.values()}) == len(styles)
+    assert set(drawings.WAYS) == set(BATCHINGS) and set(drawings.REPLICAS) == set(SHAPES.values())
+    assert set(TERMS) == set(StepTime().terms) and len(COLORS) == len(TERMS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
+    each_position_shows_its_own(EXPERIMENTS[name]())
+
+
+# phases ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8"])
+def test_no_point_is_above_the_roof(weights: str) -> None:
+    setting = Phases(weights=weights)
+    own, _ = phases.served(setting)
+    peak = own.machine.device.peak[weights]
+    slope = float(own.machine.device.memory_bandwidth)
+    for path in phases.points(setting).values():
+        for _, point in path:
+            assert point.rate <= 1.01 * min(peak, slope * point.intensity)
+
+
+def test_the_terms_of_a_bar_are_the_time_of_its_phase() -> None:
+    bars, totals = (phases.answer_state(Phases())[0][name] for name in ("parts", "totals"))
+    for order, step in enumerate(phases.parts(Phases())):
+        length = sum(
+            stop - start
+            for start, stop, at in zip(bars["start"], bars["stop"], bars["order"], strict=True)
+            if at == order
+        )
+        assert length == pytest.approx(step.total) == pytest.approx(totals["x"][order])
+
+
+def test_a_network_or_a_batch_that_does_not_fit_says_so() -> None:
+    with pytest.raises(SpecError, match="the weights of llama3-70b"):
+        phases.phases_view(Phases("llama3-70b"))
+    assert phases.phases_view(Phases(batch=256)).wall.startswith("Memory: the cache of")
+    assert "waits for the weights" in phases.phases_view(Phases()).wall
+    assert "waits for the cache" in phases.phases_view(Phases(batch=128)).wall
+
+
+# memory ---------------------------------------------------------------------------------------------
+
+
+def used(own: Fit) -> float:
+    return sum(own.memory.values())
+
+
+@pytest.mark.parametrize("setting", [Room(), Room("llama2-13b"), Room("llama3-70b", 4)])
+def test_one_sequence_more_would_not_fit(setting: Room) -> None:
+    own = fit(setting, heads_of(setting))
+    capacity = 81559 * 2**20  # of an H100
+    assert used(own) <= capacity < used(own) + own.sequence
+    assert set(own.memory) == set(MEMORY)
+
+
+def test_fewer_heads_fewer_bytes_or_shorter_sequences_let_more_in() -> None:
+    heads = [fit(Room(), each).fitting for each in kinds(Room()).values()]
+    assert heads == sorted(heads)
+    for more in (Room(cache="fp8"), Room(weights="int4"), Room(tokens=2048), Room(gpus=2)):
+        assert fit(more, 8).fitting > fit(Room(), 8).fitting
+
+
+def test_few_sequences_are_a_wall_and_none_is_refused() -> None:
+    assert memory.memory_view(Room(tokens=131072)).wall.startswith("Memory: 3 sequences")
+    with pytest.raises(SpecError, match="Not one sequence"):
+        memory.memory_view(Room("llama3-70b", 2, tokens=131072))
+
+
+# load -----------------------------------------------------------------------------------------------
+
+
+def test_all_ways_of_batching_answer_the_same_requests() -> None:
+    answers = {
+        tuple(
+            (each.arrival, each.prompt, each.answer)
+            for each in simulated(Busy(batching=name)).requests
+        )
+        for name in BATCHINGS
+    }
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize("rate", load.RATES)
+def test_a_first_token_comes_sooner_with_continuous_batching(rate: int) -> None:
+    waits = {name: felt(Busy(rate=rate, batching=name)).first for name in (STATIC, CONTINUOUS)}
+    assert waits[CONTINUOUS] < waits[STATIC]
+
+
+def test_a_pause_is_a_step_of_prompts_or_a_step_of_chunks() -> None:
+    whole, pieces = (felt(Busy(batching=name)).pause for name in (CONTINUOUS, CHUNKED))
+    steps = simulated(Busy(batching=CHUNKED)).steps
+    assert max(step.prompt_tokens for step in steps) <= load.CHUNK
+    assert pieces <= max(step.end - step.start for step in steps) + 1e-9 < whole
+
+
+def test_the_batch_never_exceeds_its_limit_and_the_chart_ends_with_the_last_answer() -> None:
+    columns, _ = load.batch_state(Busy())
+    assert max(columns["running"]["y"]) <= Busy().batch
+    assert columns["running"]["x"][-1] == pytest.approx(simulated(Busy()).end)
+    assert columns["running"]["y"][-1] == columns["queued"]["y"][-1] == 0
+
+
+def test_what_is_shown_is_the_latency_that_was_asked_for() -> None:
+    own = felt(Busy())
+    assert (own.of(FIRST), own.of(EACH), own.of(PAUSE)) == tuple(own)
+    assert load.load_view(Busy()).wall.startswith("Queue:")
+    assert not load.load_view(Busy(batching=CONTINUOUS)).wall
+
+
+# replicas -------------------------------------------------------------------------------------------
+
+
+def test_the_price_is_in_proportion_and_joules_do_not_know_it() -> None:
+    one, two = (chosen(Eight(price=price)) for price in (4.0, 8.0))
+    assert two.cost == pytest.approx(2 * one.cost) and two.joules == one.joules
+    assert one.cost == pytest.approx(1e6 / one.tokens_per_second * 8 * 4.0 / 3600)
+
+
+def test_the_cheapest_within_a_latency_is_on_a_path_and_no_other_is_cheaper() -> None:
+    ranks, point = cheapest(Eight(), 0.02)
+    assert point in paths(Eight())[ranks] and point.tpot <= 0.02
+    others = [p.cost for points in paths(Eight()).values() for p in points if p.tpot <= 0.02]
+    assert point.cost == min(others)
+
+
+def test_a_batch_that_does_not_fit_waits_in_the_queue() -> None:
+    assert "wait in the queue" in replicas.replicas_view(Eight(ranks=2, batch=1024)).wall
+    assert not replicas.replicas_view(Eight()).wall
+    with pytest.raises(SpecError, match="the weights"):
+        replicas.replicas_view(Eight(ranks=1))
+
+
+# here -----------------------------------------------------------------------------------------------
+
+
+def test_both_cases_are_reported_with_their_predictions() -> None:
+    said, html = here.words_of(Here(), FOUND), here.result_html(Here(), FOUND)
+    assert "gets 2.4 times the tokens/s" in said and "prediction is 2 times" in said
+    assert html.count("<tr>") == 7 and "Why they differ" in html
+
+
+def test_a_decoder_is_calibrated_and_run() -> None:
+    page = here.decode_here(calibrate=lambda own: own, thread=Now)
+    for name, value in {"width": 128, "batch": 2, "prompt": 8, "answer": 8}.items():
+        page.controls[name].value = value
+    button(page, "Decode").click()
+    assert "A batch of 2 gets" in told(page) and "Why they differ" in told(page)
+
+
+def test_an_error_of_a_run_takes_its_place() -> None:
+    def fails(_: Any) -> Any:
+        raise SpecError("No decoder here.")
+
+    page = here.decode_here(calibrate=fails, thread=Now)
+    button(page, "Decode").click()
+    assert "No decoder here." in told(page) and not button(page, "Decode").disabled
+
+
+# questions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_check_is_room_over_the_bytes_of_a_sequence(seed: int) -> None:
+    own, answer = own_cache(np.random.default_rng(seed))
+    token = 2 * own["layers"] * own["heads"] * own["size"] * 2
+    assert answer == pytest.approx(own["room"] * 1e9 / (token * own["tokens"]))
+    asked = lesson.ask("own_cache", seed=seed).question
+    assert "keys and values" in asked.answer("1000000")["words"]

@@ -1,0 +1,115 @@
+"""What module 13 and its notes say is what the library computes."""
+
+import numpy as np
+from module_text import has_every_part
+
+from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC, felt, simulated
+from lib_dlhpc.explore.serving.load import Setting as Busy
+from lib_dlhpc.explore.serving.memory import Setting as Room
+from lib_dlhpc.explore.serving.memory import fit, heads_of
+from lib_dlhpc.explore.serving.phases import ANSWER, PREFILL, parts, points, served
+from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.questions import (
+    PUBLISHED,
+    ceiling,
+    dearer,
+    network_share,
+    ridge,
+    room_for,
+    row,
+    shape,
+    token,
+)
+from lib_dlhpc.explore.serving.replicas import JOULES
+from lib_dlhpc.serving.published import published
+
+
+def test_the_answer_takes_many_times_as_long_as_the_prompt_and_is_bound_by_weights():
+    prompt, answer = parts(Phases())
+    assert 20 < answer.total / prompt.total < 40
+    assert answer.bound == "weights" and prompt.bound == "arithmetic"
+    assert Phases().prompt == 8 * ANSWER
+
+
+def test_eight_sequences_take_little_longer_than_one_and_64_twice_as_long():
+    assert token(batch=8) < 1.1 * token()
+    assert 1.8 < token(batch=64) / token() < 2.5
+
+
+def test_decode_stays_on_the_slope_and_prefill_reaches_the_roof_with_512_tokens():
+    assert ceiling() < ridge() / 5
+    path = dict(points(Phases())[PREFILL])
+    assert path[256].intensity < ridge() < path[512].intensity
+
+
+def test_bandwidth_and_bytes_make_decode_faster_and_not_prefill():
+    faster, fewer = Phases(gpu="h200-pod"), Phases(weights="int4")
+    assert token() / token(gpu="h200-pod") > 1.3 and token() / token(weights="int4") > 2.5
+    prompt = parts(Phases())[0].total
+    assert all(abs(parts(each)[0].total / prompt - 1) < 0.06 for each in (faster, fewer))
+    assert row("gptfast-a100-llama2-7b-1-int4").value < 2 * row("gptfast-a100-llama2-7b-1").value
+
+
+def test_a_grouped_cache_holds_more_than_twice_the_gpus_would():
+    many = [fit(Room(), heads).fitting for heads in (32, 8, 1)]
+    assert many == sorted(many) and fit(Room(gpus=2), 32).fitting < many[1]
+    thirteen = Room("llama2-13b")
+    assert fit(thirteen, heads_of(thirteen)).fitting == 17
+
+
+def test_the_cache_counts_more_than_the_weights_at_4096_tokens():
+    assert fit(Room(cache="fp8"), 8).fitting > fit(Room(weights="int4"), 8).fitting
+
+
+def test_sequences_grow_faster_than_the_gpus():
+    held = [fit(Room("llama3-70b", gpus), 8).fitting for gpus in (2, 4, 8)]
+    assert held[1] > 2 * held[0] and held[2] > 2 * held[1]
+
+
+def test_the_first_token_comes_many_times_sooner_with_continuous_batching():
+    static, continuous = (felt(Busy(batching=each)).first for each in (STATIC, CONTINUOUS))
+    assert static > 1.0 and continuous < static / 15
+    assert simulated(Busy(batching=STATIC)).mean_batch < Busy().batch / 4
+
+
+def test_the_knees_are_where_the_answers_say():
+    with_16 = [felt(Busy(rate=rate, batching=CONTINUOUS)).first for rate in RATES]
+    assert with_16[RATES.index(24)] < 0.1 and with_16[RATES.index(48)] > 3 * with_16[3]
+    with_4 = [felt(Busy(rate=rate, batching=CONTINUOUS, batch=4)).first for rate in RATES[:2]]
+    assert with_4[1] > 0.5
+
+
+def test_chunks_shorten_pauses_and_not_a_lone_first_token():
+    whole, pieces = (felt(Busy(batching=each)) for each in (CONTINUOUS, CHUNKED))
+    assert pieces.pause < whole.pause / 3 and pieces.first > whole.first
+    few, busy = (
+        [felt(Busy(rate=rate, batching=each)).first for each in (CONTINUOUS, CHUNKED)]
+        for rate in (8, 48)
+    )
+    assert few[1] > few[0] and busy[1] < busy[0]
+
+
+def test_the_shape_that_is_cheapest_depends_on_latency_and_bytes():
+    assert shape() == "2 × 4 GPUs" and shape(weights="fp8") == "4 × 2 GPUs"
+    assert shape(0.010) == "1 × 8 GPUs" and shape(0.020) == "2 × 4 GPUs"
+    assert shape(shown=JOULES) == shape()
+    assert room_for(2) < 100 and 0.2 < network_share() < 0.5
+
+
+def test_one_replica_is_cheaper_at_few_sequences_and_dearer_at_many():
+    assert dearer(8) < 1 < dearer(1024)
+
+
+def test_published_rows_are_predicted_within_half_and_most_too_fast():
+    rows = [row(name) for name in PUBLISHED]
+    assert all(abs(each.error) < 0.5 for each in rows)
+    errors = np.array([each.error for each in published() if each.scored])
+    assert 0.2 < np.median(abs(errors)) < 0.25 and (errors > 0).mean() > 0.5
+
+
+def test_weights_in_bf16_of_70b_do_not_fit_one_gpu_and_in_int4_do():
+    assert served(Phases("llama3-70b", weights="int4"))[1].shard.weights < 80e9
+
+
+def test_every_part_is_there(repository):
+    has_every_part(repository / "modules" / "13_serving.ipynb", 5, 5)
