@@ -155,12 +155,7 @@ PATH = (
         ("04", "05", "08"),
     ),
     Module(
-        "13_serving.ipynb",
-        "13",
-        "Serving",
-        "What does an answer cost?",
-        55,
-        ("01", "04", "08"),
+        "13_serving.ipynb", "13", "Serving", "What does an answer cost?", 55, ("01", "04", "08")
     ),
 )
 

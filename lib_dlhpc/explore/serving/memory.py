@@ -161,7 +161,7 @@ def batches_state(setting: Setting) -> State:
     name = next(name for name, heads in kinds(setting).items() if heads == heads_of(setting))
     now: dict[str, Any] = {"x": [], "y": [], "words": [], "side": [], "shift": []}
     if name in curves:
-        said = f"{WORDS[setting.network]}: {plain(curves[name][1][-1])} tokens/s"
+        said = f"{plain(curves[name][1][-1])} tokens/s"
         now = {
             "x": [mine.fitting],
             "y": [float(curves[name][1][-1])],
