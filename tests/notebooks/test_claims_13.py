@@ -1,6 +1,5 @@
 """What module 13 and its notes say is what the library computes."""
 
-import numpy as np
 from module_text import has_every_part
 
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC, felt, simulated
@@ -21,7 +20,6 @@ from lib_dlhpc.explore.serving.questions import (
     token,
 )
 from lib_dlhpc.explore.serving.replicas import JOULES
-from lib_dlhpc.serving.published import published
 
 
 def test_the_answer_takes_many_times_as_long_as_the_prompt_and_is_bound_by_weights():
@@ -103,8 +101,7 @@ def test_one_replica_is_cheaper_at_few_sequences_and_dearer_at_many():
 def test_published_rows_are_predicted_within_half_and_most_too_fast():
     rows = [row(name) for name in PUBLISHED]
     assert all(abs(each.error) < 0.5 for each in rows)
-    errors = np.array([each.error for each in published() if each.scored])
-    assert 0.2 < np.median(abs(errors)) < 0.25 and (errors > 0).mean() > 0.5
+    assert sum(each.error > 0 for each in rows) > len(rows) / 2
 
 
 def test_weights_in_bf16_of_70b_do_not_fit_one_gpu_and_in_int4_do():
