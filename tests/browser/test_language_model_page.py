@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "12_train_a_language_model.ipynb"
 PLOTS = 5
-QUESTIONS = 32
+QUESTIONS = 34
 SLIDERS = {
     0: {"Context": "ArrowRight", "Pipeline": "ArrowRight"},
     1: {"Stages": "ArrowLeft", "Microbatches": "ArrowRight"},
@@ -36,14 +36,14 @@ DROPDOWNS = {
     2: [("Network", "one NIC a node")],
     3: [("Products", "all at the rate of fp8"), ("Recomputed", "nothing")],
 }
-GUESSES = {0: "10", 7: "10", 12: "5", 17: "25", 23: "4"}
+GUESSES = {0: "10", 9: "10", 14: "5", 19: "25", 25: "4"}
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "131,072 tokens, 16 context ranks"
-    a_guess_uncovers(closed, eventually, GUESSES, 7, before, "it is 31.8 %", "a factor of 3.18")
+    a_guess_uncovers(closed, eventually, GUESSES, 9, before, "it is 31.8 %", "a factor of 3.18")
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:

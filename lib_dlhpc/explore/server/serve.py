@@ -55,7 +55,7 @@ def serve(
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
     port: 0 takes a free one.  ip: who may come; the default is this machine only, "0.0.0.0" all.
-    preheat: kernels kept ready, about 55 MB each: for each notebook, of a course for its explorer alone, since eleven
+    preheat: kernels kept ready, about 55 MB each: for each notebook, of a course for its explorer alone, since a dozen
     that start at once would delay the first page by more than they save; 0 starts them on demand.
     token: what visitors have to bring, in the address that is printed; "": nothing.
     allow_hosts: names by which others may ask for this server, such as that of a proxy, besides its own.
