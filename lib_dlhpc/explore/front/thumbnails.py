@@ -8,8 +8,8 @@ import numpy as np
 from lib_dlhpc import Experiment, predict, simulate
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.schedules import price, schedule
-from lib_dlhpc.spec import catalog
 from lib_dlhpc.serving import predict_service, read_service
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training.large_batch_results import batches, mean_of, stored
 
