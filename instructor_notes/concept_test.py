@@ -10,9 +10,9 @@ QUESTIONS = [
     Question(
         "short messages",
         "Many ranks sum one number each. Which property of an algorithm decides how long it takes?",
-        "How many rounds of messages follow each other",
+        "How many rounds follow each other",
         {
-            "How many bytes each rank sends": "Bandwidth is what matters.",
+            "How many bytes each rank has to send": "Bandwidth is what matters.",
             "How fast each rank adds": "Adding is the work of an allreduce.",
             "Whether ranks form a ring": "Ring is the best allreduce.",
         },
@@ -24,7 +24,7 @@ QUESTIONS = [
         "One in which ranks send the whole buffer in every round",
         {
             "One with many rounds": "Latency decides at any size.",
-            "One that cuts the buffer into pieces": "Pieces cost more than wholes.",
+            "One that cuts the buffer into pieces and sends each on its own way": "Pieces cost more than wholes.",
             "Any but a ring": "Ring is the best allreduce.",
         },
         "Bytes decide: pieces that are reduced on their way move each byte about twice.",
@@ -91,7 +91,7 @@ QUESTIONS = [
         "may still all be wrong in the same way",
         {
             "are right": "If the replicas agree, the gradients are right.",
-            "were equal before the exchange": "Replicas compute the same.",
+            "were equal before the exchange as well, or weights would differ": "Replicas compute the same.",
             "are right if the loss falls": "A falling loss proves the gradient.",
         },
         "Compare with one rank on the same batch.",
@@ -103,7 +103,7 @@ QUESTIONS = [
         {
             "always halves": "A larger batch is a better gradient, so fewer steps, in proportion.",
             "stays": "Each step learns equally much.",
-            "grows, large batches do not generalize": "A large batch cannot reach the accuracy.",
+            "grows beyond some batch, since large batches do not generalize": "A large batch cannot reach the accuracy.",
         },
         "There is a critical batch.",
     ),
@@ -113,7 +113,7 @@ QUESTIONS = [
         "works if sixteen small steps would have had nearly the same gradient",
         {
             "works, that is the rule": "Linear scaling of the rate always works.",
-            "works if the warm-up is long enough": "A long enough warm-up repairs it.",
+            "works if the warm-up is long enough for the weights to leave their random start": "A long enough warm-up repairs it.",
             "works with the same rate only": "The rate belongs to the network, not to the batch.",
         },
         "That is what the derivation assumes.",
@@ -124,7 +124,7 @@ QUESTIONS = [
         "up to twice as fast, and not at all faster if it waits for memory or launches",
         {
             "twice as fast": "Peak FLOP/s predicts time.",
-            "faster if it is a large layer": "Memory-bound layers are the small ones.",
+            "faster if it is a large layer, since small ones wait for memory": "Memory-bound layers are the small ones.",
             "never faster": "All layers wait for memory.",
         },
         "Its arithmetic intensity decides.",
@@ -135,7 +135,7 @@ QUESTIONS = [
         "reduce the number of files that are opened",
         {
             "buy bandwidth": "I/O is bandwidth.",
-            "start more readers": "More readers always help.",
+            "start more readers on each node, to overlap the waits": "More readers always help.",
             "add nodes": "More nodes always help.",
         },
         "Each file costs operations of metadata servers, which are the limit.",
@@ -155,10 +155,10 @@ QUESTIONS = [
     Question(
         "pipeline",
         "A network is cut into eight equal stages on eight GPUs. One batch, in microbatches, is trained",
-        "less than eight times as fast, depending on the number of microbatches",
+        "less than eight times as fast; how much depends on the microbatches",
         {
             "eight times as fast": "A pipeline with P stages is P times faster.",
-            "as fast as on one GPU, since stages depend on each other": "Stages compute one after another.",
+            "as fast as on one GPU, since each stage has to wait for the one before it": "Stages compute one after another.",
             "less than eight times as fast, whatever the microbatches": "The bubble is a property of the stages.",
         },
         "Stages are idle while the pipeline fills and drains.",
@@ -168,7 +168,7 @@ QUESTIONS = [
         "A network fits one GPU, and a larger batch still saves steps. To use a second GPU you",
         "give it a replica and samples of its own",
         {
-            "split each layer over both": "Model parallel is for speed.",
+            "split each layer over both, so that each computes half of it": "Model parallel is for speed.",
             "put half of the layers on it": "A pipeline with P stages is P times faster.",
             "use it for the optimizer": "The optimizer takes half of a step.",
         },
@@ -180,7 +180,7 @@ QUESTIONS = [
         "may not fit: activations, gradients and optimizer state come on top",
         {
             "fits": "A model of 3 GB needs 3 GB.",
-            "fits, with gradients twice the weights": "Activations are small.",
+            "fits: with gradients and momentum it is three tenths, and activations are small": "Activations are small.",
             "fits if each layer fits": "Only one layer is in memory at a time.",
         },
         "Backward needs the activations of all layers, for every sample.",
@@ -190,7 +190,7 @@ QUESTIONS = [
         "A run on many nodes fails now and then. It should save its state",
         "at an interval that balances saving against lost work",
         {
-            "as often as possible": "Checkpoint as often as you can.",
+            "as often as possible, so that as little as possible is lost": "Checkpoint as often as you can.",
             "once a day, failures are rare": "Failures are rare, so ignore them.",
             "only at the end of an epoch": "An epoch is the unit of training.",
         },

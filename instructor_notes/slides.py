@@ -7,6 +7,8 @@ import sys
 from io import BytesIO
 from pathlib import Path
 
+import vl_convert
+import ziamath
 from pptx import Presentation
 from pptx.dml.color import RGBColor
 from pptx.util import Inches, Pt
@@ -25,6 +27,7 @@ SIZES = (
     (900, 19),
 )  # characters of a slide, and the points that they fit in
 TALL = Inches(4.7)  # of a picture
+FORMULA, FORMULAS = 0.9, 3.2  # in, the height of a formula, and of all, at most
 BLUE = RGBColor(0x00, 0x4C, 0x6D)
 
 
@@ -61,10 +64,10 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
         style(caption.text_frame, 18)
         picture(own, slide)
     else:
-        body = own.placeholders[1]
-        place(body, TOP, 5.3)
+        body, above = own.placeholders[1], formulas(own, slide.formulas)
+        place(body, TOP + above, 5.3 - above)
         body.text_frame.text = "\n".join(slide.lines)
-        style(body.text_frame, points(slide.lines))
+        style(body.text_frame, points(slide.lines) if not above else 20)
     end = own.shapes.add_textbox(Inches(LEFT), Inches(7.0), Inches(WIDE), Inches(0.4))
     end.text_frame.text = foot
     style(end.text_frame, 12)
@@ -101,6 +104,19 @@ def picture(own, slide: Slide) -> None:
         drawn.width, drawn.height = round(drawn.width * TALL / drawn.height), TALL
     drawn.left = round((Inches(WIDTH) - drawn.width) / 2)
     drawn._element.nvPicPr.cNvPr.set("descr", slide.figure.summary)
+
+
+def formulas(own, texts: tuple[str, ...]) -> float:
+    """Put formulas below each other on top of the slide, with their TeX as description; return their height in in."""
+    top, tall = 0.0, min(FORMULA, FORMULAS / max(1, len(texts)) - 0.15)
+    for tex in texts:
+        picture_ = vl_convert.svg_to_png(ziamath.Latex(tex, size=28).svg(), scale=4)
+        drawn = own.shapes.add_picture(BytesIO(picture_), Inches(LEFT), Inches(TOP + top))
+        shrink = min(Inches(tall) / drawn.height, Inches(WIDE) / drawn.width)
+        drawn.width, drawn.height = round(shrink * drawn.width), round(shrink * drawn.height)
+        drawn._element.nvPicPr.cNvPr.set("descr", tex)
+        top += drawn.height / Inches(1) + 0.15
+    return top
 
 
 if __name__ == "__main__":

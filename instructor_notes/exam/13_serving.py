@@ -102,15 +102,16 @@ QUESTIONS = [
     ),
     Question(
         "more requests",
-        f"A single queue is busy for {100 * BEFORE:.0f} % of the time. Requests rise until it is busy for"
-        f" {100 * AFTER:.0f} %. By which factor does 1 / (1 - utilization), and with it the wait, grow?",
+        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * BEFORE:.0f} % of the time."
+        f" Requests rise until it is busy for {100 * AFTER:.0f} %. By which factor does the mean time of a request, wait"
+        " and service, grow?",
         f"{longer:.1f}",
         {
-            f"{AFTER / BEFORE:.1f}": "The wait grows with the requests.",
+            f"{AFTER / BEFORE:.1f}": "Time grows with the requests.",
             f"{1.0:.1f}": "A busy service is a good service.",
-            f"{(AFTER / BEFORE) ** 2:.1f}": "The wait grows with the square of the requests.",
+            f"{(AFTER / BEFORE) ** 2:.1f}": "Time grows with the square of the requests.",
         },
-        "What is left of the time to catch up in shrinks to a fifth.",
+        "It is the service time over 1 - utilization, which shrinks to a fifth; the wait alone grows sixfold.",
     ),
     Question(
         "chunks",

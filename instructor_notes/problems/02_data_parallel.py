@@ -22,7 +22,8 @@ PROBLEMS = [
     Problem(
         "Efficiency",
         f"A step on 256 GPUs: forward {show(terms['forward'], 's')}, backward {show(terms['backward'], 's')}, update"
-        f" {show(terms['update'], 's')}; {show(exposed, 's')} of the allreduce are exposed. What is the efficiency?",
+        f" {show(terms['update'], 's')}; {show(exposed, 's')} of the allreduce are exposed. All GPUs are equally"
+        " fast, so that nobody waits for another. What is the efficiency?",
         [
             Step("Computation", compute, "s"),
             Step("The step: computation and what is exposed", compute + exposed, "s"),

@@ -43,10 +43,14 @@ def read(path: Path, name: str) -> Any:
 
 def options(question: Question, seed: int = 0) -> list[str]:
     """Return the options in the order of one version of an exam, the same for the same seed."""
-    digest = sha256(f"{seed} {question.name} {question.text}".encode()).digest()
-    every = [question.right, *question.wrong]
-    order = np.random.default_rng(int.from_bytes(digest[:8])).permutation(len(every))
-    return [every[place] for place in order]
+    return shuffled([question.right, *question.wrong], f"{seed} {question.name} {question.text}")
+
+
+def shuffled(options: Sequence[str], seed: str) -> list[str]:
+    """Return the options in an order that is the same for the same seed."""
+    digest = sha256(seed.encode()).digest()
+    order = np.random.default_rng(int.from_bytes(digest[:8])).permutation(len(options))
+    return [options[place] for place in order]
 
 
 def right_letter(question: Question, seed: int = 0) -> str:

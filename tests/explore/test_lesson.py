@@ -127,6 +127,18 @@ def test_a_lesson_has_every_number_that_it_names(name: str) -> None:
     assert set(lesson.draws) == {key for key, text in lesson.texts.items() if "compute" in text}
 
 
+def test_the_place_of_an_answer_tells_nothing() -> None:
+    """The right answers of all checks are in no place much more often than by chance."""
+    places = []
+    for name in LESSONS:
+        for text in import_module(name).lesson.texts.values():
+            if "check" in text:
+                card = Lesson().choose(text["check"], dict(text["answers"]), text["right"])
+                places.append(card.question.options.index(text["right"]))
+                assert sorted(card.question.options) == sorted(dict(text["answers"]))
+    assert max(map(places.count, set(places))) < 0.5 * len(places)
+
+
 FOLDERS = [
     folder for module in PATH for folder, number in RECORDED.items() if number == module.number
 ]

@@ -16,6 +16,7 @@ def test_a_file_has_the_slides_of_its_deck(repository):
         slides, module, file
     )
     shown = list(Presentation(file).slides)
+    assert any(slide.formulas for slide in slides)
     assert [own.shapes.title.text_frame.text for own in shown] == [slide.title for slide in slides]
     for own, slide in zip(shown, slides, strict=True):
         text = "\n".join(shape.text_frame.text for shape in own.shapes if shape.has_text_frame)
@@ -26,4 +27,5 @@ def test_a_file_has_the_slides_of_its_deck(repository):
             for shape in own.shapes
             if shape.shape_type == 13
         ]
-        assert described == ([slide.figure.summary] if slide.figure else [])
+        summary = [slide.figure.summary] if slide.figure else []
+        assert described == [*summary, *slide.formulas]

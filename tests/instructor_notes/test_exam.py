@@ -76,6 +76,17 @@ def test_each_misconception_of_the_notes_leads_to_a_wrong_option(questions, repo
     assert listed <= found
 
 
+def test_the_length_of_an_option_tells_nothing_in_the_concept_test(concept):
+    """Of four options each is the longest, or the shortest, in a quarter of the items by chance."""
+    for beats in (int.__gt__, int.__lt__):
+        outstanding = [
+            each.name
+            for each in concept
+            if all(beats(len(each.right), len(wrong)) for wrong in each.wrong)
+        ]
+        assert len(outstanding) <= 0.35 * len(concept), outstanding
+
+
 def test_the_concept_test_has_twenty_items_that_are_not_in_the_exam(concept, questions):
     assert len({question.name for question in concept}) == len(concept) == 20
     for question in concept:

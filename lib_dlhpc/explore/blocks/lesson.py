@@ -47,6 +47,7 @@ from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
 from lib_dlhpc.explore.blocks.question import Card, Judge, Place, Question, verdict
 from lib_dlhpc.labs import attempts
 from lib_dlhpc.spec.units import parse_quantity
+from lib_dlhpc.teaching.questions import shuffled
 
 CLOSE = 0.2  # a guess within 20 % counts as right
 MODULES = Path(__file__).parents[1]
@@ -212,6 +213,8 @@ class Lesson:
     def choose(self, question: str, answers: Mapping[str, str], right: str) -> Card:
         """Ask a check question; each answer has its own feedback, given at once, and may be tried again.
 
+        They are shown in an order of the question's own: a place tells nothing of what is right.
+
         answers: answer -> what to say to it, the misconception behind a wrong one.
         """
         if right not in answers:
@@ -222,8 +225,9 @@ class Lesson:
                 raise SpecError(f"Choose one of: {', '.join(answers)}.")
             return verdict(text == right, answers[text], final=text == right)
 
-        asked = self._placed(Question("check", question, judge, options=list(answers)), "check")
-        return Card(asked, lambda: [question, *(f"- {answer}" for answer in answers)])
+        options = shuffled(list(answers), question)
+        asked = self._placed(Question("check", question, judge, options=options), "check")
+        return Card(asked, lambda: [question, *(f"- {answer}" for answer in options)])
 
     def compute(
         self, question: str, answer: float, unit: str = "", hint: str = "", tolerance: float = 0.02

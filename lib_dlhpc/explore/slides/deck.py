@@ -17,6 +17,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.course import Module
+from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
 QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+\.questions) import ask")
@@ -24,12 +25,13 @@ MOST, READING = 5, 6  # things to try of a slide, the others are in its notes; o
 
 
 class Slide(NamedTuple):
-    """A slide: its title, its lines, what to say, and the figure that it shows, if any."""
+    """A slide: its title, its lines, what to say, and the figure, or the formulas as TeX, that it shows, if any."""
 
     title: str
     lines: tuple[str, ...] = ()
     notes: str = ""
     figure: Figure | None = None
+    formulas: tuple[str, ...] = ()
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:
@@ -172,7 +174,9 @@ def _check(lesson: Lesson, name: str, number: int) -> Slide:
         own, answer = lesson.draws[name](np.random.default_rng(0))
         said = f"It is {answer:.3g} {text.get('unit', '')}. {text.get('hint', '')}"
         return Slide(f"Check {number}", (text["compute"].format(**own),), said)
-    answers = [(lesson.filled(answer), lesson.filled(said)) for answer, said in text["answers"]]
+    feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}
+    options = shuffled(list(feedback), lesson.filled(text["check"]))
+    answers = [(answer, feedback[answer]) for answer in options]
     lines = [f"{letter}. {answer}" for letter, (answer, _) in zip(LETTERS, answers, strict=False)]
     notes = [f"{letter}. {said}" for letter, (_, said) in zip(LETTERS, answers, strict=False)]
     vote = "Vote, discuss with a neighbor, vote again."
@@ -192,6 +196,7 @@ def _formula(text: str) -> Slide:
         "The formula, at the board",
         tuple(_sentence(plain(line)) for line in lines),
         section.strip(),
+        formulas=tuple(each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S)),
     )
 
 
