@@ -103,7 +103,7 @@ QUESTIONS = [
         {
             "always halves": "A larger batch is a better gradient, so fewer steps, in proportion.",
             "stays": "Each step learns equally much.",
-            "grows beyond some batch, since large batches do not generalize": "A large batch cannot reach the accuracy.",
+            "grows beyond some batch: large batches do not generalize": "A large batch cannot reach the accuracy.",
         },
         "There is a critical batch.",
     ),
@@ -113,7 +113,7 @@ QUESTIONS = [
         "works if sixteen small steps would have had nearly the same gradient",
         {
             "works, that is the rule": "Linear scaling of the rate always works.",
-            "works if the warm-up is long enough for the weights to leave their random start": "A long enough warm-up repairs it.",
+            "works if the warm-up is long enough to leave the steep region at the start": "A long enough warm-up repairs it.",
             "works with the same rate only": "The rate belongs to the network, not to the batch.",
         },
         "That is what the derivation assumes.",
@@ -124,7 +124,7 @@ QUESTIONS = [
         "up to twice as fast, and not at all faster if it waits for memory or launches",
         {
             "twice as fast": "Peak FLOP/s predicts time.",
-            "faster if it is a large layer, since small ones wait for memory": "Memory-bound layers are the small ones.",
+            "faster if it is large, since small ones wait for memory": "Memory-bound layers are the small ones.",
             "never faster": "All layers wait for memory.",
         },
         "Its arithmetic intensity decides.",
@@ -158,7 +158,7 @@ QUESTIONS = [
         "less than eight times as fast; how much depends on the microbatches",
         {
             "eight times as fast": "A pipeline with P stages is P times faster.",
-            "as fast as on one GPU, since each stage has to wait for the one before it": "Stages compute one after another.",
+            "as fast as on one GPU, since each stage waits for the one before it": "Stages compute one after another.",
             "less than eight times as fast, whatever the microbatches": "The bubble is a property of the stages.",
         },
         "Stages are idle while the pipeline fills and drains.",

@@ -102,9 +102,9 @@ QUESTIONS = [
     ),
     Question(
         "more requests",
-        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * BEFORE:.0f} % of the time."
-        f" Requests rise until it is busy for {100 * AFTER:.0f} %. By which factor does the mean time of a request, wait"
-        " and service, grow?",
+        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * BEFORE:.0f} % of the"
+        f" time. Requests rise until it is busy for {100 * AFTER:.0f} %. By which factor does the mean time of a"
+        " request, wait and service, grow?",
         f"{longer:.1f}",
         {
             f"{AFTER / BEFORE:.1f}": "Time grows with the requests.",
