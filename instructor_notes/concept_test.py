@@ -113,7 +113,7 @@ QUESTIONS = [
         "works if sixteen small steps would have had nearly the same gradient",
         {
             "works, that is the rule": "Linear scaling of the rate always works.",
-            "works if the warm-up is long enough to leave the steep region at the start": "A long enough warm-up repairs it.",
+            "works if the warm-up is long enough to leave the steep start": "A long enough warm-up repairs it.",
             "works with the same rate only": "The rate belongs to the network, not to the batch.",
         },
         "That is what the derivation assumes.",
