@@ -31,7 +31,8 @@ PRINTED = {  # status, and words of what is printed
 def lines(repository, lab):
     """The folder of a lab, and its commands for a cluster."""
     (folder,) = (repository / "labs").glob(f"{lab}_*")
-    text = (folder / "README.md").read_text(encoding="utf-8").partition("## On a cluster\n")[2]
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    text = text.partition("## On a cluster\n")[2].partition("\n## ")[0]
     found = [line.strip() for line in text.splitlines() if line.startswith("    dlhpc ")]
     return folder, found
 
