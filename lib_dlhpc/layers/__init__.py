@@ -3,12 +3,14 @@
     conv dense lstm experts gated_experts         products with weights
     attention fused_attention                     products of positions
     latent_attention fused_latent_attention       products of positions, keys and values from one latent vector
-    embedding position_embedding                  tables
-    batch_norm layer_norm rms_norm head_norm      normalizations
+    embedding position_embedding label_embedding  tables
+    timestep fixed_positions                      sines and cosines
+    batch_norm layer_norm rms_norm head_norm group_norm  normalizations
     relu leaky_relu prelu gelu silu tanh sigmoid softmax dropout
     glu                                           a gate times another input
+    modulate shift                                scaled and shifted by a vector of the sample
     max_pool avg_pool global_avg_pool             pools
-    add multiply concat flatten gather tokens upsample pixel_shuffle
+    add multiply concat flatten gather tokens untokens upsample pixel_shuffle
     exchange halo receive table                   between ranks, placed by layout/
 
 base/: what the files share. KINDS: the kinds by name, a mapping; a file is imported when it is first asked for.

@@ -1,4 +1,4 @@
-"""Layer normalization: each position over its features, with a learned scale and, with a bias, a shift."""
+"""Layer normalization: each position over its features, by default with a learned scale and shift."""
 
 from typing import Any
 
@@ -18,19 +18,23 @@ class LayerNorm(Kind):
     dimensions = (1, 2)
 
     @staticmethod
-    def describe(site: Site, bias: bool = True) -> Counts:
-        """Return the counts; bias = false: no shift."""
-        return Counts(site.shape, parameters=(1 + bias) * site.shape[-1], attributes={"bias": bias})
+    def describe(site: Site, bias: bool = True, scale: bool = True) -> Counts:
+        """Return the counts; bias = false: no shift; scale = false: no scale."""
+        return Counts(
+            site.shape,
+            parameters=(scale + bias) * site.shape[-1],
+            attributes={"bias": bias, "scale": scale},
+        )
 
     def __init__(self, layer: Layer) -> None:
         features = layer.input_shape[-1]
-        self.shapes: Shapes = {"scale": (features,)}
-        if layer.attributes["bias"]:
-            self.shapes["shift"] = (features,)
+        learned = {"scale": layer.attributes["scale"], "shift": layer.attributes["bias"]}
+        self.shapes: Shapes = {name: (features,) for name, there in learned.items() if there}
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Scale 1, shift 0."""
-        weights["scale"].fill(1)
+        if "scale" in weights:
+            weights["scale"].fill(1)
         if "shift" in weights:
             weights["shift"].fill(0)
 
@@ -43,7 +47,8 @@ class LayerNorm(Kind):
         inverse = 1 / np.sqrt(variance + x.dtype.type(EPSILON))
         saved.values.update(x=x, mean=mean, inverse=inverse)
         y *= inverse
-        y *= weights["scale"]
+        if "scale" in weights:
+            y *= weights["scale"]
         if "shift" in weights:
             y += weights["shift"]
         return y
@@ -57,9 +62,10 @@ class LayerNorm(Kind):
         if "shift" in weights:
             np.sum(dy, axis=others, out=gradients["shift"])
         features = dy.shape[-1]
-        flat, flat_normal = dy.reshape(-1, features), normal.reshape(-1, features)
-        np.einsum("ni,ni->i", flat, flat_normal, out=gradients["scale"])
-        dy *= weights["scale"]
+        if "scale" in weights:
+            flat, flat_normal = dy.reshape(-1, features), normal.reshape(-1, features)
+            np.einsum("ni,ni->i", flat, flat_normal, out=gradients["scale"])
+            dy *= weights["scale"]
         normal *= _dots(dy, normal) / dy.dtype.type(features)
         dy -= np.mean(dy, axis=-1, keepdims=True)
         dy -= normal

@@ -46,7 +46,7 @@ def _samples(model: Model, ranks: int) -> Held:
     if len(shape) < 3 or any(_rows(layer) < ranks for layer in readers):
         raise SpecError(
             f"strategy.spatial = {ranks}: samples of shape {shape} cannot be cut into so many parts; legal:"
-            " up to the rows of the first layer's output, for samples (channels, rows, ...)."
+            " up to the rows of the output of each layer that reads samples, of shape (channels, rows, ...)."
         )
     reads = [_needed(layer, ranks) for layer in readers]
     inside = [

@@ -1,8 +1,9 @@
 """A network cut into the stages of a pipeline: equal blocks or equal work, within the memory of a device.
 
 Stages are runs of consecutive layers. They are cut where few arrays are live: between the blocks of a network
-that is made of blocks, else where one array is live, else anywhere; every live array is sent. Where all blocks are
-alike and the stages divide them, each stage has as many, as in Megatron (Narayanan et al. 2021, section 2.2).
+that is made of blocks, else where one array is live, else anywhere; every live array is sent. Blocks that share a
+vector of the sample are cut between any two. Where all blocks are alike and the stages divide them, each stage has as
+many, as in Megatron (Narayanan et al. 2021, section 2.2).
 """
 
 from functools import lru_cache
@@ -97,8 +98,13 @@ def cut_points(model: Model, stages: int) -> tuple[int, ...]:
     blocks = [_block(layer.name) for layer in model.layers]
     between = [i for i in range(1, layers) if blocks[i] != blocks[i - 1]]
     single = [i for i, alive in enumerate(live_names(model)) if 0 < i < layers and len(alive) == 1]
-    in_blocks = sum(bool(block) for block in blocks) > layers / 2
-    for places in ([i for i in between if i in set(single)] if in_blocks else [], single):
+    if sum(bool(block) for block in blocks) <= layers / 2:
+        choices = [single]
+    elif _read_by_many_blocks(model):
+        choices = [between]
+    else:
+        choices = [[i for i in between if i in set(single)], single]
+    for places in choices:
         if len(places) >= stages - 1:
             return (0, *places, layers)
     if layers < stages:
@@ -126,6 +132,16 @@ def live_names(model: Model) -> tuple[tuple[str, ...], ...]:
         found.append(tuple(alive))
         alive.append(layer.name)
     return (*found, ())
+
+
+def _read_by_many_blocks(model: Model) -> bool:
+    """Return whether blocks share a vector of the sample, such as its timestep, which is then live in all of them."""
+    readers: dict[str, set[str]] = {}
+    vectors = {layer.name for layer in model.layers if len(layer.output_shape) == 1}
+    for layer in model.layers:
+        for name in vectors.intersection(layer.inputs):
+            readers.setdefault(name, set()).add(_block(layer.name))
+    return any(len(each - {""}) > 2 for each in readers.values())
 
 
 def _block(name: str) -> str:

@@ -318,7 +318,7 @@ class _Splitter:
 
     def _at_positions(self, home: int, layer: Layer) -> None:
         """Sequence parallelism: the rank's own positions."""
-        inputs = tuple(self._own_positions(home, name) for name in layer.inputs)
+        inputs = tuple(self._at_own_positions(home, name) for name in layer.inputs)
         gives = self._positions(layer.output_shape)
         if "positions" not in layer.attributes or "tokens" in layer.attributes:
             self.graph.append(home, inputs, gives, sums=True)
@@ -334,6 +334,13 @@ class _Splitter:
             part={"weight": (0, tuple(rows))},
             parameters=mine * layer.output_shape[-1],
             positions=mine,
+        )
+
+    def _at_own_positions(self, home: int, name: str) -> Held:
+        """Return an input at the rank's own positions; a vector of the sample, which all positions read, is whole."""
+        held = self.graph.held[name]
+        return (
+            self._entered(home, held) if len(held.shape) == 1 else self._own_positions(home, name)
         )
 
     def _own_positions(self, home: int, name: str) -> Held:

@@ -147,6 +147,9 @@ CASES = {
     "layer_norm": model_of((5,), {"kind": "layer_norm"}),
     "layer_norm, sequence": model_of((3, 4), {"kind": "layer_norm"}),
     "layer_norm, no bias": model_of((3, 4), {"kind": "layer_norm", "bias": False}),
+    "layer_norm, none learned": model_of(
+        (3, 4), {"kind": "layer_norm", "bias": False, "scale": False}
+    ),
     "leaky_relu": model_of((3, 4, 2), {"kind": "leaky_relu", "slope": 0.1}),
     "leaky_relu, flat": model_of((7,), {"kind": "leaky_relu", "slope": 0.0}),
     "lstm": model_of((4, 3), {"kind": "lstm", "hidden": 2}),
@@ -432,7 +435,7 @@ def test_batch_norm_without_samples_leaves_its_running_statistics(name):
 @named("layer_norm")
 def test_layer_norm(name):
     _, x, y, weights = forward(name)
-    expected = normalized(x, -1, **{"shift": 0, **weights})
+    expected = normalized(x, -1, **{"scale": 1, "shift": 0, **weights})
     np.testing.assert_allclose(y, expected, rtol=1e-10)
 
 

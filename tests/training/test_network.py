@@ -339,6 +339,8 @@ UNTRAINABLE = {
     "bert-large": "gather",
     "deepseek-v3": "latent_attention",
     "srgan-generator": "prelu",
+    "ddpm-cifar10": "timestep",
+    **dict.fromkeys(("dit-s2", "dit-b2", "dit-l2", "dit-xl2", "dit-xl2-512"), "label_embedding"),
     **dict.fromkeys(("vit-b16", "vit-l16", "vit-h14"), "gather"),
 }
 

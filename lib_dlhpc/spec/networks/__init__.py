@@ -12,6 +12,7 @@ from lib_dlhpc.spec.networks.alexnet import alexnet, lenet5, vgg
 from lib_dlhpc.spec.networks.cosmoflow import cosmoflow, cosmoflow_large
 from lib_dlhpc.spec.networks.decoder import decoder
 from lib_dlhpc.spec.networks.decoders import bloom, llama, mpt, opt, palm
+from lib_dlhpc.spec.networks.diffusion import dit, unet
 from lib_dlhpc.spec.networks.inception import inception
 from lib_dlhpc.spec.networks.recurrent import frnn, lstm_language_model
 from lib_dlhpc.spec.networks.resnet import resnet, resnet_cifar
@@ -31,6 +32,7 @@ FAMILIES: dict[str, Callable[..., Model]] = {
         cosmoflow,
         cosmoflow_large,
         decoder,
+        dit,
         frnn,
         gpt,
         inception,
@@ -46,6 +48,7 @@ FAMILIES: dict[str, Callable[..., Model]] = {
         sequential,
         srgan_discriminator,
         srgan_generator,
+        unet,
         vgg,
         vit,
     )
