@@ -32,7 +32,7 @@ QUESTIONS = [
             f"{step - causes(own)['pipeline bubble']:.1f} s": "Only the bubble disappears.",
             f"{2 * step:.0f} s": "Weights are gathered once, beside the other communication.",
         },
-        "Each GPU gathers its eighth of all weights twice for the arithmetic of one sequence.",
+        "A ring over 2,048 nodes pays 2,047 latencies for each large matrix, gathered twice and reduced once.",
     ),
     Question(
         "zero bubble",
@@ -73,7 +73,7 @@ QUESTIONS = [
         "Which kind of parallelism needs NVLink the most, and why?",
         "Tensor: each layer waits for its collectives",
         {
-            "Data: gradients of all weights travel": "What sends the most bytes needs the fastest link.",
+            "Data: gradients of all weights travel": "The gradients of all weights are the most bytes a GPU sends.",
             "Pipeline: all stages wait for a message": "A late message stops the whole pipeline.",
             "Context: keys and values of all tokens travel": "A ring waits for each of its messages.",
         },
@@ -99,19 +99,19 @@ QUESTIONS = [
             "halves": "Each expert has half the tokens, so it computes half for each.",
             "grows with the root": "Routing costs as much as the experts.",
         },
-        "Weights and memory double; a token meets as many of them as before.",
+        "Weights and memory double; a token meets as many experts as before, in as many messages.",
     ),
     Question(
         "experts in a node",
-        "DeepSeek-V3's experts over the 8 GPUs of a node would exchange over NVLink. Why are they spread over eight"
-        " nodes?",
+        "DeepSeek-V3's experts over the 8 GPUs of a node would exchange over NVLink. If optimizer state is not"
+        " sharded, why must they be spread over eight nodes?",
         "Their weights and optimizer state would not fit",
         {
             "NVLink would be slower": "NVLink is shared, so it is slower than NICs.",
             "The router would be unbalanced": "More ranks balance a router.",
             "There would be more arithmetic": "Fewer ranks compute more for each token.",
         },
-        "Eight times the experts on each GPU, and nothing else to shard their state over.",
+        "Eight times the experts' weights and state on each GPU; ZeRO 1 over 16 replicas would change that.",
     ),
     Question(
         "fp8",

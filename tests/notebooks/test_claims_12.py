@@ -3,6 +3,7 @@
 import pytest
 from module_text import has_every_part
 
+from lib_dlhpc.costs.groups import shard_network
 from lib_dlhpc.explore.language_model import experts, layout, sequences
 from lib_dlhpc.explore.language_model.bubbles import ALL, SCHEDULES, TWO, bubble, fullest
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
@@ -10,9 +11,20 @@ from lib_dlhpc.explore.language_model.charts import causes
 from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu, predicted
-from lib_dlhpc.explore.language_model.questions import FAR, PUBLISHED, computed, saved_fp8
+from lib_dlhpc.explore.language_model.questions import (
+    FAR,
+    PUBLISHED,
+    alone,
+    computed,
+    hops,
+    saved_fp8,
+    sent,
+    zb_part,
+)
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.schedules.choice import chosen
+from lib_dlhpc.spec import catalog
 
 
 def exposed(setting):
@@ -41,6 +53,37 @@ def test_llama_3s_layout_fits_in_the_published_band_and_fsdp_alone_is_five_times
     assert causes(alone)["gradients, weights"] > 0.8 * float(alone.step_time)
 
 
+def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
+    own = predicted(layout.ALONE)
+    messages = own.messages["data"]
+    assert 0.6 < messages.latency / messages.total < 0.7
+    assert float(own.exposed["data"]) > 30 and 35.5 < float(messages.total) < 36.5
+    net = shard_network(own.experiment)
+    block = 2 * float(own.experiment.model.parameters) / layout.LAYERS / 8
+    names, seconds = {}, {}
+    for size in (2 * 16_384 * 53_248 / 8, 2 * 16_384**2 / 8, block):
+        gather = chosen("allgather", size, net)
+        names[size], seconds[size] = gather.name, gather.priced(size, net)
+    assert list(names.values()) == ["ring_allgather", "doubling_allgather", "ring_allgather"]
+    large = next(iter(seconds.values()))
+    assert large.latency == pytest.approx(2047 * 10e-6) and hops() == "20.5 ms"
+    assert large.latency / large.bandwidth == pytest.approx(4, abs=0.5)
+    a_block = 3 * layout.LAYERS * float(seconds[block].total)
+    assert a_block == pytest.approx(15, abs=0.5) and a_block < float(messages.total) / 2
+    bytes_alone = alone("machine.inter_node.latency", 0.0)
+    pod = alone("strategy.shards", 128)
+    assert float(bytes_alone.step_time) < 8 and float(pod.step_time) == pytest.approx(
+        7.76, abs=5e-3
+    )
+    assert pod.fits and float(pod.memory_total) == pytest.approx(78.5e9, rel=1e-3)
+
+
+def test_tensor_collectives_send_the_most_bytes_and_gathered_blocks_are_larger():
+    assert (sent("tensor"), sent("data")) == ("297 GB", "13 GB")
+    block = 2 * float(layout.base().model.parameters) / layout.LAYERS / 8
+    assert block > 2 * 8192 * 16_384
+
+
 def test_eight_stages_are_faster_and_fit_only_with_sharded_gradients():
     eight, sharded = (predicted(Layout(pipeline=8, zero=zero)) for zero in (1, 2))
     assert eight.step_time < predicted(Layout()).step_time and not eight.fits and sharded.fits
@@ -57,6 +100,7 @@ def test_no_schedule_is_without_a_bubble():
         bubble(Pipe(schedule=s)) for s in (SCHEDULES[0], TWO, ALL, SCHEDULES[-1])
     )
     assert 0.05 < most < two < one and 0.25 < apart < 0.4
+    assert zb_part() == "50%"
     full = fullest(Pipe(schedule=SCHEDULES[-1], recompute="full"))[1]
     assert full > 0.9 * fullest(Pipe(schedule=SCHEDULES[-1]))[1]
 
@@ -76,6 +120,27 @@ def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_less_tha
     assert float(own.step_time) > 2 * experts.published_step()
     assert experts.predicted(Mixture(experts=8, pipeline=32)).fits
     assert saved_fp8() == "19%"
+
+
+def test_recomputation_repeats_the_all_to_all_and_zero_1_would_let_experts_fit_in_a_node():
+    own, kept = (experts.predicted(Mixture(recompute=each)) for each in ("full", "none"))
+    assert float(own.exposed["experts"] / kept.exposed["experts"]) == pytest.approx(1.5, rel=1e-3)
+    parts = causes(own)
+    assert (parts["recomputation"], parts["experts' all-to-all"]) == pytest.approx(
+        (3.9, 24.8), abs=0.05
+    )
+    node = Mixture(experts=8)
+    assert experts.replicas(node) == 16 and not experts.predicted(node).fits
+    device = experts.predicted(node).experiment.machine.device
+    assert experts.held_with_zero1(node) < 0.6 * float(device.memory)
+
+
+def test_experts_wide_enough_to_hide_their_exchange_would_be_wider_than_deepseeks():
+    table = catalog.read("models", "deepseek-v3")
+    hidden, width = table["hidden"], table["experts"]["features"]
+    flop, size = 18 * hidden * width, 8 * hidden  # of a token and an expert that it meets
+    wide = width * (size / 50e9) / (flop / 400e12)
+    assert (width, round(wide, -2)) == (2048, 3600)
 
 
 def test_every_part_is_there(repository):

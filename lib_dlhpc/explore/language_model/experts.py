@@ -8,6 +8,7 @@ from lib_dlhpc.explore.language_model.charts import causes, steps_state
 from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
 from lib_dlhpc.explore.language_model.sequences import NICS
 from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -73,6 +74,26 @@ def share(setting: Setting) -> float:
 def published_step() -> float:
     """Return the s of a step: GPU hours of a trillion tokens over GPUs, times the tokens of a step."""
     return HOURS_EACH * 3600 / GPUS * SEQUENCES * TOKENS / 1e12
+
+
+def replicas(setting: Setting) -> int:
+    """Return how many GPUs hold the same experts."""
+    return GPUS // setting.pipeline // setting.experts
+
+
+def held_with_zero1(setting: Setting) -> float:
+    """Return the B of the fullest GPU if replicas sharded optimizer state, which is refused beside experts.
+
+    Adam with master weights: 12 B a weight. Experts have fewer replicas than all other weights.
+    """
+    own, alike, others = predicted(setting), replicas(setting), GPUS // setting.pipeline
+    held = [rank_model(parts) for parts in rank_parts(own.experiment)[0]]
+    saved = []
+    for model in held:
+        routed = sum(each.parameters for each in model.layers if "experts" in each.name)
+        rest = model.parameters - routed
+        saved.append(12 * (routed * (1 - 1 / alike) + rest * (1 - 1 / others)))
+    return max(float(moment.total - saved[moment.rank]) for moment in own.moments)
 
 
 @lru_cache(maxsize=128)

@@ -15,6 +15,7 @@ from lib_dlhpc.explore.language_model.here import Setting as Here
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -46,6 +47,26 @@ def laid(**changes: Any) -> Any:
     return layout.predicted(Layout()._replace(**changes))
 
 
+def alone(key: str, value: float) -> Any:
+    """Return the prediction of FSDP without a pipeline, one value of the experiment changed."""
+    return predict(layout.experiment(layout.ALONE).set({key: value}))
+
+
+def hops() -> str:
+    """Return the latency of a ring over all nodes."""
+    run = layout.experiment(layout.ALONE)
+    return show((int(run.strategy.nodes) - 1) * float(run.machine.inter_node.latency), "s")
+
+
+def sent(purpose: str) -> str:
+    """Return the bytes that a GPU sends in a step of Llama 3's layout, tensor collectives in its node."""
+    own = laid()
+    machine = own.experiment.machine
+    link = machine.intra_node if purpose == "tensor" else machine.inter_node
+    seconds = float(own.messages[purpose].bandwidth)
+    return show(round(seconds * float(link.bandwidth * link.efficiency), -9), "B")
+
+
 def long(**changes: Any) -> sequences.Found:
     """Return the prediction of a sequence over ranks."""
     return sequences.predicted(Long()._replace(**changes))
@@ -64,6 +85,12 @@ def mixed(**changes: Any) -> Any:
 def piped(**changes: Any) -> str:
     """Return the share of a step that is bubble."""
     return f"{bubble(Pipe()._replace(**changes)):.0%}"
+
+
+def zb_part() -> str:
+    """Return what ZB-H1 leaves of the idle time of 1F1B."""
+    one, apart = (predict(bubbles.experiment(Pipe(schedule=each))) for each in (ONE, ZB))
+    return f"{float(apart.pipeline_bubble / one.pipeline_bubble):.0%}"
 
 
 def held(**changes: Any) -> tuple[int, str]:
@@ -116,6 +143,11 @@ LAID = {
     "memory": lambda: memory(laid()),
     "gathered": lambda: show(2 * float(layout.base().model.parameters) / 8, "B"),
     "data_alone": lambda: cause(layout.predicted(layout.ALONE), "gradients, weights"),
+    "hops": hops,
+    "step_bytes": lambda: step(alone("machine.inter_node.latency", 0.0)),
+    "step_pod": lambda: step(alone("strategy.shards", 128)),
+    "tensor_sent": lambda: sent("tensor"),
+    "data_sent": lambda: sent("data"),
     "step_1f1b": lambda: step(laid(schedule="1f1b")),
     "bubble_1f1b": lambda: cause(laid(schedule="1f1b"), "pipeline bubble"),
     "step_8": lambda: step(laid(pipeline=8)),
@@ -140,6 +172,7 @@ PIPED = {
     "one_rank": lambda: held(schedule=ONE)[0],
     "one_memory": lambda: held(schedule=ONE)[1],
     "zb_memory_full": lambda: held(schedule=ZB, recompute="full")[1],
+    "zb_part": zb_part,
     "bubble_32": lambda: piped(microbatches=32),
     "bubble_8": lambda: piped(microbatches=8),
     "bubble_8_stages": lambda: piped(stages=8),
@@ -166,6 +199,8 @@ MIXED = {
     "step_experts": lambda: step(mixed()),
     "step_experts_8": lambda: step(mixed(experts=8)),
     "memory_experts_8": lambda: memory(mixed(experts=8)),
+    "expert_replicas": lambda: experts.replicas(Mixture(experts=8)),
+    "memory_zero1": lambda: show(experts.held_with_zero1(Mixture(experts=8)), "B"),
     "step_deep": lambda: step(mixed(experts=8, pipeline=32)),
     "memory_deep": lambda: memory(mixed(experts=8, pipeline=32)),
     "step_uneven": lambda: step(mixed(busiest=1.5)),
@@ -173,6 +208,7 @@ MIXED = {
     "arithmetic_share": lambda: f"{computed() / float(mixed().step_time):.0%}",
     "step_kept": lambda: step(mixed(recompute="none")),
     "memory_kept": lambda: memory(mixed(recompute="none")),
+    "all_to_all_kept": lambda: cause(mixed(recompute="none"), "experts' all-to-all"),
     "step_one_nic": lambda: step(mixed(nics=1)),
 }
 lesson = Lesson.read(
