@@ -5,11 +5,12 @@ second, rate * interruption belongs to prompts of others, and stretches the step
 
     b = rate * h(b)
 
-A request waits for a place among the most that are decoded at once, as at so many servers of a fixed service time
-(Sakasegawa 1977; of one server it is exact: M/D/1), and for the end of the step that runs when it arrives.
+A request waits for a place among the most that are decoded at once, as at so many servers (Sakasegawa 1977) whose
+service time scatters as prompts and answers do (Allen and Cunneen; of one server it is exact: M/G/1), and for the end
+of the step that runs when it arrives.
 """
 
-from math import ceil, exp, inf, sqrt
+from math import ceil, exp, hypot, inf, sqrt
 from typing import NamedTuple
 
 from lib_dlhpc.serving.price import Chunk, Prices
@@ -59,7 +60,9 @@ def load_of(
         at = _held(service, prices, rate, max(middle, 1.0))
         low, high = (middle, high) if rate * (at.first + at.rest) > middle else (low, middle)
     at, busy = _held(service, prices, rate, max(high, 1.0)), rate * hold / most
+    scatter = hypot(requests.prompt_spread * at_most.first, requests.answer_spread * at_most.rest)
     wait = busy ** (sqrt(2 * (most + 1)) - 1) / (most * (1 - busy)) * hold / 2
+    wait *= 1 + (scatter / hold) ** 2
     if most > 1:  # a place may be free while a step runs
         step = at.prompts * at.first + (1 - at.prompts) * at.step
         wait += (1 - exp(-high)) * step / 2

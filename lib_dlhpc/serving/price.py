@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import BYTES, layer_activities, peak_rate, streaming_rate
+from lib_dlhpc.costs.compute import BYTES, Activities, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.costs.tiles import TILES
 from lib_dlhpc.errors import SpecError
@@ -43,7 +43,8 @@ class StepTime(NamedTuple):
     """Seconds of a step by what limits it; their sum is the step.
 
     weights: products that wait for weights. arithmetic: products that wait for FLOP. cache, attention: attention that
-    waits for the cache, or for FLOP. activations: other layers. communication: of the replica's devices.
+    waits for the cache, or for FLOP. activations: other layers. launch: of kernels, and until they run at full rate
+    (device.half_work). communication: of the replica's devices.
     """
 
     weights: float = 0.0
@@ -104,14 +105,10 @@ class Prices:
         if not tokens:
             return StepTime()
         found = self._tokens(tokens, len(chunks) + len(contexts))
-        cache, attention = 0.0, 0.0
         for kind in self.shard.attended:
-            for flop, read in (_prompts(kind, chunks), _decoded(kind, contexts)):
-                arithmetic, memory = self._roofs(kind, flop, read)
-                measured = kind.key in self.device.layers
-                attention += arithmetic if measured or arithmetic >= memory else 0.0
-                cache += memory if measured or arithmetic < memory else 0.0
-        return found._replace(cache=cache, attention=attention)
+            for work in (_prompts(kind, chunks), _decoded(kind, contexts)):
+                found += self._attention(kind, *work)
+        return found
 
     def prefill(self, prompt: int) -> StepTime:
         """Return the seconds of the step of one whole prompt, which ends with the first token."""
@@ -129,16 +126,13 @@ class Prices:
 
     def answers(self, batch: int, prompt: int, answer: int) -> StepTime:
         """Return the seconds of the answer - 1 steps that decode `batch` sequences to the end of their answers."""
-        found, total = self._tokens(batch, batch), np.zeros(2)
+        found = self._tokens(batch, batch).times(answer - 1)
         for kind in self.shard.attended:
             seen = prompt + np.arange(1.0, answer)
             seen = batch * (np.minimum(seen, kind.window) if kind.window else seen)
-            roofs = np.array(self._roofs(kind, kind.flop * seen, kind.stored * seen))
-            if kind.key not in self.device.layers:
-                roofs[1 * (roofs[0] >= roofs[1]), np.arange(answer - 1)] = 0.0
-            total += roofs.sum(axis=1)
-        attended = StepTime(attention=float(total[0]), cache=float(total[1]))
-        return found.times(answer - 1) + attended
+            steps = self._attention(kind, kind.flop * seen, kind.stored * seen)
+            found += StepTime(*(float(np.sum(each)) for each in steps))
+        return found
 
     def flop(self, prompt: int) -> float:
         """Return the FLOP of a whole prompt on one device."""
@@ -147,17 +141,21 @@ class Prices:
         seen = sum(kind.layers * _prompts(kind, [Chunk(prompt)])[0] for kind in self.shard.attended)
         return float(prompt * body + head + seen)
 
-    def _roofs(self, kind: Attended, flop: Any, read: Any) -> tuple[Any, Any]:
-        """Return the seconds of arithmetic and of memory of all layers of a kind; flop, read: of one layer.
+    def _attention(self, kind: Attended, flop: Any, read: Any) -> StepTime:
+        """Return the seconds of all layers of a kind, one for each element of flop and read, which are of one layer.
 
-        The lesser is hidden, unless the rates of the kind were measured: those add up.
+        The lesser of arithmetic and memory is hidden, unless the rates of the kind were measured: those add up.
         """
         device, rate = self.device, self.device.layers.get(kind.key)
         slow = kind.layers * device.slowdown
         if rate is not None:
-            return slow * flop / rate.rate, slow * read / rate.bandwidth
-        half = device.half_work * (flop > 0)
-        return slow * (flop + half) / self.attention_rate, slow * read / self.bandwidth
+            return StepTime(attention=slow * flop / rate.rate, cache=slow * read / rate.bandwidth)
+        arithmetic, memory = slow * flop / self.attention_rate, slow * read / self.bandwidth
+        bound = arithmetic >= memory  # of numbers and arrays alike
+        attention, cache = bound * arithmetic, (1 - bound) * memory
+        started = arithmetic + slow * device.half_work * (flop > 0) / self.attention_rate
+        late = (started > memory) * (started - attention - cache)
+        return StepTime(attention=attention, cache=cache, launch=late)
 
     def _of_tokens(self, tokens: int, sequences: int) -> StepTime:
         """Return the seconds of all but attention over the cache; logits are of one token a sequence."""
@@ -165,12 +163,13 @@ class Prices:
         model, device = _routed(shard.model, tokens), self.device
         if tokens < FEWEST_ROWS:
             device = replace(device, multiprocessors=0)
-        each = layer_activities(model, device, rows, self.precision)
         head = np.arange(len(model.layers)) >= shard.head
-        arithmetic, memory, launch = (
-            np.where(head, *np.broadcast_to(each[limit].forward, (2, len(head)))[::-1])
-            for limit in range(3)
+        bare, full = (
+            _forward(layer_activities(model, each, rows, self.precision), head)
+            for each in (replace(device, half_work=0.0), device)
         )
+        arithmetic, memory, _ = bare
+        launch = full.sum(axis=0) - arithmetic - memory  # what no FLOP and no byte takes
         again = (sequences - 1) * _attention_launch(model, self.device) if self.apart else 0.0
         product = np.array([layer.traits.product for layer in model.layers])
         return StepTime(
@@ -189,6 +188,12 @@ class Prices:
                 known[key] = float(collective(*key, self.net).total)
             total += known[key]
         return total
+
+
+def _forward(each: Activities, head: np.ndarray) -> np.ndarray:
+    """Return the seconds of forward by limit and layer; row 0 of `each` is of all tokens, row 1 of the head's."""
+    rows = (2, len(head))
+    return np.array([np.where(head, *np.broadcast_to(limit.forward, rows)[::-1]) for limit in each])
 
 
 def _served(device: Device, precision: str, computed: str, graph: bool) -> Device:
@@ -221,7 +226,9 @@ def _attention_launch(model: Model, device: Device) -> float:
 
 def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
     """Return FLOP and bytes of attention of one layer for chunks of prompts."""
-    flop = sum(kind.prompt_flop * pairs(each, kind.window) for each in chunks)
+    flop = sum(
+        kind.prompt_flop * pairs(each, kind.window) + kind.expand * each.before for each in chunks
+    )
     seen = (
         min(each.before, kind.window) + each.tokens if kind.window else sum(each) for each in chunks
     )

@@ -26,6 +26,7 @@ class Attended(NamedTuple):
 
     window: tokens that a token sees; 0: all. stored: bytes a token in the cache. flop: of a token with one in the
     cache; prompt_flop: the same within a prompt, where latent vectors are expanded first. key: of a measured rate.
+    expand: FLOP of expanding the latent vector of a token of an earlier chunk; those of its own are a layer's.
     """
 
     layers: int
@@ -34,6 +35,7 @@ class Attended(NamedTuple):
     flop: float
     prompt_flop: float
     key: str
+    expand: float = 0.0
 
 
 class Exchange(NamedTuple):
@@ -174,7 +176,8 @@ def _one_attended(layer: Layer, options: Mapping[str, Any], width: float) -> Att
         latent, turned, heads = options["latent"], of["rotated"], of["heads"]
         flop = 2.0 * heads * (2 * latent + turned)
         prompt = 2.0 * heads * (of["size"] + of["values"])
-        return Attended(1, 0, width * (latent + turned), flop, prompt, key)
+        expand = 2.0 * latent * heads * (of["size"] - turned + of["values"])
+        return Attended(1, 0, width * (latent + turned), flop, prompt, key, expand)
     features = layer.output_shape[-1]
     stored = 2 * features // of["heads"] * of["kv_heads"]
     return Attended(1, of["window"], width * stored, 4.0 * features, 4.0 * features, key)

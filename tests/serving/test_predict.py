@@ -71,6 +71,18 @@ def test_one_server_waits_as_m_d_1():
         assert load.wait == pytest.approx(busy * hold / (2 * (1 - busy)), rel=1e-2)
 
 
+def test_answers_that_scatter_wait_as_m_g_1():
+    """Pollaczek and Khinchine: the wait of M/D/1 times 1 + squared coefficient of variation of the service time."""
+    prices = Prices(large())
+    first, rest = prices.prefill(512).total, prices.answers(1, 512, 128).total
+    hold, alike = first + rest, large(batch=1, rate=0.6 / (first + rest))
+    wait = predict_service(alike).load.wait
+    for prompts, answers in ((0.0, 1.5), (3.0, 0.0), (2.0, 1.0)):
+        found = predict_service(alike.set(prompt_spread=prompts, answer_spread=answers)).load.wait
+        squared = ((prompts * first) ** 2 + (answers * rest) ** 2) / hold**2
+        assert found == pytest.approx(wait * (1 + squared), rel=1e-3)
+
+
 def test_too_many_requests_saturate():
     found = predict_service(large(batch=8, rate=1000.0))
     assert found.load.saturated

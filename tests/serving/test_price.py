@@ -93,6 +93,30 @@ def test_a_small_batch_waits_for_weights_and_a_large_one_for_the_cache():
     assert PRICES.prefill(4000).bound == "arithmetic"
 
 
+@pytest.mark.parametrize("graph", [True, False])
+def test_a_kernel_that_starts_is_no_arithmetic(graph):
+    """A faster start makes launches shorter and nothing else; without it, a single sequence waits for no FLOP."""
+    service = large(precision="int4", graph=graph)
+    at_once = replace(service.machine.device, half_work=0.0)
+    quick = Prices(replace(service, machine=replace(service.machine, device=at_once)))
+    for step in ((), [1000]), ([Chunk(2000)], ()), ([Chunk(64, 500)], [1000] * 8):
+        slow, fast = Prices(service).step(*step), quick.step(*step)
+        assert slow.launch > fast.launch
+        assert slow._replace(launch=0.0) == fast._replace(launch=0.0)
+    assert Prices(service).decode(1, 1000).arithmetic == 0.0
+    each, all_at_once = Prices(service).decode(3, 1000), Prices(service).answers(3, 999, 2)
+    assert all_at_once == pytest.approx(each, rel=1e-12)
+
+
+def test_a_later_chunk_expands_the_latent_vectors_before_it():
+    """128 heads, each a key of 128 and a value of 128 numbers, from a vector of 512."""
+    prices, heads = Prices(large("deepseek-v3", devices=8)), 128 // 8
+    seen = 2 * heads * (192 + 128) * pairs(Chunk(2048, 4096))
+    expanded = 2 * 512 * heads * (128 + 128) * 4096
+    found = prices.step([Chunk(2048, 4096)]).attention
+    assert found == pytest.approx(61 * (seen + expanded) / prices.attention_rate)
+
+
 def test_fewer_bytes_of_weights_are_read_sooner():
     times = [Prices(large(precision=p)).decode(1, 100).weights for p in ("bf16", "int8", "int4")]
     assert times[0] > 1.9 * times[1] > 3.5 * times[2]

@@ -52,6 +52,14 @@ def test_littles_law_gives_the_batch(rate, chunk):
     assert load.ttft == pytest.approx(trace.ttft.mean(), rel=0.2)
 
 
+def test_answers_that_scatter_wait_as_the_simulation_does():
+    """Just below saturation, where most of the time to the first token is the wait."""
+    service = large(batch=16, rate=22.0, count=1500, prompt=1024, answer=64, answer_spread=1.0)
+    load, seen = predict_service(service).load, simulate_service(service).ttft.mean()
+    assert 0.75 < load.ttft / seen < 1.25
+    assert predict_service(service.set(answer_spread=0.0)).load.ttft < load.ttft
+
+
 def test_saturation_is_where_the_queue_grows():
     service = large(batch=8, rate=1000.0, count=200, answer=64)
     trace, load = simulate_service(service), predict_service(service).load

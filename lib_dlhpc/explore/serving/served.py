@@ -19,7 +19,7 @@ TERMS = {
     "cache": ("reading the cache", GRADIENTS),
     "attention": ("attention", INPUT),
     "activations": ("other layers", IDLE),
-    "launch": ("launches", UPDATE),
+    "launch": ("start of kernels", UPDATE),
     "communication": ("tensor collectives", COLLECTIVES),
 }
 COLORS = dict(TERMS.values())
