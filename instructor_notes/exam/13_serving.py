@@ -6,6 +6,7 @@ from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
 from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.questions import left
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
 from lib_dlhpc.explore.serving.replicas import chosen, paths
 from lib_dlhpc.spec.units import format_quantity as show
@@ -17,7 +18,6 @@ eight = parts(Phases(batch=8))[1].total / answer.total
 shard = served(Phases())[1].shard
 thirteen = Room(network="llama2-13b")
 own = fit(thirteen, heads_of(thirteen))
-free = own.fitting * own.sequence
 of_70b = {gpus: fit(Room(network="llama3-70b", gpus=gpus), 8).fitting for gpus in (4, 8)}
 static, continuous, chunked = (felt(Busy(batching=each)) for each in (STATIC, CONTINUOUS, CHUNKED))
 alone, ranks = (chosen(Eight(network="llama3-8b", batch=8, ranks=g)) for g in (1, 8))
@@ -29,7 +29,7 @@ QUESTIONS = [
     Question(
         "one user",
         f"Llama 3 8B in bf16 on an H100 decodes one sequence: {show(step, 's')} a token. Another GPU has twice the"
-        " FLOP/s and the same memory. A token takes about",
+        " FLOP/s and the same memory bandwidth. A token takes about",
         show(step, "s"),
         {
             show(step / 2, "s"): "Peak FLOP/s predicts time.",
@@ -67,7 +67,7 @@ QUESTIONS = [
     ),
     Question(
         "what fills it",
-        f"Llama 2 13B in bf16 on one H100, sequences of {thirteen.tokens:,} tokens. {show(free, 'B')} are left for"
+        f"Llama 2 13B in bf16 on one H100, sequences of {thirteen.tokens:,} tokens. {left()} are left for"
         f" caches, a token takes {show(own.sequence / thirteen.tokens, 'B')}. How many sequences fit?",
         f"{own.fitting}",
         {

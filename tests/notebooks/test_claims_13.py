@@ -1,18 +1,30 @@
 """What module 13 and its notes say is what the library computes."""
 
 import numpy as np
+import pytest
 from module_text import has_every_part
 
+from lib_dlhpc.costs.energy import drawn
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC, felt, simulated
 from lib_dlhpc.explore.serving.load import Setting as Busy
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
-from lib_dlhpc.explore.serving.phases import ANSWER, PREFILL, parts, points, served
+from lib_dlhpc.explore.serving.phases import (
+    ANSWER,
+    PREFILL,
+    decode_point,
+    fits,
+    parts,
+    points,
+    served,
+)
 from lib_dlhpc.explore.serving.phases import Setting as Phases
 from lib_dlhpc.explore.serving.questions import (
+    FULL,
     PUBLISHED,
     ceiling,
     dearer,
+    lesson,
     network_share,
     ridge,
     room_for,
@@ -20,9 +32,12 @@ from lib_dlhpc.explore.serving.questions import (
     shape,
     token,
 )
-from lib_dlhpc.explore.serving.replicas import JOULES
+from lib_dlhpc.explore.serving.replicas import JOULES, chosen, eight
+from lib_dlhpc.explore.serving.replicas import Setting as Eight
 from lib_dlhpc.explore.serving.served import service
-from lib_dlhpc.serving import simulate_service
+from lib_dlhpc.serving import predict_service, simulate_service
+from lib_dlhpc.serving.price import Prices
+from lib_dlhpc.serving.published import published
 
 
 def test_the_answer_takes_many_times_as_long_as_the_prompt_and_is_bound_by_weights():
@@ -58,8 +73,19 @@ def test_a_grouped_cache_holds_more_than_twice_the_gpus_would():
     assert fit(thirteen, heads_of(thirteen)).fitting == 17
 
 
-def test_the_cache_counts_more_than_the_weights_at_4096_tokens():
-    assert fit(Room(cache="fp8"), 8).fitting > fit(Room(weights="int4"), 8).fitting
+def test_half_the_bytes_of_a_token_are_twice_the_sequences_at_any_length():
+    for tokens in (4096, 131072):
+        whole, half = (
+            fit(Room(tokens=tokens, cache=cache), 8).fitting for cache in ("bf16", "fp8")
+        )
+        assert half in (2 * whole, 2 * whole + 1)
+        assert half > fit(Room(tokens=tokens, weights="int4"), 8).fitting
+
+
+def test_decode_passes_the_ridge_with_prompts_of_128_tokens_and_not_with_2048():
+    short = Phases(prompt=128)
+    most = decode_point(served(short)[1], fits(short), 128 + ANSWER // 2)
+    assert ceiling() < ridge() < most.intensity
 
 
 def test_sequences_grow_faster_than_the_gpus():
@@ -76,8 +102,22 @@ def test_the_first_token_comes_many_times_sooner_with_continuous_batching():
 def test_the_knees_are_where_the_answers_say():
     with_16 = [felt(Busy(rate=rate, batching=CONTINUOUS)).first for rate in RATES]
     assert with_16[RATES.index(24)] < 0.1 and with_16[RATES.index(48)] > 3 * with_16[3]
+    assert with_16[RATES.index(32)] > 2 * with_16[RATES.index(24)]
     with_4 = [felt(Busy(rate=rate, batching=CONTINUOUS, batch=4)).first for rate in RATES[:2]]
     assert with_4[1] > 0.5
+
+
+def test_24_requests_a_second_are_more_than_a_largest_batch_of_16_sustains():
+    load = {"prompt": 1024, "answer": 64, "answer_spread": 1.0}
+    at = [service("llama3-8b", "h100-pod", {**load, "rate": r}, batch=16) for r in (22.0, 24.0)]
+    assert [predict_service(own).load.saturated for own in at] == [False, True]
+
+
+def test_a_first_token_waits_for_the_prompt_and_answers_for_those_of_others():
+    """Half of what 9 of 10 users wait for is the own prompt; TPOT is longer than a step of the mean batch."""
+    trace, prompt = simulated(FULL), Prices(service("llama3-8b", "h100-pod", {"prompt": 1024}))
+    assert 0.5 < prompt.prefill(1024).total / felt(FULL).first < 0.6
+    assert felt(FULL).each > 1.3 * prompt.decode(round(trace.mean_batch), 1024 + 64).total
 
 
 def test_chunks_shorten_pauses_and_not_a_lone_first_token():
@@ -99,6 +139,46 @@ def test_the_shape_that_is_cheapest_depends_on_latency_and_bytes():
 
 def test_one_replica_is_cheaper_at_few_sequences_and_dearer_at_many():
     assert dearer(8) < 1 < dearer(1024)
+
+
+def test_a_token_pays_for_its_part_of_the_prompt():
+    """The formula of the module: g p (prefill / a + decode / B), decode for all but the first of a tokens."""
+    point, own = chosen(Eight()), eight("llama3-70b", "bf16", Eight().ranks)
+    answer, prices = own.requests.answer, Prices(own)
+    prompts = prices.prompts(point.batch, own.requests.prompt).total
+    a_token = prompts / point.batch / answer + point.tpot * (answer - 1) / answer / point.batch
+    assert point.cost == pytest.approx(1e6 * Eight().price / 3600 * Eight().ranks * a_token)
+
+
+def test_few_users_get_two_thirds_of_the_time_from_ranks_and_not_from_replicas():
+    one, two = (
+        Prices(service("llama3-8b", "h100-pod", {"prompt": 1000}, devices=g)) for g in (1, 2)
+    )
+    before = one.decode(8, 1000).total
+    assert two.decode(8, 1000).total < 2 / 3 * before < 0.8 * before < one.decode(4, 1000).total
+    full = one.decode(120, 4096).total
+    assert one.decode(60, 4096).total < 2 / 3 * full  # where caches are read, both would do
+
+
+def test_a_gpu_draws_two_thirds_waiting_for_memory_and_over_a_third_for_others():
+    device = served(Phases())[0].machine.device
+    memory, others = (float(drawn(device, 0.0, 0.0, *of)) for of in ((1.0, 0.0), (0.0, 1.0)))
+    assert memory / device.busy_power == pytest.approx(2 / 3, abs=0.04)
+    assert 1 / 3 < others / device.busy_power < 0.4
+
+
+def test_the_notes_and_the_guide_have_the_errors_of_the_published_rows(repository):
+    rows = [each for each in published() if each.scored]
+    median = 100 * np.median([abs(each.error) for each in rows])
+    notes = (repository / "instructor_notes" / "13_serving.md").read_text("utf-8")
+    fast = sum(each.error > 0 for each in rows)
+    assert (
+        f"{len(rows)} scored published rows are predicted with a median error of {median:.0f} %, {fast} of"
+        in notes
+    )
+    guide = (repository / "docs" / "guide" / "serve.md").read_text("utf-8")
+    assert f"{len(rows)} are scored: the median error is {median:.0f} %" in guide
+    assert lesson.numbers["int4_row"]() == pytest.approx(3.5, abs=0.05)
 
 
 def test_published_rows_are_predicted_within_half_and_most_too_fast():

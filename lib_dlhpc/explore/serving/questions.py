@@ -71,10 +71,15 @@ def rate(tokens: int) -> str:
     return plain(own.fitting / own.prices.decode(own.fitting, tokens).total)
 
 
-def left() -> str:
-    """Return the bytes that Llama 2 13B leaves beside its weights."""
-    own = service("llama2-13b", "h100-pod", {"prompt": 4096, "answer": 1})
+def left(network: str = "llama2-13b") -> str:
+    """Return the bytes that a network leaves beside its weights and the work of a step."""
+    own = service(network, "h100-pod", {"prompt": Room().tokens, "answer": 1})
     return show(room_of(own, Prices(own)), "B")
+
+
+def held(weights: str = "bf16") -> float:
+    """Return the bytes of the weights of Llama 3 8B."""
+    return served(Phases(weights=weights))[1].shard.weights
 
 
 def sequence_bytes(tokens: int) -> str:
@@ -86,6 +91,12 @@ def sequence_bytes(tokens: int) -> str:
 def first(**changes: Any) -> str:
     """Return within how long 9 of 10 users see a first token, with continuous batching."""
     return show(felt(FULL._replace(**changes)).first, "s")
+
+
+def own_prompt() -> str:
+    """Return the time of the step of one prompt of the busy service."""
+    own = service("llama3-8b", "h100-pod", {"prompt": FULL.prompt, "answer": load.ANSWER})
+    return show(Prices(own).prefill(FULL.prompt).total, "s")
 
 
 def pause(batching: str) -> str:
@@ -180,8 +191,13 @@ lesson = Lesson.read(
         "int4_published": lambda: (
             row("gptfast-a100-llama2-7b-1-int4").value / row("gptfast-a100-llama2-7b-1").value
         ),
+        "int4_row": lambda: (
+            row("gptfast-a100-llama2-7b-1-int4").predicted
+            / row("gptfast-a100-llama2-7b-1").predicted
+        ),
         "seventy": lambda: show(token(network="llama3-70b", weights="int4"), "s"),
         "left": left,
+        "memory": lambda: show(served(Phases())[0].machine.device.memory, "B"),
         "token": lambda: sequence_bytes(1),
         "sequence": lambda: sequence_bytes(THIRTEEN.tokens),
         "llama3": count,
@@ -190,6 +206,9 @@ lesson = Lesson.read(
         "shared": lambda: count(SHARED),
         "fp8": lambda: count(cache="fp8"),
         "int4_fit": lambda: count(weights="int4"),
+        "held": lambda: show(held(), "B"),
+        "left_8b": lambda: left("llama3-8b"),
+        "freed": lambda: show(held() - held("int4"), "B"),
         "long_count": lambda: count(tokens=131072),
         "long_rate": lambda: rate(131072),
         "short_rate": lambda: rate(4096),
@@ -198,8 +217,10 @@ lesson = Lesson.read(
         "gpus_8": lambda: count(network="llama3-70b", gpus=8),
         "rate": FULL.rate,
         "static_first": lambda: show(felt(Busy(batching=STATIC)).first, "s"),
+        "own_prompt": own_prompt,
+        "longest": lambda: max(each.answer for each in simulated(FULL).requests),
         "static_mean": lambda: simulated(Busy(batching=STATIC)).mean_batch,
-        "knee_16": 32,
+        "knee_16": 24,
         "knee_4": 16,
         "first_4": lambda: first(batch=4, rate=16),
         "pause": lambda: pause(CONTINUOUS),
