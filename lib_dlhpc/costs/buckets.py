@@ -21,7 +21,7 @@ class Buckets(NamedTuple):
 def buckets(model: Model, bucket: Any, element: int) -> Buckets:
     """Partition the gradients (`element` bytes a number) into buckets of at least `bucket` bytes, last layer first.
 
-    `bucket` may be an array; then the result is padded with empty buckets.
+    Frozen layers have none. `bucket` may be an array; then the result is padded with empty buckets.
     """
     if np.ndim(bucket) == 0:
         one = _cut(model, float(bucket), element)
@@ -37,7 +37,7 @@ def buckets(model: Model, bucket: Any, element: int) -> Buckets:
 
 @lru_cache(maxsize=4096)
 def _cut(model: Model, bucket: float, element: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    counts = model.layer_parameters.tolist()
+    counts = model.layer_trained.tolist()
     sizes, last, filling = [], [], 0.0
     for index in range(len(counts) - 1, -1, -1):
         filling += counts[index] * element

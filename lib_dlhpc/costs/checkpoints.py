@@ -67,7 +67,9 @@ def saving(experiment: Experiment) -> Saving:
     changed = experiment.run.changed if way == "incremental" else 1.0
     write = changed * size / write_rate(experiment, tier)
     # Samples that were copied to the nodes are taken as lost, unless what the nodes hold survives.
-    reading = size / _rate(experiment, tier, tier.bandwidth, nodes)
+    model = experiment.model  # frozen weights are read, and never written
+    frozen = (model.parameters - model.trained) * BYTES[experiment.strategy.precision]
+    reading = (size + frozen) / _rate(experiment, tier, tier.bandwidth, nodes)
     restart = _restarted(experiment, loading_time(experiment) + reading)
     if way == "asynchronous":
         link = experiment.machine.host_link
@@ -89,12 +91,12 @@ def saving(experiment: Experiment) -> Saving:
 
 
 def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:
-    """Return the bytes of a checkpoint: weights, master weights and optimizer state, no gradients.
+    """Return the bytes of a checkpoint: trained weights, master weights and optimizer state, no gradients.
 
     14 a parameter for Adam in mixed precision: 2 + 4 + 8.
     """
     size = BYTES[precision]
-    return model_state_bytes(model.parameters, precision, optimizer) - model.parameters * size
+    return model_state_bytes(model.trained, precision, optimizer) - model.trained * size
 
 
 def _first(experiment: Experiment) -> bool:

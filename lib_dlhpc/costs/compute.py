@@ -89,20 +89,20 @@ def layer_activities(
     bandwidth = last_axis(streaming_rate(device))
     memory_time = moved / bandwidth
     launch = np.where(moved_elements > 0, last_axis(device.launch), 0.0)
-    work = batch * model.layer_forward_flop
+    work, times = batch * model.layer_forward_flop, model.layer_gradients
     ahead: Any = 1.0
     back: Any = 1.0
     if np.any(device.multiprocessors):
         ahead, back = tiles.slower(model, batch, last_axis(device.multiprocessors))
-    # Backward forms two products of the forward's size, one for the input and one for the weights.
-    products = (1 + back) * work + batch * _repeated_flop(model)
+    # Backward forms two products of the forward's size, one for the input and one for the weights, if they are trained.
+    products = (np.maximum(times - 1, 0) + back) * work + batch * _repeated_flop(model)
     kernel = _fused_attention(model, device)
-    arithmetic = (kernel * ahead * work + half) / rate, (kernel * products + 2 * half) / rate
-    memory = memory_time, 2 * memory_time
+    arithmetic = (kernel * ahead * work + half) / rate, (kernel * products + times * half) / rate
+    memory = memory_time, times * memory_time
     found = Activities(
         LayerTimes(*(np.where(a >= m, a, 0.0) for a, m in zip(arithmetic, memory, strict=True))),
         LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
-        LayerTimes(launch, 2 * launch),
+        LayerTimes(launch, times * launch),
     )
     if np.any(device.streaming):
         lost = (batch * each / bandwidth for each in streams.loss_bytes(model))
@@ -151,13 +151,13 @@ def dispatched(seconds: Any, issue: Any, exchanged: Any) -> Any:
 @lru_cache(maxsize=1024)
 def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the kernels and collectives that the host issues for each layer, in forward and in backward."""
-    return _issued(model, "forward", 1), _issued(model, "backward", 2)
+    return _issued(model, "forward"), _issued(model, "backward")
 
 
-def _issued(model: Model, direction: str, products: int) -> NDArray[np.float64]:
+def _issued(model: Model, direction: str) -> NDArray[np.float64]:
     found: list[float] = []
     for layer in model.layers:
-        traits = layer.traits
+        traits, products = layer.traits, 1 if direction == "forward" else layer.gradients
         if traits.message:
             found.append(layer.attributes.get(direction) not in ("none", "slice"))
         else:
@@ -213,11 +213,9 @@ def streaming_time(device: Device, optimizer: str, moved: Any) -> Any:
 
 
 def update_time(model: Model, device: Device, optimizer: str) -> Any:
-    """Return the time of one optimizer update of all fp32 (master) parameters in s: memory-bound."""
+    """Return the time of one optimizer update of all trained fp32 (master) parameters in s: memory-bound."""
     rate = device.layers.get(optimizer)
     if rate is not None:
-        moved = 4 * UPDATE_TRAFFIC[optimizer] * model.parameters
+        moved = 4 * UPDATE_TRAFFIC[optimizer] * model.trained
         return device.slowdown * (rate.launch + moved / rate.bandwidth)
-    return (
-        device.slowdown * 4 * UPDATE_TRAFFIC[optimizer] * model.parameters / streaming_rate(device)
-    )
+    return device.slowdown * 4 * UPDATE_TRAFFIC[optimizer] * model.trained / streaming_rate(device)

@@ -114,5 +114,5 @@ def extra_reductions(model: Model) -> list[tuple[str, float]]:
     found: dict[str, int] = {}
     for layer in model.layers:
         for group in layer.attributes.get("sum", ()):
-            found[group] = found.get(group, 0) + layer.parameters
-    return [(group, count / max(1, model.parameters)) for group, count in found.items()]
+            found[group] = found.get(group, 0) + layer.trained
+    return [(group, count / max(1, model.trained)) for group, count in found.items()]

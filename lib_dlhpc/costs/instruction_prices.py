@@ -127,7 +127,7 @@ class PartPrices:
         self.backward: Floats = scale * times.backward
         self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
-        self.weights, self.model = model.layer_parameters, model
+        self.weights, self.model = model.layer_trained, model
         self.batch, self.element = float(batch), compute.BYTES[strategy.precision]
 
     @cached_property
@@ -180,6 +180,7 @@ class PartPrices:
         moved, read = compute.traffic(self.model)
         flop = self.batch * float(self.model.layer_forward_flop[what.layer])
         size = (self.batch * float(moved[what.layer]) + float(read[what.layer])) * self.element
-        times: float = 2 if what.phase.startswith("backward") else 1  # see costs/compute.py
+        backward = what.phase.startswith("backward")  # see costs/compute.py
+        times: float = self.model.layers[what.layer].gradients if backward else 1
         times /= self.blocks[what.layer] if what.phase in BLOCKS else 1
         return times * flop, times * size

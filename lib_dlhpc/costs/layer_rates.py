@@ -48,7 +48,8 @@ def seconds(model: Model, each: list[LayerRate], batch: Any, size: int) -> tuple
 @lru_cache(maxsize=256)
 def products(model: Model) -> NDArray[np.float64]:
     """Return the gradient products of each layer in backward: no input gradient for the sample."""
-    return np.array([1.0 if layer.inputs == ("input",) else 2.0 for layer in model.layers])
+    samples = np.array([layer.inputs == ("input",) for layer in model.layers])
+    return np.maximum(model.layer_gradients - samples, 0.0)
 
 
 @lru_cache(maxsize=256)

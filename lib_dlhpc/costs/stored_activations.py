@@ -217,8 +217,8 @@ def _passes_through(layer: Layer) -> bool:
 
 
 def reads_input(layer: Layer) -> bool:
-    """Return whether a layer's backward pass reads its input."""
-    return "input" in layer.traits.backward_reads
+    """Return whether a layer's backward pass reads its input: a product with frozen weights does not."""
+    return "input" in layer.traits.backward_reads and layer.gradients == 2
 
 
 def reads_output(layer: Layer) -> bool:

@@ -9,6 +9,7 @@
     relu leaky_relu prelu gelu silu tanh sigmoid softmax dropout
     glu                                           a gate times another input
     modulate shift                                scaled and shifted by a vector of the sample
+    adapter                                       a low-rank product, added to another input
     max_pool avg_pool global_avg_pool             pools
     add multiply concat flatten gather tokens untokens upsample pixel_shuffle
     exchange halo receive table                   between ranks, placed by layout/

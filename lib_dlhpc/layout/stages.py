@@ -181,8 +181,9 @@ class _Room:
     def __init__(self, experiment: Experiment, edges: tuple[int, ...], stages: int) -> None:
         strategy, model, at = experiment.strategy, experiment.model, list(edges)
         ranks = strategy.tensor * strategy.spatial * strategy.context
-        state = STATE_BYTES[strategy.precision] * model.layer_parameters / strategy.tensor
         size = ELEMENT_BYTES[strategy.precision]
+        frozen = size * (model.layer_parameters - model.layer_trained)
+        state = (STATE_BYTES[strategy.precision] * model.layer_trained + frozen) / strategy.tensor
         kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
         if strategy.recompute == "selective":
             kept = np.where([layer.traits.selective for layer in model.layers], 0.0, kept)

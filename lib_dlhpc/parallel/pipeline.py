@@ -44,7 +44,7 @@ def swaps(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
             for name, stages in part.shared.items():
                 table = next(layer for layer in part.model.layers if layer.name == name)
                 for other in sorted({stage % len(held) for stage in stages}):
-                    if other > place:
+                    if other > place and not table.frozen:
                         way = path_between(experiment, place, other)
                         moved = float(table.parameters * size)
                         one = ("pipeline", f"table {name}", moved, (place, other))

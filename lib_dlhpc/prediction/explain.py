@@ -88,7 +88,8 @@ def _compute(p: Breakdown) -> Explanation:
         "compute",
         show(float(p.compute), "s"),
         "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
-        " backward twice, plus the optimizer's update; scaled to the measured rate if there is one"
+        " backward twice (once where weights are frozen), plus the optimizer's update; scaled to the measured rate if"
+        " there is one"
         + (KERNELS if device.dispatch or device.multiprocessors else "")
         + (MEASURED if device.layers else ""),
         tuple(inputs),

@@ -164,7 +164,7 @@ def volumes(experiment: Experiment) -> Volumes:
     missed = costs.miss_share(experiment) if experiment.storage.tier else 0.0
     stored = batch * missed * costs.stored_bytes(experiment)
     replicas = experiment.devices / strategy.holders
-    weights = on_wire(strategy, experiment.model.parameters * BYTES[strategy.precision])
+    weights = on_wire(strategy, experiment.model.trained * BYTES[strategy.precision])
     sent = 2 * (replicas - 1) / replicas * weights / strategy.holders / strategy.local_steps
     if experiment.training.low_rank:
         factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))

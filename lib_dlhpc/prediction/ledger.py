@@ -149,7 +149,7 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     whole = strategy.zero < 2 or shards(experiment) == 1
     accumulates = many > 1 and whole and strategy.offload != "all"
-    largest = max(part.model.layer_parameters.max(initial=0.0) for part in held)
+    largest = max(part.model.layer_trained.max(initial=0.0) for part in held)
     residents = (resident_bytes(part, size, strategy.recompute) for part in held) if out else ()
     return Needs(
         np.array([stored_bytes(part, size, strategy.recompute, out) for part in held]),
@@ -198,7 +198,7 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
 def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
     """Return weights, gradients and optimizer state of a rank, and their offloaded bytes."""
     strategy, replicas = experiment.strategy, shards(experiment)
-    size, count = BYTES[strategy.precision], float(model.parameters)
+    size = BYTES[strategy.precision]
     master = MASTER_BYTES * (strategy.precision in MIXED)
     each = {
         "weights": (size, 3),
@@ -207,8 +207,9 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
         "optimizer state": (STATE[strategy.optimizer] * max(size, MASTER_BYTES), 1),
     }
     split = {
-        name: (count * b / (replicas if strategy.zero >= level else 1))
+        name: (float(count) * b / (replicas if strategy.zero >= level else 1))
         for name, (b, level) in each.items()
+        for count in (model.parameters if name == "weights" else model.trained,)
     }
     if strategy.offload != "all":
         return split, 0.0
@@ -239,7 +240,7 @@ def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: 
             bucket = AT_ONCE * float(buckets(model, bucket, element).sizes.max())
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
-        found += on_wire(strategy, min(bucket, model.parameters * element))
+        found += on_wire(strategy, min(bucket, model.trained * element))
         if strategy.zero == 3:  # gathered weights
             kept = strategy.gather == FORWARD
             found += element * (model.parameters if kept else AT_ONCE * largest)

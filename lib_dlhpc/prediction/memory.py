@@ -33,7 +33,7 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
     updates = strategy.update != "asynchronous"
     size = BYTES[strategy.precision]
     shape = experiment.dataset.sample_shape or model.input_shape
-    gradients = model.parameters * size
+    gradients = model.trained * size
     state = STATE[strategy.optimizer] + outer_arrays(experiment)
     if np.any(experiment.training.sparsity):
         state = ARRAYS
@@ -42,11 +42,9 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
     buffer = on_wire(strategy, np.minimum(strategy.bucket, gradients))
     return {
         "weights": model.parameters * size,
-        "master weights": model.parameters
-        * MASTER_BYTES
-        * (updates and strategy.precision in MIXED),
+        "master weights": model.trained * MASTER_BYTES * (updates and strategy.precision in MIXED),
         "gradients": gradients,
-        "optimizer state": model.parameters * state * max(size, MASTER_BYTES) * updates,
+        "optimizer state": model.trained * state * max(size, MASTER_BYTES) * updates,
         "activations": strategy.batch * stored_bytes(whole, size),
         "working set": strategy.batch * backward_extra(whole, size),
         "input batch": strategy.batch * float(np.prod(shape)) * size,

@@ -242,8 +242,8 @@ def _writers_reach(p: "Breakdown", tier: StorageTier) -> list[tuple[str, str, st
 
 
 def _bytes_each(p: "Breakdown", price: Saving) -> str:
-    size = float(price.size) / p.experiment.model.parameters
-    return f"{size:g} B a parameter: weights, master weights, optimizer state"
+    size = float(price.size) / p.experiment.model.trained
+    return f"{size:g} B a trained parameter: weights, master weights, optimizer state"
 
 
 def _particular(p: "Breakdown") -> list[tuple[str, str, str]]:

@@ -119,7 +119,7 @@ def _terms(prediction: Breakdown) -> dict[str, float]:
 def _notes(experiment: Experiment, trace: StepTerms) -> list[str]:
     """Return what in the trace is not of this experiment, or is no part of a prediction."""
     notes = []
-    size = experiment.model.parameters * BYTES[experiment.strategy.precision]
+    size = experiment.model.trained * BYTES[experiment.strategy.precision]
     gradients = float(on_wire(experiment.strategy, size))
     reduced = sum(each.bytes * each.calls for each in trace.exchanges if each.name == "allreduce")
     if reduced and abs(reduced - gradients) > CLOSE * gradients:

@@ -11,6 +11,7 @@ from lib_dlhpc.spec.strategy import (
     SAME,
     SPLIT_FIELDS,
     Strategy,
+    check_lora,
     check_power_limit,
     check_split,
     check_update,
@@ -45,6 +46,7 @@ def check_consistency(experiment: "Experiment") -> None:
     check_update(s)
     check_split(s)
     check_wire(s)
+    check_lora(s)
     check_power_limit(s, machine.device.idle_power, machine.device.busy_power)
     _check_compression(experiment)
     _check_outer(experiment)
@@ -95,7 +97,7 @@ def _check_compression(experiment: "Experiment") -> None:
                     f"{shown}: gradients can be compressed with strategy.{name} ="
                     f" {' or '.join(map(repr, values))}, not {value!r}; the legal value is 0."
                 )
-        for name in SPLIT_FIELDS:
+        for name in (*SPLIT_FIELDS, "lora"):
             value = getattr(strategy, name)
             if np.any(np.not_equal(value, getattr(Strategy, name))):
                 raise SpecError(

@@ -16,11 +16,11 @@ import tomli_w
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.adapters import as_trained
 from lib_dlhpc.spec.calibration import Calibration as Calibration
 from lib_dlhpc.spec.calibration import after_change
 from lib_dlhpc.spec.consistency import check_consistency
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
-from lib_dlhpc.spec.fusion import with_attention
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build
@@ -95,7 +95,8 @@ class Experiment:
                 value, read = self._read(section, value), True
             object.__setattr__(self, section, value)
         object.__setattr__(self, "warnings", warnings)
-        object.__setattr__(self, "model", with_attention(self.model, self.fuses_attention))
+        network = as_trained(self.model, self.fuses_attention, self.strategy)
+        object.__setattr__(self, "model", network)
         if read:
             check_consistency(self)
 

@@ -31,19 +31,25 @@ class Model:
         return sum(layer.parameters for layer in self.layers)
 
     @cached_property
+    def trained(self) -> int:
+        """Parameters that are trained: all, but for frozen layers."""
+        return sum(layer.trained for layer in self.layers)
+
+    @cached_property
     def forward_flop(self) -> float:
         """FLOP of the forward pass of one sample."""
         return float(sum(layer.forward_flop for layer in self.layers))
 
     @property
     def backward_flop(self) -> float:
-        """FLOP of the backward pass of one sample: twice the forward pass."""
-        return 2 * self.forward_flop
+        """FLOP of the backward pass of one sample: twice the forward pass, once where weights are frozen."""
+        return float(sum(layer.backward_flop for layer in self.layers))
 
     @property
     def train_flop(self) -> float:
         """FLOP to train on one sample: forward and backward, without recomputation."""
-        return 3 * self.forward_flop
+        omitted = sum((2 - layer.gradients) * layer.forward_flop for layer in self.layers)
+        return 3 * self.forward_flop - omitted
 
     @cached_property
     def stored(self) -> int:
@@ -64,6 +70,16 @@ class Model:
     def layer_parameters(self) -> NDArray[np.float64]:
         """Learnable parameters of each layer, shape [layers]."""
         return _column(layer.parameters for layer in self.layers)
+
+    @cached_property
+    def layer_trained(self) -> NDArray[np.float64]:
+        """Parameters of each layer that are trained, shape [layers]."""
+        return _column(layer.trained for layer in self.layers)
+
+    @cached_property
+    def layer_gradients(self) -> NDArray[np.float64]:
+        """Gradients of each layer's backward pass, each the work of its forward pass, shape [layers]."""
+        return _column(layer.gradients for layer in self.layers)
 
     @cached_property
     def layer_forward_flop(self) -> NDArray[np.float64]:

@@ -84,6 +84,8 @@ class Strategy:
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
     steps, then average their weights. wire: the format in which gradients are exchanged and added.
+    lora: rank of the adapters of queries and values, which are trained beside frozen weights (Hu et al. 2021, "LoRA");
+    0: all weights are trained (spec/adapters.py).
     power_limit: W that a device may draw; its arithmetic is slowed (costs/power.py), as by `nvidia-smi -pl`.
     staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
     effective distributed ML via a stale synchronous parallel parameter server").
@@ -123,6 +125,7 @@ class Strategy:
     staleness: int = whole(default=0, least=0)  # with asynchronous updates; 0: no bound
     servers: int = whole(default=1)  # parameter servers, one a node; with asynchronous updates
     power_limit: float = number("W", default=0.0)  # of each device; 0: none
+    lora: int = whole(default=0, least=0)  # rank of adapters; 0: none, all weights are trained
 
     @property
     def is_split(self) -> bool:
@@ -183,6 +186,28 @@ def check_wire(strategy: Strategy) -> None:
             raise SpecError(
                 f"strategy.wire = {s.wire!r}: only the allreduce of gradients is cast; with it strategy.{name} ="
                 f" {getattr(s, name)!r} is not legal, but {legal}."
+            )
+
+
+def check_lora(strategy: Strategy) -> None:
+    """Raise SpecError for adapters with what their exchange, or their split, is not known of."""
+    s = strategy
+    if not np.any(s.lora):
+        return
+    for name, legal in (
+        ("update", ("synchronous",)),
+        ("tensor", (1,)),
+        ("spatial", (1,)),
+        ("experts", (1,)),
+        ("schedule", ("gpipe", "1f1b", "interleaved")),
+        ("gather", ("usual",)),
+        ("offload", ("none", "activations")),
+    ):
+        value = getattr(s, name)
+        if not np.all(np.isin(value, legal)):
+            raise SpecError(
+                f"strategy.lora = {np.max(s.lora)}: adapters are not priced with strategy.{name} = {value!r}; legal:"
+                f" {', '.join(map(repr, legal))}."
             )
 
 

@@ -18,6 +18,10 @@ def check(experiment: Experiment) -> None:
             f"strategy.precision = {strategy.precision!r}: numpy has no such numbers; to train:"
             f" {', '.join(PRECISIONS)}."
         )
+    if strategy.lora:
+        raise SpecError(
+            f"strategy.lora = {strategy.lora}: adapters are priced, not trained; to train, the legal value is 0."
+        )
     if strategy.update == "asynchronous":
         _check_asynchronous(experiment)
     reason = layout.untrained(experiment)

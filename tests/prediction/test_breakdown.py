@@ -186,6 +186,7 @@ SPECIAL = {
     "strategy.staleness": [0, 0, 0],
     "strategy.servers": [1, 1, 1],
     "strategy.power_limit": [0.0, 100.0, 250.0],
+    "strategy.lora": [0, 0, 0],
     "machine.switch_power": [0.0, 10.0, 100.0],
     "machine.electricity_price": [0.0, 0.1, 0.2],
     "machine.device_price": [0.0, 1.0, 2.0],

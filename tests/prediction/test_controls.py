@@ -113,6 +113,7 @@ CHANGES = {
     "strategy.staleness": (3, {**ASYNCHRONOUS, "strategy.servers": 4}),
     "strategy.servers": (2, ASYNCHRONOUS),
     "strategy.power_limit": (200.0, {}),
+    "strategy.lora": (4, {"model.name": "bert-base"}),
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),
     "strategy.spatial": (2, {}),

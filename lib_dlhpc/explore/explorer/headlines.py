@@ -45,6 +45,8 @@ def tokens(p: Breakdown) -> float:
 def model_flop(p: Breakdown) -> tuple[float, str]:
     """Return the FLOP of a sample that count for MFU, without recomputation, and in words where they come from."""
     model = p.experiment.model
+    if model.trained < model.parameters:
+        return float(model.train_flop), "those of a step, without weight gradients of frozen layers"
     if tokens(p):
         return 6.0 * float(model.parameters) * tokens(p), "6 FLOP for each parameter and token"
     return float(model.train_flop), "three times those of a forward pass"

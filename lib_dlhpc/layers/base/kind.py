@@ -25,7 +25,7 @@ class Layer:
     as 2 FLOP; element-wise layers count 0 FLOP and are priced by the bytes they move.
     `stored` elements are stored for the backward pass in the precision of the computation;
     `mask_bytes` do not depend on it: dropout masks (1 byte an element) and the logits of a
-    language model (4 bytes an element).
+    language model (4 bytes an element). frozen: its weights are not trained.
     """
 
     name: str
@@ -38,11 +38,24 @@ class Layer:
     stored: int = 0
     mask_bytes: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    frozen: bool = False
+
+    @property
+    def gradients(self) -> int:
+        """Gradients of backward, each the work of a forward pass: of the inputs, and of weights that are trained."""
+        if self.frozen and self.traits.lookup:
+            return 0
+        return 1 if self.frozen and self.traits.splits_backward else 2
+
+    @property
+    def trained(self) -> int:
+        """Parameters that are trained."""
+        return 0 if self.frozen else self.parameters
 
     @property
     def backward_flop(self) -> float:
-        """FLOP of the backward pass: one product for the inputs, one for the weights."""
-        return 2 * self.forward_flop
+        """FLOP of the backward pass."""
+        return self.gradients * self.forward_flop
 
     @cached_property
     def traits(self) -> "type[Kind]":
@@ -52,7 +65,7 @@ class Layer:
     @cached_property
     def likeness(self) -> int:
         """A number shared by layers that differ only in the digits of their names and in what they read."""
-        counts = (self.parameters, self.forward_flop, self.stored, self.mask_bytes)
+        counts = (self.parameters, self.forward_flop, self.stored, self.mask_bytes, self.frozen)
         name, shapes = re.sub(r"\d+", "", self.name), (self.input_shape, self.output_shape)
         key = (name, self.kind, *shapes, *counts, _frozen(self.attributes))
         return _LIKENESSES.setdefault(key, len(_LIKENESSES))
