@@ -54,7 +54,7 @@ def predict_points(experiment: Experiment, axes: Axes, start: int, stop: int) ->
     Each is that of predict(what_if(experiment, ...)). Numbers are predicted as arrays, text and switches one by one.
     Raises SpecError for an illegal point.
     """
-    named = {name: len(values) for name, values in axes.items() if is_named(values)}
+    named = {name: len(values) for name, values in axes.items() if is_named(name, values)}
     given = any(name.startswith("calibration.") for name in axes)
     found: Arrays = {name: np.empty(stop - start) for name in QUANTITIES}
     found["fits"] = np.empty(stop - start, bool)

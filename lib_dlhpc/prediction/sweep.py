@@ -83,7 +83,8 @@ class Sweep(Result):
 def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     """Predict every combination of `axes`, such as {"strategy.nodes": range(1, 65), "strategy.allreduce": [...]}.
 
-    Numbers are swept as arrays in chunks; text and switches (algorithm, precision, machine) one by one.
+    Numbers are swept as arrays in chunks; text and switches (algorithm, precision, machine) one by one, as are ranks of
+    adapters.
     Each result is that of predict(what_if(experiment, ...)).
     Raises SpecError for an illegal value of any axis.
     """
@@ -106,9 +107,9 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     return Sweep(grid, experiment, **results, warnings=warnings)
 
 
-def is_named(values: Sequence[Any]) -> bool:
-    """Return whether the values of an axis are text or switches, which no array holds."""
-    return isinstance(values[0], str | bool)
+def is_named(field: str, values: Sequence[Any]) -> bool:
+    """Return whether no array holds the values of an axis: text, switches, or each another network."""
+    return isinstance(values[0], str | bool) or field == "strategy.lora"
 
 
 def _predict_grid(
@@ -122,7 +123,7 @@ def _predict_grid(
     Returns what values of the axes made void.
     """
     given = any(key.startswith("calibration.") for key in grid)
-    names = {key for key, values in grid.items() if is_named(values)}
+    names = {key for key, values in grid.items() if is_named(key, values)}
     choices: list[list[Any]] = [
         list(range(len(values))) if key in names else [slice(None)] for key, values in grid.items()
     ]

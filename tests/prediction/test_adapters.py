@@ -2,12 +2,13 @@
 
 import pytest
 
-from lib_dlhpc import Experiment, SpecError, simulate
+from lib_dlhpc import Experiment, SpecError, simulate, sweep
 from lib_dlhpc.costs.checkpoints import checkpoint_bytes, saving
 from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.points import predict_points
 from lib_dlhpc.program import Collective, prove
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.check import check
@@ -125,6 +126,17 @@ def test_a_table_of_two_stages_is_not_summed_where_it_is_frozen():
         for one in (run, run.set({"strategy.lora": RANK}))
     ]
     assert swaps[0] > swaps[1] == 0
+
+
+def test_ranks_are_swept_one_by_one_beside_arrays():
+    found = sweep(RUN, {"strategy.lora": [0, 8, 64], "strategy.nodes": [1, 2]})
+    for row, rank in zip(found.step_time, (0, 8, 64), strict=True):
+        for step, nodes in zip(row, (1, 2), strict=True):
+            one = predict(RUN.set({"strategy.lora": rank, "strategy.nodes": nodes}))
+            assert step == pytest.approx(float(one.step_time), rel=1e-12)
+    columns = {"strategy.lora": [0, 8], "strategy.batch": [1, 2]}
+    points = predict_points(RUN, columns, 0, 4)
+    assert points["memory_total"][3] == pytest.approx(float(predict(TUNED).memory_total))
 
 
 @pytest.mark.parametrize(

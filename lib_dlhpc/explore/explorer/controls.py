@@ -17,7 +17,7 @@ from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.explorer.choice import FACTORS, value_at
 from lib_dlhpc.explore.explorer.measured import chosen, titles
 from lib_dlhpc.schedules import COLLECTIVES
-from lib_dlhpc.spec import catalog, strategy
+from lib_dlhpc.spec import adapters, catalog, strategy
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -159,6 +159,11 @@ def _attends(e: Experiment) -> bool:
     return any("attention" in layer.kind for layer in e.model.layers)
 
 
+def _adapts(e: Experiment) -> bool:
+    kinds = {layer.kind for layer in e.model.layers}
+    return bool(kinds & {*adapters.ATTENTION}) and not kinds & {"experts", "gated_experts"}
+
+
 def _shards(e: Experiment) -> Options:
     fits = {n for n in powers(1, 12) if n < replicas(e) and replicas(e) % n == 0}
     return [(f"{n}" if n else "all", n) for n in sorted({0, *fits, int(e.strategy.shards)})]
@@ -210,6 +215,9 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.batch": _among("strategy.batch", powers(0, 13)),
     "strategy.precision": _precisions,
     "strategy.optimizer": _named(strategy.OPTIMIZERS),
+    "strategy.lora": _among(
+        "strategy.lora", (0, 4, 8, 16, 64), lambda rank: f"rank {rank}" if rank else "none"
+    ),
     "strategy.allreduce": _allreduces,
     "strategy.wire": _named(
         strategy.WIRES, lambda name: "as computed" if name == strategy.SAME else name
@@ -242,6 +250,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.shards": lambda e: e.strategy.zero,
     "strategy.gather": lambda e: e.strategy.zero,
     "strategy.fused_attention": _attends,
+    "strategy.lora": _adapts,
     **{f"strategy.{name}": lambda e: e.devices > 1 for name in ("allreduce", "overlap", "bucket")},
     "strategy.wire": lambda e: replicas(e) > 1 and e.strategy.update == "synchronous",
     "run.checkpoint_interval": lambda e: e.storage.tier,

@@ -110,6 +110,8 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return {"strategy.context_exchange": "heads"}
         case "strategy.experts" if value > 1:
             return {**NO_ZERO, **PLAIN_WIRE}
+        case "strategy.lora" if value:
+            return _adapted(experiment)
         case "strategy.zero":
             rest = {key: none for key, none in NO_ZERO.items() if key != field}
             return {"strategy.experts": 1, **PLAIN_WIRE} if value else rest
@@ -124,7 +126,8 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
 def _of_model(name: str) -> Changes:
     family = catalog.read("models", name)["family"] if name in catalog.names("models") else ""
     optimizer = "adam" if family in ("bert", "gpt") else "momentum"
-    return {"dataset.name": DATASETS.get(family, "imagenet"), "strategy.optimizer": optimizer}
+    usual = {"dataset.name": DATASETS.get(family, "imagenet"), "strategy.optimizer": optimizer}
+    return {**usual, "strategy.lora": 0}
 
 
 def _samples(s: Strategy) -> int:
@@ -157,8 +160,22 @@ def _degree(e: Experiment, field: str, value: int) -> Changes:
         found["strategy.sequence_parallel"] = False
     if s.data:
         found["strategy.data"] = 0
+    if s.lora and tensor > 1:
+        found["strategy.lora"] = 0
     del found[field]
     return found
+
+
+def _adapted(e: Experiment) -> Changes:
+    """Return what must be set for adapters, which are not priced with every kind of parallelism."""
+    s, found = e.strategy, dict[str, Any]()
+    if s.tensor > 1:
+        found = {"strategy.tensor": 1, **_degree(e, "strategy.tensor", 1)}
+    if s.schedule == "zb-h1":
+        found["strategy.schedule"] = "1f1b"
+    if s.offload == "all":
+        found["strategy.offload"] = "activations"
+    return {**found, "strategy.gather": "usual"}
 
 
 def unsplit(e: Experiment) -> Changes:

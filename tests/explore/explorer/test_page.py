@@ -160,6 +160,18 @@ def test_other_degrees_keep_the_global_batch():
         assert f"batch a replica {e.strategy.batch}" in note
 
 
+def test_adapters_and_tensor_parallelism_take_each_other_away():
+    choice = Choice(preset("narayanan-2021"))
+    there, adapted, note = moved(choice, "strategy.lora", 8)
+    strategy = adapted.experiment.strategy
+    assert (strategy.lora, strategy.tensor) == (8, 1) and "tensor 1" in note
+    assert adapted.experiment.global_batch == 1536
+    _, split, note = moved(there, "strategy.tensor", 2)
+    assert split.experiment.strategy.lora == 0 and "adapters (lora) 0" in note
+    _, other, _ = moved(there, "model.name", "resnet50")
+    assert other.experiment.strategy.lora == 0
+
+
 def test_a_changed_control_says_from_what_and_goes_back():
     page = Explorer()
     page.move("times.bandwidth", 2)
