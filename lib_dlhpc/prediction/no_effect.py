@@ -40,6 +40,23 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(
             f"strategy.context_exchange = '{s.context_exchange}': with strategy.context = 1 no rank lacks a token."
         )
+    found += _of_attention(experiment)
+    if not s.lora and s.adapted != "queries_values":
+        found.append(
+            f"strategy.adapted = '{s.adapted}': with strategy.lora = 0 there are no adapters."
+        )
+    if s.offload == "none" and s.offload_to != "host":
+        found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
+    if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
+        found.append(
+            f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
+        )
+    return found
+
+
+def _of_attention(experiment: Experiment) -> list[str]:
+    """Return a sentence for each setting of attention that is for nothing."""
+    s, found = experiment.strategy, list[str]()
     attends = any(layer.traits.selective for layer in experiment.model.layers)
     fused = any(layer.kind == "fused_attention" for layer in experiment.model.layers)
     if s.recompute == "selective" and not attends:
@@ -47,12 +64,6 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(f"strategy.recompute = 'selective': {why} to make again.")
     if s.fused_attention == "on" and not fused:
         found.append("strategy.fused_attention = 'on': the network has no attention.")
-    if s.offload == "none" and s.offload_to != "host":
-        found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
-    if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
-        found.append(
-            f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
-        )
     return found
 
 

@@ -16,7 +16,9 @@ from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.experiment import Experiment
 
 # Settings that a rate was measured with, and whose effect on the work of one device is known.
-WORK = {f"strategy.{name}" for name in ("recompute", "optimizer", "fused_attention", "lora")}
+WORK = {
+    f"strategy.{name}" for name in ("recompute", "optimizer", "fused_attention", "lora", "adapted")
+}
 
 
 def what_if(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:

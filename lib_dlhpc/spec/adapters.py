@@ -1,8 +1,9 @@
-"""A network whose weights are frozen, with low-rank adapters beside its queries and values, or without.
+"""A network whose weights are frozen, with low-rank adapters beside its products, or without.
 
 To W x, with W of (outputs, inputs), an adapter of rank r adds B A x, with A of (r, inputs) and B of (outputs, r); only
-A and B are trained. As in the paper's experiments, and by default in Hugging Face PEFT, those products are adapted that
-make queries and values. Source: Hu et al. 2021, "LoRA: low-rank adaptation of large language models", section 4.
+A and B are trained. Those products are adapted that make queries and values, as in the paper's experiments and by
+default in Hugging Face PEFT, or all but the last. Sources: Hu et al. 2021, "LoRA: low-rank adaptation of large language
+models", section 4; Dettmers et al. 2023, "QLoRA", section 4, which adapts all.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from lib_dlhpc.layers.adapter import counts
 from lib_dlhpc.layers.base.kind import Shape
 from lib_dlhpc.spec.fusion import with_attention
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import Strategy
+from lib_dlhpc.spec.strategy import ALL, Strategy
 
 ATTENTION = ("attention", "fused_attention")
 ADAPTER = "adapter"
@@ -26,7 +27,7 @@ ADAPTER = "adapter"
 
 def as_trained(model: Model, fuse: bool, strategy: Strategy) -> Model:
     """Return the network as it is trained: with attention fused or not, with adapters or without. Raises SpecError."""
-    return with_adapters(with_attention(model, fuse), _rank(strategy.lora))
+    return with_adapters(with_attention(model, fuse), _rank(strategy.lora), strategy.adapted)
 
 
 def _rank(lora: Any) -> int:
@@ -42,21 +43,22 @@ def _rank(lora: Any) -> int:
 
 
 @lru_cache(maxsize=64)
-def with_adapters(model: Model, rank: int) -> Model:
+def with_adapters(model: Model, rank: int, adapted: str) -> Model:
     """Return the network frozen and with adapters, or for rank = 0 as it was; the same object if it is so.
 
     Raises SpecError for a network without attention whose queries and values one product makes, or with weights
     other than those of products, tables and normalizations.
     """
-    ranks = {layer.attributes["rank"] for layer in model.layers if layer.kind == ADAPTER}
-    if ranks == ({rank} if rank else set()):
+    options = (layer.attributes for layer in model.layers if layer.kind == ADAPTER)
+    ways = {(each["rank"], each["adapted"]) for each in options}
+    if ways == ({(rank, adapted)} if rank else set()):
         return model
     plain = replace(model, layers=_without(model.layers))
-    return replace(plain, layers=_with(plain.layers, rank)) if rank else plain
+    return replace(plain, layers=_with(plain.layers, rank, adapted)) if rank else plain
 
 
-def _with(layers: tuple[Layer, ...], rank: int) -> tuple[Layer, ...]:
-    attends = _products(layers, rank)
+def _with(layers: tuple[Layer, ...], rank: int, adapted: str) -> tuple[Layer, ...]:
+    widths = _widths(layers, rank, adapted)
     found, renamed = list[Layer](), dict[str, str]()
     for layer in layers:
         read = tuple(renamed.get(name, name) for name in layer.inputs)
@@ -66,9 +68,9 @@ def _with(layers: tuple[Layer, ...], rank: int) -> tuple[Layer, ...]:
             raise SpecError(
                 f"strategy.lora = {rank}: {layer.name} ({layer.kind}) is not priced with frozen weights; legal: 0."
             )
-        if layer.name in attends:
-            # The sum is in place: what attention reads is stored once, by the adapter.
-            adapter = _adapter(frozen, attends[layer.name], rank)
+        if layer.name in widths:
+            # The sum is in place: what the next layer reads is stored once, by the adapter.
+            adapter = _adapter(frozen, rank, widths[layer.name], adapted)
             found += [replace(frozen, stored=0), *adapter]
             renamed[layer.name] = adapter[-1].name
         else:
@@ -76,14 +78,14 @@ def _with(layers: tuple[Layer, ...], rank: int) -> tuple[Layer, ...]:
     return tuple(found)
 
 
-def _adapter(product: Layer, attention: Layer, rank: int) -> tuple[Layer, Layer]:
-    """Return the layers A, of queries and values side by side, and B."""
-    heads, kv_heads = attention.attributes["heads"], attention.attributes["kv_heads"]
-    size = product.output_shape[-1] // (heads + 2 * kv_heads)
+def _adapter(
+    product: Layer, rank: int, widths: tuple[int, ...], adapted: str
+) -> tuple[Layer, Layer]:
+    """Return the layers A, of all products side by side, and B."""
     down, up = f"{product.name}_down", f"{product.name}_adapter"
     site = Site(down, (product.input_shape,), {})
-    low = KINDS["dense"].describe(site, 2 * rank, bias=False)
-    both = counts(product.output_shape, rank, heads * size, kv_heads * size)
+    low = KINDS["dense"].describe(site, len(widths) * rank, bias=False)
+    both = counts(product.output_shape, rank, widths, adapted)
     return (
         _layer(down, "dense", product.inputs, product.input_shape, low),
         _layer(
@@ -99,9 +101,9 @@ def _layer(name: str, kind: str, inputs: tuple[str, ...], shape: Shape, of: Coun
     return Layer(*one, of.mask_bytes, of.attributes)
 
 
-def _products(layers: tuple[Layer, ...], rank: int) -> Mapping[str, Layer]:
-    """Return each attention by the name of the product that makes its queries, keys and values."""
-    by_name, found = {layer.name: layer for layer in layers}, dict[str, Layer]()
+def _widths(layers: tuple[Layer, ...], rank: int, adapted: str) -> Mapping[str, tuple[int, ...]]:
+    """Return the features of the adapted products of each layer that has any."""
+    by_name, found = {layer.name: layer for layer in layers}, dict[str, tuple[int, ...]]()
     for attention in layers:
         if attention.kind not in ATTENTION:
             continue
@@ -109,12 +111,18 @@ def _products(layers: tuple[Layer, ...], rank: int) -> Mapping[str, Layer]:
         while before and before.kind != "dense" and len(before.inputs) == 1:
             before = by_name.get(before.inputs[0])
         if before and before.kind == "dense":
-            found[before.name] = attention
+            heads, kv_heads = attention.attributes["heads"], attention.attributes["kv_heads"]
+            size = before.output_shape[-1] // (heads + 2 * kv_heads)
+            queries, keys = heads * size, kv_heads * size
+            found[before.name] = (queries, keys, keys) if adapted == ALL else (queries, keys)
     if not found:
         raise SpecError(
             f"strategy.lora = {rank}: the network has no attention whose queries and values one product makes;"
             " legal: 0."
         )
+    if adapted == ALL:
+        others = (layer for layer in layers[:-1] if layer.kind == "dense" and layer.parameters)
+        found = {layer.name: layer.output_shape[-1:] for layer in others} | found
     return found
 
 

@@ -34,6 +34,8 @@ CONTEXT_EXCHANGES = ("heads", "ring")
 FORWARD = "forward"  # weights are gathered once a step, behind the first forward pass
 GATHERS = ("usual", FORWARD)
 SAME = "same"  # gradients are exchanged in the precision
+ALL = "all"
+ADAPTED = ("queries_values", ALL)
 WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
@@ -84,8 +86,8 @@ class Strategy:
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
     steps, then average their weights. wire: the format in which gradients are exchanged and added.
-    lora: rank of the adapters of queries and values, which are trained beside frozen weights (Hu et al. 2021, "LoRA");
-    0: all weights are trained (spec/adapters.py).
+    lora: rank of the adapters that are trained beside frozen weights (Hu et al. 2021, "LoRA"; spec/adapters.py); 0: all
+    weights are trained. adapted: beside which products: those that make queries and values, or all but the last.
     power_limit: W that a device may draw; its arithmetic is slowed (costs/power.py), as by `nvidia-smi -pl`.
     staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
     effective distributed ML via a stale synchronous parallel parameter server").
@@ -126,6 +128,7 @@ class Strategy:
     servers: int = whole(default=1)  # parameter servers, one a node; with asynchronous updates
     power_limit: float = number("W", default=0.0)  # of each device; 0: none
     lora: int = whole(default=0, least=0)  # rank of adapters; 0: none, all weights are trained
+    adapted: str = choice(ADAPTED, default="queries_values")  # products that have adapters
 
     @property
     def is_split(self) -> bool:

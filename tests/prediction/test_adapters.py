@@ -40,9 +40,12 @@ def test_frozen_products_do_not_store_their_inputs():
 
     The input of queries, keys and values stays, for the adapters, and fused attention reads its own output.
     """
-    full, tuned = (predict(run).memory["activations"] for run in (RUN, TUNED))
+    every = TUNED.set({"strategy.adapted": "all"})
+    full, tuned, all_ = (predict(run).memory["activations"] for run in (RUN, TUNED, every))
     block = TOKENS * (HIDDEN + INNER) - TOKENS * 2 * RANK
     assert full - tuned == 2 * 2 * (LAYERS * block + TOKENS * HIDDEN)  # samples x bytes
+    low = LAYERS * TOKENS * 7 * RANK
+    assert full - all_ == 2 * 2 * (TOKENS * HIDDEN - low)
 
 
 def exchanged(run):
@@ -106,7 +109,7 @@ def test_a_checkpoint_has_adapters_and_a_restart_reads_all(optimizer):
         {},
         {"zero": 3, "shards": 2},
         {"pipeline": 2, "microbatches": 2, "recompute": "full"},
-        {"context": 2, "zero": 1},
+        {"context": 2, "zero": 1, "adapted": "all"},
     ],
 )
 def test_both_simulations_have_the_predicted_step(fidelity, more):

@@ -114,6 +114,7 @@ CHANGES = {
     "strategy.servers": (2, ASYNCHRONOUS),
     "strategy.power_limit": (200.0, {}),
     "strategy.lora": (4, {"model.name": "bert-base"}),
+    "strategy.adapted": ("all", {"model.name": "bert-base", "strategy.lora": 4}),
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),
     "strategy.spatial": (2, {}),

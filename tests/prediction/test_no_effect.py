@@ -41,6 +41,7 @@ VOID = [
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
     (FUSED, {"strategy.recompute": "selective"}, "fused and stores no scores"),
     (LSTM, {"strategy.fused_attention": "on"}, "the network has no attention"),
+    ({}, {"strategy.adapted": "all"}, "there are no adapters"),
     ({}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
     ({"strategy.tensor": 8}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
 ]
@@ -51,6 +52,7 @@ REAL = [
     ({"strategy.tensor": 8}, {"strategy.split": "row"}),
     ({}, {"strategy.recompute": "selective"}),
     ({}, FUSED),
+    ({"strategy.lora": 4}, {"strategy.adapted": "all"}),
 ]
 
 

@@ -76,6 +76,7 @@ CHANGES = {
     "strategy.optimizer": ("adam", {}),
     "strategy.power_limit": (4.0, {}),
     "strategy.lora": (4, {}),
+    "strategy.adapted": ("all", {"strategy.lora": 4}),
     "strategy.tensor": (2, {}),
     "strategy.pipeline": (2, {}),
     "strategy.spatial": (2, IMAGES),

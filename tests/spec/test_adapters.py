@@ -35,10 +35,20 @@ def test_trained_parameters_are_the_published_ones(model, rank, trained):
     assert plain.trained == plain.parameters
 
 
+@pytest.mark.parametrize(("rank", "trained"), [(16, 39_976_960), (64, 159_907_840)])
+def test_adapters_of_all_products_are_as_many_as_published(rank, trained):
+    """Queries, keys, values, output, gate, up and down of the 7-billion Llama, as PEFT prints it; not the last."""
+    found = network("llama2-7b", rank, adapted="all")
+    assert found.trained == trained
+    heads = [layer for layer in found.layers if layer.name.startswith(found.layers[-1].name)]
+    assert len(heads) == 1 and heads[0].frozen
+
+
+@pytest.mark.parametrize("adapted", ["queries_values", "all"])
 @pytest.mark.parametrize("model", [GPT, "bert-base", "vit-b16", "mistral-7b"])
 @pytest.mark.parametrize("fused", ["on", "off"])
-def test_backward_makes_weight_gradients_of_adapters_only(model, fused):
-    found = network(model, 4, fused_attention=fused)
+def test_backward_makes_weight_gradients_of_adapters_only(model, fused, adapted):
+    found = network(model, 4, fused_attention=fused, adapted=adapted)
     attends = sum(layer.forward_flop for layer in found.layers if "attention" in layer.kind)
     adapters = sum(layer.forward_flop for layer in found.layers if layer.trained)
     assert found.backward_flop == found.forward_flop + attends + adapters
@@ -81,10 +91,12 @@ def test_a_product_is_found_behind_normalized_heads():
 def test_any_sequence_of_ranks_and_kernels_leaves_the_network_of_the_last():
     run = Experiment(model=GPT, machine="h100-pod")
     changes = [(8, "on"), (8, "off"), (2, "off"), (0, "on"), (2, "auto"), (0, "off")]
-    for rank, fused in changes:
-        new = {"strategy.lora": rank, "strategy.fused_attention": fused}
+    for number, (rank, fused) in enumerate(changes):
+        adapted = "queries_values" if number % 2 else "all"
+        strategy = {"lora": rank, "fused_attention": fused, "adapted": adapted}
+        new = {f"strategy.{name}": value for name, value in strategy.items()}
         run = run.set(new)
-        assert run.model.layers == network(GPT, rank, fused_attention=fused).layers
+        assert run.model.layers == Experiment(GPT, None, "h100-pod", strategy).model.layers
         assert run.set(new).model is run.model
     for (one, _), (other, _) in pairwise(changes):
         assert (network(GPT, one) == network(GPT, other)) == (one == other)
