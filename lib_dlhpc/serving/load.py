@@ -5,7 +5,7 @@ second, rate * interruption belongs to prompts of others, and stretches the step
 
     b = rate * h(b)
 
-A request waits for a place among the most that are decoded at once, as at so many servers (Sakasegawa 1977) whose
+A request waits for a place among the most that are decoded at once, as at as many servers (Sakasegawa 1977) whose
 service time scatters as prompts and answers do (Allen and Cunneen; of one server it is exact: M/G/1), and for the end
 of the step that runs when it arrives.
 """

@@ -75,7 +75,7 @@ class StepTime(NamedTuple):
         return StepTime(*map(add, self, other))
 
     def times(self, steps: int) -> "StepTime":
-        """Return the seconds of so many such steps."""
+        """Return the seconds of a number of such steps."""
         return StepTime(*(steps * each for each in self))
 
 
@@ -252,7 +252,7 @@ def pairs(chunk: Chunk, window: int = 0) -> float:
 
 
 def _routed(model: Model, tokens: int) -> Model:
-    """Return the model with the weights of the experts that so many tokens choose, at random: E (1 - (1 - k/E)^n)."""
+    """Return the model with the weights of the experts that n tokens choose at random: E (1 - (1 - k/E)^n)."""
     if not any("experts" in layer.attributes for layer in model.layers):
         return model
     layers = []

@@ -58,7 +58,7 @@ class Step:
 
 @dataclass
 class Scheduler:
-    """Queue and batch of one replica. cached: bytes of a sequence of so many tokens; room: bytes of all."""
+    """Queue and batch of one replica. cached: bytes of a sequence, from its tokens; room: bytes of all."""
 
     serving: Serving
     cached: Callable[[int], float]

@@ -62,7 +62,7 @@ class Shard:
     precision: str
 
     def cached(self, tokens: int) -> float:
-        """Return the bytes of the cache of a sequence of so many tokens."""
+        """Return the bytes of the cache of a sequence with this number of tokens."""
         return sum(
             each.layers * each.stored * (min(tokens, each.window) if each.window else tokens)
             for each in self.attended

@@ -77,7 +77,7 @@ def decode_here(
 
 
 def small(setting: Setting, batch: int) -> Service:
-    """Return the service: so many requests, all there at the start."""
+    """Return the service with `batch` requests, all there at the start."""
     width = setting.width
     model = {
         "family": "llama",

@@ -93,7 +93,7 @@ def kinds(setting: Setting) -> dict[str, int]:
 
 @lru_cache(maxsize=256)
 def fit(setting: Setting, heads: int) -> Fit:
-    """Return what fits with so many heads of keys and values; raises SpecError where the weights do not."""
+    """Return what fits with these heads of keys and values; raises SpecError where the weights do not."""
     model = setting.network if heads == heads_of(setting) else with_heads(setting.network, heads)
     load = {"prompt": setting.tokens, "answer": 1}
     serving: dict[str, Any] = {"devices": setting.gpus, "precision": setting.weights}
@@ -105,7 +105,7 @@ def fit(setting: Setting, heads: int) -> Fit:
     except SpecError:
         if heads == heads_of(setting):
             raise
-        count = 0  # the weights alone are too large with so many heads
+        count = 0  # the weights alone are too large with these heads
     memory = {
         "weights": prices.shard.weights,
         "activations": activations_of(own, prices),
@@ -116,7 +116,7 @@ def fit(setting: Setting, heads: int) -> Fit:
 
 
 def with_heads(network: str, heads: int) -> dict[str, Any]:
-    """Return a network with so many heads of keys and values."""
+    """Return a network with this number of heads of keys and values."""
     return {"name": network, "kv_heads": heads}
 
 

@@ -126,7 +126,7 @@ def quickest_of(ranks: int) -> str:
 
 
 def dearer(batch: int) -> float:
-    """Return how many times the price of 8 × 1 GPU a token of 1 × 8 costs, at so many sequences."""
+    """Return how many times the price of 8 × 1 GPU a token of 1 × 8 costs, at this number of sequences."""
     one, eight = (replicas.chosen(SMALL._replace(ranks=g, batch=batch)).cost for g in (1, 8))
     return eight / one
 
