@@ -36,7 +36,6 @@ def add_scale_out(command: argparse.ArgumentParser) -> None:
 
 def place_of(options: argparse.Namespace) -> "Place":
     """Return where the chunks of a command are done. Raises SpecError."""
-    from lib_dlhpc.launch.site import Site, load_site
     from lib_dlhpc.scale_out import TASKS, place
 
     engine = options.on.partition(":")[0]
@@ -47,6 +46,8 @@ def place_of(options: argparse.Namespace) -> "Place":
                     f"--{name}: is for jobs of a batch system, not for --on {options.on}."
                 )
         return place(options.on, options.work and Path(options.work))
+    from lib_dlhpc.launch.site import Site, load_site
+
     given = {name: getattr(options, name) for name in ("account", "partition")}
     given = {name: value for name, value in given.items() if value}
     site = None

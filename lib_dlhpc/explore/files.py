@@ -19,7 +19,7 @@ PARTS = {
         ".gitignore",
         "README.md",
         "experiments/*.toml",
-        *("*/README.md", "*/*.ipynb", "*/checks.py", "*/measure.py"),
+        *("*/README.md", "*/*.ipynb", "*/checks.py", "*/measure.py", "*/torch_*.py"),
     ),
 }
 
