@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ MADE = {
 SHIFT = 0x5F1F7  # separates the random stream of shifts from all others
 HERE = Path(__file__).parent / "datasets"
 SOME = 64  # samples generated at once
+# numpy parses the header of a file with `ast`, which CPython 3.11 cannot do in two threads at once: emulated ranks do.
+_READING = Lock()
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
     check_data(experiment)
     name, shape, many = experiment.dataset.name, experiment.model.input_shape, _many(experiment)
     if name in REAL:
-        with np.load(HERE / f"{name}.npz") as file:
+        with _READING, np.load(HERE / f"{name}.npz") as file:
             images, y = file["images"], file["labels"].astype(np.int64)
         x = (images / dtype(images.max())).astype(dtype)
     else:
