@@ -94,7 +94,7 @@ def context_state(curves: Curves, now: int, exchange: str) -> State:
         "room": {"y": [float(shares.min()) / 1.3, 1.3 * float(shares.max())]},
     }
     each = [f"{name} {float(y[x == now][0]):.2%}" for name, (x, y) in shown.items()]
-    only = "" if "heads" in curves else " There are fewer heads than ranks."
+    only = "" if "heads" in curves else " Heads cannot be divided: there are more ranks."
     return data, (
         f"Exposed with {now:,} tokens: {', '.join(each)} of a step; chosen: {exchange}.{only}"
     )
