@@ -124,7 +124,7 @@ def _of_one_token(model: Model, devices: int) -> Model:
     if keys < devices:
         if devices % keys:
             raise SpecError(
-                f"service.devices = {devices}: {keys} heads of keys and values cannot be copied evenly to so many"
+                f"service.devices = {devices}: {keys} heads of keys and values cannot be copied evenly to these"
                 f" devices; legal: multiples of {keys} that divide {heads}."
             )
         holder["kv_heads"] = devices  # each head is copied to devices / keys of them

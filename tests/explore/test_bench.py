@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 import ipywidgets
 import pytest
-from experiment_page import controls, told
+from experiment_page import controls, result_text
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
@@ -46,12 +46,18 @@ def test_each_setting_has_a_control_that_stands_where_it_is_at_first() -> None:
 
 def test_a_move_shows_its_view_and_the_wall() -> None:
     page = bench()
-    assert "1024" in told(page) and "All is well." in told(page) and "the bar." in told(page)
+    assert (
+        "1024" in result_text(page)
+        and "All is well." in result_text(page)
+        and "the bar." in result_text(page)
+    )
     controls(page)["Link"].index = 0
-    assert "Wall. The link is slow." in told(page) and "All is well." not in told(page)
+    assert "Wall. The link is slow." in result_text(page) and "All is well." not in result_text(
+        page
+    )
     before = page.charts["memory"].summary
     controls(page)["GPUs"].value = 8
-    assert "<b>8</b>" in told(page) and page.charts["memory"].summary != before
+    assert "<b>8</b>" in result_text(page) and page.charts["memory"].summary != before
 
 
 @pytest.mark.parametrize("fine", ["All is well.", None])
@@ -59,13 +65,13 @@ def test_what_cannot_be_says_why_and_leaves_the_charts(fine: str | None) -> None
     page = bench(fine)
     before = page.charts["memory"].data
     controls(page)["GPUs"].value = 4096
-    assert "more than there are" in told(page) and page.charts["memory"].data == before
+    assert "more than there are" in result_text(page) and page.charts["memory"].data == before
     controls(page)["GPUs"].value = 8
-    assert "more than there are" not in told(page) and "<b>8</b>" in told(page)
+    assert "more than there are" not in result_text(page) and "<b>8</b>" in result_text(page)
 
 
 def test_what_is_fine_may_depend_on_the_setting() -> None:
     page = bench(shown=lambda run: View(fine=f"{run.gpus} are enough."))
-    assert "1024 are enough." in told(page) and "All is well." not in told(page)
+    assert "1024 are enough." in result_text(page) and "All is well." not in result_text(page)
     page.put(View("Later.", "A wall."), wall=False)
-    assert "Later." in told(page) and "A wall." not in told(page)
+    assert "Later." in result_text(page) and "A wall." not in result_text(page)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiment_page import Now, button, click, told
+from experiment_page import Now, button, click, result_text
 from patience import PATIENCE, eventually
 
 from lib_dlhpc.errors import SpecError
@@ -53,7 +53,7 @@ def test_a_run_that_fails_is_told_and_can_be_tried_again(
 
     panel = panel_of(begin, Now)
     assert not click(panel, "Train").disabled and button(panel, "Cancel").disabled
-    assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in told(panel)
+    assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in result_text(panel)
     assert not (tmp_path / "run").exists()
 
 
@@ -76,10 +76,10 @@ def test_a_run_can_be_cancelled(panel_of: Any, now: str, tmp_path: Path) -> None
     panel = panel_of(begin, Ends)
     train = click(panel, "Train")
     assert train.disabled and running.wait(PATIENCE)
-    eventually(lambda: ("Queued" if now == "queued" else "at work") in told(panel))
+    eventually(lambda: ("Queued" if now == "queued" else "at work") in result_text(panel))
     click(panel, "Cancel")
     assert ended.wait(PATIENCE)
-    assert "Cancelled." in told(panel) and not train.disabled
+    assert "Cancelled." in result_text(panel) and not train.disabled
     assert not (tmp_path / "run").exists()
 
 

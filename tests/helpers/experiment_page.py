@@ -49,7 +49,7 @@ def words(widget: Any) -> str:
     return own + "".join(words(child) for child in getattr(widget, "children", ()))
 
 
-def told(page: Any) -> str:
+def result_text(page: Any) -> str:
     """Return all text of an experiment's results."""
     return words(page.children[1])
 

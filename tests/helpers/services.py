@@ -29,7 +29,7 @@ def large(model: str = "llama3-8b", machine: str = "h100-pod", **changes: object
 
 
 def cramped(service: Service, sequences: int) -> Service:
-    """Return the service on a device with room for so many of its longest sequences."""
+    """Return the service on a device with room for this number of its longest sequences."""
     found = predict_service(service)
     memory = service.machine.device.memory - found.room + sequences * found.cache_sequence
     device = replace(service.machine.device, memory=memory)

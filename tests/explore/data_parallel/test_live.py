@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from experiment_page import Now, click, controls, told
+from experiment_page import Now, click, controls, result_text
 
 from lib_dlhpc.explore.blocks.live_run import with_rate
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
@@ -37,7 +37,7 @@ def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
     controls(panel)["Ranks"].value = 4
     controls(panel)["Bucket"].value = 100e3
     controls(panel)["Exchange"].value = False
-    assert asked_words(Setting(4, 100e3, False)) in told(panel)
+    assert asked_words(Setting(4, 100e3, False)) in result_text(panel)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -52,10 +52,10 @@ def test_what_is_asked_is_trained_measured_and_laid_beside_the_prediction() -> N
     for ranks in (2, 1):
         controls(panel)["Ranks"].value = ranks
         click(panel, "Train")
-        assert ("Train on one rank as well" in told(panel)) == (ranks == 2)
-        accuracies += re.findall(r"accuracy (\d+\.\d)%", told(panel))
+        assert ("Train on one rank as well" in result_text(panel)) == (ranks == 2)
+        accuracies += re.findall(r"accuracy (\d+\.\d)%", result_text(panel))
     assert accuracies[0] == accuracies[1]
-    text = told(panel)
+    text = result_text(panel)
     for words in ("predicted", "simulated", "measured", "calibrates", "during backward"):
         assert words in text
     figure = panel.children[1].children[3].children[0]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, told
+from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
@@ -171,7 +171,7 @@ def test_equal_plans_are_refused_before_they_start() -> None:
     page = two_plans(lambda *_: pytest.fail("started"), Now)
     page.controls["other"].value = 32
     button(page, "Train").click()
-    assert "choose two" in told(page)
+    assert "choose two" in result_text(page)
 
 
 def test_an_error_of_a_run_takes_its_place() -> None:
@@ -180,7 +180,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
 
     page = two_plans(fails, Now)
     button(page, "Train").click()
-    assert "No ranks here." in told(page) and not button(page, "Train").disabled
+    assert "No ranks here." in result_text(page) and not button(page, "Train").disabled
 
 
 def test_the_check_computes_with_the_law_of_limits() -> None:

@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, click, controls, each_position_shows_its_own, fills, told
+from experiment_page import (
+    Now,
+    button,
+    click,
+    controls,
+    each_position_shows_its_own,
+    fills,
+    result_text,
+)
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
@@ -139,9 +147,9 @@ def test_simulating_puts_points_on_the_chart_and_another_setting_takes_them_off(
     page = the_interval()
     click(page, f"Simulate {failures.RUNS} runs")
     figure = page.charts["failures_loss"]
-    assert len(figure.data["simulated"]["x"]) == 5 and "Simulated.</b>" in told(page)
+    assert len(figure.data["simulated"]["x"]) == 5 and "Simulated.</b>" in result_text(page)
     controls(page)["Interval"].value = INTERVALS[0]
-    assert figure.data["simulated"] == {} and "Simulated.</b>" not in told(page)
+    assert figure.data["simulated"] == {} and "Simulated.</b>" not in result_text(page)
 
 
 def test_the_check_asks_for_youngs_interval_of_all_nodes_together() -> None:
@@ -229,7 +237,7 @@ def test_at_its_own_speed_training_is_as_long_as_measured() -> None:
 def test_a_run_is_reported_with_its_prediction_beside_it() -> None:
     page = fail_here(lambda *_: ALONE, lambda *_: OWN, Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
-    text = told(page)
+    text = result_text(page)
     for words in (
         "After 2 failures it is done",
         "bitwise identical",
@@ -244,7 +252,7 @@ def test_a_run_is_reported_with_its_prediction_beside_it() -> None:
     other = Survived(LEGS, 15.0, b"others")
     page = fail_here(lambda *_: ALONE, lambda *_: other, Now)
     click(page, "Let it fail")
-    assert "✗" in told(page) and "bitwise identical" not in told(page)
+    assert "✗" in result_text(page) and "bitwise identical" not in result_text(page)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +264,7 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) 
 
     page = fail_here(fails, lambda *_: OWN, Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
-    assert (str(problem) or "Cancelled.") in told(page)
+    assert (str(problem) or "Cancelled.") in result_text(page)
 
 
 def test_every_position_of_the_machine_asks_for_a_run_of_its_own() -> None:

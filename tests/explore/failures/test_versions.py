@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, click, controls, told
+from experiment_page import Now, button, click, controls, result_text
 from patience import eventually
 
 from lib_dlhpc.explore.failures import versions as failures_versions
@@ -111,15 +111,17 @@ def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome() -> None:
     click(page, GO)
     assert tree.chosen == 5 and tree.other == 1 and len(tree.rows) == 5
     for words in ("Saved in the background", "Version 1 compared with 5", "dense1.weight", "main"):
-        assert words in told(page)
+        assert words in result_text(page)
     controls(page)["Rate"].value = 0.5
     tree.other, tree.chosen = 5, 3
-    assert "on a new branch" in told(page) and "Version 5 compared with 3" in told(page)
+    assert "on a new branch" in result_text(page) and "Version 5 compared with 3" in result_text(
+        page
+    )
     click(page, GO)
-    assert tree.chosen == 9 and "branch-2" in told(page)
+    assert tree.chosen == 9 and "branch-2" in result_text(page)
     tree.other, tree.chosen = 9, 3
     click(page, GO)
-    assert "Nothing new." in told(page)
+    assert "Nothing new." in result_text(page)
     assert not button(page, GO).disabled and not tree.busy
 
 
@@ -138,7 +140,7 @@ def test_more_versions_than_can_be_seen_are_refused() -> None:
     page = Versions(Now)
     for _ in range(MOST // 4):
         click(page, GO)
-    assert "clear them" in told(page) and len(tree_of(page).rows) <= MOST
+    assert "clear them" in result_text(page) and len(tree_of(page).rows) <= MOST
     click(page, "Clear")
     assert len(tree_of(page).rows) == 1 and tree_of(page).chosen == 1
 
@@ -153,7 +155,7 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(monkeypatch: Any) ->
 
     monkeypatch.setattr(Trunk, "train", fails)
     click(page, GO)
-    assert "nothing of this version" in told(page) and not button(page, GO).disabled
+    assert "nothing of this version" in result_text(page) and not button(page, GO).disabled
 
 
 def test_a_store_goes_with_what_held_it() -> None:

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from experiment_page import Now, click, controls, told
+from experiment_page import Now, click, controls, result_text
 
 from lib_dlhpc.explore.blocks.live_run import one_step, with_rate
 from lib_dlhpc.explore.hybrid_parallel import live
@@ -64,7 +64,7 @@ def test_a_split_network_equals_one_rank_beside_its_prediction(changes: Any) -> 
     panel = split_here(thread=Now)
     choose(panel, **changes)
     click(panel, "Train")
-    text = told(panel)
+    text = result_text(panel)
     assert "✓ <b>Test loss" in text
     off = float(re.findall(r"losses is (\d.*?e-?\d+)", text)[0])
     assert off < 1e-12
@@ -83,7 +83,7 @@ def test_more_ranks_than_cores_is_said_before_the_run() -> None:
 def test_too_many_ranks_are_refused_before_anything_starts() -> None:
     panel = split_here(lambda *_: pytest.fail("it was started"), Now)
     choose(panel, inside=4, stages=2, replicas=2)
-    assert f"16 ranks: {MOST} at most" in told(panel)
+    assert f"16 ranks: {MOST} at most" in result_text(panel)
     assert not click(panel, "Train").disabled
     assert problem_of(Setting("cubes", 4, 2, 2)) and not problem_of(Setting(**ALL_THREE))
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from experiment_page import controls, each_position_shows_its_own, fills, told
+from experiment_page import controls, each_position_shows_its_own, fills, result_text
 
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.io_bottleneck import batch, cache, nodes
@@ -114,11 +114,11 @@ def test_words_say_what_is_asked_of_whom_and_what_does_not_fit():
 
 def test_who_is_fed_is_reported_so():
     page = the_hours()
-    assert "metadata servers of lustre do no more" in told(page)
+    assert "metadata servers of lustre do no more" in result_text(page)
     controls(page)["Read from"].value = "cooperative"
-    assert "Input keeps up with the GPUs." in told(page)
+    assert "Input keeps up with the GPUs." in result_text(page)
     controls(page)["Read from"].value = "stage"
-    assert "133% too much" in told(page)
+    assert "133% too much" in result_text(page)
 
 
 def test_demand_does_not_depend_on_storage():
@@ -233,9 +233,9 @@ def test_an_epoch_reads_as_much_at_any_batch_and_a_step_sends_as_much():
 
 def test_a_batch_that_does_not_fit_is_reported():
     page = batch.the_batch()
-    assert "The batch fits" in told(page)
+    assert "The batch fits" in result_text(page)
     controls(page)["Batch"].value = 1024
-    assert "the largest batch a device that fits" in told(page)
+    assert "the largest batch a device that fits" in result_text(page)
 
 
 def test_the_mean_file_is_that_of_the_slides():

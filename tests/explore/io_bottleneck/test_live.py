@@ -6,7 +6,7 @@ import time
 
 import psutil
 import pytest
-from experiment_page import Now, button, click, controls, told
+from experiment_page import Now, button, click, controls, result_text
 
 from lib_dlhpc.calibration.points import COLD, WARM
 from lib_dlhpc.explore.blocks.runner import Cancelled
@@ -68,7 +68,7 @@ def test_a_click_reads_what_the_controls_say_and_reports_every_way():
     page = read_them(lambda setting, stop, tell: asked.append(setting) or OUTCOME, Now)
     controls(page)["Ranks"].value = 4
     click(page, "Read")
-    text = told(page)
+    text = result_text(page)
     assert asked == [Setting(ranks=4)]
     for said in (
         "0.1 times its rate",
@@ -99,7 +99,7 @@ def test_a_failure_is_shown_and_the_button_is_back(failure, said):
 
     page = read_them(fails, Now)
     click(page, "Read")
-    assert said in told(page) and not button(page, "Read").disabled
+    assert said in result_text(page) and not button(page, "Read").disabled
 
 
 def test_cancel_asks_the_reader_to_stop():

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, told
+from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
@@ -178,7 +178,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
 
     page = layouts_here(fails, Now)
     button(page, "Train").click()
-    assert "No ranks here." in told(page) and not button(page, "Train").disabled
+    assert "No ranks here." in result_text(page) and not button(page, "Train").disabled
 
 
 def test_checks_compute_with_the_formulas_of_the_page() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, told
+from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
 
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.memory_wall import drawings as memory_wall_drawings
@@ -207,7 +207,7 @@ def test_a_run_is_reported_with_ledger_prediction_and_simulation_beside_it(
     asked = []
     page = train_under_a_cap(lambda setting: asked.append(setting) or OUTCOME, Now)
     button(page, "Train").click()
-    text = told(page)
+    text = result_text(page)
     assert asked == [Live()] and not button(page, "Train").disabled
     for words in (
         "the system refused it",
@@ -244,13 +244,13 @@ def test_a_failure_is_shown_and_the_button_is_back(monkeypatch: Any) -> None:
 
     page = train_under_a_cap(fails, Now)
     button(page, "Train").click()
-    assert "the machine is busy" in told(page) and not button(page, "Train").disabled
+    assert "the machine is busy" in result_text(page) and not button(page, "Train").disabled
 
 
 def test_another_system_is_reported_before(monkeypatch: Any) -> None:
     monkeypatch.setattr(memory_wall_live, "available", lambda: False)
     page = train_under_a_cap(lambda setting: OUTCOME, Now)
-    assert "Linux does" in told(page) and button(page, "Train").disabled
+    assert "Linux does" in result_text(page) and button(page, "Train").disabled
 
 
 @pytest.mark.skipif(not available(), reason="this system does not tell a peak")

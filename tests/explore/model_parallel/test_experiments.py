@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, click, controls, each_position_shows_its_own, fills, told
+from experiment_page import Now, click, controls, each_position_shows_its_own, fills, result_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -372,12 +372,12 @@ def test_the_three_ways_train_the_same_network_on_real_ranks() -> None:
     pytest.importorskip("mpi4py")
     panel = split_here(thread=Now)
     click(panel, "Train")
-    assert "on 1 rank" in told(panel)
+    assert "on 1 rank" in result_text(panel)
     controls(panel)["Ranks"].value = 2
     for way in SHARED_OUT:
         controls(panel)["Split"].value = way
         click(panel, "Train")
-        text = told(panel)
+        text = result_text(panel)
         (off,) = re.findall(r"differ by (\S+) of it|to the bit", text)
         assert not off or float(off) < 1e-10
         for words in ("predicted", "simulated", "measured", "predicted less measured"):

@@ -15,8 +15,8 @@ from experiment_page import (
     controls,
     each_position_shows_its_own,
     fills,
+    result_text,
     shown,
-    told,
 )
 from planted import Planted
 
@@ -138,11 +138,11 @@ def test_faster_arithmetic_helps_what_is_bound_by_it_and_nothing_else(mine):
 def test_the_wall_says_which_of_the_two_it_is_and_is_gone_under_the_flat_roof(mine):
     page = roofline(mine)
     by_name = controls(page)
-    assert "Wall. Memory-bound: 33.6 MB are moved" in told(page)
+    assert "Wall. Memory-bound: 33.6 MB are moved" in result_text(page)
     by_name["Width"].value = 64
-    assert "Wall. Launch-bound" in told(page)
+    assert "Wall. Launch-bound" in result_text(page)
     by_name["Width"].value, by_name["Batch"].value = 4096, 4096
-    assert "✓ Compute-bound: 79% of the peak; large products reach 80%." in told(page)
+    assert "✓ Compute-bound: 79% of the peak; large products reach 80%." in result_text(page)
 
 
 def test_the_check_asks_on_both_sides_of_the_ridge_and_for_the_lower_roof():
@@ -223,10 +223,10 @@ def test_shares_are_of_the_whole_step(mine):
 def test_a_batch_that_does_not_fit_is_a_wall_and_is_hatched(mine):
     page = layers.step_by_layers(mine)
     by_name = controls(page)
-    assert "✓ It fits." in told(page)
+    assert "✓ It fits." in result_text(page)
     by_name["Network"].value, by_name["Device"].value = "resnet50", "v100-sxm2-16gb"
     by_name["Batch"].value = 1024
-    assert "✕ Wall. Memory" in told(page)
+    assert "✕ Wall. Memory" in result_text(page)
     setting = layers.Setting("resnet50", "v100-sxm2-16gb", 1024)
     data, _ = layers.batch_view(setting, layers.device_of(setting, mine))
     (first,) = data["wall"]["x"]
@@ -274,8 +274,8 @@ def test_what_is_measured_takes_the_place_of_the_example_on_the_whole_page(mine)
     controls(page)["Seconds"].value = 4
     click(page, "Measure")
     assert asked == [4.0]
-    assert "This machine," in told(page) and "Other programs" not in told(page)
-    assert "From 8.19 kB on the protocol changes" in told(page)
+    assert "This machine," in result_text(page) and "Other programs" not in result_text(page)
+    assert "From 8.19 kB on the protocol changes" in result_text(page)
     assert mine.own is mine.machine
     assert mine.machine.device.launch == pytest.approx(3e-7, rel=0.05)
     after = shown(roofs), shown(steps)
@@ -319,7 +319,7 @@ def test_what_goes_wrong_is_reported_and_the_example_stays(mine):
 
     page = measured.calibrate_here(mine, fails, Now)
     click(page, "Measure")
-    assert "no rank came up" in told(page) and mine.own is None
+    assert "no rank came up" in result_text(page) and mine.own is None
     assert not button(page, "Measure").disabled
 
 
@@ -328,7 +328,7 @@ def test_a_machine_of_one_core_is_reported_that_ranks_would_wait_for_it(mine, mo
     page = measured.calibrate_here(mine, measure, Now)
     monkeypatch.setattr(measured, "cores", lambda: 1)
     click(page, "Measure")
-    assert "There is one core here" in told(page) and asked == []
+    assert "There is one core here" in result_text(page) and asked == []
 
 
 def test_a_measurement_that_is_cancelled_says_so(mine):
@@ -338,7 +338,7 @@ def test_a_measurement_that_is_cancelled_says_so(mine):
 
     page = measured.calibrate_here(mine, cancelled, Now)
     click(page, "Measure")
-    assert "Cancelled." in told(page) and mine.own is None
+    assert "Cancelled." in result_text(page) and mine.own is None
 
 
 # ranks that can be stopped ----------------------------------------------------------------------------
@@ -393,11 +393,11 @@ def test_a_run_takes_the_machine_as_it_was_measured_and_forgets_the_prediction_f
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(here, "RunHere", Panel)
         page = here.run_one_step(mine)
-    assert "Not measured on this page yet" in told(page) and Panel.made.machine is None
+    assert "Not measured on this page yet" in result_text(page) and Panel.made.machine is None
     Panel.made.found = "something"
     mine.learn(known.machine, known.raw[measured.WORKER])
     assert Panel.made.machine is known.machine and Panel.made.found is None
-    assert Panel.made.experiment is not None and "as measured on this page" in told(page)
+    assert Panel.made.experiment is not None and "as measured on this page" in result_text(page)
 
 
 # what is stored ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, told
+from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
@@ -210,7 +210,7 @@ def test_a_decoder_is_calibrated_and_run() -> None:
     for name, value in {"width": 128, "batch": 2, "prompt": 8, "answer": 8}.items():
         page.controls[name].value = value
     button(page, "Decode").click()
-    assert "A batch of 2 gets" in told(page) and "Why they differ" in told(page)
+    assert "A batch of 2 gets" in result_text(page) and "Why they differ" in result_text(page)
 
 
 def test_an_error_of_a_run_takes_its_place() -> None:
@@ -219,7 +219,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
 
     page = here.decode_here(calibrate=fails, thread=Now)
     button(page, "Decode").click()
-    assert "No decoder here." in told(page) and not button(page, "Decode").disabled
+    assert "No decoder here." in result_text(page) and not button(page, "Decode").disabled
 
 
 # questions ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from experiment_page import click, controls, each_position_shows_its_own, fills, told
+from experiment_page import click, controls, each_position_shows_its_own, fills, result_text
 
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.traces import drawings as traces_drawings
@@ -174,25 +174,31 @@ def test_who_names_the_rank_that_waits_longest_is_asked_for_whom_it_waits() -> N
 def test_a_right_answer_opens_the_analysis_and_marks_the_place_and_a_wrong_one_does_not() -> None:
     page = find_it()
     knobs, planted = controls(page), puzzle(1)
-    assert "choose" in knobs["Problem"].options[0] and "Efficiencies" not in told(page)
+    assert "choose" in knobs["Problem"].options[0] and "Efficiencies" not in result_text(page)
     click(page, "Answer")
-    assert "Choose a problem first" in told(page)
+    assert "Choose a problem first" in result_text(page)
     knobs["Problem"].value = next(t for t in PROBLEMS if t != planted.problem)
     knobs["Rank"].value = planted.rank
     click(page, "Answer")
-    assert "Not that." in told(page) and "Efficiencies" not in told(page)
+    assert "Not that." in result_text(page) and "Efficiencies" not in result_text(page)
     knobs["Problem"].value = planted.problem
     click(page, "Answer")
-    assert "✓ Yes." in told(page) and "Efficiencies" in told(page) and "Marked:" in told(page)
-    assert "0 of 1 found" in told(page)  # the second answer
+    assert (
+        "✓ Yes." in result_text(page)
+        and "Efficiencies" in result_text(page)
+        and "Marked:" in result_text(page)
+    )
+    assert "0 of 1 found" in result_text(page)  # the second answer
     knobs["Puzzle"].value = 2
-    assert "Efficiencies" not in told(page)
+    assert "Efficiencies" not in result_text(page)
     knobs["Problem"].value, knobs["Rank"].value = puzzle(2).problem, puzzle(2).rank
     click(page, "Answer")
-    assert "1 of 2 found" in told(page)
+    assert "1 of 2 found" in result_text(page)
     knobs["Puzzle"].value = 3
     click(page, "Show me")
-    assert f"It was: {puzzle(3).problem}" in told(page) and "1 of 3 found" in told(page)
+    assert f"It was: {puzzle(3).problem}" in result_text(page) and "1 of 3 found" in result_text(
+        page
+    )
 
 
 def test_what_a_puzzle_shows_is_what_the_analysis_is_of() -> None:

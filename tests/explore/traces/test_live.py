@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from experiment_page import Now, button, click, controls, each_position_shows_its_own, told
+from experiment_page import Now, button, click, controls, each_position_shows_its_own, result_text
 from patience import eventually
 
 from lib_dlhpc.errors import SpecError
@@ -107,16 +107,16 @@ def test_a_run_is_reported_with_what_was_planted_and_its_prediction_beside_it() 
         "Efficiencies",
         "mpi4py",
     ):
-        assert words in told(page)
+        assert words in result_text(page)
     controls(page)["Late rank"].value = NOBODY
     click(page, "Run and trace")
-    assert "✓ Nobody was late, and nobody is blamed." in told(page)
+    assert "✓ Nobody was late, and nobody is blamed." in result_text(page)
 
 
 def test_a_late_rank_that_is_not_found_is_said_to_be_missed() -> None:
     page = trace_here(lambda *_: traced(Planted(NOBODY)), Now)
     click(page, "Run and trace")
-    assert "✗ Rank 2 was late, and the analysis does not say so" in told(page)
+    assert "✗ Rank 2 was late, and the analysis does not say so" in result_text(page)
 
 
 def test_every_position_of_the_real_runs_asks_for_a_run_of_its_own() -> None:
@@ -128,7 +128,7 @@ def test_a_trace_is_kept_in_both_formats_and_read_again(tmp_path: Path) -> None:
     timeline = traced(Planted()).timeline
     page = trace_here(lambda setting, _: traced(setting), Now)
     click(page, "Run and trace")
-    names = re.findall(r'download="([^"]+)" href="data:[^"]+;base64,[^"]', told(page))
+    names = re.findall(r'download="([^"]+)" href="data:[^"]+;base64,[^"]', result_text(page))
     kept = files(timeline)
     assert names == list(kept) == ["trace.json", "trace.otf2.zip"]
     (tmp_path / "trace.json").write_bytes(kept["trace.json"])
@@ -148,7 +148,7 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) 
         (couple_here(fails, Now), "Couple"),
     ):
         assert not click(page, name).disabled and button(page, "Cancel").disabled
-        assert (str(problem) or "Cancelled.") in told(page)
+        assert (str(problem) or "Cancelled.") in result_text(page)
 
 
 # a command that a page starts -----------------------------------------------------------------------
@@ -296,10 +296,10 @@ def test_before_and_after_are_reported_with_their_waits() -> None:
         "error",
         "Why they differ",
     ):
-        assert words in told(page)
+        assert words in result_text(page)
     page = couple_here(lambda *_: outcome_of(shared, apart), Now)
     click(page, "Couple")
-    assert "✗" in told(page) and "not faster here" in told(page)
+    assert "✗" in result_text(page) and "not faster here" in result_text(page)
     page = couple_here(lambda *_: outcome_of(shared), Now)
     click(page, "Couple")
-    assert "No other placement is predicted to save" in told(page)
+    assert "No other placement is predicted to save" in result_text(page)
