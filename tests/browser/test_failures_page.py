@@ -7,9 +7,9 @@ from lesson_page import (
     DRAWN,
     MOST_MEMORY,
     a_guess_uncovers,
+    can_be_cancelled,
     choice_moves,
     choose,
-    click_soon,
     everyone_can_use,
     experiment,
     has,
@@ -118,12 +118,8 @@ def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weig
     tells(panel, "Why they differ", "bitwise identical", "at its own speed", "measured", "error")
 
 
-def test_a_run_can_be_cancelled(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 3)
-    click_soon(panel.get_by_role("button", name="Cancel"))
-    panel.get_by_role("button", name="Let it fail").click()
-    tells(panel, "Cancelled.")
-    eventually(panel.get_by_role("button", name="Let it fail").is_enabled)
+def test_a_run_can_be_cancelled(page: Any) -> None:
+    can_be_cancelled(experiment(page, 3), "Let it fail")
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:

@@ -8,9 +8,9 @@ from lesson_page import (
     MOST_MEMORY,
     SHOWN,
     a_guess_uncovers,
+    can_be_cancelled,
     choice_moves,
     choose,
-    click_soon,
     everyone_can_use,
     experiment,
     has,
@@ -96,12 +96,8 @@ def test_files_are_read_for_real_and_their_prediction_stands_beside_it(
     eventually(lambda: live.locator("table tbody tr").count() >= 3 + 7)
 
 
-def test_a_reading_can_be_cancelled(page: Any, eventually: Any) -> None:
-    live = experiment(page, 4)
-    click_soon(live.get_by_role("button", name="Cancel"))
-    live.get_by_role("button", name="Read").click()
-    eventually(lambda: live.get_by_text("Cancelled.").count() == 1)
-    eventually(lambda: live.get_by_role("button", name="Read").is_enabled())
+def test_a_reading_can_be_cancelled(page: Any) -> None:
+    can_be_cancelled(experiment(page, 4), "Read")
 
 
 def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:

@@ -7,6 +7,7 @@ from lesson_page import (
     DRAWN,
     MOST_MEMORY,
     a_guess_uncovers,
+    can_be_cancelled,
     choice_moves,
     choose,
     click_soon,
@@ -81,9 +82,7 @@ def test_a_measurement_can_be_cancelled_and_a_run_stands_beside_what_was_predict
 ) -> None:
     measured, run = experiment(page, 2), experiment(page, 3)
     tells(measured, "not this machine")
-    click_soon(measured.get_by_role("button", name="Cancel"))
-    measured.get_by_role("button", name="Measure").click()
-    tells(measured, "Cancelled.")
+    can_be_cancelled(measured, "Measure")
     tells(run, "Not measured on this page yet")
     click_soon(run.get_by_role("button", name="Run this here"))
     eventually(lambda: judged(run), what="the run")

@@ -9,9 +9,9 @@ from lesson_page import (
     DRAWN,
     MOST_MEMORY,
     a_guess_uncovers,
+    can_be_cancelled,
     choice_moves,
     choose,
-    click_soon,
     everyone_can_use,
     experiment,
     largest_kernel,
@@ -116,10 +116,7 @@ def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_run
     assert any(event.get("name") == "MPI_Allreduce" for event in events)
 
     for index, name in ((3, "Run and trace"), (4, "Couple")):
-        cancel = experiment(page, index).get_by_role("button", name="Cancel")
-        experiment(page, index).get_by_role("button", name=name).click()
-        click_soon(cancel)
-        eventually(lambda i=index: "Cancelled." in results(page, i))
+        can_be_cancelled(experiment(page, index), name)
 
 
 def test_everyone_can_use_the_page_and_it_costs_little_memory(

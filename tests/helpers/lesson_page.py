@@ -62,6 +62,20 @@ def click_soon(button: Any) -> None:
     button.evaluate(CLICK_SOON)
 
 
+def can_be_cancelled(place: Any, name: str) -> None:
+    """Start a run by the button `name`, cancel it at once, and wait until it can be started again.
+
+    An earlier test may have left its run in the last moments before its buttons change: that end is awaited first.
+    """
+    run, cancel = (place.get_by_role("button", name=each) for each in (name, "Cancel"))
+    eventually(cancel.is_disabled, what="the end of an earlier run")
+    eventually(run.is_enabled, what=f"{name} enabled")
+    click_soon(cancel)
+    run.click()
+    tells(place, "Cancelled.")
+    eventually(run.is_enabled, what=f"{name} enabled again")
+
+
 def moves_meanwhile(page: Any, index: int, label: str, button: Any, words: str) -> None:
     """Assert that a slider redraws its experiment while ranks work, as `words` show, in one of five runs.
 
