@@ -5,9 +5,10 @@ options in another order.
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
-from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.explore.course import PATH, RECORDED
 from lib_dlhpc.teaching.problems import answers, page
 from lib_dlhpc.teaching.questions import key, read, sheet
 
@@ -37,9 +38,10 @@ def main(folder: str = "build/course", seed: str = "0") -> None:
         questions = read(path, "QUESTIONS")
         write(into, name, sheet(title, questions, version))
         write(into, f"{name}_answers", key(title, questions, version))
+    folders = {number: folder for folder, number in RECORDED.items()}
     for module in PATH:
         title = f"Problems of module {module.number}, {module.title}"
-        problems = read(HERE / "problems" / f"{module.name}.py", "PROBLEMS")
+        problems = import_module(f"lib_dlhpc.explore.{folders[module.number]}.problems").PROBLEMS
         write(into, f"problems/{module.name}", page(title, problems))
         write(into, f"problems/{module.name}_answers", answers(title, problems))
     print(f"The course on paper: {into.resolve()}")

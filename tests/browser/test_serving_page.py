@@ -53,6 +53,18 @@ def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, ind
         choice_moves(page, eventually, index, label, choice, DRAWN)
 
 
+def test_problems_come_after_a_click_and_take_an_answer_with_its_unit(
+    page: Any, eventually: Any
+) -> None:
+    has(page.locator(".dlhpc-practice .dlhpc-question"), 0)
+    page.get_by_role("button", name="Show the problems").click()
+    has(page.locator(".dlhpc-practice .dlhpc-question"), 3)
+    own = page.locator(".dlhpc-practice .dlhpc-question").nth(1)
+    own.locator("input").fill("3333 ms")
+    own.get_by_role("button", name="Check").click()
+    tells(own, "Yes: 3.33 s.")
+
+
 def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "waits for the" in wall(page, 0))
     slider(page, 0, "Batch").press("End")

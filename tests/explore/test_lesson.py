@@ -164,6 +164,6 @@ def test_what_is_not_in_a_lesson_is_named_with_what_is() -> None:
     lesson = Lesson(
         {"first": {"guess": "How many of {all}?"}}, {"first": lambda: 3}, numbers={"all": 9}
     )
-    with pytest.raises(SpecError, match=r"'second'.*first, surprises"):
+    with pytest.raises(SpecError, match=r"'second'.*first, problems, surprises"):
         lesson.ask("second")
     assert lesson.ask("first").question.question == "How many of 9?"

@@ -13,6 +13,7 @@ PARTS = (
     "It breaks when",
     "Do it for real",
     "Check yourself",
+    "## Practice",
     "What surprised you",
     "In five lines",
     "Where the model fails",

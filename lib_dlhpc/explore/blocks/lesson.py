@@ -24,7 +24,7 @@ What a module asks is in a file beside its package's questions.py, lesson.toml, 
     recall = ["one_step.launch"]                                                             # a check of another module
 
     ask = Lesson.read(__file__, results={"exposed": ...}, figures={"exposed": one_step}, numbers={...}).ask
-    ask("exposed")
+    ask("exposed")         and ask("problems"), ask("surprises")
 
 Answers are kept in the visitor's browser, and in the record of a learner who has joined (see question.py).
 """
@@ -44,9 +44,11 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.panels import wide_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
+from lib_dlhpc.explore.blocks.practice import Practice
 from lib_dlhpc.explore.blocks.question import Card, Judge, Place, Question, verdict
 from lib_dlhpc.labs import attempts
-from lib_dlhpc.spec.units import parse_quantity
+from lib_dlhpc.spec.units import format_quantity, parse_quantity
+from lib_dlhpc.teaching.problems import SI
 from lib_dlhpc.teaching.questions import shuffled
 
 CLOSE = 0.2  # a guess within 20 % counts as right
@@ -94,7 +96,7 @@ class Lesson:
     @property
     def names(self) -> list[str]:
         """What can be asked for, in order."""
-        return [*self.texts, *self.tables, "surprises"]
+        return [*self.texts, *self.tables, "problems", "surprises"]
 
     def ask(self, name: str, seed: int | None = None) -> Any:
         """Return the question, the list of things to try, or the table of that name.
@@ -103,6 +105,8 @@ class Lesson:
         """
         if name == "surprises":
             return self.surprises()
+        if name == "problems":
+            return Practice(self.module, self.compute)
         if name in self.tables:
             return self.tables[name]()
         if name not in self.texts:
@@ -331,7 +335,9 @@ def _computed(answer: float, unit: str, hint: str, tolerance: float = 0.02) -> J
 def _number(text: str, unit: str, what: str) -> float:
     if "," in text:  # 85,2 is 85.2 in many languages, and 1,000 is 1000 in others
         raise SpecError(f"{text!r}: use a point, as in 85.2, and nothing between thousands.")
-    return float(parse_quantity(text.strip().removesuffix(unit).strip() or "nothing", "", what))
+    if unit in SI:  # which may have a prefix
+        return parse_quantity(text, unit, what)
+    return parse_quantity(text.strip().removesuffix(unit).strip() or "nothing", "", what)
 
 
 def _value(result: Any) -> Any:
@@ -341,6 +347,8 @@ def _value(result: Any) -> Any:
 
 
 def _shown(value: float, unit: str) -> str:
+    if unit in SI:
+        return format_quantity(value, unit)
     return f"{value:,.3g} {unit}".strip() if abs(value) < 1e5 else f"{value:,.0f} {unit}".strip()
 
 

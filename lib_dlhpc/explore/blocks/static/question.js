@@ -29,10 +29,10 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// How many of this page's questions have a final answer.
+// How many of this page's questions have a final answer; problems to practice come on top.
 function count() {
-  const all = document.querySelectorAll(".dlhpc-question").length;
-  const done = document.querySelectorAll(".dlhpc-question[data-final]").length;
+  const all = document.querySelectorAll(".dlhpc-question:not(.dlhpc-practice *)").length;
+  const done = document.querySelectorAll(".dlhpc-question[data-final]:not(.dlhpc-practice *)").length;
   if (NUMBER) keep(PROGRESS, (pages) => { pages[NUMBER] = { done, of: all }; });
   dispatchEvent(new CustomEvent("dlhpc-progress", { detail: { done, of: all } }));
 }

@@ -2,10 +2,10 @@
 
 from math import log2
 
+from lib_dlhpc.costs import flat
 from lib_dlhpc.explore.allreduce.nodes import buffers_out
 from lib_dlhpc.explore.allreduce.sizes import crossover
 from lib_dlhpc.prediction.collectives import ALGORITHMS
-from lib_dlhpc.schedules.network import flat
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Problem, Step
 

@@ -1,9 +1,9 @@
 """Problems of module 01, one step."""
 
+from lib_dlhpc.costs import flat
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
 from lib_dlhpc.prediction.collectives import ALGORITHMS
-from lib_dlhpc.schedules.network import flat
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Problem, Step
 

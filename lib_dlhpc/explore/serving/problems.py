@@ -4,9 +4,9 @@ from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
 from lib_dlhpc.explore.serving.phases import Setting as Phases
-from lib_dlhpc.explore.serving.replicas import PER_NODE, chosen
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
-from lib_dlhpc.explore.serving.served import bytes_read
+from lib_dlhpc.explore.serving.replicas import chosen
+from lib_dlhpc.explore.serving.served import PER_NODE, bytes_read
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Problem, Step
 

@@ -1,0 +1,65 @@
+"""Four problems for each module, whose steps by hand end at what the library says."""
+
+import re
+from importlib import import_module
+from math import isclose
+
+import pytest
+
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.course import RECORDED
+from lib_dlhpc.teaching.problems import SI
+
+UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}
+
+
+def problems(name):
+    return import_module(f"lib_dlhpc.explore.{name}.problems").PROBLEMS
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_steps_end_at_the_answer_of_the_library(name):
+    for problem in problems(name):
+        last = problem.steps[-1]
+        assert isclose(last.value, problem.answer, rel_tol=1e-3), (
+            problem.title,
+            last,
+            problem.answer,
+        )
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_page_has_a_worked_a_faded_and_two_blank_problems(name):
+    found = problems(name)
+    assert len({problem.title for problem in found}) == len(found) == 4
+    assert all(len(problem.steps) >= 2 for problem in found[:2]), "nothing to leave out"
+    assert {step.unit for problem in found for step in problem.steps} <= UNITS
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_result_is_not_in_the_text(name):
+    """A problem whose text has its answer is none."""
+    for problem in problems(name):
+        shown = rf"(?<![\w.,]){re.escape(problem.steps[-1].result)}(?![\w.,])"
+        assert not re.search(shown, problem.text), problem.title
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_page_shows_them_after_a_click_and_takes_the_answers_of_the_library(name):
+    practice = Lesson(module=name).ask("problems")
+    practice.button.click()
+    solved, *begun_and_own = practice.children
+    first, second, *own = problems(name)
+    assert all(step.result in solved.value for step in first.steps)
+    cards = [card.question for part in begun_and_own for card in part.children[1:]]
+    steps = [*second.steps[1:], *(problem.steps[-1] for problem in own)]
+    assert len({card.place for card in cards}) == len(cards) == len(steps)
+    for card, step in zip(cards, steps, strict=True):
+        assert card.place.module == name and not card.answer("7e-30")["right"]
+        assert card.answer(step.result)["right"], step
+
+
+def test_a_prefix_and_a_plain_number_are_the_same_answer():
+    for text in ("12 ms", "0.012", "0.012 s"):
+        assert Lesson().compute("How long?", 0.012, "s").question.answer(text)["right"]
+    assert Lesson().compute("How long?", 0.012, "s").question.answer("12")["right"] is False
