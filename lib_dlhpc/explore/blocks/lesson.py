@@ -349,7 +349,7 @@ def _value(result: Any) -> Any:
 def _shown(value: float, unit: str) -> str:
     if unit in SI:
         return format_quantity(value, unit)
-    return f"{value:,.3g} {unit}".strip() if abs(value) < 1e5 else f"{value:,.0f} {unit}".strip()
+    return f"{value:,.3g} {unit}".strip() if abs(value) < 999.5 else f"{value:,.0f} {unit}".strip()
 
 
 def _factor(guess: float, value: float) -> float:
