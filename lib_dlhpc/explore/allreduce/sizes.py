@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import Network, flat
 from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.blocks.bench import Bench, Slider, View, amount, gigabits
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, spread_labels
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, spread_labels
 from lib_dlhpc.prediction.collectives import ALGORITHMS, Cost
 from lib_dlhpc.spec.units import format_quantity
 
@@ -141,12 +141,7 @@ def _chart(setting: Flat, found: list[Interval]) -> State:
         "place": spread_labels(last, [line["seconds"] for line in lines]),
     }
     right = now > 1e7
-    marker = {
-        "size": [now],
-        "words": [f"{format_quantity(now, 'B')} now"],
-        "side": ["right" if right else "left"],
-        "shift": [-6 if right else 6],
-    }
+    marker = marked(f"{format_quantity(now, 'B')} now", right, 6, size=now)
     near = int(np.argmin(np.abs(np.log(sizes / now))))
     there = sorted(times, key=lambda name: times[name][near])
     shown = (f"{name_of(n)} {format_quantity(float(times[n][near]), 's')}" for n in there)

@@ -55,6 +55,16 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in listed] for name in listed[0]} if listed else {}
 
 
+def marked(words: str, late: bool, shift: int, **place: float) -> dict[str, list[Any]]:
+    """Return the columns of one mark with its words; see `beside`."""
+    return columns([{**place, "words": words, **beside(late, shift)}])
+
+
+def beside(late: bool, shift: int) -> dict[str, Any]:
+    """Return where the words of a mark are; late: to its left, to stay in the picture."""
+    return {"side": "right", "shift": -shift} if late else {"side": "left", "shift": shift}
+
+
 def stacked(parts: Mapping[str, float]) -> list[tuple[str, float, float]]:
     """Return (name, start, stop) of parts that lie end to end, those of no length left out."""
     ends = np.cumsum([0.0, *parts.values()]).tolist()

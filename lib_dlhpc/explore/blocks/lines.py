@@ -8,14 +8,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import columns, spread_labels
+from lib_dlhpc.explore.blocks.charts import Data, columns, spread_labels
 
 Floats = NDArray[Any]
 Curves = Mapping[str, tuple[Floats, Floats]]
 
 
-def line_columns(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Return the columns of lines with symbols on some points, and of the words at their ends."""
+def line_columns(curves: Curves) -> Data:
+    """Return the columns "lines", with symbols on some points, and "ends", the words there."""
     points, ends = [], []
     for i, (words, (x, y)) in enumerate(curves.items()):
         name, step = words.split(",")[0], max(1, len(x) // 6)
@@ -27,7 +27,7 @@ def line_columns(curves: Curves) -> tuple[dict[str, list[Any]], dict[str, list[A
     lines, words_at = columns(points), columns(ends)
     if ends:
         words_at["place"] = spread_labels(words_at["place"], lines["y"])
-    return lines, words_at
+    return {"lines": lines, "ends": words_at}
 
 
 def values_at(curves: Curves, now: int) -> list[tuple[str, float]]:

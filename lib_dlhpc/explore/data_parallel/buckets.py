@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.costs import BYTES, buckets
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
-from lib_dlhpc.explore.blocks.charts import Data, State
+from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.prediction import Breakdown, predict
@@ -91,20 +91,12 @@ def buckets_chart(experiment: Experiment) -> State:
         words: (sizes, np.asarray(predict(swept.set({"strategy.overlap": early})).step_time))
         for words, early in WHEN.items()
     }
-    lines, ends = line_columns(curves)
     bucket, step = float(experiment.strategy.bucket), _time(now.step_time)
     right = bucket > np.sqrt(BUCKETS[0] * BUCKETS[-1])
-    data: Data = {
-        "lines": lines,
-        "ends": ends,
+    data = {
+        **line_columns(curves),
         "floor": {"y": [float(now.compute)], "words": [f"computing alone: {_time(now.compute)}"]},
-        "now": {
-            "x": [bucket],
-            "y": [float(now.step_time)],
-            "words": [f"now: {step}"],
-            "side": ["right" if right else "left"],
-            "shift": [-11 if right else 11],
-        },
+        "now": marked(f"now: {step}", right, 11, x=bucket, y=float(now.step_time)),
     }
     early, late = (_time(y.min()) for _, y in curves.values())
     return data, (

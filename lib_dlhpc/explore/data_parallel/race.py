@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State
+from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.data_parallel.bowl import Floats, most_stale_rate, stale, synchronized
 from lib_dlhpc.explore.data_parallel.updates import averaged, predicted, served, step_seconds
@@ -131,12 +131,9 @@ def race_chart(runs: Mapping[str, Course]) -> State:
     for name, run in runs.items():
         known = np.isfinite(run.loss)
         shown[name] = (run.time[known], np.clip(run.loss[known], LOWEST, 10.0))
-    lines, ends = line_columns(shown)
-    data: Data = {
-        "lines": lines,
-        "ends": {**ends, "x": [LASTS] * len(shown)},
-        "target": {"y": [TARGET], "words": ["a tenth of the loss"]},
-    }
+    data = line_columns(shown)
+    data["ends"]["x"] = [LASTS] * len(shown)
+    data["target"] = {"y": [TARGET], "words": ["a tenth of the loss"]}
     left = ", ".join(f"{name} {loss[-1]:.2g}" for name, (_, loss) in shown.items())
     return data, f"Loss after {format_quantity(LASTS, 's')}, over that at the start: {left}."
 

@@ -145,10 +145,8 @@ def _share_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
         | {"error": f"{np.interp(np.log(gpus), np.log(weak.gpus), weak.left) / left - 1:+.1%}"}
         for gpus, left, words in published()
     ]
-    lines, ends = line_columns(shown)
     data = {
-        "lines": lines,
-        "ends": ends,
+        **line_columns(shown),
         "published": columns(points),
         "now": value_at(shown, setting.gpus, "{:.0%}".format),
     }
@@ -164,8 +162,8 @@ def _rate_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
     """Return images a second against GPUs, log-log."""
     shown = {name: (curve.gpus, curve.rate) for name, curve in curves.items()}
     ideal = (np.array(GPUS), np.array(GPUS) * node_rate(setting))
-    lines, ends = line_columns({**shown, "ideal": ideal})
-    data = {"lines": lines, "ends": ends, "now": value_at(shown, setting.gpus, format_plain)}
+    data = line_columns({**shown, "ideal": ideal})
+    data["now"] = value_at(shown, setting.gpus, format_plain)
     gpus, rate = shown["strong"]
     if not len(rate):
         return data, "Strong scaling fits nowhere here."

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import slowest
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import State
+from lib_dlhpc.explore.blocks.charts import State, marked
 
 COUNTS = tuple(2**k for k in range(12))
 JITTERS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
@@ -107,13 +107,7 @@ def slowest_chart(setting: Ranks) -> State:
     data = {
         "line": {"x": COUNTS, "y": line},
         "points": {"x": COUNTS, "y": means, "low": low, "high": high, "words": words},
-        "now": {
-            "x": [setting.ranks],
-            "y": [means[at]],
-            "words": [words[at]],
-            "side": ["right" if right else "left"],
-            "shift": [-10 if right else 10],
-        },
+        "now": marked(words[at], right, 10, x=setting.ranks, y=means[at]),
         "slow": {"y": slow, "words": ["the slow GPU alone"] * len(slow)},
         "room": {"y": [1.0, max(1.02, *means, *high, *line)]},
     }

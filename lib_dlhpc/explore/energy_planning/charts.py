@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, stacked
 from lib_dlhpc.results.palette import BACKWARD, CHECKPOINT, FORWARD, GRADIENTS, SERIES
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -74,7 +74,7 @@ def costs_state(
             {"line": name, "x": x, "y": y / 3600} for name, own in each.items() for x, y in own
         ),
         "marks": columns(named),
-        "now": columns(_now(now, room) if now else []),
+        "now": _now(now, room) if now else {},
         "room": room,
     }
     if budget:
@@ -90,11 +90,10 @@ def tip(cost: Cost) -> str:
     return f"{hours(cost.seconds)}, {kilowatt_hours(cost.joules)} ({cost.words})"
 
 
-def _now(now: Cost, room: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+def _now(now: Cost, room: Mapping[str, Sequence[float]]) -> dict[str, list[Any]]:
     late = now.seconds > np.sqrt(room["x"][0] * room["x"][1])
-    place = {"side": "right", "shift": -11} if late else {"side": "left", "shift": 11}
     words = f"yours: {hours(now.seconds)}, {kilowatt_hours(now.joules)}"
-    return [{"x": now.seconds, "y": now.joules / 3600, "words": words, **place}]
+    return marked(words, late, 11, x=now.seconds, y=now.joules / 3600)
 
 
 def causes_state(runs: Mapping[str, Mapping[str, float]]) -> State:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from lib_dlhpc.explore.blocks.charts import State, between, columns
+from lib_dlhpc.explore.blocks.charts import State, beside, between, columns
 from lib_dlhpc.explore.compare.bars import bar
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
@@ -95,8 +95,7 @@ def memory_state(p: Breakdown, a: Breakdown | None) -> State:
         "capacity": capacity,
         "end": end,
         "words": f"✓ fits: {need} of {have}" if fits else f"✗ does not fit: {need} in {have}",
-        "side": "right" if late else "left",
-        "shift": -4 if late else 4,
+        **beside(late, 4),
     }
     over = [] if fits else [{"row": "yours", "start": capacity, "stop": totals[0]}]
     data = {"parts": _columns(rows, end, "B"), "over": columns(over), "wall": columns([wall])}

@@ -9,7 +9,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
-from lib_dlhpc.explore.blocks.charts import Data, State, columns
+from lib_dlhpc.explore.blocks.charts import State, columns, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -142,29 +142,21 @@ def loss_view(setting: Setting, simulated: Simulated = ()) -> State:
     lost = 1 - shares["training"]
     curves = {name: shares[name] for name in LOST} | {"all losses": lost}
     seen = {name: y >= LEAST for name, y in curves.items()}
-    lines, ends = line_columns(
-        {n: (AT[seen[n]], y[seen[n]]) for n, y in curves.items() if seen[n].any()}
-    )
+    shown = {n: (AT[seen[n]], y[seen[n]]) for n, y in curves.items() if seen[n].any()}
     best = {"Young": float(own.young), "Daly": float(own.daly), "exact": float(own.best)}
     marks = [(f"{name}: {show(x, 's')}", x) for name, x in best.items() if AT[0] <= x <= AT[-1]]
     rules = [{"x": x, "words": w, "dy": -4 - 14 * k} for k, (w, x) in enumerate(marks)]
     bars = [{"x": p[0], "y": p[1], "low": max(p[2], LEAST), "high": p[3]} for p in simulated]
     here = float(np.interp(np.log(now), np.log(AT), np.nan_to_num(lost, nan=1.0)))
     right = now > np.sqrt(AT[0] * AT[-1])
-    data: Data = {
-        "lines": lines,
-        "ends": {**ends, "late": [x > AT[-1] / 30 for x in ends["x"]]},
+    data = {
+        **line_columns(shown),
         "marks": columns(rules),
-        "now": {
-            "x": [now],
-            "y": [max(here, LEAST)],
-            "words": [f"now: {here:.1%} lost"],
-            "side": ["right" if right else "left"],
-            "shift": [-11 if right else 11],
-        },
+        "now": marked(f"now: {here:.1%} lost", right, 11, x=now, y=max(here, LEAST)),
         "simulated": columns(bars),
         "room": {"y": [LEAST, 1.0], "x": [float(AT[0]), float(AT[-1])]},
     }
+    data["ends"]["late"] = [x > AT[-1] / 30 for x in data["ends"]["x"]]
     named = ", ".join(f"{name} {show(x, 's')}" for name, x in best.items())
     words = f"With a checkpoint every {show(now, 's')} {here:.1%} of the time is lost. Best intervals: {named}."
     if simulated:

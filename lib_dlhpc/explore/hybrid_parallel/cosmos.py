@@ -128,13 +128,12 @@ def scaling_view(setting: Cubes) -> State:
             gains.append(f"{name}: {more} times the GPUs are {gain} times as fast")
     gpus = np.union1d(curves["weak"][0], curves["strong"][0])
     curves["ideal"] = (gpus, gpus * float(step_of(setting).throughput) / setting.gpus)
-    lines, ends = line_columns(curves)
     rate = float(cosmos().global_batch) / published_step()
     words = f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples a second"
     published = columns([{"x": 512, "y": rate, "words": words}] * (setting.edge == 512))
     weak = {"weak": curves["weak"]}
     now = value_at(weak, setting.gpus, lambda y: f"{format_plain(y)} a second")
-    data = {"lines": lines, "ends": ends, "published": published, "now": now}
+    data = {**line_columns(curves), "published": published, "now": now}
     return data, f"{'; '.join(gains) or 'Nothing fits'}."
 
 

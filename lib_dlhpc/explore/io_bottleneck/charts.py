@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.charts import State, columns, marked
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
 from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_plain
@@ -73,15 +73,11 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
     """Hit rate of a policy, against the cached fraction of the data set."""
     # line_columns spreads labels on a logarithmic axis, where no hits would have no place.
     curves = {"cached fraction": (shares, shares + 1), "hit rate": (shares, found + 1)}
-    lines, ends = line_columns(curves)
-    lines["y"] = [y - 1 for y in lines["y"]]
-    ends["place"] = spread_labels([1.0, float(found[-1])])
-    hit = float(np.interp(now, shares, found))
-    return {
-        "lines": lines,
-        "ends": ends,
-        "now": marked(f"{hit:.0%} hits", now > 0.2, 11, x=now, y=hit),
-    }, f"With {now:.0%} of the data set in the cache, policy {rule}: {hit:.0%} hits."
+    data, hit = line_columns(curves), float(np.interp(now, shares, found))
+    data["lines"]["y"] = [y - 1 for y in data["lines"]["y"]]
+    data["ends"]["place"] = spread_labels([1.0, float(found[-1])])
+    data["now"] = marked(f"{hit:.0%} hits", now > 0.2, 11, x=now, y=hit)
+    return data, f"With {now:.0%} of the data set in the cache, policy {rule}: {hit:.0%} hits."
 
 
 def policies_state(found: Mapping[str, float], share: float, chosen: str) -> State:
@@ -98,18 +94,14 @@ def policies_state(found: Mapping[str, float], share: float, chosen: str) -> Sta
 
 def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> State:
     """Rate of each node over that of one that never waits, against nodes."""
-    lines, ends = line_columns(curves)
-    ends["place"] = spread_labels([float(y[-1]) for _, y in curves.values() if len(y)])
+    data = line_columns(curves)
+    data["ends"]["place"] = spread_labels([float(y[-1]) for _, y in curves.values() if len(y)])
     waiting = {name: curve for name, curve in curves.items() if name != "never waiting"}
     x, y = published
     star = {"x": x, "y": y, "words": f"published: over {y:.0%} at {x} nodes"}
+    data |= {"now": value_at(waiting, now, "{:.0%}".format), "published": columns([star])}
     words = ", ".join(f"{name} {value:.0%}" for name, value in values_at(curves, now))
-    return {
-        "lines": lines,
-        "ends": ends,
-        "now": value_at(waiting, now, "{:.0%}".format),
-        "published": columns([star]),
-    }, f"At {now:,} nodes, of a node that never waits: {words}."
+    return data, f"At {now:,} nodes, of a node that never waits: {words}."
 
 
 def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
@@ -127,11 +119,10 @@ def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
 
 def volume_state(curves: Curves, now: int) -> State:
     """Bytes that a device reads and sends, against its batch, both axes logarithmic."""
-    lines, ends = line_columns(curves)
     sizes = [f"{show(size, 'B')} {name}" for name, size in values_at(curves, now)]
     beside = value_at(curves, now, lambda y: show(y, "B"))
     words = f"With {now} samples, of each device: {', '.join(sizes)}."
-    return {"lines": lines, "ends": ends, "now": beside}, words
+    return {**line_columns(curves), "now": beside}, words
 
 
 def measured_state(rates: Mapping[str, Sequence[float]]) -> State:
@@ -148,12 +139,6 @@ def measured_state(rates: Mapping[str, Sequence[float]]) -> State:
 def ranked(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the columns of rows that stay in their order."""
     return columns({**row, "order": order} for order, row in enumerate(rows))
-
-
-def marked(words: str, late: bool, shift: int, **place: float) -> dict[str, list[Any]]:
-    """Return the columns of a point or line with its words; late: they end at it, to stay in the picture."""
-    side, beside = ("right", -shift) if late else ("left", shift)
-    return columns([{**place, "words": words, "side": side, "shift": beside}])
 
 
 def spread_labels(places: Sequence[float], gap: float = 0.09) -> list[float]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, stacked
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
@@ -69,11 +69,10 @@ def steps_state(
         totals.append({"run": name, "order": order, "x": whole, "words": said[name]})
     end, (at, words) = max(total["x"] for total in totals), published
     late = at > 0.5 * max(end, at)
-    place = {"side": "right", "shift": -4} if late else {"side": "left", "shift": 4}
     data: Data = {
         "parts": columns(rows),
         "totals": columns(totals),
-        "published": columns([{"x": at, "words": words, **place}]),
+        "published": marked(words, late, 4, x=at),
     }
     own = runs[totals[0]["run"]]
     largest = sorted((c for c in own if own[c]), key=lambda c: -own[c])[:4]
@@ -84,12 +83,10 @@ def steps_state(
 
 def context_state(curves: Curves, now: int, exchange: str) -> State:
     """Share of a step that waits for keys and values, against the tokens of a sequence."""
-    lines, ends = line_columns(curves)
     shown = {name: curve for name, curve in curves.items() if now in curve[0]}
     shares = np.concatenate([y for _, y in curves.values()])
     data: Data = {
-        "lines": lines,
-        "ends": ends,
+        **line_columns(curves),
         "now": value_at(shown, now, lambda y: f"{y:.2%}"),
         "room": {"y": [float(shares.min()) / 1.3, 1.3 * float(shares.max())]},
     }

@@ -11,7 +11,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import chart, columns
+from lib_dlhpc.explore.blocks.charts import chart, columns, marked
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -90,12 +90,11 @@ def cost_view(cost: Cost) -> View:
     steps = float(steps_to_accuracy(cost.batch, cost.critical))
     now, best = show(step * steps, "s"), int(np.argmin(seconds))
     far = bool(cost.gpus > np.sqrt(GPUS[0] * GPUS[-1]))
-    place = {"side": "right", "shift": -11} if far else {"side": "left", "shift": 11}
     turns = [{"x": turn, "words": "critical batch"}] if GPUS[0] <= turn <= GPUS[-1] else []
     data: dict[str, dict[str, Any]] = {
         "line": {"x": gpus, "y": seconds},
         "ideal": {"x": gpus, "y": ideal},
-        "now": columns([{"x": cost.gpus, "y": step * steps, "words": f"now: {now}", **place}]),
+        "now": marked(f"now: {now}", far, 11, x=cost.gpus, y=step * steps),
         "critical": columns(turns),
     }
     summary = (

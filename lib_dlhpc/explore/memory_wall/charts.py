@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import State, beside, columns, marked, stacked
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
@@ -82,14 +82,14 @@ def course_state(found: MemoryTimeline, capacity: float) -> State:
     size, have = show(highest, "B"), show(capacity, "B")
     top = 1.18 * (max(capacity, highest) if capacity < 3 * highest else highest)
     starts = [found.what.index(word) for word in (FORWARD, BACKWARD, UPDATE)]
-    late, place = when > 0.5 * found.end, {"time": when, "bytes": highest}
+    late, words = when > 0.5 * found.end, f"{size}: {where}"
     return {
         "held": {
             "time": [*times, found.end],
             "bytes": [*held, held[-1]],
             "fixed": [found.fixed] * (len(times) + 1),
         },
-        "peak": columns([{**place, "words": f"{size}: {where}", **beside(late, 10)}]),
+        "peak": marked(words, late, 10, time=when, bytes=highest),
         "wall": columns(
             [{"y": capacity, "top": top, "words": f"the GPU has {have}"}] * (capacity <= top)
         ),
@@ -173,7 +173,6 @@ def _apart(one: Box, other: Box) -> bool:
 
 def link_state(curves: Curves, now: int, required: float, there: Mapping[str, float]) -> State:
     """Time of a step (s) against bandwidth (B/s), out of core and in; there: what links have."""
-    lines, ends = line_columns(curves)
     moving = {name: curves[name] for name in ("prefetched", "page by page")}
     lowest = min(float(y.min()) for _, y in curves.values())
     first, last = (float(v) for v in curves["in core"][0][[0, -1]])
@@ -181,15 +180,9 @@ def link_state(curves: Curves, now: int, required: float, there: Mapping[str, fl
     needed |= beside(required > np.sqrt(first * last), 6)
     times = [f"{name} {show(taken, 's')}" for name, taken in values_at(curves, now)]
     return {
-        "lines": lines,
-        "ends": ends,
+        **line_columns(curves),
         "now": value_at(moving, now, lambda y: show(y, "s")),
         "room": {"y": [lowest / 8]},
         "required": columns([needed] * (first <= required <= last)),
         "links": {"x": list(there.values()), "words": list(there)},
     }, f"At {show(now, 'B/s')}: {'; '.join(times)} a step. {show(required, 'B/s')} hide all of it."
-
-
-def beside(late: bool, shift: int) -> dict[str, Any]:
-    """Return where the words of a mark are; late: to its left, to stay in the picture."""
-    return {"side": "right", "shift": -shift} if late else {"side": "left", "shift": shift}

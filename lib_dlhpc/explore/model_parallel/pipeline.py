@@ -196,12 +196,11 @@ def bubble_view(setting: Pipe) -> State:
         bubbles = [bubble_of(setting._replace(schedule=name, microbatches=m)) for m in there]
         if there:
             curves[line] = (np.array(there), np.array(bubbles))
-    lines, ends = line_columns(curves)
     now, simulated = setting.microbatches, simulated_bubble(setting)
     words = f"simulated: {simulated:.1%}"
     here: dict[str, Any] = {"x": [now], "y": [simulated], "words": [words], "dy": [-14]}
     said = ", ".join(f"{name} {y[x == now][0]:.1%}" for name, (x, y) in curves.items() if now in x)
-    return {"lines": lines, "ends": ends, "now": here}, (
+    return {**line_columns(curves), "now": here}, (
         f"With {now} microbatches, predicted: {said}; simulated {simulated:.1%}."
     )
 

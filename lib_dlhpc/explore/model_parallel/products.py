@@ -121,9 +121,8 @@ def bytes_view(setting: Products) -> State:
 
 def _lines(curves: Curves, chosen: str, now: int, unit: str) -> Data:
     """Return lines, and the value of the chosen one at so many GPUs."""
-    lines, ends = line_columns(curves)
     value = value_at({"now:": curves[chosen]}, now, lambda y: show(y, unit))
-    return {"lines": lines, "ends": ends, "now": value}
+    return {**line_columns(curves), "now": value}
 
 
 def products_words(setting: Products) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 
 from lib_dlhpc.costs import layer_times, update_time
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
-from lib_dlhpc.explore.one_step.charts import BETWEEN, beside
+from lib_dlhpc.explore.blocks.charts import Data, State, beside, columns, stacked
+from lib_dlhpc.explore.one_step.charts import BETWEEN
 from lib_dlhpc.explore.one_step.machines import (
     MEMORY,
     START,
@@ -170,7 +170,7 @@ def batch_view(setting: Setting, device: Device) -> State:
     lines = [{"line": "a step", "x": n, "y": each} for n, each in seconds.items()]
     lines += [{"line": "in proportion", "x": n, "y": one * n} for n in (first, last)]
     wall = [
-        {"x": n, "end": last, "words": "does not fit", **beside(n > BATCHES[len(BATCHES) // 2])}
+        {"x": n, "end": last, "words": "does not fit", **beside(n > BATCHES[len(BATCHES) // 2], 6)}
         for n, run in runs.items()
         if run.walls
     ]

@@ -16,12 +16,11 @@ from lib_dlhpc.calibration.programs import WORKER
 from lib_dlhpc.calibration.robust import calm
 from lib_dlhpc.costs import layer_times
 from lib_dlhpc.explore.blocks.bench import Slider, amount, controls_of
-from lib_dlhpc.explore.blocks.charts import Data, State, chart, columns
+from lib_dlhpc.explore.blocks.charts import Data, State, beside, chart, columns
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
 from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html, workbench
-from lib_dlhpc.explore.one_step.charts import beside
 from lib_dlhpc.explore.one_step.machines import Mine, Raw, example_points, roofline_of
 from lib_dlhpc.explore.one_step.roofline import model
 from lib_dlhpc.spec.host import cores
@@ -194,7 +193,7 @@ def _view(
     every = [p["y"] for p in points] + [row[end] for row in fit for end in ("low", "high")]
     words = [f"measured {show(measured, units[1])}", f"fit {show(value, units[1])}"]
     late = step > fine[len(fine) // 2]
-    change = {"x": step, "words": f"another way from {show(step, units[0])}", **beside(late)}
+    change = {"x": step, "words": f"another way from {show(step, units[0])}", **beside(late, 6)}
     data: Data = {
         "points": columns(points),
         "fit": columns(fit),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State, columns
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.served import service
 from lib_dlhpc.serving import ServiceTrace, simulate_service
@@ -129,12 +129,10 @@ def latency_state(setting: Setting) -> State:
     for name in BATCHINGS:
         ways = [setting._replace(batching=name, rate=rate) for rate in RATES]
         curves[name] = (np.array(RATES), np.array([felt(way).of(setting.shown) for way in ways]))
-    lines, ends = line_columns(curves)
     here = felt(setting).of(setting.shown)
     late = setting.rate > RATES[len(RATES) // 2]
-    beside = {"side": ["right"], "shift": [-10]} if late else {"side": ["left"], "shift": [10]}
-    now = {"x": [setting.rate], "y": [here], "words": [show(here, "s")], **beside}
-    data: Data = {"lines": lines, "ends": ends, "now": now}
+    now = marked(show(here, "s"), late, 10, x=setting.rate, y=here)
+    data = {**line_columns(curves), "now": now}
     said = "; ".join(
         f"{name} {show(felt(setting._replace(batching=name)).of(setting.shown), 's')}"
         for name in BATCHINGS

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, stacked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
 from lib_dlhpc.explore.serving.served import NETWORKS, WEIGHTS, WORDS, bytes_read, service
@@ -137,7 +137,7 @@ def memory_state(setting: Setting) -> State:
     data: Data = {
         "parts": columns(rows),
         "totals": columns(totals),
-        "full": {"x": [capacity], "words": [show(capacity, "B")], "side": ["right"], "shift": [-4]},
+        "full": marked(show(capacity, "B"), True, 4, x=capacity),
     }
     words = f"{WORDS[setting.network]}, sequences of {setting.tokens:,} tokens that fit: {'; '.join(said)}."
     return data, words
@@ -154,22 +154,14 @@ def batches_state(setting: Setting) -> State:
             curves[name] = (batches, batches / np.array(steps))
             last = float(curves[name][1][-1])
             ends.append({"line": name, "x": float(batches[-1]), "y": last})
-    lines, words = line_columns(curves)
     mine = fit(setting, heads_of(setting))
     if not curves:
         raise SpecError(f"Not one sequence of {setting.tokens:,} tokens fits.")
     name = next(name for name, heads in kinds(setting).items() if heads == heads_of(setting))
-    now: dict[str, Any] = {"x": [], "y": [], "words": [], "side": [], "shift": []}
+    data = {**line_columns(curves), "walls": columns(ends), "now": {}}
     if name in curves:
-        said = f"{plain(curves[name][1][-1])} tokens/s"
-        now = {
-            "x": [mine.fitting],
-            "y": [float(curves[name][1][-1])],
-            "words": [said],
-            "side": ["right"],
-            "shift": [-10],
-        }
-    data: Data = {"lines": lines, "ends": words, "walls": columns(ends), "now": now}
+        rate = float(curves[name][1][-1])
+        data["now"] = marked(f"{plain(rate)} tokens/s", True, 10, x=mine.fitting, y=rate)
     most = "; ".join(
         f"{end['line']} {plain(end['y'])} tokens/s with {end['x']:.0f}" for end in ends
     )

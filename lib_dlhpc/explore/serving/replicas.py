@@ -8,7 +8,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State
+from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
 from lib_dlhpc.explore.serving.served import NETWORKS, PER_NODE, TERMS, WEIGHTS, service
@@ -151,22 +151,11 @@ def price_state(setting: Setting) -> State:
     for ranks, points in paths(setting).items():
         both = np.array([(p.tpot, cost(p)) for p in points])
         curves[SHAPES[ranks]] = (both[:, 0], both[:, 1])
-    lines, ends = line_columns(curves)
     own = chosen(setting)
-    data: Data = {
-        "lines": lines,
-        "ends": ends,
-        "now": {
-            "x": [own.tpot],
-            "y": [cost(own)],
-            "words": [said(setting, own)],
-            "side": ["left"],
-            "shift": [10],
-        },
-    }
+    now = marked(said(setting, own), False, 10, x=own.tpot, y=cost(own))
     each = "; ".join(
         f"{SHAPES[g]} from {said(setting, points[0])} at {show(points[0].tpot, 's')} to {said(setting, points[-1])} at"
         f" {show(points[-1].tpot, 's')}"
         for g, points in paths(setting).items()
     )
-    return data, f"A million tokens in {setting.shown}: {each}."
+    return {**line_columns(curves), "now": now}, f"A million tokens in {setting.shown}: {each}."
