@@ -7,20 +7,8 @@ import altair as alt
 from lib_dlhpc.explore.allreduce.charts import CAUSES, KINDS, LINES, name_of
 from lib_dlhpc.explore.allreduce.measured import ALGORITHMS, LIBRARY, SIZES
 from lib_dlhpc.explore.allreduce.sizes import FLAT, LARGEST
-from lib_dlhpc.explore.blocks.drawing import (
-    BESIDE,
-    HALO,
-    SI,
-    Layers,
-    colors,
-    data,
-    drawing,
-    looks,
-    rows_axis,
-    tooltip_of,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
 from lib_dlhpc.results.palette import SERIES
 
 # On a logarithmic axis only 1, 2 and 5 are labeled, so that labels do not meet.
@@ -42,16 +30,17 @@ FITS = "(scale('x', datum.stop) - scale('x', datum.start)) > 6.6 * length(datum.
 def message_sizes() -> Layers:
     """Time against message size, log-log; above it a strip that says who wins where."""
     look: dict[str, Any] = {"tickCount": 9, "grid": False, "scale": {"domain": [1, LARGEST]}}
-    x = x_axis("size:Q", BUFFER, SI.format("B"), log=10, **look)
-    y = y_axis("seconds:Q", "time of one allreduce", SECONDS, log=10)
-    color, dash, shape = looks("line:N", {name: LINES[name] for name in FLAT})
+    x = kit.x_axis("size:Q", BUFFER, SI.format("B"), log=10, **look)
+    y = kit.y_axis("seconds:Q", "time of one allreduce", SECONDS, log=10)
+    color, dash, shape = kit.looks("line:N", {name: LINES[name] for name in FLAT})
     curves = data("lines", x=x, y=y, color=color)
     lines = curves.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash)
-    symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=70, opacity=1)
-    symbols = symbols.encode(shape=shape, tooltip=tooltip_of("line", "size", "seconds"))
+    symbols = kit.symbols(curves.transform_filter("datum.symbol"), 70)
+    symbols = symbols.encode(shape=shape, tooltip=kit.tooltip_of("line", "size", "seconds"))
     ends = data("ends", y=alt.Y("place:Q").scale(type="log", nice=False))
-    signs = ends.mark_point(filled=True, size=70, opacity=1)
-    signs = signs.encode(x=alt.value(alt.expr("width + 14")), shape=shape, color=color)
+    signs = kit.symbols(ends, 70).encode(
+        x=alt.value(alt.expr("width + 14")), shape=shape, color=color
+    )
     words = ends.mark_text(align="left").encode(x=alt.value(alt.expr("width + 24")), text="words:N")
     return *_winners(x, color), lines, symbols, *_now(x), signs, words
 
@@ -64,8 +53,8 @@ def _winners(x: alt.X, color: alt.Color) -> Layers:
     won = regions.mark_text(fontWeight="bold", baseline="middle")
     text = alt.Text(value=alt.expr(f"{FITS} ? datum.words : ''"))
     borders = turns.mark_rule(strokeDash=[2, 3], opacity=0.7)
-    named = turns.mark_text(baseline="bottom", dy=-26).encode(y=alt.value(0), text="words:N")
-    return strip, won.encode(x="middle:Q", y=alt.value(-13), text=text), borders, named
+    won = won.encode(x="middle:Q", y=alt.value(-13), text=text)
+    return strip, won, borders, kit.on_top(turns, -26)
 
 
 def _now(x: alt.X) -> Layers:
@@ -80,18 +69,12 @@ def _now(x: alt.X) -> Layers:
     height=210,
     left=130,
     right=30,
-    ends={"algorithm": "", "words": "time and buffers that leave a node"},
-    parts={"algorithm": "", "cause": "cause", "time": "time"},
+    sums={"row": "", "words": "time and buffers that leave a node"},
+    parts={"row": "", "part": "cause", "size": "time"},
 )
 def nics() -> Layers:
     """Bars of an allreduce's seconds by cause, fastest on top, with what went through the NICs."""
-    x = x_axis("start:Q", "time of one allreduce", SI.format("s"), scale={"domainMin": 0})
-    y = rows_axis("algorithm:N", alt.EncodingSortField("order", "min"), width=160)
-    bars = data("parts", x=x, x2="stop:Q", y=y, tooltip=tooltip_of("algorithm", "cause", "time"))
-    color = colors("cause:N", CAUSES, key=True)
-    ends = data("ends", y=y)
-    words = ends.mark_text(align="left", dx=6, **HALO).encode(x="stop:Q", text="words:N")
-    return bars.mark_bar().encode(color=color), words, ends.mark_point(opacity=0).encode(x="room:Q")
+    return kit.room("x"), *kit.stacked_bars("time of one allreduce", "s", CAUSES, 160)
 
 
 @drawing(
@@ -104,10 +87,12 @@ def nics() -> Layers:
 def messages() -> Layers:
     """Space-time: a line for each message, from its rank and round to the next round; reduce or copy."""
     counts: dict[str, Any] = {"format": "d", "tickMinStep": 1}
-    x = x_axis("from:Q", "rounds", **counts, grid=False, tickCount=12)
+    x = kit.x_axis("from:Q", "rounds", **counts, grid=False, tickCount=12)
     scale = {"reverse": True, "padding": 12}
-    y = y_axis("source:Q", "rank", **counts, tickCount=16, domain=False, ticks=False, scale=scale)
-    color, dash, shape = looks("kind:N", KINDS, key=True)
+    y = kit.y_axis(
+        "source:Q", "rank", **counts, tickCount=16, domain=False, ticks=False, scale=scale
+    )
+    color, dash, shape = kit.looks("kind:N", KINDS, key=True)
     bright = alt.condition("datum.now", alt.value(1.0), alt.value(0.42))
     stage = data("stage", x="start:Q", x2="stop:Q").mark_rect(opacity=0.13, color=SERIES[4])
     ranks = data("points", x="round:Q", y="rank:Q")
@@ -117,7 +102,7 @@ def messages() -> Layers:
     lines = arrows.mark_rule(clip=True).encode(x=x, y=y, x2="to:Q", y2="target:Q", strokeDash=dash)
     heads = arrows.encode(x="to:Q", y="target:Q", shape=shape)
     return (
-        *(stage, ranks, lines.encode(strokeWidth=width, tooltip=tooltip_of("words"))),
+        *(stage, ranks, lines.encode(strokeWidth=width, tooltip=kit.tooltip_of("words"))),
         *_discs_and_squares(heads),
     )
 
@@ -138,16 +123,15 @@ def _discs_and_squares(marks: alt.Chart) -> Layers:
 def measured() -> Layers:
     """Measured times over sizes: a bar from p10 to p90, a symbol at the median, a tick at the prediction."""
     sizes: dict[str, Any] = {"grid": False, "values": list(SIZES), "scale": {"padding": 28}}
-    x = x_axis("place:Q", BUFFER, SI.format("B"), log=10, **sizes)
+    x = kit.x_axis("place:Q", BUFFER, SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 10}}
-    y = y_axis("low:Q", "time of one allreduce", SECONDS, log=10, **look)
+    y = kit.y_axis("low:Q", "time of one allreduce", SECONDS, log=10, **look)
     styles = {name: LINES[name] for name in (*ALGORITHMS, LIBRARY)}
-    color, _, shape = looks("algorithm:N", styles, key=True)
+    color, _, shape = kit.looks("algorithm:N", styles, key=True)
     points = data("points", x=x)
     spread = points.mark_rule(strokeWidth=3, opacity=0.5).encode(y=y, y2="high:Q", color=color)
     price = points.transform_filter("isValid(datum.price)")
     price = price.mark_tick(orient="horizontal", thickness=3, size=17, color="currentColor")
-    median = points.mark_point(filled=True, size=110, opacity=1)
-    median = median.encode(y="median:Q", color=color, shape=shape)
-    shown = tooltip_of("algorithm", "time", "expected")
+    median = kit.symbols(points, 110).encode(y="median:Q", color=color, shape=shape)
+    shown = kit.tooltip_of("algorithm", "time", "expected")
     return spread, price.encode(y="price:Q"), median.encode(tooltip=shown)

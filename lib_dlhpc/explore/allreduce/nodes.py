@@ -9,8 +9,9 @@ import numpy as np
 from lib_dlhpc.costs import Level, Network
 from lib_dlhpc.explore.allreduce.charts import CAUSES, name_of
 from lib_dlhpc.explore.allreduce.sizes import BANDWIDTHS, SIZES, fastest_first
+from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
-from lib_dlhpc.explore.blocks.charts import Data, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data
 from lib_dlhpc.prediction.collectives import Cost
 from lib_dlhpc.schedules import COLLECTIVES, schedule
 from lib_dlhpc.spec.units import format_quantity
@@ -91,14 +92,10 @@ def _wall(setting: Nodes, carried: Mapping[str, float]) -> str:
 
 def _bars(times: Mapping[str, Cost], carried: Mapping[str, float]) -> Data:
     """Return the seconds of each algorithm by cause, and the buffers that leave the busiest node."""
-    parts, ends = [], []
+    rows, words = {}, {}
+    for algorithm, cost in times.items():
+        name, whole = name_of(algorithm), format_quantity(float(cost.total), "s")
+        rows[name] = {cause: float(getattr(cost, cause)) for cause in CAUSES}
+        words[name] = f"{whole}, {carried[algorithm]:.3g} × through the NICs"
     longest = max(float(cost.total) for cost in times.values())
-    for order, (name, cost) in enumerate(times.items()):
-        row = {"algorithm": name_of(name), "order": order}
-        for cause, start, stop in stacked(dict(zip(CAUSES, cost, strict=True))):
-            time = format_quantity(float(getattr(cost, cause)), "s")
-            parts.append({**row, "cause": cause, "start": start, "stop": stop, "time": time})
-        whole = float(cost.total)
-        words = f"{format_quantity(whole, 's')}, {carried[name]:.3g} × through the NICs"
-        ends.append({**row, "stop": whole, "room": 1.42 * longest, "words": words})
-    return {"parts": columns(parts), "ends": columns(ends)}
+    return stacks(rows, CAUSES, "s", words=words) | {"room": {"x": [0.0, 1.42 * longest]}}

@@ -14,6 +14,7 @@ well.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -27,28 +28,18 @@ HATCH = "url(#dlhpc-hatch)"  # a pattern of figure.js: what is beyond a wall, id
 SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
 WHOLE = "datum.value % 1 ? '' : format(datum.value, ',d')"  # a short axis has ticks between them
 PERCENT = "format(datum.value, '.0%')"
-HALO: dict[str, Any] = {
-    "stroke": "var(--dl-card, Canvas)",
-    "strokeWidth": 3,
-}  # round words over lines
+CARD = "var(--dl-card, Canvas)"
+HALO: dict[str, Any] = {"stroke": CARD, "strokeWidth": 3}  # round words over lines
 ABOVE = alt.Legend(title="above")  # for encodings that are explained above the drawing
 WORD = 7.0  # px, a character of the labels
-BESIDE: dict[str, Any] = {"align": alt.expr("datum.side"), "dx": alt.expr("datum.shift")}
-ROOMS = (  # files of drawings
-    *("allreduce", "compare", "data_parallel", "energy_planning", "explorer", "failures", "gantt"),
-    *(
-        "hybrid_parallel",
-        "io_bottleneck",
-        "labs",
-        "language_model",
-        "large_batch",
-        "memory_wall",
-        "model_parallel",
-        "one_step",
-        "serving",
-        "traces",
-    ),
+ORDER = alt.EncodingSortField("order", "min")  # of rows, for layers of one chart show them in turn
+RED = SERIES[1]
+INSIDE = (  # of a part of a bar (bars.py): as much as there is room for
+    f"(datum.share_of_axis * width) > {WORD} * length(datum.long) + 8 ? datum.long : "
+    f"(datum.share_of_axis * width) > {WORD} * length(datum.short) + 6 ? datum.short : ''"
 )
+BESIDE: dict[str, Any] = {"align": alt.expr("datum.side"), "dx": alt.expr("datum.shift")}
+PAGES = Path(__file__).parents[1]
 Layers = Iterable[alt.Chart]
 Table = dict[str, dict[str, str]]
 
@@ -103,7 +94,8 @@ def drawings_of(room: ModuleType) -> dict[str, Drawing]:
 
 def all_drawings() -> dict[str, Callable[[], dict[str, Any]]]:
     """Return the drawings of all pages by name."""
-    rooms = [import_module(f"lib_dlhpc.explore.{room}.drawings") for room in ROOMS]
+    files = sorted(PAGES.glob("*/drawings.py"))
+    rooms = [import_module(f"lib_dlhpc.explore.{file.parent.name}.drawings") for file in files]
     return {name: each for room in rooms for name, each in drawings_of(room).items()}
 
 
@@ -186,6 +178,37 @@ def marker(x: alt.X) -> alt.Chart:
     return data("now", x=x).mark_rule(strokeWidth=2, opacity=0.5)
 
 
+def symbols(chart: alt.Chart, size: int, **look: Any) -> alt.Chart:
+    """Return a filled symbol for each row, a disc unless `look` has another shape. size: px²."""
+    return chart.mark_point(filled=True, opacity=1, size=size, **look)
+
+
+def published(
+    x: alt.X, y: alt.Y, *fields: str, shape: Any = "diamond", size: int = 150
+) -> alt.Chart:
+    """Return what was published as hollow symbols, with a tooltip of these fields."""
+    marks = data("published", x=x, y=y, tooltip=tooltip_of(*fields))
+    look: dict[str, Any] = {"shape": shape, "size": size, "strokeWidth": 2.5, "opacity": 1}
+    return marks.mark_point(filled=False, color="currentColor", **look)
+
+
+def wall(hatch: float = 0.0, **area: Any) -> list[alt.Chart]:
+    """Return the dataset "wall": the area beyond it (x and x2, or y and y2), and the wall as a line, drawn last."""
+    beyond = data("wall", **area)
+    line = data("wall", **{side: place for side, place in area.items() if side in ("x", "y")})
+    hatching = [hatched(beyond, hatch, "rect")] if hatch else []
+    return [
+        beyond.mark_rect(opacity=0.08, color=RED),
+        *hatching,
+        line.mark_rule(strokeWidth=2.5, color=RED),
+    ]
+
+
+def lane(field: str) -> alt.Y:
+    """Return a height in lanes; every layer must say that there is no axis."""
+    return alt.Y(f"{field}:Q", axis=None).scale(nice=False, reverse=True)
+
+
 def point(x: alt.X, y: alt.Y, **look: Any) -> Layers:
     """Return the present choice as a disc, with its words."""
     now = data("now", x=x, y=y)
@@ -205,26 +228,66 @@ def values_beside(x: alt.X, y: alt.Y) -> Layers:
     return [words.encode(text="words:N")]
 
 
-def level(name: str, y: Any = None, align: Any = "right", **look: Any) -> Layers:
-    """Return horizontal lines of a dataset (y, words), with their words at one end. look: of the line."""
+def level(name: str, y: Any = None, left: bool = False, below: bool = False, **look: Any) -> Layers:
+    """Return horizontal lines of a dataset (y, words), with their words at the right end. look: of the line."""
     lines = data(name, y=alt.Y("y:Q") if y is None else y)
-    end, dx = (alt.value(alt.expr("width")), -4) if align == "right" else (alt.value(0), 4)
-    words = lines.mark_text(align=align, baseline="bottom", dx=dx, dy=-3, **HALO)
-    rule = {"strokeDash": [6, 3], "strokeWidth": 1.5, **look}
-    return [lines.mark_rule(**rule), words.encode(x=end, text="words:N")]
+    rule = lines.mark_rule(**{"strokeDash": [6, 3], "strokeWidth": 1.5, **look})
+    over: dict[str, Any] = (
+        {"baseline": "top", "dy": 4} if below else {"baseline": "bottom", "dy": -3}
+    )
+    if left:
+        words = lines.mark_text(align="left", dx=6, **over, **HALO).encode(x=alt.value(0))
+    else:
+        words = lines.mark_text(align="right", dx=-4, **over, **HALO)
+        words = words.encode(x=alt.value(alt.expr("width")))
+    return [rule, words.encode(text="words:N")]
+
+
+def on_top(chart: alt.Chart, dy: Any = -4, **look: Any) -> alt.Chart:
+    """Return the words of marks, above the plot."""
+    return chart.mark_text(baseline="bottom", dy=dy, **look).encode(y=alt.value(0), text="words:N")
 
 
 def upright(name: str, **look: Any) -> Layers:
     """Return vertical lines of a dataset (x, words, side, shift), with their words on top. look: of the line."""
     lines = data(name, x=alt.X("x:Q"))
-    words = lines.mark_text(**BESIDE, baseline="bottom", dy=-4, fontWeight="bold")
     rule = {"strokeWidth": 2.5, "strokeDash": [6, 3], **look}
-    return [lines.mark_rule(**rule), words.encode(y=alt.value(0), text="words:N")]
+    return [lines.mark_rule(**rule), on_top(lines, **BESIDE, fontWeight="bold")]
 
 
 def hatched(chart: alt.Chart, opacity: float = 0.25, mark: str = "bar", **look: Any) -> alt.Chart:
     """Return hatching over bars ("bar") or rectangles ("rect")."""
     return getattr(chart, f"mark_{mark}")(fill=HATCH, fillOpacity=opacity, tooltip=None, **look)
+
+
+def stacked_bars(
+    title: str,
+    unit: str,
+    inks: Mapping[str, str],
+    width: int,
+    hatch: Iterable[str] = (),
+    **axis: Any,
+) -> list[alt.Chart]:
+    """Return bars of parts (bars.stacks) with the words behind each. width: px of the longest name.
+
+    hatch: the parts that are hatched. axis: of the sizes, as in axis_of.
+    """
+    x = x_axis("start:Q", title, SI.format(unit), scale={"domainMin": 0}, **axis)
+    y = rows_axis("row:N", ORDER, width)
+    parts = data("parts", x=x, x2="stop:Q", y=y)
+    bars = parts.mark_bar(stroke=CARD, strokeWidth=1)
+    bars = bars.encode(
+        color=colors("part:N", inks, True), tooltip=tooltip_of("part", "size", "share")
+    )
+    some = alt.FieldOneOfPredicate(field="part", oneOf=list(hatch))
+    hatching = [hatched(parts.transform_filter(some), 0.5)] if hatch else []
+    return [bars, *hatching, words_beside(data("sums"), x="stop:Q", y=y)]
+
+
+def words_inside(title: str, y: alt.Y, **look: Any) -> alt.Chart:
+    """Return the words in parts of bars (bars.py), as much of each as there is room for."""
+    parts = data("parts", x=alt.X("middle:Q", title=title), y=y)
+    return parts.mark_text(**look).encode(text=alt.Text(value=alt.expr(INSIDE)))
 
 
 def words_beside(bars: alt.Chart, text: str = "words:N", **encoding: Any) -> alt.Chart:

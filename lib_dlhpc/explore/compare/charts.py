@@ -8,8 +8,8 @@ from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.comparison import Expected
 from lib_dlhpc.comparison.steady import OTHER
 from lib_dlhpc.comparison.sweep_text import summary
+from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.charts import State, between, columns
-from lib_dlhpc.explore.compare.bars import bar
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -49,12 +49,12 @@ def compared_state(of: Comparison) -> State:
 def _bars(terms: Terms, spans: Spans) -> State:
     """Bars of the causes of a step, a row for each way, and its span."""
     longest = max([sum(each.values()) for each in terms.values()] + [s[1] for s in spans.values()])
-    parts, sums = [], []
-    for way, seconds in terms.items():
-        parts += bar(ROWS[way], seconds, CAUSES, longest, "s")
-        whole = sum(seconds.values())
-        stop = max(whole, spans.get(way, (0.0, whole))[1])
-        sums.append({"row": ROWS[way], "stop": stop, "words": show(whole, "s")})
+    data = stacks({ROWS[way]: parts for way, parts in terms.items()}, CAUSES, "s", longest)
+    sums = data["sums"]
+    sums["stop"] = [
+        max(whole, spans.get(way, (0.0, whole))[1])
+        for way, whole in zip(terms, sums["stop"], strict=True)
+    ]
     ends = [
         {
             "row": ROWS[way],
@@ -65,8 +65,9 @@ def _bars(terms: Terms, spans: Spans) -> State:
         for way in terms
         if way in spans
     ]
-    data = {"parts": columns(parts), "sums": columns(sums), "ends": columns(ends)}
-    return data, f"One step: {', '.join('{row} {words}'.format(**each) for each in sums)}."
+    data["ends"] = columns(ends)
+    each = map(" ".join, zip(sums["row"], sums["words"], strict=True))
+    return data, f"One step: {', '.join(each)}."
 
 
 def _may_be(way: str, spans: Spans) -> str:

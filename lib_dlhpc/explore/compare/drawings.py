@@ -2,28 +2,11 @@
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    SI,
-    WORD,
-    Layers,
-    axis_of,
-    colors,
-    data,
-    drawing,
-    looks,
-    rows_axis,
-    tooltip_of,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.compare.charts import CAUSES, LOOKS
 
 TIME = "time of one step"
-INSIDE = (  # of a part of a bar (bars.py): as much as there is room for
-    f"(datum.share_of_axis * width) > {WORD} * length(datum.long) + 8 ? datum.long : "
-    f"(datum.share_of_axis * width) > {WORD} * length(datum.short) + 6 ? datum.short : ''"
-)
 
 
 @drawing(
@@ -36,21 +19,17 @@ INSIDE = (  # of a part of a bar (bars.py): as much as there is room for
 )
 def compared() -> Layers:
     """Stacked bars of a step's seconds, a row for each way, with the span in which it may be."""
-    x = x_axis("start:Q", TIME, SI.format("s"), scale={"domainMin": 0})
-    y = rows_axis("row:N", paddingInner=0.3, paddingOuter=0.1)
-    low, high, middle, stop = (
-        alt.X(f"{n}:Q", title=TIME) for n in ("low", "high", "middle", "stop")
-    )
-    bars = data("parts", x=x, x2="stop:Q", y=y, color=colors("part:N", CAUSES, key=True))
-    inside = data("parts", x=middle, y=y, text=alt.Text(value=alt.expr(INSIDE)))
-    ends = data("ends", y=y, tooltip=tooltip_of("words"))
+    x = kit.x_axis("start:Q", TIME, SI.format("s"), scale={"domainMin": 0})
+    y = kit.rows_axis("row:N", paddingInner=0.3, paddingOuter=0.1)
+    low, high, stop = (alt.X(f"{n}:Q", title=TIME) for n in ("low", "high", "stop"))
+    bars = data("parts", x=x, x2="stop:Q", y=y, color=kit.colors("part:N", CAUSES, key=True))
+    ends = data("ends", y=y, tooltip=kit.tooltip_of("words"))
     edge = ends.mark_tick(thickness=2, size=9, yOffset=8, color="currentColor")
     sums = data("sums", x=stop, y=y, text="words:N")
-    time = alt.Tooltip("size", type="nominal", title="time")
-    said = [*tooltip_of("row", "part"), time, *tooltip_of("share")]
+    said = kit.tooltip_of("row", "part", "size", "share")
     return (
         bars.mark_bar(stroke="#777777", strokeWidth=0.5).encode(tooltip=said),
-        inside.mark_text(fill=alt.expr("datum.ink"), dy=-5),
+        kit.words_inside(TIME, y, fill=alt.expr("datum.ink"), dy=-5),
         ends.mark_rule(strokeWidth=2, yOffset=8).encode(x=low, x2="high:Q"),
         edge.encode(x=low),
         edge.encode(x=high),
@@ -63,13 +42,13 @@ def compared() -> Layers:
 )
 def swept() -> Layers:
     """The seconds of a step for each setting of a sweep, a point for each way, with its span."""
-    x = alt.X("setting:N", title="setting", sort=None).axis(axis_of(labelAngle=0, grid=False))
-    y = y_axis("seconds:Q", TIME, SI.format("s"), log=10, scale={"padding": 14})
+    x = alt.X("setting:N", title="setting", sort=None).axis(kit.axis_of(labelAngle=0, grid=False))
+    y = kit.y_axis("seconds:Q", TIME, SI.format("s"), log=10, scale={"padding": 14})
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
     inks = [ink for ink, _ in LOOKS.values()]
     styles = {way: (ink, [1, 0], symbol) for way, (ink, symbol) in LOOKS.items()}
-    color, _, shape = looks("way:N", styles, key=True)
+    color, _, shape = kit.looks("way:N", styles, key=True)
     points = data("points", x=x, xOffset=aside, color=color)
     spans = points.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=TIME), y2="high:Q")
     # Vega-Lite breaks a line whose points are moved aside by a field, so each way has a line of its own.
@@ -85,5 +64,5 @@ def swept() -> Layers:
         for place, way in enumerate(ways)
     ]
     marks = points.mark_point(filled=True, size=alt.expr("width < 400 ? 40 : 90"), opacity=1)
-    said = tooltip_of("setting", "way", "time")
+    said = kit.tooltip_of("setting", "way", "time")
     return spans, *lines, marks.encode(y=y, shape=shape, tooltip=said)

@@ -5,32 +5,15 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.allreduce.drawings import MEASURED, SECONDS
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    PERCENT,
-    SI,
-    WHOLE,
-    Layers,
-    by_two,
-    data,
-    drawing,
-    hatched,
-    line_marks,
-    marker,
-    point,
-    room,
-    tooltip_of,
-    values_beside,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import SI, Layers, data, drawing
 from lib_dlhpc.explore.data_parallel.charts import LINES
 from lib_dlhpc.results import palette
 from lib_dlhpc.results.palette import SERIES
 
 DECADES = [10**k for k in range(10)]
+DOTS = [2, 3]
 LOSSES = [10.0**k * d for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
-DISC: dict[str, Any] = {"filled": True, "opacity": 1}
 
 
 @drawing(
@@ -41,11 +24,12 @@ DISC: dict[str, Any] = {"filled": True, "opacity": 1}
 )
 def bucket_sizes() -> Layers:
     """Time of a step against the size of a bucket, with the allreduce during backward and after it."""
-    x = x_axis("x:Q", "bucket", SI.format("B"), log=10, grid=False, values=DECADES)
+    x = kit.x_axis("x:Q", "bucket", SI.format("B"), log=10, grid=False, values=DECADES)
     look: dict[str, Any] = {"tickCount": 5, "labelOverlap": True, "scale": {"padding": 22}}
-    y = y_axis("y:Q", "time of one step", SI.format("s"), log=10, **look)
-    lines = line_marks(x, y, ("during backward", "after backward"), LINES)
-    return *_across("floor", baseline="top", dy=4), *lines, *point(x, y)
+    y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **look)
+    lines = kit.line_marks(x, y, ("during backward", "after backward"), LINES)
+    floor = kit.level("floor", left=True, below=True, strokeDash=DOTS)
+    return *floor, *lines, *kit.point(x, y)
 
 
 @drawing(
@@ -57,14 +41,15 @@ def bucket_sizes() -> Layers:
 )
 def rank_times() -> Layers:
     """Compute time of each rank in one step, sorted; idle time is hatched."""
-    x = x_axis("start:Q", "GPUs, from the fastest to the slowest", WHOLE, grid=False)
+    x = kit.x_axis("start:Q", "GPUs, from the fastest to the slowest", kit.WHOLE, grid=False)
     y = alt.Y("time:Q", title="compute time over mean").scale(nice=False, domainMin=0, padding=10)
     bars = data("bars", x=x, x2="stop:Q")
     work = bars.mark_rect(color=palette.FORWARD, stroke=palette.FORWARD, strokeWidth=0.7)
     waiting = bars.encode(y=y, y2="slowest:Q")
     pale = waiting.mark_rect(color=palette.IDLE, opacity=0.3)
-    idle = hatched(waiting, 0.45, "rect")
-    return work.encode(y=alt.Y("floor:Q"), y2="time:Q"), pale, idle, *_across("slowest")
+    idle = kit.hatched(waiting, 0.45, "rect")
+    level = kit.level("slowest", left=True, strokeDash=DOTS)
+    return work.encode(y=alt.Y("floor:Q"), y2="time:Q"), pale, idle, *level
 
 
 @drawing(
@@ -76,16 +61,24 @@ def rank_times() -> Layers:
 )
 def slowest() -> Layers:
     """Step over mean compute time against ranks: the formula, and what was drawn."""
-    x = by_two("GPUs", padding=14)
+    x = kit.by_two("GPUs", padding=14)
     scale = {"zero": False, "padding": 14}
-    y = y_axis("y:Q", "step over mean compute time", tickCount=5, scale=scale)
+    y = kit.y_axis("y:Q", "step over mean compute time", tickCount=5, scale=scale)
     line = data("line", x=x, y=y).mark_line(strokeWidth=2, color=SERIES[0])
     points = data("points", x=x)
     spread = points.mark_rule(strokeWidth=3, opacity=0.4, color=SERIES[1])
     spread = spread.encode(y=alt.Y("low:Q"), y2="high:Q")
-    means = points.mark_point(**DISC, size=60, color=SERIES[1], shape="square")
-    means = means.encode(y=y, tooltip=tooltip_of("words"))
-    return room("y"), *_across("slow", strokeWidth=1), spread, line, means, *point(x, y)
+    means = kit.symbols(points, 60, color=SERIES[1], shape="square").encode(
+        y=y, tooltip=kit.tooltip_of("words")
+    )
+    return (
+        kit.room("y"),
+        *kit.level("slow", left=True, strokeDash=DOTS, strokeWidth=1),
+        spread,
+        line,
+        means,
+        *kit.point(x, y),
+    )
 
 
 @drawing(
@@ -97,11 +90,12 @@ def slowest() -> Layers:
 )
 def race() -> Layers:
     """Loss against time, for each way to train."""
-    x = x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"zero": True})
+    x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"zero": True})
     look: dict[str, Any] = {"values": LOSSES, "scale": {"padding": 10}}
-    y = y_axis("y:Q", "loss, of that at the start", "format(datum.value, '~g')", log=10, **look)
+    y = kit.y_axis("y:Q", "loss, of that at the start", "format(datum.value, '~g')", log=10, **look)
     names = ("synchronous", "asynchronous", "local")
-    return *_across("target", strokeDash=[5, 4]), *line_marks(x, y, names, LINES, "step-after")
+    lines = kit.line_marks(x, y, names, LINES, "step-after")
+    return *kit.level("target", left=True, strokeDash=[5, 4]), *lines
 
 
 @drawing(
@@ -113,9 +107,9 @@ def race() -> Layers:
 def staleness() -> Layers:
     """How stale the asynchronous gradients are."""
     look: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "ticks": False}
-    x = x_axis("staleness:O", "updates by others since the weights were read", **look)
-    y = y_axis("share:Q", "updates", PERCENT, tickCount=4, scale={"nice": True})
-    bars = data("bars", x=x, y=y, tooltip=tooltip_of("staleness", "words"))
+    x = kit.x_axis("staleness:O", "updates by others since the weights were read", **look)
+    y = kit.y_axis("share:Q", "updates", kit.PERCENT, tickCount=4, scale={"nice": True})
+    bars = data("bars", x=x, y=y, tooltip=kit.tooltip_of("staleness", "words"))
     mean = data("mean", x=alt.value(alt.expr("width - 6")), y=alt.value(8), text="words:N")
     return bars.mark_bar(color=SERIES[1]), mean.mark_text(align="right", fontWeight="bold")
 
@@ -130,13 +124,13 @@ def staleness() -> Layers:
 )
 def gpu_share() -> Layers:
     """Efficiency of each GPU against GPUs, weak and strong, with the published points."""
-    x, scale = by_two("GPUs"), {"domain": [0, 1.15]}
-    y = y_axis("y:Q", "rate of a GPU over that in one node", PERCENT, tickCount=5, scale=scale)
-    look: dict[str, Any] = {"shape": "diamond", "size": 150, "strokeWidth": 2.5, "opacity": 1}
-    stars = data("published", x=x, y=y, tooltip=tooltip_of("words", "error"))
-    stars = stars.mark_point(**look, filled=False, color="currentColor")
-    lines = line_marks(x, y, ("weak", "strong"), LINES)
-    return marker(x), *lines, stars, *values_beside(x, y)
+    x, scale = kit.by_two("GPUs"), {"domain": [0, 1.15]}
+    y = kit.y_axis(
+        "y:Q", "rate of a GPU over that in one node", kit.PERCENT, tickCount=5, scale=scale
+    )
+    stars = kit.published(x, y, "words", "error")
+    lines = kit.line_marks(x, y, ("weak", "strong"), LINES)
+    return kit.marker(x), *lines, stars, *kit.values_beside(x, y)
 
 
 @drawing(
@@ -148,9 +142,9 @@ def gpu_share() -> Layers:
 )
 def images_a_second() -> Layers:
     """Images a second against GPUs, weak, strong and ideal."""
-    x, look = by_two("GPUs"), {"values": DECADES, "scale": {"padding": 10}}
-    y = y_axis("y:Q", "images a second", "format(datum.value, '~s')", log=10, **look)
-    return marker(x), *line_marks(x, y, ("weak", "strong", "ideal"), LINES)
+    x, look = kit.by_two("GPUs"), {"values": DECADES, "scale": {"padding": 10}}
+    y = kit.y_axis("y:Q", "images a second", "format(datum.value, '~s')", log=10, **look)
+    return kit.marker(x), *kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
 
 
 @drawing(
@@ -161,20 +155,13 @@ def images_a_second() -> Layers:
 def step_exchange() -> Layers:
     """Measured exchange of one step against the size of its buckets, with its prediction."""
     sizes: dict[str, Any] = {"grid": False, "values": DECADES, "scale": {"padding": 28}}
-    x = x_axis("size:Q", "bucket", SI.format("B"), log=10, **sizes)
+    x = kit.x_axis("size:Q", "bucket", SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 12}}
-    y = y_axis("low:Q", "allreduces of a step", SECONDS, log=10, **look)
+    y = kit.y_axis("low:Q", "allreduces of a step", SECONDS, log=10, **look)
     points = data("points", x=x)
     spread = points.mark_rule(strokeWidth=3, opacity=0.5, color=SERIES[0])
-    median = points.mark_point(**DISC, size=110, color=SERIES[0])
-    median = median.encode(y=alt.Y("median:Q"), tooltip=tooltip_of("words"))
+    median = kit.symbols(points, 110, color=SERIES[0]).encode(
+        y=alt.Y("median:Q"), tooltip=kit.tooltip_of("words")
+    )
     price = points.mark_tick(orient="horizontal", thickness=3, size=22, color=SERIES[1])
     return spread.encode(y=y, y2="high:Q"), price.encode(y=alt.Y("price:Q")), median
-
-
-def _across(name: str, baseline: Any = "bottom", dy: int = -3, **look: Any) -> Layers:
-    """Return a horizontal line, with its words at the left end. look: of the line."""
-    lines = data(name, y=alt.Y("y:Q"))
-    rule = lines.mark_rule(**{"strokeDash": [2, 3], "strokeWidth": 1.5, **look})
-    words = lines.mark_text(align="left", dx=6, baseline=baseline, dy=dy, **HALO)
-    return rule, words.encode(x=alt.value(0), text="words:N")

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, stacked
+from lib_dlhpc.explore.blocks.bars import stacks
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked
 from lib_dlhpc.results.palette import BACKWARD, CHECKPOINT, FORWARD, GRADIENTS, SERIES
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -98,15 +99,7 @@ def _now(now: Cost, room: Mapping[str, Sequence[float]]) -> dict[str, list[Any]]
 
 def causes_state(runs: Mapping[str, Mapping[str, float]]) -> State:
     """Energy of runs by cause, in Wh from J."""
-    rows, totals = [], []
-    for order, (name, parts) in enumerate(runs.items()):
-        whole = sum(parts.values())
-        for cause, start, stop in stacked(parts):
-            size = f"{cause}: {kilowatt_hours(stop - start)}, {(stop - start) / whole:.0%}"
-            row = {"run": name, "order": order, "cause": cause, "size": size}
-            rows.append({**row, "start": start / 3600, "stop": stop / 3600})
-        totals.append(
-            {"run": name, "order": order, "x": whole / 3600, "words": kilowatt_hours(whole)}
-        )
-    said = "; ".join(f"{row['run']} {row['words']}" for row in totals)
-    return {"parts": columns(rows), "totals": columns(totals)}, f"Energy to the target: {said}."
+    watt_hours = {name: {c: j / 3600 for c, j in parts.items()} for name, parts in runs.items()}
+    data = stacks(watt_hours, CAUSES, "Wh")
+    each = map(" ".join, zip(data["sums"]["row"], data["sums"]["words"], strict=True))
+    return data, f"Energy to the target: {'; '.join(each)}."

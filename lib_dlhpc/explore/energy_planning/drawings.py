@@ -47,7 +47,7 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
     y = kit.y_axis("y:Q", "energy", SI.format("Wh"), values=ENERGIES, **ticks)
     color, dash, shape = kit.looks("line:N", styles, key=True)
     points, lines, marks = (data(name, x=x, y=y) for name in ("points", "lines", "marks"))
-    symbols = marks.mark_point(shape="diamond", size=130, filled=True, opacity=1, color=SERIES[2])
+    symbols = kit.symbols(marks, 130, shape="diamond", color=SERIES[2])
     place: dict[str, Any] = {**kit.BESIDE, "dy": alt.expr("datum.dy"), "baseline": "middle"}
     names = marks.mark_text(fontWeight="bold", **place, **HALO)
     return (
@@ -71,18 +71,11 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
     left=74,
     right=76,
     top=8,
-    parts={"run": "run", "size": "energy"},
+    parts={"row": "run", "part": "cause", "size": "energy", "share": "share"},
 )
 def energy_causes() -> Layers:
     """Energy of some runs by cause, stacked."""
-    x = kit.x_axis("start:Q", "energy to the target", SI.format("Wh"), scale={"domainMin": 0})
-    y = kit.rows_axis("run:N", alt.EncodingSortField("order", "min"), 70)
-    parts = data("parts", x=x, x2="stop:Q", y=y)
-    bars = parts.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
-    return (
-        bars.encode(color=kit.colors("cause:N", CAUSES, True), tooltip=kit.tooltip_of("size")),
-        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
-    )
+    return kit.stacked_bars("energy to the target", "Wh", CAUSES, 70)
 
 
 @drawing(
@@ -102,20 +95,17 @@ def energy_causes() -> Layers:
 def energy_slack() -> Layers:
     """Passes of a pipeline on the lanes of its stages, with what a lower clock adds."""
     x = kit.x_axis("start:Q", "time in the step", SI.format("s"), grid=False)
-    y = alt.Y("top:Q", axis=None).scale(nice=False, reverse=True)
+    y = kit.lane("top")
     color = kit.colors("kind:N", PASSES, True)
     passes, tips = data("passes"), kit.tooltip_of("kind", "microbatch", "times")
     whole = passes.encode(x=x, x2="stop:Q", y=y, y2="bottom:Q")
     added = passes.encode(x=alt.X("fast:Q"), x2="stop:Q", y=y, y2="bottom:Q")
     lanes, end = data("lanes", y=alt.Y("middle:Q", axis=None)), data("end", x=alt.X("x:Q"))
-    edge: dict[str, Any] = {"stroke": "var(--dl-card, Canvas)", "strokeWidth": 0.7}
     return (
         data("room", x=alt.X("x:Q"), y=alt.Y("y:Q", axis=None)).mark_point(opacity=0),
-        whole.mark_rect(**edge).encode(color=color, tooltip=tips),
+        whole.mark_rect(stroke=kit.CARD, strokeWidth=0.7).encode(color=color, tooltip=tips),
         kit.hatched(added, 0.75, "rect"),
         lanes.mark_text(align="right", dx=-8).encode(x=alt.value(0), text="words:N"),
         end.mark_rule(strokeWidth=2, strokeDash=[6, 3]),
-        end.mark_text(align="right", baseline="bottom", dy=-4, fontWeight="bold").encode(
-            y=alt.value(0), text="words:N"
-        ),
+        kit.on_top(end, align="right", fontWeight="bold"),
     )

@@ -5,23 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    ABOVE,
-    BESIDE,
-    HALO,
-    PERCENT,
-    SI,
-    WHOLE,
-    Layers,
-    data,
-    drawing,
-    hatched,
-    rows_axis,
-    tooltip_of,
-    x_axis,
-    y_axis,
-)
-from lib_dlhpc.explore.compare.drawings import INSIDE
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.explorer.device_charts import LINES, TOTALS
 from lib_dlhpc.results import palette
 
@@ -62,33 +47,32 @@ def explorer_memory() -> Layers:
     wall = data("wall", x="capacity:Q")
     beyond = wall.mark_rect(opacity=0.12, color=BAD).encode(x2="end:Q")
     rule = wall.mark_rule(strokeWidth=2.5, color=BAD)
-    words = wall.mark_text(**BESIDE, dy=-4, baseline="bottom")
-    over = hatched(data("over", x="start:Q", x2="stop:Q", y=_rows()), 0.55)
+    over = kit.hatched(data("over", x="start:Q", x2="stop:Q", y=_rows()), 0.55)
     bars = _bars("memory of one device", "B", 4)
-    return beyond, *bars, over, rule, words.encode(y=alt.value(0), text="words:N")
+    return beyond, *bars, over, rule, kit.on_top(wall, **BESIDE)
 
 
 def _rows() -> alt.Y:
-    return rows_axis("row:N", domain=["yours", "A"], paddingInner=0.28, paddingOuter=0.08)
+    return kit.rows_axis("row:N", domain=["yours", "A"], paddingInner=0.28, paddingOuter=0.08)
 
 
 def _bars(title: str, unit: str, ticks: int) -> list[Any]:
-    x = x_axis("start:Q", title, SI.format(unit), tickCount=ticks, labelOverlap=True, scale=FROM_0)
-    parts = data("parts")
-    bars = parts.encode(x=x, x2="stop:Q", y=_rows())
+    x = kit.x_axis(
+        "start:Q", title, SI.format(unit), tickCount=ticks, labelOverlap=True, scale=FROM_0
+    )
+    bars = data("parts", x=x, x2="stop:Q", y=_rows())
     fill: Any = {"fill": alt.expr("datum.color"), "fillOpacity": alt.expr("datum.ghost ? 0.4 : 1")}
-    plain = bars.mark_bar(**fill, stroke="var(--dl-card, Canvas)", strokeWidth=1)
-    middle = alt.X("middle:Q", title=title)
-    label = parts.encode(x=middle, y=_rows(), text=alt.Text(value=alt.expr(INSIDE)))
-    ink = label.transform_filter("!datum.ghost").mark_text(fill=alt.expr("datum.ink"))
-    soft = label.transform_filter("datum.ghost").mark_text(**HALO)
-    shown = plain.encode(tooltip=tooltip_of("part", "size", "share"))
-    return [shown, hatched(bars.transform_filter("datum.hatched"), 0.4), ink, soft]
+    plain = bars.mark_bar(**fill, stroke=kit.CARD, strokeWidth=1)
+    ink = kit.words_inside(title, _rows(), fill=alt.expr("datum.ink"))
+    ink = ink.transform_filter("!datum.ghost")
+    soft = kit.words_inside(title, _rows(), **HALO).transform_filter("datum.ghost")
+    shown = plain.encode(tooltip=kit.tooltip_of("part", "size", "share"))
+    return [shown, kit.hatched(bars.transform_filter("datum.hatched"), 0.4), ink, soft]
 
 
 def _span() -> list[Any]:
     """Whiskers under the bar: as short and as long as the step may be."""
-    span = data("span", y=_rows(), tooltip=tooltip_of("words"))
+    span = data("span", y=_rows(), tooltip=kit.tooltip_of("words"))
     low, high = (alt.X(f"{end}:Q", title="time of one step") for end in ("low", "high"))
     tick = span.mark_tick(thickness=2, size=8, yOffset=21, color="currentColor")
     rule = span.mark_rule(strokeWidth=2, yOffset=21).encode(x=low, x2="high:Q")
@@ -104,9 +88,9 @@ def _span() -> list[Any]:
 )
 def scaling() -> Layers:
     """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
-    x, y = _devices(), y_axis("speedup:Q", "speed-up over one device", WHOLE, log=2)
+    x, y = _devices(), kit.y_axis("speedup:Q", "speed-up over one device", kit.WHOLE, log=2)
     band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
-    color, dash = _styles("line:N", LINES, ABOVE)
+    color, dash = _styles("line:N", LINES, kit.ABOVE)
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash).mark_line(strokeWidth=2)
     return band, lines, *_points(x, y, "drop")
 
@@ -121,7 +105,9 @@ def scaling() -> Layers:
 def efficiency() -> Layers:
     """Efficiency against devices: the share of the ideal speed-up that is left."""
     x = _devices()
-    y = y_axis("efficiency:Q", "efficiency", PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
+    y = kit.y_axis(
+        "efficiency:Q", "efficiency", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.05]}
+    )
     band = data("band", x=x, y=y, y2="high_efficiency:Q")
     line = data("lines", x=x, y=y).transform_filter("datum.line == 'predicted'")
     ideal = data("band", y=alt.datum(1)).mark_rule(strokeDash=[2, 3], opacity=0.7)
@@ -142,18 +128,17 @@ def efficiency() -> Layers:
 )
 def totals() -> Layers:
     """Time, energy and device-hours of the run against devices, relative to the present choice."""
-    x, y = _devices(), y_axis("relative:Q", "times what it is now", TIMES, log=2)
+    x, y = _devices(), kit.y_axis("relative:Q", "times what it is now", TIMES, log=2)
     color, dash = _styles("quantity:N", TOTALS)
     curve = data("curves", x=x, y=y, color=color)
     dots = curve.mark_point(filled=True, size=40, opacity=0.9)
     end = data("ends", x=x, y=alt.Y("place:Q"), text="words:N").mark_text(align="left", dx=8)
     now = data("now", x="devices:Q")
-    said = now.mark_text(baseline="bottom", dy=-3).encode(y=alt.value(0), text="words:N")
     return (
         now.mark_rule(strokeDash=[2, 3]),
-        said,
+        kit.on_top(now, -3),
         curve.mark_line(strokeWidth=2).encode(strokeDash=dash),
-        dots.encode(tooltip=tooltip_of("quantity", "devices", "amount")),
+        dots.encode(tooltip=kit.tooltip_of("quantity", "devices", "amount")),
         end,
     )
 
@@ -169,16 +154,16 @@ def totals() -> Layers:
 def sensitivity() -> Layers:
     """How much shorter a step gets when one part is twice as good; a half is the most there is."""
     title, most = "shorter step if this were twice as good", {"domain": [0, 0.5]}
-    x = x_axis("shorter:Q", title, PERCENT, tickCount=5, scale=most)
-    y = rows_axis("part:N", alt.EncodingSortField("order", "min"))
+    x = kit.x_axis("shorter:Q", title, kit.PERCENT, tickCount=5, scale=most)
+    y = kit.rows_axis("part:N", kit.ORDER)
     base = data("parts", x=x, y=y)
     bars = base.mark_bar(color=palette.SERIES[0], clip=True)
     text = base.mark_text(align="left", dx=5).encode(text="words:N")
-    return bars.encode(tooltip=tooltip_of("part", "words")), text
+    return bars.encode(tooltip=kit.tooltip_of("part", "words")), text
 
 
 def _devices() -> alt.X:
-    return x_axis("devices:Q", "devices", WHOLE, log=2)
+    return kit.x_axis("devices:Q", "devices", kit.WHOLE, log=2)
 
 
 def _styles(field: str, styles: Mapping[str, Any], key: Any = None) -> tuple[Any, Any]:
@@ -194,4 +179,4 @@ def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
     look: dict[str, Any] = {"shape": "circle", "filled": True, "fill": palette.SERIES[0]}
     mark = point.mark_point(**look, size=110, opacity=1, stroke="white", strokeWidth=1.5)
     words = point.mark_text(fontWeight="bold", **BESIDE, dy=alt.expr(f"datum.{drop}"), **HALO)
-    return [mark.encode(tooltip=tooltip_of("words", "devices")), words.encode(text="words:N")]
+    return [mark.encode(tooltip=kit.tooltip_of("words", "devices")), words.encode(text="words:N")]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
+from lib_dlhpc.explore.blocks.bars import bar
 from lib_dlhpc.explore.blocks.charts import State, beside, between, columns
-from lib_dlhpc.explore.compare.bars import bar
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show

@@ -4,27 +4,8 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    PERCENT,
-    SI,
-    WORD,
-    Layers,
-    axis_of,
-    colors,
-    data,
-    drawing,
-    hatched,
-    line_marks,
-    line_scales,
-    marker,
-    point,
-    room,
-    rows_axis,
-    tooltip_of,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.failures.charts import LOST, PHASES, WAYS
 from lib_dlhpc.results.palette import CHECKPOINT, SERIES
 
@@ -58,28 +39,29 @@ TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 
 )
 def failures_loss() -> Layers:
     """Shares of the time that are lost against the interval, both axes logarithmic."""
-    x = x_axis("x:Q", "training between two checkpoints", TIME, log=10, values=TIMES, grid=False)
+    x = kit.x_axis(
+        "x:Q", "training between two checkpoints", TIME, log=10, values=TIMES, grid=False
+    )
     share, decades = "format(datum.value, '.2~%')", [1e-4, 1e-3, 1e-2, 0.1, 1]
-    y = y_axis("y:Q", "share of the time that is lost", share, log=10, values=decades)
-    lines, symbols, _ = line_marks(x, y, list(LINES), LINES)
-    color, *_ = line_scales(list(LINES), LINES)
+    y = kit.y_axis("y:Q", "share of the time that is lost", share, log=10, values=decades)
+    lines, symbols, _ = kit.line_marks(x, y, list(LINES), LINES)
+    color, *_ = kit.line_scales(list(LINES), LINES)
     ends = data("ends", x=x, y="place:Q", text="line:N", color=color)
     late = ends.transform_filter("datum.late").mark_text(align="left", dx=8)
     early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-6, **HALO)
     marks = data("marks", x=x)
-    best = marks.mark_text(baseline="bottom", dy=alt.expr("datum.dy"), align="left", dx=3)
     runs = data("simulated", x=x)
     spread = runs.mark_rule(strokeWidth=3, color=BLUE, opacity=0.7)
-    means = runs.mark_point(shape="cross", filled=True, size=120, color=BLUE, opacity=1)
-    now, said = point(x, y)
+    means = kit.symbols(runs, 120, shape="cross", color=BLUE)
+    now, said = kit.point(x, y)
     ring = now.mark_point(
         shape="circle", size=150, strokeWidth=2.5, color="currentColor", opacity=1
     )
     return (
-        room("x", "y"),
+        kit.room("x", "y"),
         marks.mark_rule(strokeDash=[3, 3], opacity=0.7),
-        best.encode(y=alt.value(0), text="words:N"),
-        marker(x),
+        kit.on_top(marks, alt.expr("datum.dy"), align="left", dx=3),
+        kit.marker(x),
         lines.mark_line(strokeWidth=2.2, clip=True),
         symbols,
         late,
@@ -101,27 +83,22 @@ def failures_loss() -> Layers:
 def failures_phases() -> Layers:
     """What runs do from their start on, a row a run; failures are arrows with a bolt."""
     ticks = alt.expr("sequence(0, 1.0001 * data('room')[1].x, data('room')[1].step)")
-    x = x_axis("start:Q", "time since the start", TIME, grid=False, values=ticks)
-    color = colors("kind:N", {kind: look[0] for kind, look in PHASES.items()}, key=True)
-    bars = data("bars", x=x, x2="stop:Q", y=_row("top"), y2="bottom:Q")
-    solid = bars.mark_rect(clip=True).encode(color=color, tooltip=tooltip_of("details"))
-    failed = data("strikes", x="x:Q", y=_row("top"))
+    x = kit.x_axis("start:Q", "time since the start", TIME, grid=False, values=ticks)
+    color = kit.colors("kind:N", {kind: look[0] for kind, look in PHASES.items()}, key=True)
+    bars = data("bars", x=x, x2="stop:Q", y=kit.lane("top"), y2="bottom:Q")
+    solid = bars.mark_rect(clip=True).encode(color=color, tooltip=kit.tooltip_of("details"))
+    failed = data("strikes", x="x:Q", y=kit.lane("top"))
     bolt = failed.mark_rule(strokeWidth=2, color=RED).encode(y2="bottom:Q")
     sign = failed.mark_text(text="✕", fontWeight="bold", color=RED, dy=-5, fontSize=13)
-    rows = data("rows", x=alt.value(-8), y=_row("middle"), text="name:N")
+    rows = data("rows", x=alt.value(-8), y=kit.lane("middle"), text="name:N")
     return (
-        room("x").encode(y=_row("y")),
+        kit.room("x").encode(y=kit.lane("y")),
         solid,
-        hatched(bars.transform_filter("datum.hatched"), 0.5, "rect", clip=True),
+        kit.hatched(bars.transform_filter("datum.hatched"), 0.5, "rect", clip=True),
         bolt,
         sign,
         rows.mark_text(align="right", baseline="middle"),
     )
-
-
-def _row(field: str) -> alt.Y:
-    """Return a height in rows of runs; every layer must say that there is no axis."""
-    return alt.Y(f"{field}:Q", axis=None).scale(nice=False, reverse=True)
 
 
 @drawing(
@@ -135,22 +112,21 @@ def _row(field: str) -> alt.Y:
 def failures_costs() -> Layers:
     """For each way to save: how long training stalls, and when the state is durable."""
     ticks: dict[str, Any] = {"values": TIMES, "labelOverlap": True, "grid": False}
-    x = x_axis("blocked:Q", "time after the checkpoint begins", TIME, log=10, **ticks)
-    points = data("points", x=x, y=rows_axis("way:N", list(WAYS), 110))
+    x = kit.x_axis("blocked:Q", "time after the checkpoint begins", TIME, log=10, **ticks)
+    points = data("points", x=x, y=kit.rows_axis("way:N", list(WAYS), 110))
     behind = points.transform_filter("datum.split")
     durable = behind.encode(x="safe:Q")
-    still = points.mark_point(shape="square", filled=True, size=110, color=BLUE, opacity=1)
+    still = kit.symbols(points, 110, shape="square", color=BLUE)
     safe = durable.mark_point(shape="circle", size=110, strokeWidth=2.5, color=RED, opacity=1)
     above: dict[str, Any] = {"fontSize": 11, "dy": -11, **HALO}
     due = data("interval", x="x:Q")
-    words = due.mark_text(align="right", baseline="bottom", dx=4, dy=-3)
     return (
-        room("x"),
+        kit.room("x"),
         due.mark_rule(strokeWidth=2, opacity=0.6),
-        words.encode(y=alt.value(0), text="words:N"),
+        kit.on_top(due, -3, align="right", dx=4),
         behind.mark_rule(strokeWidth=2, strokeDash=[4, 3]).encode(x2="safe:Q"),
-        still.encode(tooltip=tooltip_of("details")),
-        safe.encode(tooltip=tooltip_of("details")),
+        still.encode(tooltip=kit.tooltip_of("details")),
+        safe.encode(tooltip=kit.tooltip_of("details")),
         points.mark_text(**above).encode(text="still:N"),
         durable.mark_text(**above).encode(text="written:N"),
     )
@@ -167,18 +143,20 @@ def failures_costs() -> Layers:
 def failures_ways() -> Layers:
     """What each way to save loses, by cause."""
     lost = "share of the time that is lost"
-    x = x_axis("start:Q", lost, PERCENT, tickCount=5, scale={"zero": True})
-    y = rows_axis("way:N", list(WAYS), 110, paddingInner=0.3)
+    x = kit.x_axis("start:Q", lost, kit.PERCENT, tickCount=5, scale={"zero": True})
+    y = kit.rows_axis("way:N", list(WAYS), 110, paddingInner=0.3)
     bars = data("bars", y=y)
     spans = bars.encode(x=x, x2="stop:Q")
-    color = colors("part:N", LOST, key=True)
-    solid = spans.mark_bar().encode(color=color, tooltip=tooltip_of("way", "part", "share"))
-    wide = f"(scale('x', datum.stop) - scale('x', datum.start)) > {WORD} * length(datum.share) + 6"
+    color = kit.colors("part:N", LOST, key=True)
+    solid = spans.mark_bar().encode(color=color, tooltip=kit.tooltip_of("way", "part", "share"))
+    wide = (
+        f"(scale('x', datum.stop) - scale('x', datum.start)) > {kit.WORD} * length(datum.share) + 6"
+    )
     share = alt.Text(value=alt.expr(f"{wide} ? datum.share : ''"))
     return (
-        room("x"),
+        kit.room("x"),
         solid,
-        hatched(spans.transform_filter("datum.hatched")),
+        kit.hatched(spans.transform_filter("datum.hatched")),
         bars.mark_text(**HALO).encode(x="middle:Q", text=share),
         data("ends", x="x:Q", y=y, text="words:N").mark_text(align="left", dx=6, **HALO),
     )
@@ -193,16 +171,16 @@ def failures_ways() -> Layers:
 def failures_written() -> Layers:
     """Bytes that each version wrote, and those of the whole state."""
     x = alt.X("version:N", title="version", sort=alt.EncodingSortField("order", "min"))
-    x = x.axis(axis_of(labelAngle=0, grid=False, labelOverlap=True))
-    y = y_axis("written:Q", "written", SI.format("B"), tickCount=4, scale={"zero": True})
+    x = x.axis(kit.axis_of(labelAngle=0, grid=False, labelOverlap=True))
+    y = kit.y_axis("written:Q", "written", SI.format("B"), tickCount=4, scale={"zero": True})
     bars = data("bars", x=x, y=y)
     wide = alt.expr("min(30, 0.8 * width / max(1, length(data('bars'))))")
     solid = bars.mark_bar(color=BLUE, size=wide)
     whole = data("whole", y="y:Q")
     words = whole.mark_text(align="right", baseline="bottom", dx=-4, dy=-15, **HALO)
     return (
-        room("y"),
-        solid.encode(tooltip=tooltip_of("details", "label")),
+        kit.room("y"),
+        solid.encode(tooltip=kit.tooltip_of("details", "label")),
         whole.mark_rule(strokeDash=[6, 3], strokeWidth=2),
         bars.mark_text(dy=-7, fontSize=11, **HALO).encode(text="label:N"),
         words.encode(x=alt.value(alt.expr("width")), text="words:N"),

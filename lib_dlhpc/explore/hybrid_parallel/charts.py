@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from lib_dlhpc.explore.blocks.bars import Rows, stacks
 from lib_dlhpc.explore.blocks.bench import amount
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
 
@@ -34,8 +35,6 @@ LEDGER = {  # what each of HELD is in the ledger
     "samples": ("input batch",),
     "driver": ("driver and workspace",),
 }
-Rows = Mapping[str, Mapping[str, float]]  # name of a bar -> its parts
-WHITE = {"compute", "weights and state"}  # white letters on these
 
 
 class Way(NamedTuple):
@@ -107,7 +106,7 @@ def held_by(step: Breakdown) -> dict[str, float]:
 
 def terms_state(rows: Rows) -> State:
     """Seconds of a step by part, for each combination, the first the chosen one."""
-    data, sums = _bars(rows, "s")
+    data, sums = _bars(rows, TERMS, "s")
     if not rows:
         return data, "No layout is possible."
     first = next(iter(rows.values()))
@@ -118,7 +117,7 @@ def terms_state(rows: Rows) -> State:
 
 def memory_state(rows: Rows, capacity: float) -> State:
     """Bytes of the fullest device by part, for each combination, and the memory of a device."""
-    data, sums = _bars(rows, "B", capacity)
+    data, sums = _bars(rows, HELD, "B", capacity)
     end = 1.06 * max([capacity, *data["sums"].get("stop", ())])
     wall = {"capacity": capacity, "end": end, "words": f"has {amount('B')(capacity)}"}
     data["wall"] = columns([{**wall, "side": "right" if capacity > 0.6 * end else "left"}])
@@ -127,29 +126,14 @@ def memory_state(rows: Rows, capacity: float) -> State:
     return data, f"{sums}. {verdict}"
 
 
-def _bars(rows: Rows, unit: str, capacity: float = 0.0) -> tuple[Data, str]:
+def _bars(
+    rows: Rows, inks: Mapping[str, str], unit: str, capacity: float = 0.0
+) -> tuple[Data, str]:
     """Return the parts of each row with their sums, and the sums in words. capacity: what each may hold, if known."""
-    shown, sums = amount(unit), {row: sum(values.values()) for row, values in rows.items()}
-    longest = max([capacity, *sums.values()])
-    parts = [
-        {
-            "row": row,
-            "part": part,
-            "start": start,
-            "stop": stop,
-            "middle": (start + stop) / 2,
-            "share": (share := f"{values[part] / sums[row]:.0%}"),
-            "part_of_axis": values[part] / longest,
-            "details": shown(values[part]),
-            "long": f"{part} {share}",
-            "ink": "white" if part in WHITE else "black",
-        }
-        for row, values in rows.items()
-        for part, start, stop in stacked(values)
-    ]
-    ends = []
-    for row, total in sums.items():
-        fits = (" ✓" if total <= capacity else " ✗") if capacity else ""
-        ends.append({"row": row, "stop": total, "words": shown(total) + fits})
-    words = "; ".join(f"{end['row']}: {end['words']}" for end in ends)
-    return {"parts": columns(parts), "sums": columns(ends)}, words
+    sums = {row: sum(values.values()) for row, values in rows.items()}
+    fits = {
+        row: (" ✓" if total <= capacity else " ✗") * bool(capacity) for row, total in sums.items()
+    }
+    words = {row: amount(unit)(total) + fits[row] for row, total in sums.items()}
+    said = "; ".join(f"{row}: {words[row]}" for row in rows)
+    return stacks(rows, inks, unit, capacity, words), said

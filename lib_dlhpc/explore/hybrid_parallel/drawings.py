@@ -5,25 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    SI,
-    WORD,
-    Layers,
-    axis_of,
-    by_two,
-    colors,
-    data,
-    drawing,
-    hatched,
-    line_marks,
-    marker,
-    rows_axis,
-    tooltip_of,
-    values_beside,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.hybrid_parallel.charts import HELD, IDLE, TERMS
 from lib_dlhpc.results.palette import SERIES
 
@@ -32,13 +15,8 @@ LINES = {
     "strong": (SERIES[1], [6, 3], "square"),
     "ideal": (SERIES[6], [2, 3], "diamond"),
 }
-PARTS, SIZES = {"row": "", "part": "part", "details": "time", "share": "share"}, {"details": "size"}
+PARTS, SIZES = {"row": "", "part": "part", "size": "time", "share": "share"}, {"size": "size"}
 RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
-ROOM = "(datum.part_of_axis * width)"
-WORDS = (
-    f"{ROOM} > {WORD} * length(datum.long) + 8 ? datum.long : "
-    f"{ROOM} > {WORD} * length(datum.share) + 6 ? datum.share : ''"
-)
 SHORT = "bandwidth('x') > 46 ? datum.words : datum.short"
 
 
@@ -51,31 +29,27 @@ def hybrid_terms() -> Layers:
 @drawing("Does it fit on a device?", 190, left=178, top=24, right=86, parts=PARTS | SIZES)
 def hybrid_memory() -> Layers:
     """Stacked bars of what one device holds, against the line of what it has."""
-    wall = data("wall", x="capacity:Q")
-    beyond = wall.mark_rect(opacity=0.08, color=SERIES[1]).encode(x2="end:Q")
-    rule = wall.mark_rule(strokeWidth=2.5, color=SERIES[1])
-    said = wall.mark_text(align=alt.expr("datum.side"), baseline="bottom", dy=-4, fontWeight="bold")
+    *beyond, edge = kit.wall(x="capacity:Q", x2="end:Q")
+    said = kit.on_top(data("wall", x="capacity:Q"), align=BESIDE["align"], fontWeight="bold")
     *bars, sums = _bars("memory of the fullest device", "B", HELD)
-    return beyond, *bars, rule, sums, said.encode(y=alt.value(0), text="words:N")
+    return *beyond, *bars, edge, sums, said
 
 
 def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
     """Bars of parts, with words in them where there is room and the sum behind them."""
-    x = x_axis("start:Q", title, SI.format(unit), scale={"domainMin": 0})
-    y = rows_axis("row:N", paddingInner=0.25, paddingOuter=0.1)
+    x = kit.x_axis("start:Q", title, SI.format(unit), scale={"domainMin": 0})
+    y = kit.rows_axis("row:N", paddingInner=0.25, paddingOuter=0.1)
     parts = data("parts", x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke="white", strokeWidth=0.5).encode(
-        color=colors("part:N", inks, key=True),
-        tooltip=tooltip_of("row", "part", "details", "share"),
+        color=kit.colors("part:N", inks, key=True),
+        tooltip=kit.tooltip_of("row", "part", "size", "share"),
     )
     idle = parts.transform_filter(alt.FieldOneOfPredicate(field="part", oneOf=list(IDLE)))
-    inside = data("parts", x=alt.X("middle:Q", title=title), y=y)
-    inside = inside.mark_text(fill=alt.expr("datum.ink"))
     sums = data("sums", x="stop:Q", y=y, text="words:N")
     return (
         bars,
-        hatched(idle, 0.35),
-        inside.encode(text=alt.Text(value=alt.expr(WORDS))),
+        kit.hatched(idle, 0.35),
+        kit.words_inside(title, y, fill=alt.expr("datum.ink")),
         sums.mark_text(align="left", dx=5, fontWeight="bold", **HALO),
     )
 
@@ -91,12 +65,11 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
 def hybrid_scaling() -> Layers:
     """Samples a second against GPUs: more samples at once, or more GPUs for each."""
     ticks: dict[str, Any] = {"values": RATES, "labelOverlap": True, "scale": {"padding": 12}}
-    x = by_two("GPUs")
-    y = y_axis("y:Q", "samples a second", "format(datum.value, '~s')", log=10, **ticks)
-    points = data("published", x=x, y=y, tooltip=tooltip_of("words"))
-    hollow: dict[str, Any] = {"shape": "diamond", "filled": False, "color": "currentColor"}
-    diamond = points.mark_point(**hollow, size=150, strokeWidth=2.5, opacity=1)
-    return marker(x), *line_marks(x, y, list(LINES), LINES), diamond, *values_beside(x, y)
+    x = kit.by_two("GPUs")
+    y = kit.y_axis("y:Q", "samples a second", "format(datum.value, '~s')", log=10, **ticks)
+    diamond = kit.published(x, y, "words")
+    lines = kit.line_marks(x, y, list(LINES), LINES)
+    return kit.marker(x), *lines, diamond, *kit.values_beside(x, y)
 
 
 @drawing(
@@ -110,7 +83,9 @@ def hybrid_map() -> Layers:
     plain = {"grid": False, "ticks": False, "domain": False}
     x = alt.X("pipeline:O", title="pipeline: stages", sort="ascending")
     y = alt.Y("tensor:O", title="tensor: GPUs a layer", sort="ascending")
-    cells = data("cells", x=x.axis(axis_of(labelAngle=0, **plain)), y=y.axis(axis_of(**plain)))
+    cells = data(
+        "cells", x=x.axis(kit.axis_of(labelAngle=0, **plain)), y=y.axis(kit.axis_of(**plain))
+    )
     fits = cells.transform_filter("datum.fits").mark_rect(stroke="white", strokeWidth=1)
     wall = cells.transform_filter("!datum.fits && datum.legal")
     marked = cells.transform_filter("datum.mark")
@@ -118,11 +93,11 @@ def hybrid_map() -> Layers:
     words = words.encode(text=alt.Text(value=alt.expr(SHORT)))
     ink = alt.Color("ink:N", scale=None)
     name = cells.transform_filter("datum.mark && datum.fits").mark_text(dy=8, fontSize=11)
-    details = tooltip_of("details")
+    details = kit.tooltip_of("details")
     return (
         fits.encode(color=alt.Color("color:N", scale=None), tooltip=details),
         wall.mark_rect(color=SERIES[1], opacity=0.12).encode(tooltip=details),
-        hatched(wall, 0.3, "rect"),
+        kit.hatched(wall, 0.3, "rect"),
         marked.mark_rect(filled=False, stroke="currentColor", strokeWidth=2.5),
         words.transform_filter("datum.fits").encode(color=ink),
         words.transform_filter("!datum.fits"),

@@ -5,13 +5,12 @@ from typing import Any
 import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
-from lib_dlhpc.explore.blocks.drawing import HALO, PERCENT, SI, Layers, data, drawing
+from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.io_bottleneck.charts import LINES
 from lib_dlhpc.results.palette import SERIES
 
 BLUE, RED, GREEN, PALE, GRAY = SERIES[0], SERIES[1], SERIES[2], SERIES[5], SERIES[6]
 RATES = [10.0**k for k in range(10)]
-ORDER = alt.EncodingSortField("order", "min")  # of rows, for layers of one chart show them in turn
 BYTES = [d * 10.0**k for k in range(3, 14) for d in (1, 3)]
 SHORT = "format(datum.value, '~s')"
 BELOW: dict[str, Any] = {  # each chart, a table: dataset, column, heading
@@ -37,7 +36,7 @@ BELOW: dict[str, Any] = {  # each chart, a table: dataset, column, heading
 def io_limits() -> Layers:
     """Samples/s that each limit allows; the one that holds the run up is hatched."""
     x = kit.x_axis("start:Q", "samples a second", SHORT, log=10, values=RATES)
-    y = kit.rows_axis("limit:N", ORDER)
+    y = kit.rows_axis("limit:N", kit.ORDER)
     bars = data("bars")
     spans = bars.encode(x=x, x2="rate:Q", y=y)
     free, held = (spans.transform_filter(f"{no}datum.holds") for no in ("!", ""))
@@ -68,8 +67,8 @@ def io_reader() -> Layers:
 def io_cache() -> Layers:
     """Hit rate of one policy against the cached fraction of the data set."""
     title, domain = "cached fraction of the data set", {"domain": [0, 1]}
-    x = kit.x_axis("x:Q", title, PERCENT, tickCount=5, grid=False, scale=domain)
-    y = kit.y_axis("y:Q", "hit rate", PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
+    x = kit.x_axis("x:Q", title, kit.PERCENT, tickCount=5, grid=False, scale=domain)
+    y = kit.y_axis("y:Q", "hit rate", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
     return *kit.line_marks(x, y, ("cached fraction", "hit rate"), LINES), *kit.point(x, y)
 
 
@@ -77,8 +76,8 @@ def io_cache() -> Layers:
 def io_policies() -> Layers:
     """Hit rate of each rule at one size of the cache."""
     quarters, wide = [0, 0.25, 0.5, 0.75, 1], {"domain": [0, 1.18]}
-    x = kit.x_axis("hit:Q", "hit rate", PERCENT, values=quarters, scale=wide)
-    bars = data("bars", x=x, y=kit.rows_axis("policy:N", ORDER, 190))
+    x = kit.x_axis("hit:Q", "hit rate", kit.PERCENT, values=quarters, scale=wide)
+    bars = data("bars", x=x, y=kit.rows_axis("policy:N", kit.ORDER, 190))
     plain, chosen = (bars.transform_filter(f"{no}datum.chosen") for no in ("!", ""))
     line, said = kit.upright("share")
     return (
@@ -100,11 +99,9 @@ def io_policies() -> Layers:
 def io_efficiency() -> Layers:
     """What is left of each node against nodes, on FanStore and on the shared file system."""
     x, title = kit.by_two("nodes"), "rate of a node over one that never waits"
-    y = kit.y_axis("y:Q", title, PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
+    y = kit.y_axis("y:Q", title, kit.PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
     names = ("never waiting", "shared file system", "FanStore")
-    look: dict[str, Any] = {"size": 130, "filled": False, "strokeWidth": 2.5, "opacity": 1}
-    star = data("published", x=x, y=y, tooltip=kit.tooltip_of("words"))
-    star = star.mark_point(shape="triangle-up", color="currentColor", **look)
+    star = kit.published(x, y, "words", shape="triangle-up", size=130)
     return kit.marker(x), *kit.line_marks(x, y, names, LINES), star, *kit.values_beside(x, y)
 
 
@@ -112,17 +109,14 @@ def io_efficiency() -> Layers:
 def io_capacity() -> Layers:
     """Bytes that a node keeps of the data set against nodes, and what its SSD holds."""
     x, y = kit.by_two("nodes"), _bytes("data in each node")
-    wall = data("wall", y=alt.Y("y:Q"))
-    beyond = wall.encode(y2="top:Q")
-    said = wall.mark_text(align="right", baseline="bottom", dx=-6, dy=-4, fontWeight="bold", **HALO)
+    line = data("line", x=x, y=y)
+    said = data("wall", y=alt.Y("y:Q")).mark_text(
+        align="right", baseline="bottom", dx=-6, dy=-4, fontWeight="bold", **HALO
+    )
     return (
         kit.room("y"),
-        beyond.mark_rect(opacity=0.08, color=RED),
-        kit.hatched(beyond, 0.12, "rect"),
-        wall.mark_rule(strokeWidth=2.5, color=RED),
-        data("line", x=x, y=y).mark_line(
-            strokeWidth=2, color=BLUE, point={"size": 40, "color": BLUE}
-        ),
+        *kit.wall(hatch=0.12, y=alt.Y("y:Q"), y2="top:Q"),
+        line.mark_line(strokeWidth=2, color=BLUE, point={"size": 40, "color": BLUE}),
         said.encode(x=alt.value(alt.expr("width")), text="words:N"),
         *kit.point(x, y),
     )
@@ -144,7 +138,7 @@ def io_volume() -> Layers:
 def io_measured() -> Layers:
     """Files/s of one loader on a folder and on a store: predicted, simulated, measured."""
     x = kit.x_axis("rate:Q", "files a second, all ranks", SHORT, tickCount=5, scale={"zero": True})
-    bars = data("bars", x=x, y=kit.rows_axis("row:N", ORDER, 190))
+    bars = data("bars", x=x, y=kit.rows_axis("row:N", kit.ORDER, 190))
     real, beside = (bars.transform_filter(f"datum.way {eq} 'measured'") for eq in ("==", "!="))
     return beside.mark_bar(color=GRAY), real.mark_bar(color=BLUE), kit.words_beside(bars)
 

@@ -1,11 +1,11 @@
 """What the charts of the lesson on language models show: columns for their drawings, and a sentence."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, stacked
+from lib_dlhpc.explore.blocks.bars import stacks
+from lib_dlhpc.explore.blocks.charts import Data, State, marked
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
@@ -57,27 +57,13 @@ def steps_state(
     runs: Mapping[str, Mapping[str, float]], said: Mapping[str, str], published: tuple[float, str]
 ) -> State:
     """Steps by cause, in s. said: what stands behind each bar. published: s, and its words."""
-    rows: list[dict[str, Any]] = []
-    totals: list[dict[str, Any]] = []
-    for order, (name, parts) in enumerate(runs.items()):
-        whole = sum(parts.values())
-        for cause, start, stop in stacked(parts):
-            size = f"{show(stop - start, 's')}, {(stop - start) / whole:.0%}"
-            row = {"run": name, "order": order, "cause": cause, "size": size}
-            hatched = cause in HATCHED
-            rows.append({**row, "hatched": hatched, "start": start, "stop": stop})
-        totals.append({"run": name, "order": order, "x": whole, "words": said[name]})
-    end, (at, words) = max(total["x"] for total in totals), published
-    late = at > 0.5 * max(end, at)
-    data: Data = {
-        "parts": columns(rows),
-        "totals": columns(totals),
-        "published": marked(words, late, 4, x=at),
-    }
-    own = runs[totals[0]["run"]]
+    data, (at, words) = stacks(runs, CAUSES, "s", words=said), published
+    late = at > 0.5 * max([at, *data["sums"]["stop"]])
+    data["published"] = marked(words, late, 4, x=at)
+    own = next(iter(runs.values()))
     largest = sorted((c for c in own if own[c]), key=lambda c: -own[c])[:4]
     each = ", ".join(f"{cause} {show(own[cause], 's')}" for cause in largest)
-    ends = "; ".join(f"{total['run']} {total['words']}" for total in totals)
+    ends = "; ".join(f"{name} {said[name]}" for name in runs)
     return data, f"A step: {ends}; {words}, {show(at, 's')}. Most of the first: {each}."
 
 

@@ -1,10 +1,8 @@
 """The drawings of the lesson on language models, in Altair."""
 
-import altair as alt
-
 from lib_dlhpc.explore.blocks import drawing as kit
-from lib_dlhpc.explore.blocks.drawing import SI, WHOLE, Layers, data, drawing
-from lib_dlhpc.explore.language_model.charts import CAUSES, LINES
+from lib_dlhpc.explore.blocks.drawing import Layers, drawing
+from lib_dlhpc.explore.language_model.charts import CAUSES, HATCHED, LINES
 
 LENGTHS = [2**k for k in range(13, 18)]
 SHARES = [d * 10.0**k for k in range(-4, 1) for d in (1, 2, 5)]
@@ -17,21 +15,12 @@ SHARE = "format(datum.value, '.2~%')"
     left=98,
     right=130,
     top=22,
-    parts={"run": "run", "cause": "cause", "size": "time"},
+    parts={"row": "run", "part": "cause", "size": "time", "share": "share"},
 )
 def llm_step() -> Layers:
     """Time of some steps by cause, stacked, and the published time."""
-    x = kit.x_axis("start:Q", "time of a step", SI.format("s"), scale={"domainMin": 0})
-    y = kit.rows_axis("run:N", alt.EncodingSortField("order", "min"), 94)
-    parts = data("parts", x=x, x2="stop:Q", y=y)
-    bars = parts.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
-    tips = kit.tooltip_of("cause", "size")
-    return (
-        bars.encode(color=kit.colors("cause:N", CAUSES, True), tooltip=tips),
-        kit.hatched(parts.transform_filter("datum.hatched"), 0.5),
-        *kit.upright("published"),
-        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
-    )
+    *bars, words = kit.stacked_bars("time of a step", "s", CAUSES, 94, HATCHED)
+    return *bars, *kit.upright("published"), words
 
 
 @drawing(
@@ -43,7 +32,7 @@ def llm_step() -> Layers:
 )
 def llm_context() -> Layers:
     """Share of a step that waits for keys and values, against the length of a sequence."""
-    x = kit.x_axis("x:Q", "tokens of a sequence", WHOLE, log=2, values=LENGTHS, grid=False)
+    x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, values=LENGTHS, grid=False)
     axis = {"values": SHARES, "labelOverlap": True, "scale": {"padding": 14}}
     y = kit.y_axis("y:Q", "exposed exchange, of a step", SHARE, log=10, **axis)
     return (

@@ -5,26 +5,13 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    PERCENT,
-    WHOLE,
-    Layers,
-    axis_of,
-    data,
-    drawing,
-    line_scales,
-    marker,
-    point,
-    room,
-    tooltip_of,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, Layers, data, drawing
 from lib_dlhpc.explore.large_batch.charts import LINES, RUNS
 from lib_dlhpc.results.palette import SERIES
 
 BLUE, ORANGE, GRAY = SERIES[0], SERIES[1], SERIES[6]
+DASHES = [5, 4]
 # What is right, logarithmic in what is wrong, which is what the fields hold.
 RIGHT: dict[str, Any] = {"type": "log", "reverse": True, "nice": False, "domain": [0.035, 0.97]}
 HOURS = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + ' h'"
@@ -40,7 +27,9 @@ HOURS = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + '
 def published_error() -> Layers:
     """Error against batch on ImageNet, as published."""
     x, domain = _batch(), [0.2, 0.36]
-    y = y_axis("y:Q", "top-1 error on ImageNet", PERCENT, tickCount=5, scale={"domain": domain})
+    y = kit.y_axis(
+        "y:Q", "top-1 error on ImageNet", kit.PERCENT, tickCount=5, scale={"domain": domain}
+    )
     low = alt.Y("low:Q").scale(domain=domain, nice=False)
     names = ("linear scaling", "LARS", "another rule")
     who = data("points", x=x, y=y, text="words:N")
@@ -63,10 +52,10 @@ def published_error() -> Layers:
 def batch_accuracy() -> Layers:
     """Accuracy against batch for each rule, mean and deviation of the seeds."""
     x, names = _batch(), ("linear scaling", "SGD, rate retuned", "LARS", "LAMB")
-    color, *_ = line_scales(names, LINES)
+    color, *_ = kit.line_scales(names, LINES)
     ends = data("ends", x=alt.X("x:Q"), y=_level("place"), text="words:N", color=color)
     lines = _measured(x, _right("test accuracy"), _level("low"), names)
-    return marker(x), *lines, ends.mark_text(align="left", dx=10)
+    return kit.marker(x), *lines, ends.mark_text(align="left", dx=10)
 
 
 @drawing(
@@ -80,17 +69,16 @@ def tuning() -> Layers:
     """Accuracy on the validation split against the rate."""
     rates = [d * 10.0**k for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
     shown, wide = "format(datum.value, '~g')", {"padding": 16}
-    x = x_axis("x:Q", "rate", shown, log=10, grid=False, values=rates, scale=wide)
+    x = kit.x_axis("x:Q", "rate", shown, log=10, grid=False, values=rates, scale=wide)
     y = _right("right, validation")
     names = ("SGD, rate retuned", "SGD, 12 epochs", "LARS", "LARS, 12 epochs", "LAMB")
-    color, dash, shape = line_scales(names, LINES)
+    color, dash, shape = kit.line_scales(names, LINES)
     points, best = data("points", x=x, y=y, color=color), data("chosen", x=x, y=y)
     ring = best.mark_point(size=190, filled=False, strokeWidth=2, color="currentColor", opacity=1)
-    symbols = points.mark_point(filled=True, size=60, opacity=1)
     return (
         points.mark_line(strokeWidth=2).encode(strokeDash=dash),
         points.mark_tick(thickness=2, size=9, opacity=0.7).encode(y=_level("low")),
-        symbols.encode(shape=shape, tooltip=tooltip_of("line")),
+        kit.symbols(points, 60).encode(shape=shape, tooltip=kit.tooltip_of("line")),
         ring,
         best.mark_text(dy=-15, fontWeight="bold", **HALO).encode(text="words:N"),
     )
@@ -105,8 +93,8 @@ def tuning() -> Layers:
 )
 def rate_schedule() -> Layers:
     """The learning rate over the epochs."""
-    y = alt.Y("y:Q", title="rate").scale(domainMin=0).axis(axis_of(tickCount=4))
-    line = data("line", x=x_axis("x:Q", "epoch", grid=False), y=y)
+    y = alt.Y("y:Q", title="rate").scale(domainMin=0).axis(kit.axis_of(tickCount=4))
+    line = data("line", x=kit.x_axis("x:Q", "epoch", grid=False), y=y)
     edge = {"color": BLUE, "strokeWidth": 2}
     return [line.mark_area(line=edge, color=BLUE, fillOpacity=0.12)]
 
@@ -120,15 +108,15 @@ def rate_schedule() -> Layers:
 )
 def live_runs() -> Layers:
     """Accuracy against epochs of live runs."""
-    x = x_axis("x:Q", "epoch", grid=False)
-    y = y_axis("y:Q", "test accuracy", PERCENT, tickCount=5, scale={"domain": [0, 1.02]})
+    x = kit.x_axis("x:Q", "epoch", grid=False)
+    y = kit.y_axis("y:Q", "test accuracy", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.02]})
     styles = {str(i + 1): style for i, style in enumerate(RUNS)}
-    color, dash, shape = line_scales(list(styles), styles)
+    color, dash, shape = kit.line_scales(list(styles), styles)
     lines = data("lines", x=x, y=y, color=color)
     ends = data("ends", x=alt.X("x:Q"), y=alt.Y("place:Q"), text="words:N", color=color)
-    rule, words = _level_line("target")
+    rule, words = kit.level("target", left=True, below=True, strokeDash=DASHES)
     return (
-        room("x", "y").encode(x=x, y=y),
+        kit.room("x", "y").encode(x=x, y=y),
         rule,
         lines.mark_line(strokeWidth=2, clip=True).encode(strokeDash=dash),
         lines.mark_point(filled=True, size=28, opacity=0.9).encode(shape=shape),
@@ -147,17 +135,17 @@ def live_runs() -> Layers:
 def arrival() -> Layers:
     """Steps to the target against the batch, log-log."""
     x, ticks = _batch(), [20, 50, 100, 200, 500, 1000]
-    y = y_axis("y:Q", "steps", WHOLE, log=10, values=ticks, scale={"padding": 12})
+    y = kit.y_axis("y:Q", "steps", kit.WHOLE, log=10, values=ticks, scale={"padding": 12})
     points = data("points", x=x)
     bars = points.mark_rule(strokeWidth=3, opacity=0.4, color=ORANGE)
-    means = points.mark_point(filled=True, size=60, opacity=1, color=ORANGE, shape="square")
+    means = kit.symbols(points, 60, color=ORANGE, shape="square")
     return (
-        *_level_line("floor"),
+        *kit.level("floor", left=True, below=True, strokeDash=DASHES),
         *_critical(x),
         _ideal(x, y),
         bars.encode(y=alt.Y("low:Q"), y2="high:Q"),
         data("fit", x=x, y=y).mark_line(strokeWidth=2, color=BLUE),
-        means.encode(y=y, tooltip=tooltip_of("words")),
+        means.encode(y=y, tooltip=kit.tooltip_of("words")),
     )
 
 
@@ -171,19 +159,19 @@ def time_to_accuracy() -> Layers:
     """Time to the target against GPUs."""
     times = [60 * m for m in (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 6000)]
     x, ticks, scale = _batch("GPUs"), {"values": times, "labelOverlap": True}, {"padding": 14}
-    y = y_axis("y:Q", "time to the target", HOURS, log=10, **ticks, scale=scale)
+    y = kit.y_axis("y:Q", "time to the target", HOURS, log=10, **ticks, scale=scale)
     line = data("line", x=x, y=y).mark_line(strokeWidth=2, color=BLUE)
-    return *_critical(x), _ideal(x, y), line, *point(x, y)
+    return *_critical(x), _ideal(x, y), line, *kit.point(x, y)
 
 
 def _batch(title: str = "global batch") -> alt.X:
     ticks = {"tickCount": 10, "grid": False, "labelOverlap": True}
-    return x_axis("x:Q", title, WHOLE, log=2, **ticks, scale={"padding": 14})
+    return kit.x_axis("x:Q", title, kit.WHOLE, log=2, **ticks, scale={"padding": 14})
 
 
 def _right(title: str) -> alt.Y:
     ticks, share = [0.04, 0.05, 0.07, 0.1, 0.2, 0.3, 0.5, 0.9], "format(1 - datum.value, '.0%')"
-    return y_axis("y:Q", title, share, log=10, values=ticks, scale=RIGHT)
+    return kit.y_axis("y:Q", title, share, log=10, values=ticks, scale=RIGHT)
 
 
 def _level(field: str) -> alt.Y:
@@ -192,13 +180,12 @@ def _level(field: str) -> alt.Y:
 
 def _measured(x: alt.X, y: alt.Y, low: alt.Y, names: Sequence[str], joined: str = "true") -> Layers:
     """Means with bars of one deviation, joined to lines."""
-    color, dash, shape = line_scales(names, LINES)
+    color, dash, shape = kit.line_scales(names, LINES)
     points = data("points", x=x, color=color)
-    means = points.mark_point(filled=True, size=64, opacity=1)
     return [
         points.mark_rule(strokeWidth=3, opacity=0.4, clip=True).encode(y=low, y2="high:Q"),
         points.transform_filter(joined).mark_line(strokeWidth=2).encode(y=y, strokeDash=dash),
-        means.encode(y=y, shape=shape, tooltip=tooltip_of("line", "words")),
+        kit.symbols(points, 64).encode(y=y, shape=shape, tooltip=kit.tooltip_of("line", "words")),
     ]
 
 
@@ -207,16 +194,7 @@ def _ideal(x: alt.X, y: alt.Y) -> alt.Chart:
     return line.mark_line(strokeWidth=2, strokeDash=[2, 3])
 
 
-def _level_line(name: str) -> list[alt.Chart]:
-    """A horizontal line with its words below it."""
-    line = data(name, y=alt.Y("y:Q"))
-    words = line.mark_text(align="left", baseline="top", dx=6, dy=4, **HALO)
-    rule = line.mark_rule(strokeDash=[5, 4], strokeWidth=1.5)
-    return [rule, words.encode(x=alt.value(0), text="words:N")]
-
-
 def _critical(x: alt.X) -> Layers:
     """The critical batch as an upright line."""
     line = data("critical", x=x)
-    words = line.mark_text(baseline="bottom", dy=-3).encode(y=alt.value(0), text="words:N")
-    return [line.mark_rule(strokeDash=[5, 4], strokeWidth=1.5), words]
+    return [line.mark_rule(strokeDash=DASHES, strokeWidth=1.5), kit.on_top(line, -3)]

@@ -1,5 +1,7 @@
 """The drawings of the lesson on memory, in Altair."""
 
+from typing import Any
+
 import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
@@ -7,7 +9,7 @@ from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, dra
 from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LINES
 from lib_dlhpc.results import palette
 
-ALWAYS, PASSING, WALL = palette.BACKWARD, palette.FORWARD, palette.SERIES[1]
+ALWAYS, PASSING = palette.BACKWARD, palette.FORWARD
 SECONDS = [d * 10.0**k for k in range(-4, 6) for d in (1, 2, 5)]
 BYTES = [d * 10.0**k for k in range(6, 14) for d in (1, 2, 5)]
 RATES = [10.0**k for k in range(7, 14)]
@@ -25,22 +27,21 @@ RATES = [10.0**k for k in range(7, 14)]
 def memory() -> Layers:
     """The memory ledger as a staircase up to the wall; what lies beyond is hatched."""
     x = kit.x_axis("start:Q", "memory of one device", SI.format("B"), scale={"domainMin": 0})
-    y = kit.rows_axis("term:N", alt.EncodingSortField("order", "min"), 160)
-    terms, wall = data("terms"), data("wall", x=alt.X("capacity:Q"))
+    y = kit.rows_axis("term:N", kit.ORDER, 160)
+    terms, place = data("terms"), alt.X("capacity:Q")
     steps = terms.encode(x=x, x2="stop:Q", y=y)
     over = steps.transform_filter("datum.over > 0").encode(x="over_start:Q")
-    verdict = wall.mark_text(
-        align=BESIDE["align"], baseline="bottom", dy=-5, fontSize=13, fontWeight="bold"
-    )
+    *beyond, edge = kit.wall(x=place, x2="end:Q")
+    look: dict[str, Any] = {"align": BESIDE["align"], "fontSize": 13, "fontWeight": "bold"}
     return (
-        wall.mark_rect(opacity=0.08, color=WALL).encode(x2="end:Q"),
+        *beyond,
         steps.mark_bar().encode(
             color=kit.colors("term:N", palette.MEMORY), tooltip=kit.tooltip_of("term", "size")
         ),
         over.mark_bar(fill=kit.HATCH, tooltip=None),
-        wall.mark_rule(strokeWidth=2.5, color=WALL),
+        edge,
         kit.words_beside(terms, "size:N", x="stop:Q", y=y),
-        verdict.encode(y=alt.value(0), text="words:N"),
+        kit.on_top(data("wall", x=place), -5, **look),
     )
 
 
@@ -58,19 +59,19 @@ def memory_course() -> Layers:
     held, wall, phases = data("held", x=x), data("wall", y=alt.Y("y:Q")), data("phases", x=x)
     moving = held.mark_area(interpolate="step-after", color=PASSING, line=False)
     fixed = held.mark_area(interpolate="step-after", color=ALWAYS)
-    names = phases.mark_text(align="left", baseline="bottom", dx=4, dy=-3)
     said = wall.mark_text(align="right", baseline="bottom", dx=-6, dy=-4, **HALO)
     peak = data("peak", x=x, y=y)
+    *beyond, edge = kit.wall(y=alt.Y("y:Q"), y2="top:Q")
     return (
         kit.room("y"),
-        wall.mark_rect(opacity=0.08, color=WALL).encode(y2="top:Q"),
+        *beyond,
         moving.encode(y=y, y2="fixed:Q"),
         fixed.encode(y=alt.Y("fixed:Q")),
         phases.mark_rule(strokeDash=[2, 3], opacity=0.6),
-        names.encode(y=alt.value(0), text="words:N"),
-        wall.mark_rule(strokeWidth=2.5, color=WALL),
+        kit.on_top(phases, -3, align="left", dx=4),
+        edge,
         said.encode(x=alt.value(alt.expr("width")), text="words:N"),
-        peak.mark_point(shape="diamond", filled=True, size=110, opacity=1, color="currentColor"),
+        kit.symbols(peak, 110, shape="diamond", color="currentColor"),
         peak.mark_text(fontWeight="bold", **BESIDE, dy=-9, **HALO).encode(text="words:N"),
     )
 
@@ -90,7 +91,7 @@ def memory_ways() -> Layers:
     styles = {name: (ink, [1, 0], symbol) for name, (ink, symbol) in KINDS.items()}
     color, _, shape = kit.looks("kind:N", styles, key=True)
     ways, wall = data("ways", x=x, y=y), data("wall", x=alt.X("x:Q"))
-    points = ways.mark_point(filled=True, size=110, opacity=1)
+    points = kit.symbols(ways, 110)
     said = wall.mark_text(align="right", baseline="top", dx=-6, dy=4, fontWeight="bold", **HALO)
     words = ways.mark_text(
         align=alt.expr("datum.side"),
@@ -102,9 +103,7 @@ def memory_ways() -> Layers:
     )
     return (
         kit.room("x", "y"),
-        wall.mark_rect(opacity=0.08, color=WALL).encode(x2="end:Q"),
-        kit.hatched(wall, 0.12, "rect").encode(x2="end:Q"),
-        wall.mark_rule(strokeWidth=2.5, color=WALL),
+        *kit.wall(hatch=0.12, x=alt.X("x:Q"), x2="end:Q"),
         said.encode(y=alt.value(0), text="words:N"),
         points.encode(color=color, shape=shape, tooltip=kit.tooltip_of("details")),
         words.encode(text="label:N"),
@@ -126,15 +125,14 @@ def memory_link() -> Layers:
     axis = {"values": SECONDS, "labelOverlap": True, "scale": {"padding": 14}}
     y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **axis)
     required, links = data("required", x=x), data("links", x=x)
-    said = required.mark_text(**BESIDE, baseline="bottom", dy=-4)
     named = links.mark_text(angle=270, align="left", baseline="bottom", dx=4, fontSize=10)
     return (
         kit.room("y"),
         links.mark_rule(strokeDash=[1, 4], opacity=0.5),
         named.encode(y=alt.value(alt.expr("height")), text="words:N"),
         kit.marker(x),
-        required.mark_rule(strokeWidth=2, strokeDash=[6, 3], color=WALL),
-        said.encode(y=alt.value(0), text="words:N"),
+        required.mark_rule(strokeWidth=2, strokeDash=[6, 3], color=kit.RED),
+        kit.on_top(required, **BESIDE),
         *kit.line_marks(x, y, list(LINES), LINES),
         *kit.values_beside(x, y),
     )

@@ -5,28 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    PERCENT,
-    SI,
-    WHOLE,
-    WORD,
-    Layers,
-    axis_of,
-    by_two,
-    colors,
-    data,
-    drawing,
-    hatched,
-    level,
-    line_marks,
-    marker,
-    room,
-    rows_axis,
-    tooltip_of,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.results import palette
 
 Looks = Mapping[str, tuple[str, list[int], str]]  # line -> color, dash, symbol
@@ -62,7 +42,9 @@ PLACES = {"x": "layers before", "words": "cut", "y": "bytes"}
 DECADES = [d * 10.0**k for k in range(-7, 12) for d in (1, 2, 5)]
 HIGH = 96  # px of a matrix
 WIDTH = "(scale('x', datum.right) - scale('x', datum.left))"  # px of a shard
-FITS = f"{WIDTH} > {WORD:g} * length(datum.words) + 2 && (datum.bottom - datum.top) * {HIGH} > 11"
+FITS = (
+    f"{WIDTH} > {kit.WORD:g} * length(datum.words) + 2 && (datum.bottom - datum.top) * {HIGH} > 11"
+)
 
 
 @drawing(
@@ -79,7 +61,7 @@ def product_parts() -> Layers:
     """Two products as five matrices, each cut into what the GPUs have; below, the messages in between."""
     x = alt.X("left:Q", axis=None).scale(domain=[0, 5], nice=False)
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
-    shards = data("parts", x=x, x2="right:Q", y=y, y2="bottom:Q", tooltip=tooltip_of("details"))
+    shards = data("parts", x=x, x2="right:Q", y=y, y2="bottom:Q", tooltip=kit.tooltip_of("details"))
     edge: dict[str, Any] = {"stroke": "currentColor", "strokeWidth": 0.6}
     pale = shards.transform_filter("!datum.mine").mark_rect(color=PALE, opacity=0.22, **edge)
     strong = shards.transform_filter("datum.mine").mark_rect(color=BLUE, **edge)
@@ -91,7 +73,7 @@ def product_parts() -> Layers:
     names = data("names", x="x:Q")
     named = names.mark_text(fontWeight="bold", baseline="bottom", fontSize=13)
     size = alt.Text(value=alt.expr("width > 460 ? datum.size : ''"))
-    sent = data("messages", x="x:Q", text="words:N", tooltip=tooltip_of("said"))
+    sent = data("messages", x="x:Q", text="words:N", tooltip=kit.tooltip_of("said"))
     return (
         pale,
         strong,
@@ -125,23 +107,23 @@ def product_bytes() -> Layers:
 )
 def pipeline_bubble() -> Layers:
     """The bubble over the work against microbatches, for each schedule."""
-    return _lines("microbatches", "bubble over work", PERCENT, PER_SCHEDULE, 14, "diamond")
+    return _lines("microbatches", "bubble over work", kit.PERCENT, PER_SCHEDULE, 14, "diamond")
 
 
 def _lines(
     across: str, up: str, labels: str, looks: Looks, padding: int = 12, shape: str = "circle"
 ) -> Layers:
     """Lines on logarithmic axes, and where the controls stand, with its words."""
-    x = by_two(across, 8, padding=10)
-    y = y_axis(
+    x = kit.by_two(across, 8, padding=10)
+    y = kit.y_axis(
         "y:Q", up, labels, log=10, values=DECADES, labelOverlap=True, scale={"padding": padding}
     )
-    now = data("now", x=x, y=y)
-    disc = now.mark_point(
-        shape=shape, filled=True, fill=ORANGE, size=110, opacity=1, stroke="white", strokeWidth=1.5
+    disc, _ = kit.point(x, y, shape=shape, fill=ORANGE)
+    words = data("now", x=x, y=y).mark_text(
+        fontWeight="bold", align="center", dy=alt.expr("datum.dy"), **HALO
     )
-    words = now.mark_text(fontWeight="bold", align="center", dy=alt.expr("datum.dy"), **HALO)
-    return marker(x), *line_marks(x, y, list(looks), looks), disc, words.encode(text="words:N")
+    lines = kit.line_marks(x, y, list(looks), looks)
+    return kit.marker(x), *lines, disc, words.encode(text="words:N")
 
 
 @drawing(
@@ -149,34 +131,35 @@ def _lines(
 )
 def pipeline_memory() -> Layers:
     """Memory of each rank of a pipeline, with the microbatches that it stores."""
-    x = alt.X("rank:O", title="rank of the pipeline", axis=axis_of(labelAngle=0, ticks=False))
-    y = y_axis("start:Q", "memory", SI.format("B"), tickCount=4)
-    color = colors("term:N", MEMORY, key=True)
-    bars = data("bars", x=x, y=y, y2="stop:Q", color=color, tooltip=tooltip_of("details"))
+    x = alt.X("rank:O", title="rank of the pipeline", axis=kit.axis_of(labelAngle=0, ticks=False))
+    y = kit.y_axis("start:Q", "memory", SI.format("B"), tickCount=4)
+    color = kit.colors("term:N", MEMORY, key=True)
+    bars = data("bars", x=x, y=y, y2="stop:Q", color=color, tooltip=kit.tooltip_of("details"))
     over = data("over", x=x, y=y, y2="stop:Q")
     tops = data("tops", x=x, y="y:Q", text="words:N").mark_text(baseline="bottom", dy=-3, **HALO)
-    return room("y"), bars.mark_bar(), hatched(over, 0.6), *level("capacity"), tops
+    return kit.room("y"), bars.mark_bar(), kit.hatched(over, 0.6), *kit.level("capacity"), tops
 
 
 @drawing("How long does each stage take?", 190, top=22, bars=STAGES)
 def stage_times() -> Layers:
     """Time of each stage for a microbatch, and of its message."""
-    x = x_axis("start:Q", "time of a microbatch", SI.format("s"), grid=False, scale={"zero": True})
-    y = rows_axis("stage:N")
+    x = kit.x_axis(
+        "start:Q", "time of a microbatch", SI.format("s"), grid=False, scale={"zero": True}
+    )
+    y = kit.rows_axis("stage:N")
     bars = data("bars", x=x, x2="stop:Q", y=y)
     shown = bars.mark_bar().encode(
-        color=colors("term:N", STAGE, key=True), tooltip=tooltip_of("details")
+        color=kit.colors("term:N", STAGE, key=True), tooltip=kit.tooltip_of("details")
     )
-    messages = hatched(bars.transform_filter("datum.term == 'message on'"), 0.6)
+    messages = kit.hatched(bars.transform_filter("datum.term == 'message on'"), 0.6)
     notes = data("notes", x="stop:Q", y=y, text="words:N")
     mean = data("mean", x="x:Q")
-    said = mean.mark_text(baseline="bottom", dy=-3, **HALO)
     return (
-        room("x"),
+        kit.room("x"),
         shown,
         messages,
         mean.mark_rule(strokeDash=[2, 3], strokeWidth=1.5),
-        said.encode(y=alt.value(0), text="words:N"),
+        kit.on_top(mean, -3, **HALO),
         notes.mark_text(align="right", dx=-6, fontWeight="bold", **HALO),
     )
 
@@ -184,16 +167,16 @@ def stage_times() -> Layers:
 @drawing("What would a cut send? (diamonds: where it is cut)", 150, places=PLACES)
 def cut_bytes() -> Layers:
     """What a cut at each possible place would send."""
-    x = x_axis("x:Q", "layers before the cut", WHOLE, grid=False)
-    y = y_axis("y:Q", "sent a microbatch", SI.format("B"), tickCount=4)
+    x = kit.x_axis("x:Q", "layers before the cut", kit.WHOLE, grid=False)
+    y = kit.y_axis("y:Q", "sent a microbatch", SI.format("B"), tickCount=4)
     places, cuts = data("places", x=x), data("cuts", x=x, y=y)
     stems = places.mark_rule(strokeWidth=1, opacity=0.5, color=BLUE)
-    heads = places.mark_point(filled=True, size=28, opacity=1, color=BLUE)
+    heads = kit.symbols(places, 28, color=BLUE)
     said = cuts.mark_text(baseline="bottom", dy=-9, fontWeight="bold", **HALO)
     return (
         data("room", x=x, y=y).mark_point(opacity=0),
         stems.encode(y="floor:Q", y2="y:Q"),
-        heads.encode(y=y, tooltip=tooltip_of("words")),
-        cuts.mark_point(shape="diamond", size=150, filled=True, color=ORANGE, opacity=1),
+        heads.encode(y=y, tooltip=kit.tooltip_of("words")),
+        kit.symbols(cuts, 150, shape="diamond", color=ORANGE),
         said.encode(text="words:N"),
     )

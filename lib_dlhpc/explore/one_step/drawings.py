@@ -4,27 +4,12 @@ from typing import Any
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    ABOVE,
-    BESIDE,
-    HALO,
-    SI,
-    Drawing,
-    Layers,
-    colors,
-    data,
-    drawing,
-    hatched,
-    room,
-    rows_axis,
-    tooltip_of,
-    x_axis,
-    y_axis,
-)
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.one_step.charts import PASSES
 from lib_dlhpc.results.palette import SERIES
 
-BLUE, ORANGE, GREEN, RED, GRAY = (SERIES[k] for k in (0, 4, 2, 1, 6))
+BLUE, ORANGE, GREEN, GRAY = (SERIES[k] for k in (0, 4, 2, 6))
 DECADES = [10.0**k for k in range(-12, 18)]
 POWERS = [2**k for k in range(3, 13)]
 SECONDS = [d * 10.0**k for k in range(-9, 6) for d in (1, 2, 5)]
@@ -50,8 +35,8 @@ def one_step_roofline() -> Layers:
     """FLOP/s against FLOP a byte, both logarithmic: the roof, a layer at every batch, where it stands."""
     label = "format(datum.value, ',~r')"
     intensity = "arithmetic intensity (FLOP a byte)"
-    x = x_axis("x:Q", intensity, label, log=10, values=DECADES, grid=False)
-    y = y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
+    x = kit.x_axis("x:Q", intensity, label, log=10, values=DECADES, grid=False)
+    y = kit.y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
     reached = data("reached", x=x, y=y)
     large = reached.mark_text(align="right", baseline="top", dy=5, fontSize=11, **HALO)
     peak = data("names", x=x, y=y, text="words:N")
@@ -59,15 +44,15 @@ def one_step_roofline() -> Layers:
     dots = path.mark_point(filled=True, size=30, color=BLUE, opacity=0.8)
     now = data("now", x=x, y=y)
     return (
-        room().encode(x=x, y=y),
+        kit.room().encode(x=x, y=y),
         data("roof", x=x, y=y).mark_line(strokeWidth=3, color="currentColor"),
         reached.mark_rule(strokeDash=[3, 3], strokeWidth=1.5).encode(x2="end:Q"),
-        now.mark_rule(strokeDash=[2, 3], color=RED, strokeWidth=1.5).encode(y2="roof:Q"),
+        now.mark_rule(strokeDash=[2, 3], color=kit.RED, strokeWidth=1.5).encode(y2="roof:Q"),
         path.mark_line(strokeWidth=1.5, color=BLUE, opacity=0.6),
-        dots.encode(tooltip=tooltip_of("details")),
+        dots.encode(tooltip=kit.tooltip_of("details")),
         peak.mark_text(align="right", baseline="bottom", dy=-5, fontWeight="bold", **HALO),
         large.encode(x="end:Q", text="words:N"),
-        now.mark_point(shape="diamond", filled=True, size=150, opacity=1, color=RED),
+        kit.symbols(now, 150, shape="diamond", color=kit.RED),
         _corner(now, low=True),
     )
 
@@ -77,21 +62,12 @@ def one_step_roofline() -> Layers:
     height=270,
     left=122,
     right=130,
-    ends={"row": "", "words": "share, and what bounds it"},
-    parts={"details": "time"},
+    sums={"row": "", "words": "share, and what bounds it"},
+    parts={"part": "pass", "size": "time", "share": "share of the layer"},
 )
 def one_step_layers() -> Layers:
     """Stacked bars of the passes of each layer, with what bounds it in words."""
-    title, zero = "time of one step", {"domainMin": 0}
-    x = x_axis("start:Q", title, SI.format("s"), tickCount=4, scale=zero)
-    y = rows_axis("row:N", alt.EncodingSortField("order", "min"), 120)
-    color = colors("part:N", PASSES, key=True)
-    bars = data("parts", x=x, x2="stop:Q", y=y, color=color)
-    ends = data("ends", x=alt.X("stop:Q", title=title), y=y, text="words:N")
-    return (
-        bars.mark_bar(stroke=GRAY, strokeWidth=0.5).encode(tooltip=tooltip_of("details")),
-        ends.mark_text(align="left", dx=6, fontSize=11, **HALO),
-    )
+    return kit.stacked_bars("time of one step", "s", PASSES, 120, tickCount=4)
 
 
 @drawing(
@@ -102,30 +78,26 @@ def one_step_layers() -> Layers:
 )
 def one_step_batch() -> Layers:
     """Time of a step against the batch, beside what it would be in proportion."""
-    x = x_axis("x:Q", "batch (samples)", INTEGERS, log=2, grid=False)
+    x = kit.x_axis("x:Q", "batch (samples)", INTEGERS, log=2, grid=False)
     ticks: dict[str, Any] = {"values": SECONDS, "labelOverlap": True}
-    y = y_axis("y:Q", "time of one step", SI.format("s"), log=10, **ticks)
-    color = colors("line:N", {name: ink for name, (ink, _) in LINES.items()}, key=True)
-    dash = alt.StrokeDash("line:N", legend=ABOVE)
+    y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **ticks)
+    color = kit.colors("line:N", {name: ink for name, (ink, _) in LINES.items()}, key=True)
+    dash = alt.StrokeDash("line:N", legend=kit.ABOVE)
     dash = dash.scale(domain=list(LINES), range=[dashes for _, dashes in LINES.values()])
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash)
-    wall = data("wall", x=x)
-    beyond = wall.encode(x2="end:Q")
-    said = wall.mark_text(**BESIDE, dy=-6, baseline="bottom", **HALO)
+    said = data("wall", x=x).mark_text(**BESIDE, dy=-6, baseline="bottom", **HALO)
     now = data("now", x=x, y=y)
     return (
-        room().encode(y=y),
-        beyond.mark_rect(opacity=0.08, color=RED),
-        hatched(beyond, 0.14, "rect"),
-        wall.mark_rule(strokeWidth=2.5, color=RED),
+        kit.room().encode(y=y),
+        *kit.wall(hatch=0.14, x=x, x2="end:Q"),
         said.encode(y=alt.value(alt.expr("height")), text="words:N"),
         lines.mark_line(strokeWidth=2.5, clip=True),
-        now.mark_point(shape="diamond", filled=True, size=120, opacity=1, color=RED),
+        kit.symbols(now, 120, shape="diamond", color=kit.RED),
         _corner(now, low=False),
     )
 
 
-def measured(title: str, x: alt.X, y: alt.Y, low: bool) -> Drawing:
+def measured(title: str, x: alt.X, y: alt.Y, low: bool) -> kit.Drawing:
     """Return raw points, the fit and its band, and where the slider stands. low: the words stand low at the right."""
 
     def layers() -> Layers:
@@ -133,17 +105,17 @@ def measured(title: str, x: alt.X, y: alt.Y, low: bool) -> Drawing:
         kinds = {name: ink for name, (ink, _) in KINDS.items()}
         shape = alt.Shape("kind:N", legend=None)
         shape = shape.scale(domain=list(KINDS), range=[symbol for _, symbol in KINDS.values()])
-        points = data("points", x=x, y=y, color=colors("kind:N", kinds), shape=shape)
+        points = data("points", x=x, y=y, color=kit.colors("kind:N", kinds), shape=shape)
         other = step.mark_text(**BESIDE, dy=-24, baseline="bottom", **HALO)
-        here = now.mark_point(shape="diamond", filled=True, size=110, opacity=1, color=RED)
+        here = kit.symbols(now, 110, shape="diamond", color=kit.RED)
         return (
-            room().encode(y=y),
+            kit.room().encode(y=y),
             now.mark_rule(strokeWidth=2, opacity=0.4),
             fit.mark_area(opacity=0.2, color=GREEN).encode(y="low:Q", y2="high:Q"),
             fit.mark_line(strokeWidth=2.5, color=GREEN).encode(y=y),
-            step.mark_rule(strokeDash=[6, 3], strokeWidth=2, color=RED),
+            step.mark_rule(strokeDash=[6, 3], strokeWidth=2, color=kit.RED),
             points.mark_point(size=44, opacity=0.7, strokeWidth=1.5).encode(
-                tooltip=tooltip_of("details")
+                tooltip=kit.tooltip_of("details")
             ),
             other.encode(y=alt.value(alt.expr("height")), text="words:N"),
             here.encode(y=y),
@@ -167,16 +139,16 @@ def _corner(now: alt.Chart, low: bool) -> alt.Chart:
 
 def _sizes(title: str) -> alt.X:
     look: dict[str, Any] = {"values": DECADES, "grid": False, "scale": {"padding": 6}}
-    return x_axis("x:Q", title, SI.format("B"), log=10, **look)
+    return kit.x_axis("x:Q", title, SI.format("B"), log=10, **look)
 
 
 def _amounts(title: str, unit: str) -> alt.Y:
-    return y_axis("y:Q", title, SI.format(unit), log=10, values=DECADES)
+    return kit.y_axis("y:Q", title, SI.format(unit), log=10, values=DECADES)
 
 
 one_step_products = measured(
     "Products of square matrices (points: each repeat; line and band: the fit)",
-    x_axis(
+    kit.x_axis(
         "x:Q",
         "edge of the matrices",
         INTEGERS,

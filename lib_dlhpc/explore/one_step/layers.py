@@ -8,9 +8,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.costs import layer_times, update_time
+from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State, beside, columns, stacked
-from lib_dlhpc.explore.one_step.charts import BETWEEN
+from lib_dlhpc.explore.blocks.charts import Data, State, beside, columns
+from lib_dlhpc.explore.one_step.charts import BETWEEN, PASSES
 from lib_dlhpc.explore.one_step.machines import (
     MEMORY,
     START,
@@ -138,26 +139,12 @@ def layers_view(setting: Setting, device: Device) -> State:
     """Return the columns of the chart "one_step_layers": seconds of each layer by pass, and what bounds it."""
     every = rows(setting, device)
     whole = sum(row.seconds for row in every)
-    words = [f"{row.seconds / whole:.0%}{', ' * bool(row.bound)}{row.bound}" for row in every]
-    parts = [
-        {
-            "row": row.name,
-            "order": order,
-            "part": part,
-            "start": start,
-            "stop": stop,
-            "details": f"{row.name}, {part}: {show(stop - start, 's')}, {(stop - start) / whole:.1%}",
-        }
-        for order, row in enumerate(every)
-        for part, start, stop in stacked(row.passes)
-    ]
-    ends = [
-        {"row": row.name, "order": order, "stop": row.seconds, "words": words[order]}
-        for order, row in enumerate(every)
-    ]
-    longest = max(range(len(every)), key=lambda k: every[k].seconds)
-    most = f"{every[longest].name} takes most, {words[longest]}"
-    data = {"parts": columns(parts), "ends": columns(ends)}
+    words = {
+        row.name: f"{row.seconds / whole:.0%}{', ' * bool(row.bound)}{row.bound}" for row in every
+    }
+    data = stacks({row.name: row.passes for row in every}, PASSES, "s", words=words)
+    longest = max(every, key=lambda row: row.seconds)
+    most = f"{longest.name} takes most, {words[longest.name]}"
     return data, f"{show(whole, 's')} in all; {most}."
 
 

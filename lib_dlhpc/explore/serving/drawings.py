@@ -46,18 +46,11 @@ REPLICAS = dict(zip(SHAPES.values(), LOOKS, strict=True))
     left=110,
     right=76,
     top=8,
-    parts={"phase": "phase", "size": "time"},
+    parts={"row": "phase", "part": "term", "size": "time", "share": "share"},
 )
 def serving_answer() -> Layers:
     """Time of the prompt and of the answer, by what it waits for."""
-    x = kit.x_axis("start:Q", "time", SI.format("s"), tickCount=5, scale={"domainMin": 0})
-    y = kit.rows_axis("phase:N", alt.EncodingSortField("order", "min"), 106)
-    bars = data("parts", x=x, x2="stop:Q", y=y)
-    bars = bars.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
-    return (
-        bars.encode(color=kit.colors("term:N", COLORS, True), tooltip=kit.tooltip_of("size")),
-        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
-    )
+    return kit.stacked_bars("time", "s", COLORS, 106, tickCount=5)
 
 
 @drawing(
@@ -85,7 +78,7 @@ def serving_roofline() -> Layers:
             shape=shape, tooltip=kit.tooltip_of("details")
         ),
         peak.mark_text(align="left", baseline="bottom", dx=4, dy=-5, **HALO),
-        now.mark_point(filled=True, size=150, opacity=1, stroke="white").encode(shape=shape),
+        kit.symbols(now, 150, stroke="white").encode(shape=shape),
         now.mark_text(**words).encode(text="words:N"),
     )
 
@@ -96,21 +89,12 @@ def serving_roofline() -> Layers:
     left=132,
     right=114,
     top=20,
-    parts={"kind": "attention", "size": "bytes"},
+    parts={"row": "attention", "part": "part", "size": "bytes"},
 )
 def serving_memory() -> Layers:
     """Bytes of a GPU for kinds of attention, stacked, and its memory."""
-    x = kit.x_axis(
-        "start:Q", "memory of a GPU", SI.format("B"), tickCount=5, scale={"domainMin": 0}
-    )
-    y = kit.rows_axis("kind:N", alt.EncodingSortField("order", "min"), 128)
-    bars = data("parts", x=x, x2="stop:Q", y=y)
-    bars = bars.mark_bar(stroke="var(--dl-card, Canvas)", strokeWidth=1)
-    return (
-        bars.encode(color=kit.colors("part:N", MEMORY, True), tooltip=kit.tooltip_of("size")),
-        kit.words_beside(data("totals"), "words:N", x="x:Q", y=y),
-        *kit.upright("full"),
-    )
+    bars = kit.stacked_bars("memory of a GPU", "B", MEMORY, 128, tickCount=5)
+    return *bars, *kit.upright("full")
 
 
 @drawing(
@@ -192,7 +176,7 @@ def serving_price() -> Layers:
 def serving_here() -> Layers:
     """Tokens/s of a decoder, alone and in a batch, measured and predicted."""
     x = kit.x_axis("rate:Q", "decoded", SI.format("tokens/s"), tickCount=4, scale={"domainMin": 0})
-    y = kit.rows_axis("label:N", alt.EncodingSortField("order", "min"), 146)
+    y = kit.rows_axis("label:N", kit.ORDER, 146)
     bars = data("bars", x=x, y=y)
     guess = bars.transform_filter("datum.what == 'predicted'")
     return (

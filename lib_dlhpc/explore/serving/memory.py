@@ -6,8 +6,9 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, stacked
+from lib_dlhpc.explore.blocks.charts import State, columns, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
 from lib_dlhpc.explore.serving.served import NETWORKS, WEIGHTS, WORDS, bytes_read, service
@@ -122,23 +123,16 @@ def with_heads(network: str, heads: int) -> dict[str, Any]:
 
 def memory_state(setting: Setting) -> State:
     """Return the bytes of a GPU, stacked, for each kind of attention that fits."""
-    rows, totals, said = [], [], []
     capacity = float(service(setting.network, "h100-pod", {}).machine.device.memory)
-    for order, (name, heads) in enumerate(kinds(setting).items()):
-        own = fit(setting, heads)
-        label = f"{name}, {heads} heads" if heads > 1 else f"{name}, 1 head"
-        for part, start, stop in stacked(own.memory):
-            size = f"{part}: {show(stop - start, 'B')}"
-            row = {"kind": label, "order": order, "part": part, "size": size}
-            rows.append({**row, "start": start, "stop": stop})
-        count = sequences(own.fitting)
-        totals.append({"kind": label, "order": order, "x": capacity, "words": count})
-        said.append(f"{label}: {count}")
-    data: Data = {
-        "parts": columns(rows),
-        "totals": columns(totals),
-        "full": marked(show(capacity, "B"), True, 4, x=capacity),
+    fits = {
+        f"{name}, {heads} head{'s' * (heads > 1)}": fit(setting, heads)
+        for name, heads in kinds(setting).items()
     }
+    counts = {name: sequences(own.fitting) for name, own in fits.items()}
+    data = stacks({name: own.memory for name, own in fits.items()}, MEMORY, "B", words=counts)
+    data["sums"]["stop"] = [capacity] * len(fits)  # behind the wall
+    data["full"] = marked(show(capacity, "B"), True, 4, x=capacity)
+    said = [f"{name}: {count}" for name, count in counts.items()]
     words = f"{WORDS[setting.network]}, sequences of {setting.tokens:,} tokens that fit: {'; '.join(said)}."
     return data, words
 

@@ -4,9 +4,18 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.costs import peak_rate
+from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
-from lib_dlhpc.explore.serving.served import GPUS, NETWORKS, TERMS, WEIGHTS, bytes_read, service
+from lib_dlhpc.explore.blocks.charts import Data, State, columns
+from lib_dlhpc.explore.serving.served import (
+    COLORS,
+    GPUS,
+    NETWORKS,
+    TERMS,
+    WEIGHTS,
+    bytes_read,
+    service,
+)
 from lib_dlhpc.serving import Service
 from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.price import Prices, StepTime
@@ -176,18 +185,11 @@ def roofline_state(setting: Setting) -> State:
 
 def answer_state(setting: Setting) -> State:
     """Return what the seconds of the prompt and of the answer go into."""
-    rows, totals = [], []
-    phases = dict(
-        zip((f"prompt of {setting.prompt:,}", f"answer of {ANSWER}"), parts(setting), strict=True)
-    )
-    for order, (name, step) in enumerate(phases.items()):
-        terms = {TERMS[term][0]: seconds for term, seconds in step.terms.items()}
-        for term, start, stop in stacked(terms):
-            size = f"{term}: {show(stop - start, 's')}, {(stop - start) / step.total:.0%}"
-            row = {"phase": name, "order": order, "term": term, "size": size}
-            rows.append({**row, "start": start, "stop": stop})
-        totals.append(
-            {"phase": name, "order": order, "x": step.total, "words": show(step.total, "s")}
-        )
-    said = "; ".join(f"{row['phase']} tokens: {row['words']}" for row in totals)
-    return {"parts": columns(rows), "totals": columns(totals)}, f"{said}."
+    names = (f"prompt of {setting.prompt:,}", f"answer of {ANSWER}")
+    rows = {
+        name: {TERMS[term][0]: seconds for term, seconds in step.terms.items()}
+        for name, step in zip(names, parts(setting), strict=True)
+    }
+    data = stacks(rows, COLORS, "s")
+    each = map(" tokens: ".join, zip(names, data["sums"]["words"], strict=True))
+    return data, f"{'; '.join(each)}."

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.charts import State, columns, stacked
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
@@ -29,6 +30,16 @@ OF_WAIT = {
     "late receiver": "waits for a receiver",
     "wait at collective": "waits at a collective",
 }
+# Of the mean rank of a coupled run.
+TERMS = {
+    "simulate": palette.INPUT,
+    "train": palette.FORWARD,
+    "exchange": palette.COLLECTIVES,
+    "wait for samples": palette.SERIES[4],
+    "wait for room": palette.SERIES[3],
+    "idle": palette.IDLE,
+}
+IDLE = ("wait for samples", "wait for room", "idle")
 MOST_LINES = 400  # messages drawn
 EFFICIENCIES = ("parallel", "load balance", "communication", "serialization", "transfer")
 Window = tuple[float, float]  # s: from when to when
@@ -191,24 +202,10 @@ def efficiency_state(analysis: Analysis) -> State:
 
 def coupled_state(ways: Mapping[str, Mapping[str, float]], now: str = "") -> State:
     """Return the chart "traces_coupled": s of the mean rank by term, for each placement. now: the chosen one."""
-    bars = [
-        {
-            "way": name,
-            "term": term,
-            "start": start,
-            "stop": stop,
-            "seconds": stop - start,
-            "hatched": term.startswith("wait") or term == "idle",
-        }
-        for name, terms in ways.items()
-        for term, start, stop in stacked(terms)
-    ]
     whole = {name: sum(terms.values()) for name, terms in ways.items()}
-    ends = [
-        {"way": name, "x": x, "words": f"{show(x, 's')}{'  ◀ chosen' if name == now else ''}"}
-        for name, x in whole.items()
-    ]
+    words = {name: show(x, "s") + "  ◀ chosen" * (name == now) for name, x in whole.items()}
     times = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in whole.items())
     room = {"x": [0.0, 1.25 * max(whole.values())]}
-    data = {"bars": columns(bars), "ends": columns(ends), "room": room}
-    return data, f"A run takes, by placement: {times}."
+    return stacks(ways, TERMS, "s", words=words) | {
+        "room": room
+    }, f"A run takes, by placement: {times}."

@@ -2,32 +2,12 @@
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import (
-    HALO,
-    PERCENT,
-    SI,
-    Layers,
-    colors,
-    data,
-    drawing,
-    hatched,
-    room,
-    rows_axis,
-    tooltip_of,
-    x_axis,
-)
-from lib_dlhpc.explore.traces.charts import EFFICIENCIES, LOOKS
+from lib_dlhpc.explore.blocks import drawing as kit
+from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.traces.charts import EFFICIENCIES, IDLE, LOOKS, TERMS
 from lib_dlhpc.results import palette
 
 BLACK = "currentColor"
-TERMS = {
-    "simulate": palette.INPUT,
-    "train": palette.FORWARD,
-    "exchange": palette.COLLECTIVES,
-    "wait for samples": palette.SERIES[4],
-    "wait for room": palette.SERIES[3],
-    "idle": palette.IDLE,
-}
 
 
 @drawing(
@@ -41,8 +21,8 @@ TERMS = {
 def traces_gantt() -> Layers:
     """A lane a rank: work, calls split into waiting and the rest; messages as lines; a mark."""
     area, bars, over, names = _lanes("time since the start")
-    lines = data("messages", x=alt.X("x:Q"), x2="x2:Q", y=_lane("y"), y2="y2:Q")
-    mark = data("mark", x=alt.X("x:Q"), y=_lane("top"))
+    lines = data("messages", x=alt.X("x:Q"), x2="x2:Q", y=kit.lane("y"), y2="y2:Q")
+    mark = data("mark", x=alt.X("x:Q"), y=kit.lane("top"))
     words = mark.mark_text(align="left", baseline="bottom", dy=-1, fontWeight="bold", **HALO)
     return (
         area,
@@ -78,8 +58,8 @@ def traces_ranks() -> Layers:
 )
 def traces_efficiency() -> Layers:
     """The five efficiencies of POP as bars of 0 to 1."""
-    x = x_axis("value:Q", "efficiency (1 is ideal)", PERCENT, scale={"domain": [0, 1]})
-    bars = data("bars", x=x, y=rows_axis("name:N", domain=list(EFFICIENCIES)))
+    x = kit.x_axis("value:Q", "efficiency (1 is ideal)", kit.PERCENT, scale={"domain": [0, 1]})
+    bars = data("bars", x=x, y=kit.rows_axis("name:N", domain=list(EFFICIENCIES)))
     words = bars.mark_text(align="left", dx=5, fontWeight="bold").encode(text="words:N")
     return bars.mark_bar(color=palette.SERIES[0], height=14), words
 
@@ -88,39 +68,27 @@ def traces_efficiency() -> Layers:
     "Which placement is the fastest? (time of the mean rank)",
     height=190,
     left=118,
-    bars={"way": "placement", "term": "term", "seconds": "time (s)"},
+    parts={"row": "placement", "part": "term", "size": "time"},
 )
 def traces_coupled() -> Layers:
     """Seconds of the mean rank by term, a bar a placement."""
-    y, color = rows_axis("way:N"), colors("term:N", TERMS, key=True)
-    bars = data("bars", x=_time("time of the run"), x2="stop:Q", y=y)
-    ends = data("ends", x=alt.X("x:Q"), y=y).mark_text(align="left", dx=6, **HALO)
-    return (
-        room("x"),
-        bars.mark_bar().encode(color=color, tooltip=tooltip_of("term", "seconds")),
-        hatched(bars.transform_filter("datum.hatched"), 0.5),
-        ends.encode(text="words:N"),
-    )
+    bars = kit.stacked_bars("time of the run", "s", TERMS, 170, hatch=IDLE, grid=False)
+    return kit.room("x"), *bars
 
 
 def _lanes(title: str) -> list[alt.Chart]:
     """The extent, bars, the hatching of waits, and the name of each lane."""
     inks = {what: look[0] for what, look in LOOKS.items()}
-    color = colors("what:N", inks, key=True)
-    bars = data("bars", x=_time(title), x2="stop:Q", y=_lane("top"), y2="bottom:Q")
-    names = data("rows", x=alt.value(-8), y=_lane("middle"))
+    color = kit.colors("what:N", inks, key=True)
+    bars = data("bars", x=_time(title), x2="stop:Q", y=kit.lane("top"), y2="bottom:Q")
+    names = data("rows", x=alt.value(-8), y=kit.lane("middle"))
     return [
-        room("x").encode(y=_lane("y")),
-        bars.mark_rect(clip=True).encode(color=color, tooltip=tooltip_of("details")),
-        hatched(bars.transform_filter("datum.hatched"), 0.6, "rect", clip=True),
+        kit.room("x").encode(y=kit.lane("y")),
+        bars.mark_rect(clip=True).encode(color=color, tooltip=kit.tooltip_of("details")),
+        kit.hatched(bars.transform_filter("datum.hatched"), 0.6, "rect", clip=True),
         names.mark_text(align="right", baseline="middle").encode(text="name:N"),
     ]
 
 
 def _time(title: str) -> alt.X:
-    return x_axis("start:Q", title, SI.format("s"), grid=False, scale={"zero": False})
-
-
-def _lane(field: str) -> alt.Y:
-    """Return a height in lanes of ranks; every layer must say that there is no axis."""
-    return alt.Y(f"{field}:Q", axis=None).scale(nice=False, reverse=True)
+    return kit.x_axis("start:Q", title, SI.format("s"), grid=False, scale={"zero": False})

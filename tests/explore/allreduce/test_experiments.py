@@ -122,7 +122,7 @@ def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
     assert buffers_out("recursive_doubling", 32, 8) == 8 * np.log2(32)
     assert "recursive doubling" in nodes_view(CLUSTER).wall
     assert nodes_view(CLUSTER._replace(devices=1, nodes=4)).wall == ""
-    times = STATES["nics"][0]["ends"]["stop"]
+    times = STATES["nics"][0]["sums"]["stop"]
     assert times == sorted(times)
 
 

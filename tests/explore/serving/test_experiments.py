@@ -86,14 +86,14 @@ def test_no_point_is_above_the_roof(weights: str) -> None:
 
 
 def test_the_terms_of_a_bar_are_the_time_of_its_phase() -> None:
-    bars, totals = (phases.answer_state(Phases())[0][name] for name in ("parts", "totals"))
+    bars, totals = (phases.answer_state(Phases())[0][name] for name in ("parts", "sums"))
     for order, step in enumerate(phases.parts(Phases())):
         length = sum(
             stop - start
             for start, stop, at in zip(bars["start"], bars["stop"], bars["order"], strict=True)
             if at == order
         )
-        assert length == pytest.approx(step.total) == pytest.approx(totals["x"][order])
+        assert length == pytest.approx(step.total) == pytest.approx(totals["stop"][order])
 
 
 def test_a_network_or_a_batch_that_does_not_fit_says_so() -> None:
