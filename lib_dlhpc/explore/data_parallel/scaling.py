@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.blocks.bench import Bench, Slider, View
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at, values_at
-from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.data_parallel.bowl import Floats
 from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, Allreduce, Nic, goyal
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain, format_quantity
 
@@ -105,17 +104,6 @@ def published() -> list[tuple[int, float, str]]:
         (int(weak["count"]), float(weak["value"]), "published"),
         (int(longer["count"]), slower, "published, and used to calibrate"),
     ]
-
-
-def published_table() -> Table:
-    """Return published results of this run beside predictions, with the error."""
-    lines = [["Goyal et al. 2017", "published", "predicted", "error"]]
-    for row in validate(["goyal17"]):
-        if row.id in PUBLISHED:
-            name, shown = PUBLISHED[row.id]
-            values = (shown.format(value) for value in (row.published, row.predicted))
-            lines.append([name, *values, f"{row.error:+.1%}"])
-    return Table(lines)
 
 
 def _curve(setting: Scaling, gpus: NDArray[Any], images: NDArray[Any]) -> Curve:

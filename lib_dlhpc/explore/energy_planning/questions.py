@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.convergence import verdict
 from lib_dlhpc.costs import clock
 from lib_dlhpc.explore.blocks.lesson import Lesson
-from lib_dlhpc.explore.blocks.plain_text import Table
+from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.energy_planning import budget, here, pipeline_slack, to_accuracy
 from lib_dlhpc.explore.energy_planning.budget import KWH, Setting, layout, planned
 from lib_dlhpc.explore.energy_planning.charts import hours, kilowatt_hours
@@ -17,14 +17,13 @@ from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, cost, limit_words, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec.experiment import Experiment
 
 FAST = "eight 200 Gb/s InfiniBand"
 PUBLISHED = {
-    "goyal17-r50-1h": "ResNet-50, 90 epochs on 256 P100",
-    "llama1-7b-mwh": "LLaMA 7B: GPU-hours × 400 W × 1.1",
-    "llama1-65b-mwh": "LLaMA 65B: the same",
+    "goyal17-r50-1h": ("ResNet-50, 90 epochs on 256 P100", "{:.3g} {}"),
+    "llama1-7b-mwh": ("LLaMA 7B: GPU-hours × 400 W × 1.1", "{:.3g} {}"),
+    "llama1-65b-mwh": ("LLaMA 65B: the same", "{:.3g} {}"),
 }
 
 
@@ -98,17 +97,6 @@ def own_limit(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
     return own, 100 * (1 / float(clock(limit, busy, idle)) - 1)
 
 
-def published_table() -> Table:
-    """Return published figures, predictions and errors, as a table."""
-    rows = {row.id: row for row in validate(["goyal17", "definitions"], PUBLISHED)}
-    lines = [["", "published", "predicted", "error"]]
-    for name, words in PUBLISHED.items():
-        row = rows[name]
-        both = (f"{value:.3g} {row.unit}" for value in (row.published, row.predicted))
-        lines.append([words, *both, f"{row.error:+.1%}"])
-    return Table(lines)
-
-
 lesson = Lesson.read(
     __file__,
     results={
@@ -158,6 +146,6 @@ lesson = Lesson.read(
         "other": Here().other,
     },
     draws={"own_limit": own_limit},
-    tables={"published": published_table},
+    tables={"published": lambda: published_table(["goyal17", "definitions"], PUBLISHED)},
 )
 ask = lesson.ask

@@ -11,12 +11,10 @@ import numpy as np
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import State, columns, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
-from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.failures.charts import LOST, phases_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
-from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.simulation import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -235,14 +233,3 @@ def interval_wall(setting: Setting) -> str:
     else:
         why = f"saving takes {cost} after each {every} of training. Save less often"
     return f"Only {own.goodput:.1%} goodput: {why}."
-
-
-def published_table() -> Table:
-    """Return published figures, predictions and errors, as a table."""
-    known = {row.id: row for row in validate(["definitions"], PUBLISHED)}
-    lines = [["", "published", "predicted", "error"]]
-    for name, (words, shown) in PUBLISHED.items():
-        row = known[name]
-        both = (shown.format(value) for value in (row.published, row.predicted))
-        lines.append([words, *both, f"{row.error:+.1%}"])
-    return Table(lines)

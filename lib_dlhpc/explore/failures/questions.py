@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.failures import interval, ways
 from lib_dlhpc.explore.failures.charts import WAYS
 from lib_dlhpc.explore.failures.interval import DAY, HOUR, INTERVALS, MINUTE, found
@@ -113,6 +114,6 @@ lesson = Lesson.read(
         "between": lambda: mtbf_of(Failing(), EXAMPLE),
     },
     draws={"own_interval": own_interval},
-    tables={"published": interval.published_table},
+    tables={"published": lambda: published_table(["definitions"], interval.PUBLISHED)},
 )
 ask = lesson.ask

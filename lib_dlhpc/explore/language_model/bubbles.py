@@ -14,7 +14,7 @@ from lib_dlhpc.timeline import Timeline, breakdown
 
 ONE, TWO, ALL = "1F1B", "interleaved, 2 chunks", "interleaved, a layer a chunk"
 SCHEDULES = (ONE, TWO, ALL, "zero bubble (ZB-H1)")
-TENSOR, LANES = 8, 8
+LANES = 8
 
 
 class Setting(NamedTuple):

@@ -14,7 +14,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 MODEL, GPUS, SEQUENCES, TOKENS = "deepseek-v3", 2_048, 15_360, 4_096
 # DeepSeek-AI 2024, arXiv:2412.19437: GPU hours of a trillion tokens (section 1), sequences of a step (section 4.2).
-HOURS_EACH, HOURS_ALL = 180_000, 2_788_000
+HOURS_EACH = 180_000
 DEVICE, FAST = "h800-sxm-80gb", 1979e12  # FLOP/s of fp8
 PRODUCTS = {"bf16": 0.0, "all at the rate of fp8": FAST}
 

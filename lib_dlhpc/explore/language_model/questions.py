@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
-from lib_dlhpc.explore.blocks.plain_text import Table
+from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, sequences
 from lib_dlhpc.explore.language_model.bubbles import ALL, ONE, SCHEDULES, TWO, bubble, fullest
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
@@ -16,12 +16,11 @@ from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec.units import format_quantity as show
 
 PUBLISHED = {
-    "llama3-405b-16384-8192": "8,192 tokens a sequence, 16,384 H100",
-    "llama3-405b-16384-131072": "131,072 tokens, 16 context ranks",
+    "llama3-405b-16384-8192": ("8,192 tokens a sequence, 16,384 H100", "{:.0f} {}"),
+    "llama3-405b-16384-131072": ("131,072 tokens, 16 context ranks", "{:.0f} {}"),
 }
 ZB = SCHEDULES[-1]
 FAR = Long(context=32, nics=1)
@@ -126,17 +125,6 @@ def own_mfu(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
     return own, 100 * 6 * weights * 1e9 * rate * 1e6 / (gpus * 989e12)
 
 
-def published_table() -> Table:
-    """Return published rates of Llama 3 405B, predictions and errors, as a table."""
-    rows = {row.id: row for row in validate(["llama3"], PUBLISHED)}
-    lines = [["Llama 3 405B", "published", "predicted", "error"]]
-    for name, words in PUBLISHED.items():
-        row = rows[name]
-        both = (f"{value:.0f} {row.unit}" for value in (row.published, row.predicted))
-        lines.append([words, *both, f"{row.error:+.1%}"])
-    return Table(lines)
-
-
 LAID = {
     "step": lambda: step(laid()),
     "mfu": lambda: f"{mfu(laid()):.0%}",
@@ -229,6 +217,6 @@ lesson = Lesson.read(
     },
     numbers={**LAID, **PIPED, **LONG, **MIXED},
     draws={"own_bubble": own_bubble, "own_mfu": own_mfu},
-    tables={"published_rates": published_table},
+    tables={"published_rates": lambda: published_table(["llama3"], PUBLISHED, "Llama 3 405B")},
 )
 ask = lesson.ask

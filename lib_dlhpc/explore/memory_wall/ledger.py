@@ -4,13 +4,11 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.explorer.controls import DATASETS
 from lib_dlhpc.explore.memory_wall.charts import course_state, memory_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import Moment, peak
 from lib_dlhpc.prediction.memory_timeline import MemoryTimeline, memory_timeline
-from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -128,13 +126,3 @@ def shares(setting: Setting) -> tuple[float, float, float]:
     terms = fullest(setting).terms
     state = sum(terms[name] for name in STATE)
     return terms["weights"], state, terms["activations"] + terms["working set"]
-
-
-def published_table() -> Table:
-    """Return published figures, predictions and errors, as a table."""
-    lines = [["", "published", "predicted", "error"]]
-    for row in validate(["definitions", "korthikanti", "gpipe"], PUBLISHED):
-        words, shown = PUBLISHED[row.id]
-        both = (shown.format(value) for value in (row.published, row.predicted))
-        lines.append([words, *both, f"{row.error:+.1%}"])
-    return Table(lines)

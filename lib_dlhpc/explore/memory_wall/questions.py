@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.memory_wall import ledger, live, outside, ways
 from lib_dlhpc.explore.memory_wall.charts import Way
 from lib_dlhpc.explore.memory_wall.ledger import Setting
@@ -20,6 +21,7 @@ COMPARED = {
     "cosmoflow": Setting("cosmoflow-512", 1),
     "gpt3": Setting("gpt3-175b", 1),
 }
+SOURCES = ("definitions", "korthikanti", "gpipe")
 KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offload activations")
 
 
@@ -128,6 +130,6 @@ lesson = Lesson.read(
         "times": lambda: ways.sent(3, 4) / ways.sent(0, 4),
     },
     draws={"own_bandwidth": bandwidth},
-    tables={"published": ledger.published_table},
+    tables={"published": lambda: published_table(SOURCES, ledger.PUBLISHED)},
 )
 ask = lesson.ask

@@ -36,7 +36,6 @@ from lib_dlhpc.explore.failures.interval import (
     interval_wall,
     loss_view,
     phases_view,
-    published_table,
     shares_at,
     simulated_points,
     simulated_words,
@@ -160,7 +159,7 @@ def test_the_check_asks_for_youngs_interval_of_all_nodes_together() -> None:
     of_one_node = np.sqrt(2 * cost * days * DAY) / 60
     assert "all nodes together" in asked.answer(f"{of_one_node:.6g}")["words"]
     assert asked.answer(f"{of_one_node / np.sqrt(nodes):.6g}")["right"]
-    assert "BLOOM" in published_table().value
+    assert "BLOOM" in ask("published").value
 
 
 # who waits ------------------------------------------------------------------------------------------

@@ -21,14 +21,7 @@ from lib_dlhpc.explore.memory_wall.charts import (
     memory_state,
     thinned,
 )
-from lib_dlhpc.explore.memory_wall.ledger import (
-    Setting,
-    fullest,
-    in_time,
-    ledger_view,
-    published_table,
-    the_ledger,
-)
+from lib_dlhpc.explore.memory_wall.ledger import Setting, fullest, in_time, ledger_view, the_ledger
 from lib_dlhpc.explore.memory_wall.live import (
     Outcome,
     calibrated,
@@ -114,7 +107,7 @@ def test_words_say_which_part_is_the_larger() -> None:
     assert "and the larger term" in ledger_view(Setting()).words
     assert "and the smaller term" in ledger_view(Setting(batch=1)).words
     assert in_time(Setting()).end > 0
-    assert "ZeRO 3" in published_table().value
+    assert "ZeRO 3" in ask("published").value
 
 
 # ways -----------------------------------------------------------------------------------------------
