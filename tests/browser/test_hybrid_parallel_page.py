@@ -124,7 +124,7 @@ def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) ->
     eventually(lambda: "= 8 ranks" in panel.inner_text())
     panel.get_by_role("button", name="Train").click()
     eventually(lambda: "It is the same run, split" in panel.inner_text())
-    tells(panel, "predicted", "simulated", "measured", "measured - predicted", "inside layers")
+    tells(panel, "predicted", "simulated", "measured", "predicted less measured", "inside layers")
     has(panel.locator(".dlhpc-plot svg"))
 
 

@@ -6,9 +6,10 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
 
+LEAST = 1e-9  # s: a shorter term is rounding
 Terms = dict[str, float]  # s of a step, by cause
 
 
@@ -22,14 +23,20 @@ def three_ways(experiment: Experiment, measured: Mapping[str, float]) -> dict[st
     }
 
 
-def terms_html(columns: Mapping[str, Terms]) -> str:
-    """Return the terms that any of the ways has, and their sums, as a table."""
-    first = next(iter(columns.values()))
-    parts = [name for name in first if any(terms.get(name) for terms in columns.values())]
-    lines = [["time of one step", *columns]]
-    lines += [
-        [part, *(format_quantity(terms.get(part, 0.0), "s") for terms in columns.values())]
-        for part in parts
+def terms_html(ways: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the terms that any of the ways has, and their sums, as a table: predicted first, measured last."""
+    there = [{n: s if s > LEAST else 0.0 for n, s in terms.items()} for terms in ways.values()]
+    names = [name for name in there[0] if any(terms.get(name) for terms in there)]
+    rows = {name: [terms.get(name, 0.0) for terms in there] for name in names}
+    rows["all"] = [sum(terms.values()) for terms in there]
+    lines = [
+        [name, *(show(s, "s") for s in row), error(row[0], row[-1])] for name, row in rows.items()
     ]
-    whole = [format_quantity(sum(terms.values()), "s") for terms in columns.values()]
-    return table_html([*lines, ["all", *whole]])
+    return table_html([["time of one step", *ways, "predicted less measured"], *lines])
+
+
+def error(predicted: float, measured: float) -> str:
+    """Return predicted less measured, and its share of what was measured."""
+    off = predicted - measured
+    share = f" ({off / measured:+.0%})" if measured else ""
+    return f"{'−' if off < 0 else '+'}{show(abs(off), 's')}{share}"

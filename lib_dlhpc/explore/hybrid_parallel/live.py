@@ -21,11 +21,10 @@ from lib_dlhpc.explore.blocks.live_run import (
 )
 from lib_dlhpc.explore.blocks.panels import notice_html, problem_html, table_html
 from lib_dlhpc.explore.blocks.runner import Thread
-from lib_dlhpc.explore.blocks.three_ways import three_ways
+from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
 from lib_dlhpc.explore.hybrid_parallel.charts import parts_of
 from lib_dlhpc.explore.hybrid_parallel.runs import Setting, asked_words, experiment, problem_of
-from lib_dlhpc.explore.model_parallel.terms import less_predicted, terms_html
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
@@ -149,8 +148,7 @@ def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> s
         " waiting for a slower rank where it happens, inside layers too; the prediction under <em>for slower"
         " ranks</em>."
     )
-    terms = three_ways(there, ran.terms)
-    return terms_html(terms, "measured - predicted", less_predicted) + table_html(lines) + said
+    return terms_html(three_ways(there, ran.terms)) + table_html(lines) + said
 
 
 def idle_by_cause(timeline: Timeline, steps: int) -> dict[str, float]:

@@ -20,9 +20,8 @@ from lib_dlhpc.explore.blocks.live_run import (
 )
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Thread
-from lib_dlhpc.explore.blocks.three_ways import three_ways
+from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
-from lib_dlhpc.explore.model_parallel.terms import less_measured, terms_html
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -160,5 +159,4 @@ def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> 
         if each == ALONE:
             said, error = ["nothing", "1", ""], ["calibrates", ""]
         lines.append([*said, show(ran.rate, "samples/s"), *error])
-    terms = terms_html(ways, "predicted less measured", less_measured)
-    return terms + table_html(lines) + verdict_html(WHY)
+    return terms_html(ways) + table_html(lines) + verdict_html(WHY)

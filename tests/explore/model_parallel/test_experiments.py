@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lib_dlhpc.costs import layer_times
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.live_run import one_step, with_rate
+from lib_dlhpc.explore.blocks.three_ways import terms_html
 from lib_dlhpc.explore.model_parallel import cuts as stages_of
 from lib_dlhpc.explore.model_parallel import drawings as model_parallel_drawings
 from lib_dlhpc.explore.model_parallel.cuts import (
@@ -68,7 +69,6 @@ from lib_dlhpc.explore.model_parallel.products import seconds as product_seconds
 from lib_dlhpc.explore.model_parallel.published import published_table
 from lib_dlhpc.explore.model_parallel.questions import ask
 from lib_dlhpc.explore.model_parallel.shards import SPLITS, shards_state
-from lib_dlhpc.explore.model_parallel.terms import less_measured, terms_html
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
@@ -415,6 +415,6 @@ def test_each_term_has_its_error_and_terms_that_nobody_has_are_left_out() -> Non
         "simulated": {"forward": 1.0, "update": 0.0, "input stall": 0.0},
         "measured": {"forward": 2.0, "update": 1.0, "input stall": 0.0},
     }
-    text = terms_html(ways, "predicted less measured", less_measured)
+    text = terms_html(ways)
     assert "−1 s (-50%)" in text and "−1 s (-100%)" in text and "−2 s (-67%)" in text
     assert "input stall" not in text
