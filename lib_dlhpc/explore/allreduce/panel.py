@@ -9,9 +9,10 @@ import ipywidgets
 
 from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.allreduce.measured import RANKS, measure
-from lib_dlhpc.explore.blocks.charts import State, chart, columns
+from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.panel import Panel
 from lib_dlhpc.explore.blocks.ranks import stoppable
-from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import format_quantity
 
@@ -40,17 +41,14 @@ def measuring_panel(
     idle: said before. measured(run=...): measures. name, state: the chart and what it shows of the
     rows. words: said of the result, HTML.
     """
-    figure, below = chart(name), ipywidgets.VBox([])
 
-    def work(runner: Runner) -> None:
-        runner.say(f"{RANKS} ranks are at work ...")
-        result = measured(run=stoppable(runner.stop))
-        figure.update(*state(result["rows"]))
-        below.children = (figure,)
-        runner.say(words(result))
+    def work(panel: Panel) -> None:
+        panel.say(f"{RANKS} ranks are at work ...")
+        result = measured(run=stoppable(panel.stop))
+        panel.show(state(result["rows"]))
+        panel.say(words(result))
 
-    runner = Runner(f"{verb} on {RANKS} MPI ranks", work, idle, thread=thread)
-    box = ipywidgets.VBox([runner.widget, below])
+    box = Panel(f"{verb} on {RANKS} MPI ranks", name, work, idle, thread=thread).widget
     box.add_class("dlhpc-results")
     return box
 

@@ -12,9 +12,9 @@ import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.folder import Folder
-from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.panel import Panel
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start
@@ -51,37 +51,34 @@ def live_run(
     what came of it. refused: why a setting cannot be run, or "". A SpecError or JobError takes the place of
     what is said; the run's folder is gone in any case.
     """
-    figure, result, below = chart("gantt"), ipywidgets.HTML(), ipywidgets.VBox([])
 
     def train(experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
         ranks = experiment.devices
         at_work = words or f"{ranks_in_words(ranks)} at work ..."
-        runner.say(at_work)
+        panel.say(at_work)
         job = begin(experiment, ranks)
         kept = Folder("run", job.folder)  # no longer than this page's kernel
         try:
             while (state := job.state) not in ENDS:
-                runner.say("Queued ..." if state == "queued" else at_work)
-                if runner.stop.wait(PAUSE):
+                panel.say("Queued ..." if state == "queued" else at_work)
+                if panel.stop.wait(PAUSE):
                     job.cancel()
             return job.wait(), load(job.folder / "timeline.npz")
         finally:
             kept.remove()
 
-    def run(_: Runner) -> None:
+    def run(panel: Panel) -> None:
         came = work(setting[0], train)
-        figure.update(**gantt_state(came.step))
-        result.value = came.result
-        below.children = (figure, result)
-        runner.said.value = came.said
+        panel.show(gantt_state(came.step), came.result)
+        panel.said.value = came.said
 
     def refuse() -> str:
         setting[:] = [chosen()]  # as it was at the click
         return refused(setting[0])
 
     setting: list[S] = []
-    runner = Runner("Train", run, "Nothing trained yet.", "Seconds", thread, refuse)
-    return [*runner.widget.children, below]
+    panel = Panel("Train", "gantt", run, "Nothing trained yet.", "Seconds", thread, refuse)
+    return list(panel.widget.children)
 
 
 def one_step(timeline: Timeline, number: int) -> Timeline:

@@ -1,6 +1,5 @@
 """What a page runs on this machine, with a figure and a table below the buttons."""
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +9,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import ipywidgets
 
 from lib_dlhpc.comparison.comparison import Begin
-from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.folder import Folder
+from lib_dlhpc.explore.blocks.panel import Panel
 from lib_dlhpc.explore.blocks.panels import notice_html
-from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
 from lib_dlhpc.launch.jobs import BatchJob
 from lib_dlhpc.launch.local import Job, JobError
@@ -23,28 +23,14 @@ F = TypeVar("F")  # what a run comes to
 Shown = tuple[State, str]  # of the figure, and HTML of the table
 
 
-class Panel(Runner):
-    """A runner with a figure and a table below it, empty until there is something to show."""
-
-    def __init__(
-        self, label: str, figure: str, work: Any, thread: Thread = threading.Thread
-    ) -> None:
-        super().__init__(label, lambda _: work(), thread=thread)
-        self.figure, self.table = chart(figure), ipywidgets.HTML()
-        self.below = ipywidgets.VBox([])
-        self.widget.children = (*self.widget.children, self.below)
+class RunPanel(Panel):
+    """A panel whose Cancel ends the ranks that it started."""
 
     def look(self, job: Job | BatchJob) -> None:
         """End a run where Cancel was pressed; given to whatever starts ranks."""
         if self.stop.is_set():
             job.cancel()
             raise JobError("The run was cancelled.")
-
-    def show(self, state: State, table: str = "") -> None:
-        """Show a state of the figure, and a table below it; HTML."""
-        self.figure.update(*state)
-        self.table.value = table
-        self.below.children = (self.figure, self.table)
 
 
 class Idle(NamedTuple):
@@ -62,7 +48,7 @@ class Here(ABC, Generic[F]):
     def __init__(self, label: str, figure: str, thread: Thread) -> None:
         self.experiment: Experiment | None = None
         self.found: F | None = None
-        self.panel = Panel(label, figure, self._work, thread)
+        self.panel = RunPanel(label, figure, lambda _: self._work(), thread=thread)
         self.widget = self.panel.widget
         self._turn = 0  # of the experiments that were taken over
 

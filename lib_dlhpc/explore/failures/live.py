@@ -4,14 +4,12 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-import ipywidgets
-
 from lib_dlhpc.costs import Saving
 from lib_dlhpc.explore.blocks.bench import Bench, View
-from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
+from lib_dlhpc.explore.blocks.panel import Panel
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.failures import machine
 from lib_dlhpc.explore.failures.charts import phases_state
@@ -83,29 +81,28 @@ def fail_here(
     thread: Thread = threading.Thread,
 ) -> Bench[Setting]:
     """Return controls, a button that starts it, and the outcome."""
-    phases, result, below = chart("failures_phases"), ipywidgets.HTML(), ipywidgets.VBox([])
 
-    def work(runner: Runner) -> None:
+    def work(panel: Panel) -> None:
         setting, news = bench.setting, []
 
         def report(words: str) -> None:
             news.append(words)
-            runner.say("<br>".join(news))
+            panel.say("<br>".join(news))
 
-        runner.say("First undisturbed, as the baseline ...")
-        alone = left_alone(setting, runner.stop)
+        panel.say("First undisturbed, as the baseline ...")
+        alone = left_alone(setting, panel.stop)
         report(f"Undisturbed it took {show(total_of(alone), 's')}. Now with failures ...")
-        own = survived(setting, mtbf_of(setting, alone), runner.stop, report)
+        own = survived(setting, mtbf_of(setting, alone), panel.stop, report)
         outcome = Outcome(setting, alone, own)
-        phases.update(*phases_state(*rows_of(outcome)))
-        result.value = result_html(outcome)
-        below.children = (phases, result)
-        runner.say("<br>".join([outcome_words(outcome), *news[1:]]))
+        panel.show(phases_state(*rows_of(outcome)), result_html(outcome))
+        panel.say("<br>".join([outcome_words(outcome), *news[1:]]))
 
     tooltip = "Some ten to twenty seconds"
-    runner = Runner("Let it fail", work, "Nothing has failed yet.", tooltip, thread)
+    panel = Panel(
+        "Let it fail", "failures_phases", work, "Nothing has failed yet.", tooltip, thread
+    )
     look = "what a failure costs here: repeated steps, or the restart?"
-    results = [*runner.widget.children, below]
+    results = panel.widget.children
     bench = Bench(Setting(), lambda setting: View(asked_words(setting)), results, look=look)
     return bench
 

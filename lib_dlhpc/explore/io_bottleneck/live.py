@@ -9,12 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import ipywidgets
-
 from lib_dlhpc.explore.blocks.bench import Bench, View
-from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
-from lib_dlhpc.explore.blocks.runner import Cancelled, Runner, Thread
+from lib_dlhpc.explore.blocks.panel import Panel
+from lib_dlhpc.explore.blocks.runner import Cancelled, Thread
 from lib_dlhpc.explore.io_bottleneck.charts import measured_state
 from lib_dlhpc.explore.io_bottleneck.here import FILES
 from lib_dlhpc.explore.io_bottleneck.words import (
@@ -82,20 +80,17 @@ def _through(words: list[str], folder: Path, stop: threading.Event, ranks: int) 
 
 def read_them(read: Run = run, thread: Thread = threading.Thread) -> Bench[Setting]:
     """Return controls, buttons, and what a click yields."""
-    bars, result, below = chart("io_measured"), ipywidgets.HTML(), ipywidgets.VBox([])
 
-    def work(runner: Runner) -> None:
+    def work(panel: Panel) -> None:
         setting = bench.setting
-        outcome = read(setting, runner.stop, runner.say)
+        outcome = read(setting, panel.stop, panel.say)
         found = {words: rates(setting, outcome, way) for way, words in WAYS.items()}
-        bars.update(*measured_state(found))
-        result.value = result_html(setting, outcome)
-        below.children = (bars, result)
-        runner.say(outcome_words(setting, outcome))
+        panel.show(measured_state(found), result_html(setting, outcome))
+        panel.say(outcome_words(setting, outcome))
 
-    runner = Runner("Read", work, "Nothing read yet.", "Some 15 seconds", thread)
+    panel = Panel("Read", "io_measured", work, "Nothing read yet.", "Some 15 seconds", thread)
     look = "which way is the fastest where files are in memory, and why one request at a time is so slow."
-    bench = Bench(Setting(), asked_view, [*runner.widget.children, below], look=look)
+    bench = Bench(Setting(), asked_view, panel.widget.children, look=look)
     return bench
 
 

@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Slider, View
-from lib_dlhpc.explore.blocks.charts import Data, State, chart, columns
+from lib_dlhpc.explore.blocks.charts import Data, State, columns
+from lib_dlhpc.explore.blocks.panel import Panel
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.serving.phases import sequences
 from lib_dlhpc.explore.serving.served import service
@@ -52,27 +52,23 @@ def decode_here(
     thread: Thread = threading.Thread,
 ) -> Bench[Setting]:
     """Return controls, a button that decodes alone and in a batch, and both beside their predictions."""
-    figure, table = chart("serving_here"), ipywidgets.HTML()
-    below = ipywidgets.VBox([])
 
-    def work(runner: Runner) -> None:
+    def work(panel: Panel) -> None:
         setting, found = bench.setting, dict[int, Times]()
-        runner.say("Some steps are measured, to calibrate the prediction ...")
+        panel.say("Some steps are measured, to calibrate the prediction ...")
         here = calibrate(small(setting, setting.batch))
         for batch in (1, setting.batch):
-            runner.check()
-            runner.say(f"{sequences(batch).capitalize()} being decoded ...")
+            panel.check()
+            panel.say(f"{sequences(batch).capitalize()} being decoded ...")
             own = here.set(batch=batch, count=batch)
             found[batch] = times_of(own, run(own))
-        figure.update(*here_state(setting, found))
-        table.value = result_html(setting, found)
-        below.children = (figure, table)
-        runner.said.value = verdict_html(words_of(setting, found))
+        panel.show(here_state(setting, found), result_html(setting, found))
+        panel.say(words_of(setting, found))
 
-    runner = Runner("Decode", work, "Nothing decoded yet.", "Some seconds", thread)
+    idle = "Nothing decoded yet."
+    panel = Panel("Decode", "serving_here", work, idle, "Some seconds", thread)
     look = "how much of the gain of the batch is there, and which of the three predictions is off most."
-    results = [*runner.widget.children, below]
-    bench: Bench[Setting] = Bench(Setting(), asked_view, results, look=look)
+    bench = Bench(Setting(), asked_view, panel.widget.children, look=look)
     return bench
 
 

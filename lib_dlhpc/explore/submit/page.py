@@ -22,7 +22,7 @@ from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import compared_state
 from lib_dlhpc.explore.compare.page import comparison_html
-from lib_dlhpc.explore.compare.panel import Panel, styled
+from lib_dlhpc.explore.compare.panel import RunPanel, styled
 from lib_dlhpc.explore.submit.found import found
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, load_site, submit
 from lib_dlhpc.launch.jobs import ENDS, TICKET
@@ -65,7 +65,7 @@ class Submitted(ipywidgets.VBox):
         self.problem: Exception | None = None
         self._ended = threading.Event()
         self._again = False  # whether the button was pressed, and not the cell run
-        self._panel = Panel("Submit again", "compared", self._watch, thread)
+        self._panel = RunPanel("Submit again", "compared", lambda _: self._watch(), thread=thread)
         self._progress = ipywidgets.FloatProgress(max=float(experiment.run.epochs))
         self._progress.tooltip = "how far the run is"
         buttons, *below = self._panel.widget.children

@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
-
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
-from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.panel import Panel
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.traces.charts import coupled_state
 from lib_dlhpc.explore.traces.coupled import (
@@ -71,20 +69,18 @@ def couple_here(
     coupled: Callable[[Setting, threading.Event], Outcome] = run, thread: Thread = threading.Thread
 ) -> Bench[Setting]:
     """Return controls, buttons, and what a click yields."""
-    bars, result, below = chart("traces_coupled"), ipywidgets.HTML(), ipywidgets.VBox([])
 
-    def work(runner: Runner) -> None:
+    def work(panel: Panel) -> None:
         setting = bench.setting
-        runner.say(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
-        outcome = coupled(setting, runner.stop)
-        bars.update(*coupled_state(bars_of(outcome)))
-        result.value = result_html(outcome)
-        below.children = (bars, result)
-        runner.say(outcome_words(outcome))
+        panel.say(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
+        outcome = coupled(setting, panel.stop)
+        panel.show(coupled_state(bars_of(outcome)), result_html(outcome))
+        panel.say(outcome_words(outcome))
 
-    runner = Runner("Couple", work, "Nothing has run yet.", "Some ten seconds", thread)
+    idle = "Nothing has run yet."
+    panel = Panel("Couple", "traces_coupled", work, idle, "Some ten seconds", thread)
     look = "whether the placement that is predicted to be the best has fewer waits here, and is faster."
-    results = [*runner.widget.children, below]
+    results = panel.widget.children
     bench = Bench(Setting(), lambda setting: View(asked_words(setting)), results, look=look)
     return bench
 
