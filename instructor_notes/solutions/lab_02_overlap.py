@@ -52,6 +52,23 @@ def buckets(leaves=lambda start, stop: (start, stop), last=True, waits="at the e
     return changed
 
 
+def a_bucket_a_layer(network, loss, x, y, comm, rate, bucket=15_000):
+    """Every layer leaves alone, whatever size of buckets is asked for."""
+    return buckets()(network, loss, x, y, comm, rate, bucket=1)
+
+
+def updates_before_it_waits(network, loss, x, y, comm, rate, bucket=15_000):
+    """The weights move by a buffer that no sum has filled yet."""
+    samples = comm.allreduce(len(x))
+    value, dy = loss(network.forward(x), y, samples)
+    network.backward(dy)
+    total = np.empty_like(network.gradients)
+    request = comm.Iallreduce(network.gradients, total)
+    network.weights -= rate * total
+    request.Wait()
+    return comm.allreduce(value)
+
+
 def after_backward(network, loss, x, y, comm, rate, bucket=None):
     """The step of lab 1."""
     samples = comm.allreduce(len(x))
@@ -127,6 +144,16 @@ MISTAKES = {
         buckets(leaves=lambda start, stop: (start, min(stop + 10, stop + start))),
         "Every gradient leaves, once",
         "more than once",
+    ),
+    "the size of buckets is ignored": (
+        a_bucket_a_layer,
+        "Target: within 3% of the best step on your machine",
+        "All but the last hold at least",
+    ),
+    "the update comes before the wait": (
+        updates_before_it_waits,
+        "The weights are those of one rank",
+        "was a sum read before it was there",
     ),
     "gradients are written to in flight": (
         weights_move_early,

@@ -77,6 +77,21 @@ def handed_in(path: str, names: Sequence[str]) -> dict[str, Any]:
     return given
 
 
+def emulated_first(comm: Any, run: Callable[[], object]) -> None:
+    """Let rank 0 run a hand-in on emulated ranks before the real ones do: there a deadlock is explained, here it hangs.
+
+    Raises Unusable, on all ranks, if `run` raises LabError.
+    """
+    said = ""
+    if comm.rank == 0:
+        try:
+            run()
+        except LabError as error:
+            said = str(error)
+    if said := comm.bcast(said):
+        raise Unusable(f"Not started on real ranks, for on emulated ones: {said}")
+
+
 def _message(error: Exception, rank: int, ranks: int) -> str:
     """Return an error message: one sentence, or the traceback if the error is not in the learner's file."""
     known = isinstance(error, Unusable) or str(error).lower().startswith(f"rank {rank}:")

@@ -36,6 +36,36 @@ def test_each_mistake_is_named(own, solution, name):
         assert not passed(findings)
 
 
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (lambda comm, part, mean: part, "what its own samples add"),
+        (lambda comm, part, mean: mean, "the mean over its own samples"),
+        (lambda comm, part, mean: comm.allreduce(mean), "the sum of the ranks' means"),
+        (lambda comm, part, mean: comm.allreduce(mean) / comm.size, "the mean of the ranks' means"),
+    ],
+)
+def test_a_wrong_loss_is_named(own, solution, returned, words):
+    def step(network, loss, x, y, comm, rate):
+        part = loss(network.forward(x), y, comm.allreduce(len(x)))[0]
+        mean = loss(network.forward(x), y, len(x))[0]
+        solution(LAB).step(network, loss, x, y, comm, rate)
+        return returned(comm, part, mean)
+
+    finding = found(own.findings(step, "x"), own.LOSS)
+    assert finding.right is False and words in finding.words
+
+
+def test_single_precision_is_named(own):
+    def step(network, loss, x, y, comm, rate):
+        value, dy = loss(network.forward(x), y, comm.allreduce(len(x)))
+        network.backward(dy)
+        network.weights -= rate * comm.allreduce(network.gradients.astype("float32"))
+        return comm.allreduce(value)
+
+    assert "single precision" in found(own.findings(step, "x"), "Even shares").words
+
+
 def test_replicas_that_agree_are_not_praised_for_it(own, solution):
     for mistake in (solution(LAB).mean_of_shares, solution(LAB).first_rank_leads):
         agree = found(own.findings(mistake, "x"), own.AGREE)
@@ -74,8 +104,9 @@ def test_nothing_is_started_or_written_before_the_checks_hold(own, solution, mon
 def test_a_rank_that_raises_ends_those_who_would_wait_for_it(own, on_ranks, tmp_path):
     file = tmp_path / "step.py"
     file.write_text(
+        "from mpi4py import MPI\n\n\n"
         "def step(network, loss, x, y, comm, rate):\n"
-        "    if comm.rank == 1:\n"
+        "    if comm.rank == 1 and isinstance(comm, MPI.Comm):\n"
         "        raise IndexError('gone')\n"
         "    return comm.allreduce(0.0)\n"
     )

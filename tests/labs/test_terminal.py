@@ -75,9 +75,23 @@ def test_the_starter_of_lab_4_fails_with_a_sentence_on_real_ranks(
 
 
 def test_a_mistake_of_a_rank_is_reported_with_its_line(repository, on_ranks, tmp_path):
-    text = "def step(network, loss, x, y, comm, rate):\n    return [][comm.rank]\n"
+    text = (
+        "from mpi4py import MPI\n\n\ndef step(network, loss, x, y, comm, rate):\n"
+        "    return [][comm.rank] if isinstance(comm, MPI.Comm) else 0.0\n"
+    )
     (tmp_path / "step.py").write_text(text)
     checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
     run = terminal(checks, str(tmp_path / "step.py"), "x", ranks=2)
-    assert run.returncode == 1 and "step.py, line 2, in step: IndexError" in run.stderr
+    assert run.returncode == 1 and "step.py, line 5, in step: IndexError" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_ranks_that_would_wait_forever_are_not_started(repository, on_ranks, tmp_path):
+    text = (
+        "def step(network, loss, x, y, comm, rate):\n"
+        "    return comm.allreduce(0.0) if comm.rank else 0.0\n"
+    )
+    (tmp_path / "step.py").write_text(text)
+    checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
+    run = terminal(checks, str(tmp_path / "step.py"), "x", ranks=2)
+    assert run.returncode == 2 and run.stderr.count("MPI would hang here") == 1

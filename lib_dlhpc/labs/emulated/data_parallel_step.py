@@ -21,6 +21,8 @@ from lib_dlhpc.training.network import Network
 
 Step: TypeAlias = Callable[..., Any]
 NEAR = 1e-10  # relative, in float64
+SINGLE = 1e-6  # what rounding to float32 may cost
+SINGLE_WORDS = "Right to some seven digits: which array holds numbers of single precision?"
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ def way_off(task: Task, weights: Array) -> str:
         return "The first step is right, a later one is not. What stays from one step to the next?"
     if not np.isfinite(weights[:, 0]).all():
         return "Weights are not numbers any more: was a sum read before it was there?"
+    if max(off(each, expected[0]) for each in weights[:, 0]) <= SINGLE:
+        return SINGLE_WORDS
     start = task.network().weights
     moved, right = start - weights[:, 0], start - expected[0]
     for words, wrong in _known_ways(task):
@@ -144,6 +148,24 @@ def way_off(task: Task, weights: Array) -> str:
     if np.max(np.abs(moved - times * right)) <= 1e-8 * np.max(np.abs(moved)):
         return f"The direction is right, the length is {times:.4g} times the correct one."
     return ""
+
+
+def loss_off(task: Task, rank: int, value: float) -> str:
+    """Return which other number than the loss of the first step a rank has returned; empty if unknown."""
+    x, y = next(task.batches())
+    network, means = task.network(), []
+    for each, share in enumerate(task.shares):
+        own = task.own(each)
+        means.append(softmax_cross_entropy(network.forward(x[own]), y[own], share)[0])
+    added = means[rank] * task.shares[rank] / sum(task.shares)
+    alike = "That is the mean of the ranks' means: every rank counts alike, whatever its share."
+    known = {
+        "That is the mean over its own samples.": means[rank],
+        "That is what its own samples add to it; what do those of the others add?": added,
+        "That is the sum of the ranks' means.": sum(means),
+        alike: sum(means) / len(means),
+    }
+    return next((words for words, number in known.items() if np.isclose(value, number, 1e-9)), "")
 
 
 def _known_ways(task: Task) -> Iterator[tuple[str, Array]]:

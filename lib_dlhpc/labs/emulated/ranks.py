@@ -269,7 +269,7 @@ def emulate(
     if endless:
         raise Endless(
             f"{ranks_named(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop"
-            " does not end?"
+            " does not end, or makes a call for each number?"
         )
     _raise_first(errors)
     for message in matcher.queues.left():
