@@ -147,6 +147,12 @@ WRONG_STEPS = {
         "Even microbatches",
         "by the gradients of microbatch 0 alone",
     ),
+    "the sum is the array of backward": (
+        "total = np.zeros_like(stage.gradients)",
+        "total = stage.gradients",
+        "Even microbatches",
+        "by twice the gradients of microbatch 0",
+    ),
     "means are summed": (
         "sum(stage.samples)",
         "stage.samples[i]",

@@ -82,11 +82,12 @@ class Tuning:
     def attempt(self, rule, rate, warm_up=0.0, decay="constant"):
         """Train with these choices, on three seeds, and show all attempts so far."""
         choice = Choice(rule, rate, warm_up, decay)
+        known = "You have made this attempt before; it costs nothing. " * (choice in self.tried)
         try:
             self.add(choice)
         except SpecError as error:
             return self._page(str(error))
-        return self._page(words_of(choice, self.tried[choice], self.target))
+        return self._page(known + words_of(choice, self.tried[choice], self.target))
 
     def add(self, choice):
         """Train with a choice that has not been tried. Raises SpecError for what is not allowed."""
@@ -197,7 +198,8 @@ class Tuning:
             f"<td>{min(result.accuracy):.1%} to {max(result.accuracy):.1%}</td></tr>"
             for number, (each, result) in zip(count(1), self.tried.items())
         )
-        left = "Closed" if self.revealed else f"{BUDGET - len(self.tried)} attempts left"
+        spare = BUDGET - len(self.tried)
+        left = "Closed" if self.revealed else f"{spare} attempt{'s' * (spare != 1)} left"
         page = ipywidgets.HTML(
             f"{PAGE_STYLE}<p>Batch {BASE}: {self.baseline.mean:.1%}. Target at batch {BASE * TIMES}:"
             f" {self.target:.1%}. {left}.</p><table><thead><tr><th></th>"
@@ -272,19 +274,26 @@ def words_of(choice, result, target):
     if missing <= 0:
         return "Target reached."
     if not np.isfinite(result.moved):
-        return "Diverged: steps were longer than the loss is smooth. At which moment are they too long?"
+        return f"Diverged: steps were longer than the loss is smooth. {_too_long(choice)}"
     if result.moved < TIMID and result.mean < COLLAPSED:
         return (
             f"The weights moved by {result.moved:.1%} of their length in the whole run. What does the rate of"
             f" {choice.rule} multiply?"
         )
     if result.mean < COLLAPSED:
-        return "Collapsed: no numbers were lost, but what was learned. When are steps the most dangerous?"
+        return f"Collapsed: no numbers were lost, but what was learned. {_too_long(choice)}"
     if max(result.accuracy) - min(result.accuracy) > 0.1:
         return (
             f"{missing:.1f} points short, and the seeds lie far apart: near the edge of collapse."
         )
     return f"{missing:.2g} points short."
+
+
+def _too_long(choice):
+    """Ask for the moment at which steps are too long."""
+    if choice.warm_up < 1:
+        return "At which moment are steps the most dangerous?"
+    return f"The warm-up hides the first {choice.warm_up:g} epochs only. How long are the steps at its end?"
 
 
 def check_choice(choice, epochs=EPOCHS):

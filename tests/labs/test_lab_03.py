@@ -68,6 +68,16 @@ def test_ten_attempts_and_no_more_but_the_same_again_is_free(own, quick):
     with pytest.raises(SpecError, match="budget of 10"):
         quick.add(own.Choice("sgd", 1.0, 0.0, "constant"))
     assert "0 attempts left" in quick.attempt("sgd", 1.0).value
+    assert "made this attempt before" in quick.attempt(*choices[3]).value
+
+
+@pytest.mark.parametrize(
+    ("warm_up", "words"), [(0.0, "At which moment"), (8.0, "first 8 epochs only")]
+)
+def test_a_collapse_asks_for_what_a_warm_up_has_not_cured(own, warm_up, words):
+    choice = own.Choice("momentum", 0.64, warm_up, "cosine")
+    for result in (own.Result((0.1,), np.inf), own.Result((0.1,), 5.0)):
+        assert words in own.words_of(choice, result, 0.9)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lib_dlhpc.labs.emulated.data_parallel_step import SINGLE, SINGLE_WORDS, off
 from lib_dlhpc.labs.emulated.pipeline_stage import Stage
 from lib_dlhpc.labs.emulated.ranks import emulate
 from lib_dlhpc.labs.mistakes import LabError
@@ -134,6 +135,8 @@ def stages_off(task: StagedTask, weights: Array) -> str:
         return "The first step is right, a later one is not. What stays from one step to the next?"
     if not np.isfinite(weights[0]).all():
         return "Weights are not numbers any more: was a message read before it was there?"
+    if off(weights[:1], expected[:1]) <= SINGLE:
+        return SINGLE_WORDS
     moved, right = start - weights[0], start - expected[0]
     if not moved.any():
         return "The weights did not move at all."
@@ -174,6 +177,11 @@ def _known_ways(task: StagedTask, right: Array) -> Iterator[tuple[str, Array]]:
         )
         for share in (1.0, size[i] / task.batch, size[i] / size[0], 1 / many):
             yield words, share * g[i]
+            yield (
+                f"The weights moved by twice the gradients of microbatch {i}: they are summed into the very array"
+                " that backward writes to.",
+                2 * share * g[i],
+            )
     yield (
         "Each microbatch's loss was a mean over its own samples, and these means were summed. Over how many"
         " samples is the loss to be a mean?",
