@@ -182,6 +182,24 @@ MISTAKES = {
         "By rows: the outputs",
         "nobody can go on",
     ),
+    "sends that nobody waits for": (
+        "rows_forward",
+        [("    for request in sent:\n        request.wait()\n", "")],
+        "By rows: the outputs",
+        "never waits for what it sends",
+    ),
+    "too many rows are wanted": (
+        "wanted",
+        [("+ layer.kernel", "+ layer.kernel + 1")],
+        "By rows: the outputs",
+        "these come from more",
+    ),
+    "rows of the next rank only": (
+        "rows_forward",
+        [("] = rows", "] = rows * (abs(peer - comm.rank) < 2)")],
+        "By rows: the outputs",
+        "a halo may reach further",
+    ),
     "the gradient of the halo stays": (
         "rows_backward",
         [

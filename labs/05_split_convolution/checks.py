@@ -33,7 +33,7 @@ from lib_dlhpc.labs.emulated.split_gradient_errors import (
 )
 from lib_dlhpc.labs.emulated.split_output_errors import outputs_off
 from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
-from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.labs.program import arguments, emulated_first, end_together, handed_in
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
@@ -67,7 +67,8 @@ def tasks(name, ranks=RANKS):
             int(rng.integers(2, 5)), filters, kernel, stride, padding, rows, columns
         )
         result.append(SplitTask(layer, fewer, int(rng.integers(1000))))
-    return result
+    tall = Convolution(2, ranks + 1, 7, 1, 3, 2 * ranks + 1, 9)  # a halo reaches past the next rank
+    return [*result, SplitTask(tall, ranks, int(rng.integers(1000)))]
 
 
 def filters_findings(forward, backward, name):
@@ -245,6 +246,8 @@ def _slips(layer, cut):
         gather, total = _ring("ring_allgather", layer, layer.y()), _ring("ring", layer, layer.x())
         yield "Backward exchanges something as well.", gather
         yield "Forward exchanges something as well.", total
+        share = _ring("ring_allgather", layer, layer.y() // layer.ranks)
+        yield "n is what all have in the end, not what a rank brings.", share + total
         yield (
             "An allreduce moves its array twice, once to sum and once to tell.",
             gather + total / 2,
@@ -261,8 +264,11 @@ def _slips(layer, cut):
         )
         one = layer.alpha + layer.face() * layer.beta
         yield "A rank in the middle has two neighbors.", 2 * one + total
-    double = layer._replace(beta=2 * layer.beta)
-    yield "Numbers are of 4 B here.", seconds(double)[cut]
+    yield "Numbers are of 4 B here.", seconds(layer._replace(beta=2 * layer.beta))[cut]
+    whole = layer._replace(beta=layer.beta * layer.ranks / (layer.ranks - 1))
+    halos = 2 * _halo(layer) - 2 * _halo(whole) if cut == "rows" else 0.0
+    yield "Only (p-1)/p of n bytes travel: a rank has its own share.", seconds(whole)[cut] + halos
+    yield "A batch has more than one sample.", seconds(layer._replace(samples=1))[cut]
     yield "Latency is missing.", seconds(layer._replace(alpha=0.0))[cut]
     other = "rows" if cut == "filters" else "filters"
     yield f"That is what the cut by {other} takes.", seconds(layer)[other]
@@ -351,8 +357,9 @@ def main():
         print(report(result))
         sys.exit(not passed(result))
     found = {}
-    for own in tasks(name, comm.size):
-        task = SplitTask(own.layer, comm.size, own.seed)
+    own = [SplitTask(each.layer, comm.size, each.seed) for each in tasks(name, comm.size)]
+    emulated_first(comm, lambda: _both_cuts(given, own))
+    for task in own:
         for by_rows, (forward, backward) in enumerate((NAMES[:2], NAMES[2:4])):
             y, memory, _ = rank_forward(given[forward], task, bool(by_rows), comm)
             dx, dw, _ = rank_backward(given[backward], memory, task, bool(by_rows), comm)
@@ -364,6 +371,14 @@ def main():
         print(
             f"{comm.size} real ranks\n{report([found[law] for law in (*FILTERS[:2], *ROWS[:3])])}"
         )
+
+
+def _both_cuts(given, own):
+    """Run all four functions on emulated ranks."""
+    for task in own:
+        for by_rows, (forward, backward) in enumerate((NAMES[:2], NAMES[2:4])):
+            ahead = emulate_forward(given[forward], task, bool(by_rows))
+            emulate_backward(given[backward], ahead.second, task, bool(by_rows))
 
 
 def _tell(found, task, by_rows, ahead, back):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lib_dlhpc.labs.emulated.ranks import emulate
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.mistakes import LabError, ranks_named
 from lib_dlhpc.layers.base.saved import Array
 
 Range: TypeAlias = tuple[int, int]  # first, one past last
@@ -153,6 +153,7 @@ def rank_forward(forward: Step, task: SplitTask, by_rows: bool, comm: Any) -> tu
     """Return what the learner's forward gives on a rank of `comm`: y, saved state, B moved."""
     x, w, _ = shares(task, by_rows, comm.rank)
     y, kept = _pair(forward(x, w, task.layer, task.cut, comm), "(y, kept)")
+    _all_waited(comm)
     return y, kept, getattr(comm, "moved", 0)
 
 
@@ -163,6 +164,7 @@ def rank_backward(
     _, w, dy = shares(task, by_rows, comm.rank)
     before = getattr(comm, "moved", 0)
     dx, dw = _pair(backward(dy, kept, w, task.layer, task.cut, comm), "(dx, dw)")
+    _all_waited(comm)
     return dx, dw, getattr(comm, "moved", 0) - before
 
 
@@ -221,6 +223,16 @@ def _pair(result: Any, names: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise LabError(f"{type(result).__name__} was returned; {names} is wanted.")
     return result
+
+
+def _all_waited(comm: Any) -> None:
+    """Raise LabError if an emulated rank never waited for a message that it has sent."""
+    lost = [each.target for each in getattr(comm, "messages", []) if not each.waited]
+    if lost:
+        raise LabError(
+            f"rank {comm.rank} never waits for what it sends to {ranks_named(sorted(set(lost)))}. Until then MPI need"
+            " not have sent it."
+        )
 
 
 def _ended(results: list[tuple[Any, Any, int]]) -> Ended:

@@ -49,6 +49,8 @@ def _rows_off(task: SplitTask, rank: int, found: Any) -> str:
     inside = min(stop, layer.rows) - max(first, 0)
     if got == layer.outputs(high - low) or got == layer.outputs(high - low, 0):
         return f" That is what its own {high - low} rows give. {TWO_RANKS}"
+    if got > layer.outputs(need, 0) and got != layer.outputs(need):
+        return f" Its outputs read rows {first} to {stop - 1}, {need} in all; these come from more."
     if got > layer.outputs(need, 0):
         return (
             " These are too many. Rows are padded where the image ends, and only there; what lies between"
@@ -89,15 +91,15 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
         if side.any() and side.sum() != lent.sum():
             words = f"the rows from {name} are missing: zeros stand there."
             yield words, read(rows, ~inside | side)
-    last_above = above & (rows == rows[above].min()) if above.any() else above
-    last_below = below & (rows == rows[below].max()) if below.any() else below
-    sides = [(last_above, "above"), (last_below, "below")]
-    if last_above.any() and last_below.any():
-        sides.append((last_above | last_below, "on both sides"))
-    for short, name in sides:
-        if short.any():
-            words = f"the halo is one row short {name}: the outermost row is zeros."
-            yield words, read(rows, ~inside | short)
+    far = lent & _beyond_the_next(task, rank, rows)
+    if far.any():
+        words = (
+            "zeros stand where rows belong that are not the next rank's: a halo may reach further."
+        )
+        yield words, read(rows, ~inside | far)
+    for short, name in _outermost(rows, above, below):
+        words = f"the halo is one row short {name}: the outermost row is zeros."
+        yield words, read(rows, ~inside | short)
     for shift in (1, -1):
         near, all_ = np.where(lent, rows + shift, rows), rows + shift
         yield "the halo rows are off by one.", read(near, ~inside)
@@ -125,6 +127,22 @@ def _wrong_padding(rows: Any, size: int) -> Iterator[tuple[str, Any]]:
     yield f"{beyond} the rows of the other end.", rows % size
     mirror = np.where(rows < 0, -rows, np.where(rows >= size, 2 * size - 2 - rows, rows))
     yield f"{beyond} a mirror image.", mirror
+
+
+def _beyond_the_next(task: SplitTask, rank: int, rows: Any) -> Any:
+    """Return which rows belong to ranks that are not next to this one."""
+    cuts = task.cut.rows
+    return (rows < cuts[max(rank - 1, 0)][0]) | (rows >= cuts[min(rank + 1, task.ranks - 1)][1])
+
+
+def _outermost(rows: Any, above: Any, below: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the outermost halo row of each side, and of both, with the name of the side."""
+    last_above = above & (rows == rows[above].min()) if above.any() else above
+    last_below = below & (rows == rows[below].max()) if below.any() else below
+    sides = [(last_above, "above"), (last_below, "below")]
+    if last_above.any() and last_below.any():
+        sides.append((last_above | last_below, "on both sides"))
+    yield from ((short, name) for short, name in sides if short.any())
 
 
 def _mix(rows: Any, side: Any, cuts: Any, peer: int) -> None:
