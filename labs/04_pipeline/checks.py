@@ -115,7 +115,7 @@ def check(step, gpipe, one_f_one_b, name):
 def short(law, stream):
     """Whether the stream is proven on all shapes, and how long ranks are idle."""
     for ranks, microbatches in SHAPES:
-        where = f"{ranks} ranks, {microbatches} microbatches"
+        where = _shape(ranks, microbatches)
         try:
             pipeline = pipeline_of(stream, ranks, microbatches)
             spans = prove_pipeline(pipeline)
@@ -139,6 +139,10 @@ def short(law, stream):
     return holds(law, "On 2, 3 and 4 ranks, also with fewer microbatches than ranks.")
 
 
+def _shape(ranks, microbatches):
+    return f"{ranks} ranks, {microbatches} microbatch{'es' * (microbatches > 1)}"
+
+
 def thrifty(stream):
     """Whether ranks keep no more activations than fill the pipe."""
     for ranks, microbatches in SHAPES:
@@ -151,8 +155,8 @@ def thrifty(stream):
             if most > min(ranks - rank, microbatches):
                 return broken(
                     KEPT,
-                    f"{ranks} ranks, {microbatches} microbatches: rank {rank} keeps the activations of {most} at"
-                    f" once; {min(ranks - rank, microbatches)} fill the pipe. What could be let go before the"
+                    f"{_shape(ranks, microbatches)}: rank {rank} keeps the activations of {most} at once;"
+                    f" {min(ranks - rank, microbatches)} fill the pipe. What could be let go before the"
                     " next forward?",
                 )
     return holds(KEPT, "However many microbatches there are.")
