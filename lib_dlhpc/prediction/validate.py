@@ -180,7 +180,7 @@ def row_of(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
     if "definition" in entry:
         value = DEFINITIONS[entry["definition"]](**entry["inputs"])
     else:
-        experiment = _experiment(table, entry)
+        experiment = experiment_of(table, entry)
         value = quantity_of(experiment, measured["quantity"])
         if "relative_to" in entry:
             value /= predict(experiment.set(entry["relative_to"])).throughput
@@ -199,7 +199,7 @@ def row_of(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
     )
 
 
-def _experiment(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Experiment:
+def experiment_of(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Experiment:
     """Return the experiment of one row: what the family shares, the row's counts, what was measured."""
     _check_machine(table, entry)
     changes, name = {**_counts(table, entry), **entry.get("set", {})}, table["name"]
@@ -304,7 +304,7 @@ def _met(name: str, identity: str, field: str, low: float, high: float) -> float
     """Return the value of a field of [calibration] at which a measured row under [[inputs]] is met."""
     table = family(name)
     entry = next(each for each in entries(table, "inputs") if each["id"] == identity)
-    experiment, quantity = _experiment(table, entry), published(identity)["quantity"]
+    experiment, quantity = experiment_of(table, entry), published(identity)["quantity"]
     return meet(
         value_of(identity),
         lambda value: quantity_of(experiment.set({field: value}), quantity),
