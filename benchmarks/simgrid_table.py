@@ -43,6 +43,8 @@ def machine_of(case: dict[str, Any]) -> Machine:
     """Return a case's platform as a machine: a NIC a node, inside a node links 8 times as fast."""
     device = Device({"fp32": 1e13}, 1e10, 1e12, 100.0, 300.0)
     network = {key: case[key] for key in NETWORK if key in case}
+    if case.get("topology", "").startswith("rails"):
+        network["nics"] = case["node_size"]  # each as fast as the one NIC of other cases
     return Machine(
         device,
         intra_node=Link(ALPHA, 8 * BANDWIDTH),

@@ -18,8 +18,10 @@ from lib_dlhpc.costs.network import (
     Network,
     all_to_all_congestion,
     congestion,
+    crossing_congestion,
     neighbor_congestion,
     network_of,
+    nics_used,
 )
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
@@ -27,7 +29,7 @@ from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.machine import IN_NETWORK, Machine
+from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, Machine
 from lib_dlhpc.spec.strategy import AUTO
 
 NOTHING = Cost(0.0, 0.0, 0.0)
@@ -98,14 +100,18 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
     inner, outer = machine.intra_node, machine.inter_node
     sharing = devices / near
     step = max(1, apart * near // devices)
+    nics = int(nics_used(machine, devices))
     return Network(
         Level(near, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
-        Level(used, outer.latency, sharing / (outer.bandwidth * outer.efficiency * machine.nics)),
+        Level(used, outer.latency, sharing / (outer.bandwidth * outer.efficiency * nics)),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
         lambda distance: congestion(machine, nodes, distance * step),
         all_to_all_congestion(machine, used * step),
         neighbor_congestion(machine, used * step),
         IN_NETWORK[machine.in_network],
+        max(1, nics * near // devices) if machine.topology in RAILS else 1,
+        crossing_congestion(machine, used * step),
+        machine.topology == "rails-pxn",
     )
 
 
@@ -123,8 +129,12 @@ def wire_on(machine: Machine, within_node: bool, leaving: int) -> Wire:
     if within_node:
         link = machine.intra_node
         return Wire(link.latency, 1 / (link.bandwidth * link.efficiency))
-    link = machine.inter_node
-    return Wire(link.latency, leaving / (link.bandwidth * link.efficiency * machine.nics))
+    link, nics = machine.inter_node, machine.nics
+    if (
+        machine.topology in RAILS
+    ):  # those who leave have a NIC each, or share it with those beside them
+        leaving, nics = max(1.0, min(leaving, machine.devices_per_node / nics)), 1
+    return Wire(link.latency, leaving / (link.bandwidth * link.efficiency * nics))
 
 
 def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:
@@ -150,8 +160,9 @@ def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
 
 def shift_cost(net: Network, size: Any) -> Cost:
     """Return the cost of a message of `size` B from each rank of a ring to the next; one of a node may leave it."""
-    level = net.outer if net.outer.ranks > 1 else net.inner
-    return Cost(level.alpha, size * level.beta, 0.0)
+    if net.outer.ranks > 1:
+        return Cost(net.outer.alpha, size * net.outer.beta * net.lanes, 0.0)
+    return Cost(net.inner.alpha, size * net.inner.beta, 0.0)
 
 
 def halo_cost(net: Network, size: Any) -> Cost:
@@ -162,4 +173,5 @@ def halo_cost(net: Network, size: Any) -> Cost:
     """
     level = net.outer if net.outer.ranks > 1 else net.inner
     both = net.inner.ranks > 1 and net.outer.ranks > 1
-    return Cost(level.alpha, size * level.beta / (2 if both else 1), 0.0)
+    one_nic = net.lanes if net.outer.ranks > 1 else 1
+    return Cost(level.alpha, size * level.beta * one_nic / (2 if both else 1), 0.0)

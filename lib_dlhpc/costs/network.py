@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Array, Cost, Level, Network, flat, slowest
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.machine import IN_NETWORK, Machine
+from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, Machine
 
 __all__ = [
     "Array",
@@ -20,10 +20,12 @@ __all__ = [
     "last_axis",
     "neighbor_congestion",
     "network_of",
+    "nics_used",
     "node_links",
     "slowest",
 ]
 
+TREES = ("fat-tree", *RAILS)
 BYTES_MOVED_TO_REDUCE = 3  # read two numbers, write one
 
 
@@ -35,38 +37,54 @@ def last_axis(value: Any) -> Any:
 def network_of(experiment: Experiment) -> Network:
     """Return the levels and the reduction rate of the devices that take part in the exchange.
 
-    The NICs of a node are used together.
+    The NICs of a node are used together, or belong to its devices (rails).
     """
     machine, strategy = experiment.calibrated_machine, experiment.strategy
     inner, outer = machine.intra_node, machine.inter_node
-    nodes = last_axis(strategy.nodes)
+    nodes, devices = last_axis(strategy.nodes), last_axis(experiment.devices_per_node)
+    nics = nics_used(machine, devices)
     return Network(
-        Level(
-            last_axis(experiment.devices_per_node),
-            last_axis(inner.latency),
-            1 / last_axis(inner.bandwidth * inner.efficiency),
-        ),
+        Level(devices, last_axis(inner.latency), 1 / last_axis(inner.bandwidth * inner.efficiency)),
         Level(
             nodes,
             last_axis(outer.latency),
-            1 / last_axis(outer.bandwidth * outer.efficiency * machine.nics),
+            1 / (last_axis(outer.bandwidth * outer.efficiency) * nics),
         ),
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),
         neighbor_congestion(machine, nodes),
         IN_NETWORK[machine.in_network],
+        nics if machine.topology in RAILS else 1,
+        crossing_congestion(machine, nodes),
+        machine.topology == "rails-pxn",
+    )
+
+
+def nics_used(machine: Machine, devices: Any) -> Any:
+    """Return the NICs of a node that its `devices` in use reach: on rails, one each at most."""
+    nics = last_axis(machine.nics)
+    return np.minimum(nics, devices) if machine.topology in RAILS else nics
+
+
+def crossing_congestion(machine: Machine, nodes: Any) -> Any:
+    """Slow-down where every node sends all that one NIC carries to another rail, over the uplinks of a leaf; else 0."""
+    if machine.topology != "rails":
+        return 0.0
+    leaf = last_axis(machine.nodes_per_switch)
+    return np.where(
+        nodes > 1, np.minimum(nodes, leaf) / leaf * last_axis(machine.oversubscription), 0.0
     )
 
 
 def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
     """Slow-down when each node exchanges with the one `distance` further on in rank order.
 
-    fat-tree: what leaves a switch shares its uplinks. dragonfly: what leaves a group shares the links to one or two
-    other groups, and takes no others (minimal routing). torus (row-major, square): a link is crossed by as many
+    fat-tree, rails: what leaves a switch shares its uplinks. dragonfly: what leaves a group shares the links to one
+    or two other groups, and takes no others (minimal routing). torus (row-major, square): a link is crossed by as many
     exchanges as the partners are hops apart.
     """
-    if machine.topology == "fat-tree":
+    if machine.topology in TREES:
         leaves_switch = np.greater_equal(distance, last_axis(machine.nodes_per_switch))
         return np.where(leaves_switch, last_axis(machine.oversubscription), 1.0)
     if machine.topology == "dragonfly":
@@ -84,11 +102,11 @@ def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
 def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
     """Slow-down of an exchange of everyone with everyone.
 
-    fat-tree: most of the traffic crosses the uplinks. dragonfly: a group sends each other one
+    fat-tree, rails: most of the traffic crosses the uplinks. dragonfly: a group sends each other one
     its share. torus of side k: the mean path is k/2 hops
     over four links a node, so k/8 (never below 1).
     """
-    if machine.topology == "fat-tree":
+    if machine.topology in TREES:
         return np.where(
             nodes > last_axis(machine.nodes_per_switch), last_axis(machine.oversubscription), 1.0
         )
@@ -106,7 +124,7 @@ def neighbor_congestion(machine: Machine, nodes: Any) -> Any:
     Above 1 only where the uplinks of a leaf, or the links between two groups, carry less than the NICs of a node.
     """
     group = last_axis(machine.nodes_per_switch)
-    if machine.topology == "fat-tree":
+    if machine.topology in TREES:
         return np.where(
             nodes > group, np.maximum(last_axis(machine.oversubscription) / group, 1.0), 1.0
         )
@@ -134,10 +152,10 @@ def node_links(machine: Machine, nodes: Any, others: Any) -> Any:
     """Return how many nodes' NICs the links carry between `nodes` nodes and `others` at full rate.
 
     The messages are spread evenly. fat-tree: unless one switch has them all, they cross the uplinks, and
-    a full switch passes on 1 / oversubscription of what its nodes send. Raises SpecError for a torus
-    and a dragonfly, in which it depends on where everyone is.
+    a full switch passes on 1 / oversubscription of what its nodes send. Raises SpecError for a torus,
+    a dragonfly and rails, in which it depends on where everyone is.
     """
-    if machine.topology in ("torus", "dragonfly"):
+    if machine.topology in ("torus", "dragonfly", *RAILS):
         raise SpecError(
             f"machine.topology = {machine.topology!r}: asynchronous updates are not predicted there, for some links are"
             " crossed by far more than others; legal: single-switch, fat-tree. A simulation has it."

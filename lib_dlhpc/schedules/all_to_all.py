@@ -65,12 +65,17 @@ def _moved(source: Ints, target: Ints, cut: Ints) -> Iterator[Round]:
 
 
 def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
-    """Pairwise exchanges; traffic inside and between nodes overlaps."""
+    """Pairwise exchanges; traffic inside and between nodes overlaps. What changes rails loads the links inside a
+    node (relay) or the uplinks."""
     near, far = net.inner.ranks, net.outer.ranks
     ranks = near * far
     own = n / ranks
-    inside = (near - 1) / ranks * own * net.inner.beta
-    across = (ranks - near) / ranks * own * near * net.outer.beta * net.all_to_all
+    turning = 1 - 1 / net.lanes  # of what leaves a node
+    relayed = (ranks - near) * turning * net.relay
+    inside = (near - 1 + relayed) / ranks * own * net.inner.beta
+    turned = np.maximum(net.all_to_all, net.crossing)  # in a step all change rails, or none does
+    crowded = turning * turned + (1 - turning) * net.all_to_all
+    across = (ranks - near) / ranks * own * near * net.outer.beta * crowded
     alpha, _ = slowest(net)
     return Cost((ranks - 1) * alpha, np.maximum(inside, across), 0.0 * n)
 

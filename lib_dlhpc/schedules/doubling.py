@@ -148,6 +148,7 @@ def rabenseifner_cost(n: Array, net: Network) -> Cost:
     in_share = 1 - 0.5**in_rounds
     out_share = over_rounds(out_rounds, net, lambda k: 0.5 ** (k + 1))
     latency = 2 * (in_rounds + in_fold) * a_in + 2 * (out_rounds + out_fold) * a_out
+    b_out = b_out * np.maximum(net.lanes / 2.0**in_rounds, 1.0)  # ranks that folded have idle NICs
     bandwidth = 2 * n * ((in_share + in_fold) * b_in + (out_share + out_fold) * b_out)
     reduction = (
         n * (in_share + in_fold + (1 - 0.5**out_rounds + out_fold) / 2.0**in_rounds) * net.gamma

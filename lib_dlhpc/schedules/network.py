@@ -16,10 +16,43 @@ class Level(NamedTuple):
     beta: Array
 
 
+class Rails(NamedTuple):
+    """The NICs of a node where each belongs to some of its ranks; `node` ranks are spread evenly over `lanes` NICs.
+
+    relay: what is for another rail goes to the rank of that rail in the sender's node first (PXN), else from rail to
+    rail above the leaf switches. One lane: all NICs of a node are one.
+    """
+
+    node: int
+    lanes: int = 1
+    relay: bool = False
+
+    def far(self, source: Array, target: Array) -> Array:
+        """Whether messages leave their node."""
+        return source // self.node != target // self.node
+
+    def out(self, source: Array, target: Array) -> Array:
+        """Return the NICs, counted over all nodes, by which messages leave."""
+        if self.relay:
+            source = source // self.node * self.node + target % self.node
+        return source * self.lanes // self.node
+
+    def into(self, target: Array) -> Array:
+        """Return the NICs by which messages arrive."""
+        return target * self.lanes // self.node
+
+    def relayed(self, source: Array, target: Array) -> Array:
+        """Whether messages pass another rank of the sender's node."""
+        own, other = source * self.lanes // self.node, self.out(source, target)
+        return self.far(source, target) & (own != other)
+
+
 class Network(NamedTuple):
     """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between all pairs of
     nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors` that of a ring. combines:
-    where switches add what passes them: "nvls" inside a node, "sharp" between nodes."""
+    where switches add what passes them: "nvls" inside a node, "sharp" between nodes. lanes: NICs of a node of which a
+    rank has its own; the beta of `outer` is of all of them. crossing: slowdown factor where every node
+    sends all of one rail to another. relay: see Rails."""
 
     inner: Level
     outer: Level
@@ -28,6 +61,14 @@ class Network(NamedTuple):
     all_to_all: Array = 1.0
     neighbors: Array = 1.0
     combines: frozenset[str] = frozenset()
+    lanes: Array = 1
+    crossing: Array = 0.0
+    relay: bool = False
+
+    @property
+    def rails(self) -> Rails:
+        """The NICs of its ranks; no arrays."""
+        return Rails(int(self.inner.ranks), int(self.lanes), self.relay)
 
 
 class Cost(NamedTuple):
@@ -58,10 +99,14 @@ def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:
 
 
 def slowest(net: Network) -> tuple[Array, Array]:
-    """Return alpha and beta of the slowest link of a ring over all devices."""
+    """Return alpha and beta of the slowest link of a ring over all devices; it leaves a node by one of its NICs."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
-    b_out = b_out * net.neighbors
     single = np.equal(g, 1)
+    turns = (
+        net.lanes > 1
+    ) & ~single  # from the last rank of a node to the first of the next: to another rail
+    a_out = a_out + a_in * turns * net.relay
+    b_out = b_out * net.lanes * np.maximum(net.neighbors, net.crossing * turns)
     alpha = np.where(nodes > 1, np.where(single, a_out, np.maximum(a_in, a_out)), a_in)
     beta = np.where(nodes > 1, np.where(single, b_out, np.maximum(b_in, b_out)), b_in)
     return alpha, beta

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.schedules.network import Cost, Network
+from lib_dlhpc.schedules.network import Cost, Network, Rails
 from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
 
 Floats: TypeAlias = NDArray[Any]
@@ -29,20 +29,21 @@ def price(
     """Return the cost of `schedule`.
 
     alpha: s a message. beta, gamma: s/B moved, reduced. network: two levels, in place of the three;
-    the ranks of a node share its NICs, whose rate is outer.beta. itemsize: B an element. Not modeled:
-    contention beyond the NICs, and ranks that run ahead (the simulator models both). Source: Thakur,
-    Rabenseifner & Gropp (2005), section 3.
+    the ranks of a node share its NICs, whose rate is outer.beta, or have one each (Network.lanes).
+    itemsize: B an element. Not modeled: contention beyond the NICs, and ranks that run ahead (the
+    simulator models both). Source: Thakur, Rabenseifner & Gropp (2005), section 3.
     """
     if network is None:
-        levels = _Levels(schedule.ranks, 1, (alpha, beta), (alpha, beta), gamma, itemsize)
+        levels = _Levels(schedule.ranks, Rails(1), (alpha, beta), (alpha, beta), gamma, itemsize)
     else:
         (inner, outer), node = (network.inner, network.outer), int(network.inner.ranks)
         if node * int(outer.ranks) != schedule.ranks:
             raise SpecError(
                 f"network: {node} x {outer.ranks} ranks, but the schedule is for {schedule.ranks}."
             )
+        one = outer.beta * network.lanes
         levels = _Levels(
-            *(schedule.ranks, node, (inner.alpha, inner.beta), (outer.alpha, outer.beta)),
+            *(schedule.ranks, network.rails, (inner.alpha, inner.beta), (outer.alpha, one)),
             *(network.gamma, itemsize),
         )
     total = np.zeros(3)
@@ -54,9 +55,9 @@ def price(
 
 class _Levels(NamedTuple):
     ranks: int
-    node: int  # ranks of a node
+    rails: Rails
     inner: tuple[float, float]  # alpha, beta
-    outer: tuple[float, float]
+    outer: tuple[float, float]  # beta of one NIC
     gamma: float
     itemsize: int
 
@@ -64,13 +65,14 @@ class _Levels(NamedTuple):
 def _busiest(part: Round, at: _Levels) -> Floats:
     """Latency, bandwidth and reduction of the busiest rank in this round."""
     size = part.count * float(at.itemsize)
-    far = part.source // at.node != part.target // at.node
+    far = at.rails.far(part.source, part.target)
     alpha = np.where(far, at.outer[0], at.inner[0])
+    alpha = alpha + at.rails.relayed(part.source, part.target) * at.inner[0]
     seconds = size * np.where(far, at.outer[1], at.inner[1])
     if part.switch:
         return _merged(part, far, alpha, seconds, at)
-    sends = _port(part.source, far, alpha, seconds, at)
-    receives = _port(part.target, far, alpha, seconds, at)
+    sends = _port(part.source, at.rails.out(part.source, part.target), far, alpha, seconds, at)
+    receives = _port(part.target, at.rails.into(part.target), far, alpha, seconds, at)
     latency, bandwidth = np.where(sends.sum(0) >= receives.sum(0), sends, receives)
     reduction = _sums(part.target, size * part.reduce, at.ranks) * at.gamma
     rank = int(np.argmax(latency + bandwidth + reduction))
@@ -84,18 +86,18 @@ def _merged(
     if part.switch == STREAM and not part.reduce.any():
         return np.array([alpha.max(), 0.0, 0.0])
     port = part.target if part.switch == MULTICAST else part.source
-    _, bandwidth = _port(port, far, alpha, seconds, at)
+    _, bandwidth = _port(port, at.rails.into(port), far, alpha, seconds, at)
     return np.array([alpha.max(), bandwidth.max(), 0.0])
 
 
 def _port(
-    rank: Ints, far: NDArray[np.bool_], alpha: Floats, seconds: Floats, at: _Levels
+    rank: Ints, nic: Ints, far: NDArray[np.bool_], alpha: Floats, seconds: Floats, at: _Levels
 ) -> Floats:
-    """Latency and bandwidth seconds of each rank's port in one direction; the ranks of a node share its NICs."""
+    """Latency and bandwidth seconds of each rank's port in one direction; a rank waits for all that its NICs carry."""
     latency, bandwidth = _sums(rank, alpha, at.ranks), _sums(rank, seconds, at.ranks)
-    nics = _sums(rank // at.node, seconds * far, -(-at.ranks // at.node))
-    crosses = _sums(rank, far * 1.0, at.ranks) > 0
-    shared = np.where(crosses, nics[np.arange(at.ranks) // at.node], 0.0)
+    busy = _sums(nic, seconds * far, -(-at.ranks * at.rails.lanes // at.rails.node))
+    shared = np.zeros(at.ranks)
+    np.maximum.at(shared, rank, np.where(far, busy[nic], 0.0))
     return np.stack([latency, np.maximum(bandwidth, shared)])
 
 

@@ -119,7 +119,8 @@ def binomial_cost(n: Array, net: Network) -> Cost:
     """Reduce to one root along a binomial tree, then broadcast down the same tree."""
     in_depth, out_depth = depth(net.inner.ranks), depth(net.outer.ranks)
     latency = 2 * (in_depth * net.inner.alpha + out_depth * net.outer.alpha)
-    bandwidth = 2 * n * (in_depth * net.inner.beta + out_depth * net.outer.beta)
+    one_nic = net.outer.beta * net.lanes  # a leader has no others
+    bandwidth = 2 * n * (in_depth * net.inner.beta + out_depth * one_nic)
     return Cost(latency, bandwidth, n * (in_depth + out_depth) * net.gamma)
 
 

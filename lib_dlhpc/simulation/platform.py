@@ -6,12 +6,15 @@ Every direction of a connection is a link of its own (full duplex). Rank r is de
     single switch    a node has its NICs, used together, as one link out and one link in
     fat tree         nodes_per_switch nodes hang on a leaf switch, whose links to the upper level carry
                      1 / oversubscription of what its nodes can send; the upper level never blocks
+    rails            NIC i of nodes_per_switch nodes hangs on a leaf switch of rail i; uplinks as of a fat tree.
+                     A device has the NIC of its rail: a message to another rail crosses the uplinks, or ("rails-pxn")
+                     goes to the device of its target's rail first, over the links inside the sender's node
     dragonfly        nodes_per_switch nodes are a group, which never blocks inside; it has a link to each other group,
                      and these together carry 1 / oversubscription of what its nodes can send
     torus            rows x columns of nodes, as square as possible; behind its NICs a node has a link
                      to each of four neighbors; along the row first, then the column, the short way
 
-A message passes the links inside a node or those between nodes, never both. Its latency is that of
+Otherwise a message passes the links inside a node or those between nodes, never both. Its latency is that of
 the kind of connection, whatever the number of hops, as in `lib_dlhpc.costs.network`.
 """
 
@@ -21,8 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lib_dlhpc.costs.network import BYTES_MOVED_TO_REDUCE, global_link
-from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.costs.network import BYTES_MOVED_TO_REDUCE, global_link, nics_used
+from lib_dlhpc.schedules.network import Rails
+from lib_dlhpc.spec.machine import RAILS, Machine
 
 NO_LINK = -1
 
@@ -40,6 +44,7 @@ class Platform:
     topology: str = "single-switch"
     nodes_per_switch: int = 1
     columns: int = 1  # of the torus
+    rails: int = 1  # NICs of a node that are links of their own
 
     @property
     def ranks(self) -> int:
@@ -51,10 +56,17 @@ class Platform:
         """The names of the links, in order."""
         rank, node = range(self.ranks), range(self.nodes)
         names = [f"device {r} {way}" for way in ("out", "in") for r in rank]
-        names += [f"NIC {n} {way}" for way in ("out", "in") for n in node]
+        nics = [f"NIC {n}" for n in node]
+        if self.topology in RAILS:
+            nics = [f"NIC {n}.{rail}" for n in node for rail in range(self.rails)]
+        names += [f"{nic} {way}" for way in ("out", "in") for nic in nics]
         if self.topology == "fat-tree":
             leaf = range(_leaves(self.nodes, self.nodes_per_switch))
             names += [f"leaf {s} {way}" for way in ("up", "down") for s in leaf]
+        if self.topology in RAILS:
+            leaf = range(_leaves(self.nodes, self.nodes_per_switch))
+            each = [f"leaf {s}.{rail}" for s in leaf for rail in range(self.rails)]
+            names += [f"{switch} {way}" for way in ("up", "down") for switch in each]
         if self.topology == "dragonfly":
             group = range(_leaves(self.nodes, self.nodes_per_switch))
             names += [f"group {a} to {b}" for a in group for b in group]
@@ -75,11 +87,36 @@ class Platform:
         p, g, nodes = self.ranks, self.devices_per_node, self.nodes
         from_node, to_node = a // g, b // g
         inside = from_node == to_node
+        if self.topology in RAILS:
+            return self._on_rails(a, b)
         first = np.where(inside, a, 2 * p + from_node)
         last = np.where(inside, p + b, 2 * p + nodes + to_node)
         hops = [first, *self._between(from_node, to_node), last]
         latency = np.where(inside, self.latency_inside, self.latency_between)
         return np.stack(hops, axis=1), latency
+
+    def _on_rails(self, a: Any, b: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The same where each NIC is a link of its own, and so are the uplinks of each rail."""
+        p, g, lanes = self.ranks, self.devices_per_node, self.rails
+        rails = Rails(g, lanes, self.topology == "rails-pxn")
+        far, relayed = rails.far(a, b), rails.relayed(a, b)
+        nics, leaves = self.nodes * lanes, _leaves(self.nodes, self.nodes_per_switch) * lanes
+        out, into = rails.out(a, b), rails.into(b)
+        up, down = (
+            nic // lanes // self.nodes_per_switch * lanes + nic % lanes for nic in (out, into)
+        )
+        above = far & (up != down)
+        base, relay = 2 * p + 2 * nics, a // g * g + b % g
+        hops = [
+            np.where(~far | relayed, a, NO_LINK),
+            np.where(far, np.where(relayed, p + relay, NO_LINK), p + b),
+            np.where(far, 2 * p + out, NO_LINK),
+            np.where(above, base + up, NO_LINK),
+            np.where(above, base + leaves + down, NO_LINK),
+            np.where(far, 2 * p + nics + into, NO_LINK),
+        ]
+        latency = np.where(far, self.latency_between, self.latency_inside)
+        return np.stack(hops, axis=1), latency + relayed * self.latency_inside
 
     def _between(self, a: Any, b: Any) -> list[Any]:
         """The links of the topology from nodes a to nodes b."""
@@ -122,8 +159,15 @@ def platform(machine: Machine, nodes: int, devices_per_node: int) -> Platform:
     inner, outer = machine.intra_node, machine.inter_node
     ranks = nodes * devices_per_node
     nic = outer.bandwidth * outer.efficiency * machine.nics
-    capacity = [np.full(2 * ranks, inner.bandwidth * inner.efficiency), np.full(2 * nodes, nic)]
-    columns = 1
+    capacity = [np.full(2 * ranks, inner.bandwidth * inner.efficiency)]
+    columns, rails = 1, 1
+    if machine.topology in RAILS:
+        rails, nic = int(nics_used(machine, devices_per_node)), nic / machine.nics
+        uplinks = nic * machine.nodes_per_switch / machine.oversubscription
+        capacity.append(np.full(2 * nodes * rails, nic))
+        capacity.append(np.full(2 * _leaves(nodes, machine.nodes_per_switch) * rails, uplinks))
+    else:
+        capacity.append(np.full(2 * nodes, nic))
     if machine.topology == "fat-tree":
         uplinks = nic * machine.nodes_per_switch / machine.oversubscription
         capacity.append(np.full(2 * _leaves(nodes, machine.nodes_per_switch), uplinks))
@@ -143,6 +187,7 @@ def platform(machine: Machine, nodes: int, devices_per_node: int) -> Platform:
         topology=machine.topology,
         nodes_per_switch=machine.nodes_per_switch,
         columns=columns,
+        rails=rails,
     )
 
 

@@ -10,8 +10,9 @@ all t on the right being those of the round before: an early sender does not wai
 of one duration, as on a ring, this is the message-level program "send takes d; put; get".
 d = alpha + bytes beta (+ bytes gamma if the target combines), with alpha and beta of the level, within
 a node or between nodes. A rank has one port a direction: several messages of one round from or to one
-rank go one after another, in the order of the round. The NICs of a node are shared: what leaves (or
-enters) it in a round takes as long as all of those bytes together. Messages that a switch merges have the port at once.
+rank go one after another, in the order of the round. The NICs of a node are shared (on rails each by its devices): what
+leaves or enters one in a round takes as long as all of those bytes together. Messages that a switch merges have the
+port at once.
 
 Not modeled here: any contention beyond the NICs (`events` does). Source of the arithmetic: Baccelli,
 Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
@@ -26,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.costs.network import Network
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.schedules.network import Rails
 from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -47,8 +49,8 @@ class Program:
     ranks: int
     elements: int
     runs: tuple[Run, ...]
-    # What is known of each run once it has been simulated, by the ranks of a node.
-    known: dict[int, list["tuple[_Routes, _Alike | None]"]] = field(default_factory=dict)
+    # What is known of each run once it has been simulated, by the NICs of the ranks.
+    known: dict[Rails, list["tuple[_Routes, _Alike | None]"]] = field(default_factory=dict)
 
 
 def program(schedule: Schedule) -> Program:
@@ -86,7 +88,7 @@ def finish_times(
     uneven = bool(np.any(np.not_equal(speed, 1.0)))
     if uneven:
         network = network._replace(gamma=np.asarray(network.gamma) / np.asarray(speed))
-    for (part, repeat), routes, alike in _known(schedule, int(network.inner.ranks)):
+    for (part, repeat), routes, alike in _known(schedule, network.rails):
         if noise is not None:
             for again in range(repeat):
                 factor = np.asarray(noise(number + again, part))
@@ -107,8 +109,8 @@ def finish_times(
 
 def durations(part: Round, network: Network, element_bytes: float = 4) -> Floats:
     """Return the seconds of each message of a round with at most one message a port, (..., messages)."""
-    node = int(network.inner.ranks)
-    return _durations(part, network, element_bytes, *_far(part, node), node)
+    rails = network.rails
+    return _durations(part, network, element_bytes, *_far(part, rails), rails)
 
 
 class _Room(NamedTuple):
@@ -126,8 +128,8 @@ class _Routes:
     shift: k where everyone sends to the rank k on, modulo the number of ranks; then views will do.
     """
 
-    def __init__(self, part: Round, ranks: int, node: int) -> None:
-        self.source, self.target, self.ranks, self.node = part.source, part.target, ranks, node
+    def __init__(self, part: Round, ranks: int, rails: Rails) -> None:
+        self.source, self.target, self.ranks, self.rails = part.source, part.target, ranks, rails
         self.switch = part.switch
         self.levels: list[Any] = [slice(None)] if part.switch else _levels(part)
         self.shift = 0
@@ -140,7 +142,7 @@ class _Routes:
                 self.levels = [np.argsort(part.source)]
             self.giver = np.empty(ranks, np.int64)
             self.giver[part.target] = part.source
-        self.level_far = [_far(_take(part, rows), node) for rows in self.levels]
+        self.level_far = [_far(_take(part, rows), rails) for rows in self.levels]
 
     def fit(self, part: Round) -> bool:
         alike = _same(part.source, self.source) and _same(part.target, self.target)
@@ -148,7 +150,7 @@ class _Routes:
 
     def alike(self, part: Round) -> "_Alike | None":
         """Return what all messages of the round have in common if that decides how long they take."""
-        if self.giver is None or self.level_far[0][1]:
+        if self.giver is None or self.level_far[0][1] or self.rails.relay:
             return None
         far = self.level_far[0][0]
         columns = (part.count, part.reduce, far)
@@ -158,7 +160,7 @@ class _Routes:
 
     def durations(self, part: Round, network: Network, element_bytes: float) -> list[Floats]:
         return [
-            _durations(_take(part, rows), network, element_bytes, *far, self.node)
+            _durations(_take(part, rows), network, element_bytes, *far, self.rails)
             for rows, far in zip(self.levels, self.level_far, strict=True)
         ]
 
@@ -225,24 +227,24 @@ class _Alike(NamedTuple):
 
 
 def _known(
-    schedule: Schedule | Program, node: int
+    schedule: Schedule | Program, rails: Rails
 ) -> Iterator[tuple[Run, "_Routes", "_Alike | None"]]:
     """Yield the runs that have messages, with what is known of each."""
     if isinstance(schedule, Program):
-        if node not in schedule.known:
-            routes = [_Routes(run.round, schedule.ranks, node) for run in schedule.runs]
-            schedule.known[node] = [
+        if rails not in schedule.known:
+            routes = [_Routes(run.round, schedule.ranks, rails) for run in schedule.runs]
+            schedule.known[rails] = [
                 (route, route.alike(run.round))
                 for route, run in zip(routes, schedule.runs, strict=True)
             ]
         yield from (
-            (run, *known) for run, known in zip(schedule.runs, schedule.known[node], strict=True)
+            (run, *known) for run, known in zip(schedule.runs, schedule.known[rails], strict=True)
         )
         return
     last: _Routes | None = None
     for run in _runs(schedule):
         if last is None or not last.fit(run.round):
-            last = _Routes(run.round, schedule.ranks, node)
+            last = _Routes(run.round, schedule.ranks, rails)
         yield run, last, None
 
 
@@ -296,13 +298,14 @@ def _start(ranks: int, network: Network, arrival: ArrayLike) -> Floats:
     return np.array(np.broadcast_to(np.asarray(arrival, dtype=np.float64), shape))
 
 
-def _far(part: Round, node: int) -> tuple[NDArray[np.bool_], bool]:
-    """Which messages leave their node, and whether any of them share a node's NICs."""
-    if node == 1:
+def _far(part: Round, rails: Rails) -> tuple[NDArray[np.bool_], bool]:
+    """Which messages leave their node, and whether any of them share a NIC."""
+    if rails.node == 1:
         return np.ones(len(part), np.bool_), False
-    here, there = part.source // node, part.target // node
-    far = here != there
-    alone = _distinct(here[far]) and _distinct(there[far])
+    far = rails.far(part.source, part.target)
+    alone = _distinct(rails.out(part.source, part.target)[far]) and _distinct(
+        rails.into(part.target)[far]
+    )
     return far, not alone
 
 
@@ -312,19 +315,23 @@ def _durations(
     element_bytes: float,
     far: NDArray[np.bool_],
     shared: bool,
-    node: int,
+    rails: Rails,
 ) -> Floats:
     (_, alpha_in, beta_in), (_, alpha_out, beta_out) = network.inner, network.outer
+    if rails.lanes > 1:
+        beta_out = beta_out * rails.lanes
+    if rails.relay:
+        alpha_out = alpha_out + rails.relayed(part.source, part.target) * alpha_in
     size = part.count * float(element_bytes)
     through = size
     if part.switch:
-        through = _merged(part, size, far, node)
+        through = _merged(part, size, far, rails)
     elif shared:
-        out = np.bincount(part.source // node, weights=size * far)
-        into = np.bincount(part.target // node, weights=size * far)
-        together = np.maximum(out[part.source // node], into[part.target // node])
+        by, to = rails.out(part.source, part.target), rails.into(part.target)
+        out, into = (np.bincount(nic, weights=size * far) for nic in (by, to))
+        together = np.maximum(out[by], into[to])
         through = np.where(far, together, size)
-    if node == 1:
+    if rails.node == 1:
         moved = alpha_out + through * beta_out
     elif far.any():
         moved = np.where(far, alpha_out, alpha_in) + through * np.where(far, beta_out, beta_in)
@@ -337,13 +344,14 @@ def _durations(
     return np.asarray(moved + combined, dtype=np.float64)
 
 
-def _merged(part: Round, size: NDArray[Any], far: NDArray[np.bool_], node: int) -> Floats:
+def _merged(part: Round, size: NDArray[Any], far: NDArray[np.bool_], rails: Rails) -> Floats:
     """Return the bytes that the port of each message carries in a round of a switch, all messages together."""
     if part.switch == STREAM and not part.reduce.any():
         return np.zeros(len(part))
     port = part.target if part.switch == MULTICAST else part.source
     own = np.bincount(port, weights=size)[port]
-    together = np.bincount(port // node, weights=size * far)[port // node]
+    nic = rails.into(port)
+    together = np.bincount(nic, weights=size * far)[nic]
     return np.asarray(np.where(far, together, own), dtype=np.float64)
 
 

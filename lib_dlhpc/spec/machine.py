@@ -15,7 +15,11 @@ from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, 
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
-TOPOLOGIES = ("single-switch", "fat-tree", "torus", "dragonfly")
+TOPOLOGIES = ("single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn")
+RAILS = (
+    "rails",
+    "rails-pxn",
+)  # a leaf switch joins NICs of one index; PXN: NVLink first where the index changes
 # Which switches add what passes them (in-network reduction): in a node (NVLS), between nodes (SHARP).
 IN_NETWORK = {
     "none": frozenset[str](),
@@ -108,7 +112,9 @@ class Machine:
     """Nodes of identical devices, each connected to a network by `nics` links.
 
     topology: of the network between nodes (costs/network.py); nodes_per_switch is the nodes of a leaf switch, or of a
-    group of a dragonfly, and oversubscription what they can send over what leaves it. host_memory: of a node, in
+    group of a dragonfly, and oversubscription what they can send over what leaves it. Elsewhere the NICs of a node are
+    used together; with "rails" each belongs to some of its devices, and NIC i of nodes_per_switch nodes hangs on a leaf
+    of rail i. host_memory: of a node, in
     addition to device memory. host_link: between host and device, one per device. carbon_intensity: the mean of the
     grid over a year, as generated, whatever contract the site has. in_network: which switches add what passes them:
     those inside nodes ("nvls"), those between ("sharp"), "both". progress: asynchronous progress, whether

@@ -39,7 +39,9 @@ def test_levels_are_the_machines_links():
 
 
 @given(
-    topology=st.sampled_from(["single-switch", "fat-tree", "torus", "dragonfly"]),
+    topology=st.sampled_from(
+        ["single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn"]
+    ),
     nodes=st.integers(1, 4096),
     distance=st.integers(1, 2048),
     oversubscription=st.floats(1, 8),

@@ -160,7 +160,7 @@ def test_meeting_less_often_divides_the_exchange_and_the_waiting_by_its_root(eve
 
 
 def test_what_is_not_modelled_is_refused():
-    for topology in ("torus", "dragonfly"):
+    for topology in ("torus", "dragonfly", "rails"):
         with pytest.raises(SpecError, match=rf"{topology}.*single-switch, fat-tree"):
             predict(RUN.set({"machine.topology": topology}))
     together = {"calibration.rate": 1000.0, "calibration.devices": 6}

@@ -86,7 +86,9 @@ def experiments(draw):
         "strategy.update": draw(st.sampled_from(UPDATES)),
         "machine.jitter": draw(st.floats(0, 0.5)),
         "machine.topology": draw(
-            st.sampled_from(["single-switch", "fat-tree", "torus", "dragonfly"])
+            st.sampled_from(
+                ["single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn"]
+            )
         ),
         "machine.oversubscription": draw(st.floats(1, 8)),
         "machine.inter_node.bandwidth": draw(st.floats(1e6, 1e12)),

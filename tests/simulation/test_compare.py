@@ -45,7 +45,9 @@ def test_where_they_differ_it_says_why(changes, words, capsys):
 
 
 @pytest.mark.parametrize("allreduce", ALLREDUCES)
-@pytest.mark.parametrize("topology", ["single-switch", "fat-tree", "torus", "dragonfly"])
+@pytest.mark.parametrize(
+    "topology", ["single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn"]
+)
 @pytest.mark.parametrize("jitter", [0.0, 0.02])
 def test_there_is_a_reason_if_and_only_if_a_term_differs(allreduce, topology, jitter):
     experiment = replay("goyal-2017").experiment.set(

@@ -261,7 +261,9 @@ def test_a_ring_waits_for_its_latest_rank():
     assert (finish_times(plan, machine(), 8, 1, arrival=late) > 2.0).all()
 
 
-@pytest.mark.parametrize("topology", ["single-switch", "fat-tree", "torus", "dragonfly"])
+@pytest.mark.parametrize(
+    "topology", ["single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn"]
+)
 def test_the_same_run_gives_the_same_bytes(topology):
     here = machine(topology=topology, nodes_per_switch=2, oversubscription=2.0)
     plan = allreduce("recursive_doubling", 8, 4, 10_000)

@@ -27,9 +27,12 @@ def words(on, source, target):
 @st.composite
 def platforms(draw):
     nodes, g = draw(st.integers(1, 30)), draw(st.integers(1, 4))
-    topology = draw(st.sampled_from(["single-switch", "fat-tree", "torus", "dragonfly"]))
+    topology = draw(
+        st.sampled_from(["single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn"])
+    )
     per_switch, over = draw(st.integers(1, 8)), draw(st.sampled_from([1.0, 2.0, 3.5]))
-    return made(nodes, g, topology, nodes_per_switch=per_switch, oversubscription=over)
+    options = {"nodes_per_switch": per_switch, "oversubscription": over}
+    return made(nodes, g, topology, nics=draw(st.integers(1, 4)), **options)
 
 
 def test_routes_of_a_small_fat_tree():
@@ -53,6 +56,35 @@ def test_routes_of_a_small_dragonfly():
     assert capacity["group 0 to 2"] == 2 * 10e9 / 4 / 2  # one of two other groups
 
 
+def test_routes_on_rails():
+    """NIC i of two nodes on a leaf of rail i: same index one hop, other nodes and other rails over the uplinks."""
+    on = made(4, 2, "rails", nodes_per_switch=2, oversubscription=4.0, nics=2)
+    assert words(on, 0, 1) == ["device 0 out", "device 1 in"]
+    assert words(on, 1, 3) == ["NIC 0.1 out", "NIC 1.1 in"]
+    assert words(on, 1, 2) == ["NIC 0.1 out", "leaf 0.1 up", "leaf 0.0 down", "NIC 1.0 in"]
+    assert words(on, 1, 7) == ["NIC 0.1 out", "leaf 0.1 up", "leaf 1.1 down", "NIC 3.1 in"]
+    capacity = dict(zip(on.links, on.capacity, strict=True))
+    assert capacity["NIC 0.1 out"] == 10e9 and capacity["leaf 0.1 up"] == 2 * 10e9 / 4
+    assert on.route(1, 2)[1] == on.route(1, 3)[1] == 5e-6
+
+
+def test_what_changes_rails_goes_over_the_links_of_its_node_first():
+    on = made(4, 2, "rails-pxn", nodes_per_switch=2, oversubscription=4.0, nics=2)
+    relayed = ["device 1 out", "device 0 in", "NIC 0.0 out"]
+    assert words(on, 1, 2) == [*relayed, "NIC 1.0 in"]
+    assert words(on, 1, 4) == [*relayed, "leaf 0.0 up", "leaf 1.0 down", "NIC 2.0 in"]
+    assert words(on, 1, 3) == ["NIC 0.1 out", "NIC 1.1 in"]
+    assert on.route(1, 2)[1] == pytest.approx(7e-6) and on.route(1, 3)[1] == 5e-6
+
+
+def test_devices_share_the_nic_of_their_rail_and_idle_nics_are_none():
+    shared = made(2, 4, "rails", nodes_per_switch=2, nics=2)
+    assert [words(shared, r, r + 4)[0] for r in range(4)] == [
+        *("NIC 0.0 out", "NIC 0.0 out", "NIC 0.1 out", "NIC 0.1 out")
+    ]
+    assert made(2, 2, "rails", nodes_per_switch=2, nics=4).rails == 2
+
+
 def test_a_torus_goes_along_the_row_first_and_the_short_way():
     on = made(12, 1, "torus")  # 3 rows of 4
     assert words(on, 0, 6) == [
@@ -74,7 +106,9 @@ def test_a_route_begins_at_the_source_and_ends_at_the_target(on, data):
     if m == n:
         assert (first, last) == (f"device {source} out", f"device {target} in")
     else:
-        assert (first, last) == (f"NIC {m} out", f"NIC {n} in")
+        relayed = on.topology == "rails-pxn" and first == f"device {source} out"
+        assert relayed or (first.startswith(f"NIC {m}") and first.endswith("out"))
+        assert last.startswith(f"NIC {n}") and last.endswith("in")
 
 
 @given(platforms(), st.data())

@@ -71,6 +71,8 @@ def case(program, nodes, node_size=1, **network):
 
 TREE = {"topology": "fat-tree", "nodes_per_switch": 4, "oversubscription": 4.0}
 DRAGONFLY = {"topology": "dragonfly", "nodes_per_switch": 4, "oversubscription": 1.5}
+RAILS = {"topology": "rails", "nodes_per_switch": 2, "oversubscription": 4.0}
+PXN = {**RAILS, "topology": "rails-pxn"}
 TORUS = {"topology": "torus"}  # 16 nodes: 4 x 4; 12: 3 rows of 4
 CASES = {
     **{f"ring {p}": case(ring(p, SIZE), p) for p in (4, 16, 64, 256)},
@@ -93,6 +95,12 @@ CASES = {
         for p, program in ((16, ring), (16, halving_doubling), (16, everyone), (12, staggered))
     },
     "dragonfly staggered 8 nodes of 2": case(staggered(16, SIZE), 8, 2, **DRAGONFLY),
+    **{
+        f"rails {program.__name__} 4 nodes of 4": case(program(16, SIZE), 4, 4, **RAILS)
+        for program in (ring, halving_doubling, everyone, staggered)
+    },
+    # Relayed flows have two latencies, and SimGrid weighs by them: here they meet no others.
+    "rails-pxn ring 4 nodes of 4": case(ring(16, SIZE), 4, 4, **PXN),
 }
 
 
@@ -109,6 +117,11 @@ def build(root, p, node_size, topology="single-switch", **tree):
     into = [link(f"in {n}", BANDWIDTH) for n in range(nodes)]
     device_out = [link(f"device out {r}", 8 * BANDWIDTH, ALPHA) for r in range(p)]
     device_in = [link(f"device in {r}", 8 * BANDWIDTH) for r in range(p)]
+    if topology.startswith("rails"):
+        devices = (device_out, device_in)
+        rails(root, hosts, link, devices, node_size, topology == "rails-pxn", **tree)
+        root.seal()
+        return hosts
     between = {"fat-tree": fat_tree, "dragonfly": dragonfly, "torus": torus}.get(topology)
     path = between(link, nodes, **tree) if between else lambda m, n: []
     for a in range(p):
@@ -134,6 +147,28 @@ def fat_tree(link, nodes, nodes_per_switch, oversubscription):
         return [] if m == n else [up[m], down[n]]
 
     return path
+
+
+def rails(root, hosts, link, devices, node_size, pxn, nodes_per_switch, oversubscription):
+    """A NIC a rank; NICs of one index in a node hang on the leaves of one rail, or a relay in the node reaches it."""
+    (device_out, device_in), p = devices, len(hosts)
+    out = [link(f"NIC out {r}", BANDWIDTH, ALPHA) for r in range(p)]
+    into = [link(f"NIC in {r}", BANDWIDTH) for r in range(p)]
+    leaf = [(r // node_size // nodes_per_switch, r % node_size) for r in range(p)]
+    uplinks = BANDWIDTH * nodes_per_switch / oversubscription
+    up = {at: link(f"up {at}", uplinks) for at in set(leaf)}
+    down = {at: link(f"down {at}", uplinks) for at in set(leaf)}
+    for a in range(p):
+        for b in range(p):
+            if a == b:
+                continue
+            first = a // node_size * node_size + b % node_size if pxn else a
+            above = [up[leaf[first]], down[leaf[b]]] if leaf[first] != leaf[b] else []
+            inside = [device_out[a], device_in[first]] if first != a else []
+            route = [*inside, out[first], *above, into[b]]
+            if a // node_size == b // node_size:
+                route = [device_out[a], device_in[b]]
+            root.add_route(hosts[a].netpoint, hosts[b].netpoint, None, None, route, False)
 
 
 def dragonfly(link, nodes, nodes_per_switch, oversubscription):
