@@ -3,6 +3,7 @@
 compute.py            layer times by roofline; optimizer update
 layer_rates.py        layer times by measured rates
 buckets.py            gradient buckets, and when backward has filled them
+units.py              what ZeRO 3 gathers at a time: a block, as FSDP
 wire_format.py        gradients in the format of their exchange: bytes, casts
 compression.py        deep gradient compression: elements sent, selection
 low_rank.py           low-rank compression: elements sent, products

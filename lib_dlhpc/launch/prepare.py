@@ -28,6 +28,7 @@ LAYOUT = (
     "zero",
     "shards",
     "gather",
+    "zero_unit",
     "recompute",
     "offload",
     "fused_attention",

@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from lib_dlhpc.costs import compute
-from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.exchanges import extra_reductions
+from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import Part, shards, sizes
 from lib_dlhpc.parallel.passes import Passes
@@ -85,7 +85,7 @@ def cut(experiment: Experiment, part: Part) -> list[Bucket]:
     """Return the buckets of a part in the order in which backward completes them."""
     strategy, stop = experiment.strategy, len(part.model.layers)
     element = compute.BYTES[strategy.precision]
-    sizes_of, layers = buckets(part.model, float(strategy.bucket), element)
+    sizes_of, layers = buckets_of(part.model, strategy)
     found = []
     for size, first in zip(sizes_of.tolist(), layers.tolist(), strict=True):
         if size:

@@ -100,6 +100,7 @@ def _keyed(
         (experiment, held),
         *map(id, held),
         *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire, s.gather),
+        s.zero_unit,
         *map(int, (s.zero, s.experts, s.context)),
         *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
         *(shards(experiment), shards(experiment) == sizes(experiment).data),  # which group shards

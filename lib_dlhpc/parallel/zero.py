@@ -1,8 +1,9 @@
 """ZeRO: weights are gathered ahead of their layers (stage 3), after the update (1 and 2), or behind the first pass.
 
-At most two layers have their weights on the device: the current one, and the next, whose all-gather overlaps it
-(AT_ONCE, as in the memory model and the trainer). With hybrid sharding neighbors shard, and what they hold is
-replicated (data.py). Sources: Rajbhandari et al. 2020, section 7; Zhao et al. 2023, section 3.2.
+Stage 3 gathers a unit at a time, a block of the network or a layer (costs/units.py). At most two units are on the
+device: the current one, and the next, whose all-gather overlaps it (AT_ONCE, as in the memory model and the trainer).
+With hybrid sharding neighbors shard, and what they hold is replicated (data.py). Sources: Rajbhandari et al. 2020,
+section 7; Zhao et al. 2023, section 3.2.
 
 In a pipeline, too, each microbatch gathers and reduce-scatters anew. For this cost DeepSpeed's pipeline engine refuses
 stages 2 and 3, and torchtitan by default keeps gathered weights where there is a pipeline.
@@ -19,6 +20,7 @@ from itertools import islice
 
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.stored_activations import AT_ONCE
+from lib_dlhpc.costs.units import unit_weights, units
 from lib_dlhpc.layout import Part, shards
 from lib_dlhpc.parallel.data import STREAM, cut, sharded_over
 from lib_dlhpc.parallel.passes import Passes
@@ -32,7 +34,7 @@ _wait = lru_cache(maxsize=1 << 13)(Wait)  # passes wait alike: equal ones are on
 
 
 def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> None:
-    """Gather the weights of each layer before its passes (ZeRO 3); wait for the gradients of each pass (2 and 3)."""
+    """Gather the weights of each unit before its passes (ZeRO 3); wait for the gradients of each pass (2 and 3)."""
     strategy, chunk = experiment.strategy, held.index(passes.part)
     if not strategy.zero or shards(experiment) == 1:
         return
@@ -97,25 +99,29 @@ def _gather(experiment: Experiment) -> Callable[[float, tuple[int, ...], str], C
 def _gathered(
     experiment: Experiment, part: Part, chunk: int, instructions: list[Instruction]
 ) -> list[Instruction]:
-    """Post an all-gather as soon as a layer frees its weights; wait for it before the layer that needs it.
+    """Post an all-gather as soon as a unit frees its weights; wait for it before the unit that needs it.
 
-    A layer frees its weights after the last of consecutive visits: recomputation gathers those of a segment once more.
+    A unit frees its weights after the last of consecutive visits: a block that is recomputed as a whole keeps those
+    that its recomputation has gathered.
     """
-    weights = weights_read(part.model)
-    needs = list[tuple[int, list[int]]]()  # a layer, and where consecutive instructions visit it
+    kind, weights = experiment.strategy.zero_unit, weights_read(part.model)
+    layers, sizes = units(part.model, kind), unit_weights(part.model, kind)
+    unit_of = {layer: number for number, unit in enumerate(layers) for layer in unit}
+    needs = list[tuple[int, list[int]]]()  # a unit, and where consecutive instructions visit it
     for at, each in enumerate(instructions):
         if type(each) is Compute and weights[each.layer]:
-            if not needs or needs[-1][0] != each.layer:
-                needs.append((each.layer, []))
+            unit = unit_of[each.layer]
+            if not needs or needs[-1][0] != unit:
+                needs.append((unit, []))
             needs[-1][1].append(at)
     first, last = {at[0] for _, at in needs}, {at[-1] for _, at in needs}
     gather_of = _gather(experiment)
     coming, found = iter(needs), list[Instruction]()
 
     def gather() -> None:
-        for layer, at in islice(coming, 1):
-            one = (chunk, layer, layer + 1)
-            found.append(gather_of(weights[layer], one, f"weights {at[0]}"))
+        for unit, at in islice(coming, 1):
+            one = (chunk, layers[unit].start, layers[unit].stop)
+            found.append(gather_of(sizes[unit], one, f"weights {at[0]}"))
 
     for _ in range(AT_ONCE if experiment.overlap else 1):
         gather()

@@ -46,7 +46,7 @@ LONGEST = 1e15  # B: no message takes less for each byte
 # What does not change what the layers of an unsplit pipeline take for a microbatch.
 OUTSIDE = (
     *("pipeline", "microbatches", "schedule", "chunks"),
-    *("zero", "shards", "gather", "offload", "data", "bucket"),
+    *("zero", "shards", "gather", "zero_unit", "offload", "data", "bucket"),
 )
 
 
@@ -140,7 +140,8 @@ def _of_microbatches(
 ) -> Unsplit:
     """Return the same of a microbatch of each number of samples."""
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
-    plain |= {"zero": 0, "shards": 0, "gather": "usual", "offload": "none", "data": 0}
+    plain |= {"zero": 0, "shards": 0, "gather": "usual", "zero_unit": "block"}
+    plain |= {"offload": "none", "data": 0}
 
     def of(batch: int) -> Experiment:
         strategy = replace(experiment.strategy, **{**plain, **fields, "batch": batch})  # type: ignore[arg-type]

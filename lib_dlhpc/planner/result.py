@@ -42,6 +42,7 @@ WORDS = {  # a field at the default of the strategy is not named
     "experts": "experts {}",
     "shards": "over {} ranks",
     "gather": "{} gather",
+    "zero_unit": "{0} by {0}",
     "power_limit": "at most {:g} W",
 }
 

@@ -188,6 +188,8 @@ def _rules(
         yield "experts with ZeRO", (c["experts"] > 1) & (c["zero"] > 0)
     if "gather" in c:
         yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
+    if "zero_unit" in c:
+        yield "layers without ZeRO 3", (c["zero_unit"] != "block") & (c["zero"] != 3)
     if "shards" in c:
         yield "shards without ZeRO", (c["shards"] > 0) & (c["zero"] == 0)
         yield (

@@ -1,8 +1,7 @@
 """The messages of a split network explained: bytes, formula and source of each kind of parallelism."""
 
-from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.groups import group_network, shard_network
+from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import parts, shards, sizes
 from lib_dlhpc.prediction.breakdown import Breakdown
@@ -102,9 +101,9 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
 def _algorithms(p: Breakdown) -> list[tuple[str, str, str]]:
     """Return by which algorithms rank 0's buckets are exchanged."""
     e, strategy = p.experiment, p.experiment.strategy
-    element, many = BYTES[strategy.precision], shards(e)
+    many = shards(e)
     net = shard_network(e) if many > 1 else group_network(e, "data")
-    cuts = [buckets(part.model, float(strategy.bucket), element).sizes for part in parts(e, 0)]
+    cuts = [buckets_of(part.model, strategy).sizes for part in parts(e, 0)]
     bytes_of = {size for cut in cuts for size in on_wire(strategy, cut).tolist() if size}
     goals = ("reduce_scatter", "allgather") if strategy.zero else ("allreduce",)
     labels = dict.fromkeys(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import (
@@ -24,6 +23,7 @@ from lib_dlhpc.costs.stored_activations import (
     stored_bytes,
     waiting_bytes,
 )
+from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, parts, place, shards, sizes
@@ -235,15 +235,16 @@ def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: 
     model, found = rank_model(held), 0.0
     element = BYTES[strategy.precision]
     if sizes(experiment).data > 1:
-        bucket, largest = float(strategy.bucket), float(model.layer_parameters.max(initial=0.0))
+        bucket = float(strategy.bucket)
         if strategy.zero >= 2:  # of whole layers; one is filled while another is in flight
-            bucket = AT_ONCE * float(buckets(model, bucket, element).sizes.max())
+            bucket = AT_ONCE * float(buckets_of(model, strategy).sizes.max(initial=0.0))
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
         found += on_wire(strategy, min(bucket, model.trained * element))
         if strategy.zero == 3:  # gathered weights
             kept = strategy.gather == FORWARD
-            found += element * (model.parameters if kept else AT_ONCE * largest)
+            two = AT_ONCE * max(unit_weights(model, strategy.zero_unit), default=0)
+            found += element * (model.parameters if kept else two)
     if stages > 1:
         before, after = (
             max(

@@ -1,5 +1,6 @@
 """Settings that are legal and bring nothing, as the rest of the experiment stands: one sentence each."""
 
+from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import sizes
 from lib_dlhpc.spec.experiment import Experiment
@@ -28,6 +29,10 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(f"strategy.zero = {s.zero}: replicas share out the state, and there is one.")
     elif s.shards == sizes(experiment).data:
         found.append(f"strategy.shards = {s.shards}: those are all replicas, as with 0.")
+    if by_block(s) and s.bucket != type(s).bucket and sizes(experiment).data > 1:
+        found.append(
+            f"strategy.bucket = {s.bucket:g}: ZeRO 3 exchanges a block of the network at a time."
+        )
     if s.wire != SAME and sizes(experiment).data == 1:
         found.append(f"strategy.wire = '{s.wire}': replicas exchange gradients, and there is one.")
     elif s.wire != SAME and not is_cast(s):

@@ -36,7 +36,7 @@ from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Work
 
 AXES = 3  # of the ranks of a stage: replicas, space, tensor
-AHEAD = 2  # layers with gathered weights: the current one, and the next
+AHEAD = 2  # units of layers with gathered weights: the current one, and the next
 
 
 def prove(cycle: Sequence[Program]) -> None:
@@ -211,19 +211,19 @@ def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequen
     """Prove that layers have the weights that are gathered for them, and that few are gathered ahead."""
     visits = [each.layer for each in instructions if isinstance(each, Compute) and read[each.layer]]
     to_come = deque(visits)
-    coming: dict[str, int] = {}  # layers by key
-    here = -1
+    coming: dict[str, range] = {}  # layers by key
+    here = range(0)
     for each in instructions:
         if gathers(each):
-            coming[each.key] = each.layers[1]
-            held = {*coming.values(), *([here] if to_come and to_come[0] == here else [])}
+            coming[each.key] = range(*each.layers[1:])
+            held = {*coming.values(), *([here] if to_come and to_come[0] in here else [])}
             if len(held) > AHEAD:
-                raise ProofError(f"{where}: has the weights of {len(held)} layers at once.")
+                raise ProofError(f"{where}: has the weights of {len(held)} units at once.")
         elif isinstance(each, Wait) and each.key in coming:
             here = coming.pop(each.key)
         elif isinstance(each, Compute) and read[each.layer]:
             to_come.popleft()
-            if here != each.layer:
+            if each.layer not in here:
                 raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
 
 

@@ -15,8 +15,8 @@ VARIED = (  # fields of the strategy that a plan varies by default (planner/spac
 )
 AXES = (  # and others that it may vary
     *VARIED,
-    *("experts", "shards", "gather", "offload", "allreduce", "precision", "nodes", "overlap"),
-    *("bucket", "power_limit"),
+    *("experts", "shards", "gather", "zero_unit", "offload", "allreduce", "precision", "nodes"),
+    *("overlap", "bucket", "power_limit"),
 )
 STRATEGY = {item.name: item.metadata for item in fields(Strategy)}
 

@@ -33,6 +33,7 @@ FUSED = (AUTO, "on", "off")
 CONTEXT_EXCHANGES = ("heads", "ring")
 FORWARD = "forward"  # weights are gathered once a step, behind the first forward pass
 GATHERS = ("usual", FORWARD)
+ZERO_UNITS = ("block", "layer")
 SAME = "same"  # gradients are exchanged in the precision
 ALL = "all"
 ADAPTED = ("queries_values", ALL)
@@ -47,6 +48,7 @@ SPLIT_FIELDS = (
     "zero",
     "shards",
     "gather",
+    "zero_unit",
     "recompute",
     "offload",
     "experts",
@@ -72,8 +74,9 @@ class Strategy:
     al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
     Zhao et al. 2023, "PyTorch FSDP"). gather: when updated weights are gathered: "usual": after the update with zero =
     1 and 2, before each pass with 3; "forward": once a step, behind the first forward pass (Megatron-LM's
-    overlap-param-gather; FSDP's reshard_after_forward = False). allreduce: the algorithm of gradient
-    synchronization; its reduce-scatter
+    overlap-param-gather; FSDP's reshard_after_forward = False). zero_unit: what ZeRO 3 gathers at a time: a block of
+    the network, whose gradients are reduce-scattered together as well (FSDP), or a layer, with gradients in buckets
+    (DeepSpeed in 2021; costs/units.py). allreduce: the algorithm of gradient synchronization; its reduce-scatter
     and allgather, if it is composed of them, also serve ZeRO. "auto": the cheapest for each size and network
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
@@ -116,6 +119,7 @@ class Strategy:
     zero: int = whole(default=0, least=0, most=3)
     shards: int = whole(default=0, least=0)  # replicas over which ZeRO shards; 0: all
     gather: str = choice(GATHERS, default="usual")
+    zero_unit: str = choice(ZERO_UNITS, default="block")  # that ZeRO 3 gathers at a time
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
@@ -305,6 +309,11 @@ def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             " value is 'usual'.",
         ),
         (
+            np.not_equal(s.zero, 3) & (s.zero_unit != "block"),
+            f"strategy.zero_unit = {s.zero_unit!r}: applies only with strategy.zero = 3; with strategy.zero = {s.zero}"
+            " the legal value is 'block'.",
+        ),
+        (
             np.greater(s.zero, 1) & np.greater(s.pipeline, 1) & (s.schedule == "zb-h1"),
             f"strategy.zero = {s.zero}: a bucket of gradients is freed after one backward pass; with"
             " strategy.schedule = 'zb-h1' those of several microbatches wait, and legal are 0, 1.",
@@ -341,6 +350,7 @@ def _split_in_words(strategy: Strategy) -> str:
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
     words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)
     words += [f"ZeRO {s.zero}" + f" over {s.shards} ranks" * bool(s.shards)] * bool(s.zero)
+    words += [f"{s.zero_unit} by {s.zero_unit}"] * (s.zero_unit != "block")
     words += ["weights gathered in the forward pass"] * (s.gather == FORWARD)
     words += [f"recompute {s.recompute}"] * (s.recompute != "none")
     words += [f"offload {s.offload}"] * (s.offload != "none")

@@ -25,7 +25,7 @@ from lib_dlhpc.layers.base.saved import Array, Shapes
 from lib_dlhpc.layers.base.slices import part_of
 from lib_dlhpc.program import Collective, Instruction, Wait, gathers
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import FORWARD
+from lib_dlhpc.spec.strategy import FORWARD, Strategy
 from lib_dlhpc.training.collectives import allreduce_in_place, allreduce_of, allreduce_packed
 from lib_dlhpc.training.compress import compressed, plain
 from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of
@@ -131,7 +131,7 @@ class Stage:
     ) -> Network:
         """Return the network; options: of what is offloaded."""
         if self.level >= 2:
-            options["store"] = self._shards()
+            options["store"] = self._shards(experiment.strategy)
         options |= {"arena": arena, "whole": experiment.model, "order": self.does.order}
         options |= {"recompute": experiment.strategy.recompute, "sends": self.part.sends}
         network = Network(self.model, precision, experiment.run.seed, **options)
@@ -143,8 +143,9 @@ class Stage:
             context.sum_over_ranks = self._sum_over_data
         return network
 
-    def _shards(self) -> Any:
+    def _shards(self, strategy: Strategy) -> Any:
         """Return the factory of the weights' storage with ZeRO 2 and 3."""
+        kept = self.level == 3 and self.once
         return partial(
             Shards,
             level=self.level,
@@ -153,7 +154,8 @@ class Stage:
             layers=self.does.buckets,
             recorder=self.recorder,
             tables=self._tables,
-            kept=self.level == 3 and self.once,
+            kept=kept,
+            by_layer=self.level == 3 and not kept and strategy.zero_unit == "layer",
         )
 
     @property
@@ -190,7 +192,7 @@ class Stage:
         elif isinstance(what, Collective) and not self.on_disk:
             _, first, stop = what.layers
             if gathers(what) and self.level == 3 and not self.once:
-                self.store.fetch(first)
+                self.store.fetch(first, stop)
             elif gathers(what):
                 part = range_of(self.network.parameters, first, stop)
                 flat = self.store.to_gather(*part) if self.level == 3 else self._whole_weights()

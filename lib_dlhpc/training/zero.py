@@ -4,9 +4,10 @@ A network's flat array is cut into units, and each replica updates its part of e
 
     1   optimizer state   gradients are reduce-scattered, updated weights all-gathered
     2   gradients too     a bucket of gradients is reduce-scattered as soon as it is filled, and freed
-    3   weights too       a layer's weights are all-gathered just before use and freed afterwards
+    3   weights too       a block's weights are all-gathered just before use and freed afterwards
 
-A unit is what one collective moves, so that all replicas send the same amount: a bucket, or at level 3 a layer.
+A unit is what one collective moves, so that all replicas send the same amount: a bucket, or at level 3 a block
+or a layer (costs/units.py).
 With hybrid sharding neighbors do so, and those that have the same shard sum its gradients (Zhao et al. 2023).
 """
 
@@ -30,7 +31,8 @@ class Shards:
     """The weight storage of ZeRO levels 2 and 3: gradients are sharded, at level 3 weights as well.
 
     layers: of each bucket, the last first: the first, and one past the last. tables: of other stages, too.
-    kept: whether weights are gathered once a step, a bucket at a time, and stay until the update.
+    kept: whether weights are gathered once a step, a bucket at a time, and stay until the update; by_layer: or before
+    each pass, a layer at a time.
     """
 
     def __init__(
@@ -45,12 +47,13 @@ class Shards:
         recorder: Recorder,
         tables: Sequence[str] = (),
         kept: bool = False,
+        by_layer: bool = False,
     ) -> None:
         self.kept = kept
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
         self.recorder, self.arena = recorder, arena
         self.layers, self.buckets = layers, [range_of(table.parameters, *each) for each in layers]
-        units = self.buckets if level == 2 or kept else bounds_of(table.parameters)
+        units = bounds_of(table.parameters) if by_layer else self.buckets
         units = cut_out(units, [p for p in table.parameters if p.name in tables])
         self.sharding = Sharding(units, comm, copies)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
@@ -58,7 +61,10 @@ class Shards:
         self.gradients = np.zeros(self.sharding.size, dtype)
         self._views = table.views(self.whole) if level == 2 else []
         self._gathers = InOrder()
-        self._here: dict[int, dict[Range, tuple[int, Array]]] = {}  # units, by layer
+        self._here: dict[
+            range, dict[Range, tuple[int, Array]]
+        ] = {}  # units, by the layers of a gather
+        self._now = range(0)  # the layers in use
         self._filling: dict[int, Tensors] = {}
         self.first_bucket = 1  # its number in the timeline, if a rank has several stages
         self._wanted: int | None = None
@@ -73,7 +79,7 @@ class Shards:
     def forget(self) -> None:
         """Free all gathered weights."""
         self._gathers.wait()
-        self._here = {}
+        self._here, self._now = {}, range(0)
         if self.kept:
             self.whole, self._views = np.zeros(0, self.dtype), []
 
@@ -91,14 +97,15 @@ class Shards:
         """Do nothing: gradients are accumulated."""
 
     def take(self, index: int, then: int | None) -> Tensors:
-        """Return a layer's weights, gathered by `fetch`, or now."""
+        """Return a layer's weights, gathered by `fetch`."""
         if self.level == 2 or self.kept:
             return self._views[index]
-        self.fetch(index)
-        units = self._here[index]
-        with self.recorder.waits(f"weights {self._name(index)}"):
-            for number, _ in units.values():
-                self._gathers.wait(number)
+        if index not in self._now:
+            self._now = next(layers for layers in self._here if index in layers)
+            with self.recorder.waits(self._name(self._now)):
+                for number, _ in self._here[self._now].values():
+                    self._gathers.wait(number)
+        units = self._here[self._now]
         tensors = {}
         for name, p in self.table.of[index].items():
             unit = self.sharding.unit(p.start)
@@ -108,9 +115,10 @@ class Shards:
         return tensors
 
     def let_go(self, index: int) -> None:
-        """Free the memory, unless the same layer is next."""
-        if self.level == 3 and self._wanted != index:
-            self._here.pop(index, None)
+        """Free the memory, unless a layer of the same gather is next."""
+        if self.level == 3 and self._wanted not in self._now:
+            self._here.pop(self._now, None)
+            self._now = range(0)
 
     def target(self, index: int) -> Tensors:
         """Return views of the bucket being filled."""
@@ -146,17 +154,18 @@ class Shards:
             with self.recorder.waits("a bucket"):
                 self._sums.wait()
 
-    def fetch(self, index: int) -> None:
-        """Start to gather the weights that a layer sees, after those that are being gathered."""
-        if index in self._here:
+    def fetch(self, first: int, stop: int) -> None:
+        """Start to gather the weights that layers first, ..., stop - 1 see, after those that are being gathered."""
+        layers = range(first, stop)
+        if layers in self._here:
             return
-        self._here[index] = {}
-        name = f"weights {self._name(index)}"
-        for unit in sorted({self.sharding.unit(p.start) for p in self.table.of[index].values()}):
+        here, name = self._here.setdefault(layers, {}), self._name(layers)
+        seen = (p for layer in layers for p in self.table.of[layer].values())
+        for unit in sorted({self.sharding.unit(p.start) for p in seen}):
             rounds, flat = self.sharding.gathering(self.weights, *unit)
             size = flat.nbytes // self.sharding.comm.size  # what this rank contributes
             ends = (partial(self.recorder.begin, name, size), partial(self.recorder.end, name))
-            self._here[index][unit] = self._gathers.post(Later(rounds), *ends), flat
+            here[unit] = self._gathers.post(Later(rounds), *ends), flat
 
     def post(self, number: int) -> None:
         """Start the reduce-scatter of a bucket after the previous one, so that at most two are in memory."""
@@ -194,5 +203,8 @@ class Shards:
                     flat[each.start - start : each.stop - start] = 0
         return self._filled[number]
 
-    def _name(self, index: int) -> str:
-        return next(iter(self.table.of[index].values())).name.rpartition(".")[0]
+    def _name(self, layers: range) -> str:
+        """Return what the gather of the weights of some layers is called: after the layer, or their block."""
+        names = {p.name.rpartition(".")[0] for at in layers for p in self.table.of[at].values()}
+        first = min(names)
+        return f"weights {first if len(names) == 1 else first.rpartition('.')[0]}"

@@ -21,6 +21,7 @@ from lib_dlhpc.program import Collective, Compute, Swap, Update, calls, gathers
 from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.strategy import ZERO_UNITS
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
 from lib_dlhpc.training import rank as rank_file
@@ -226,6 +227,7 @@ def every_layout():
     recomputes = cycle(("none", "full", "none", "selective", "full"))
     offloads = cycle(("none", "none", "all", "none", "activations", "none", "all"))
     shards, when = cycle((0, 2, 0)), cycle(("usual", "forward", "forward", "usual", "usual"))
+    gathered = cycle(("block", "block", "layer"))
     zeros, sequences = cycle((0, 1, 2, 3)), cycle((True, False, False))
     epochs = cycle((1, 1, 1.5))  # two steps, or three: one of the next epoch
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
@@ -242,6 +244,8 @@ def every_layout():
                 split["shards"] = next(shards)
             if split["zero"]:
                 split["gather"] = next(when)
+            if split["zero"] == 3:
+                split["zero_unit"] = next(gathered)
             if model != "images":  # batch norm must see all samples at once
                 split["microbatches"] = min(next(microbatches), BATCH // replicas)
             if depth > 1:
@@ -259,7 +263,7 @@ def every_layout():
                 split |= RING if "llama" in model or number % 2 else {}
             split["offload"] = next(offloads)
             if split.get("schedule") == "zb-h1":
-                split |= {"offload": "none", "zero": min(split["zero"], 1)}
+                split |= {"offload": "none", "zero": min(split["zero"], 1), "zero_unit": "block"}
             if split["offload"] == "all":
                 split |= {"offload": "none"} if "words" in model and depth > 1 else NONE
             rule = {"optimizer": next(optimizers), "epochs": next(epochs)}
@@ -268,7 +272,7 @@ def every_layout():
             equals_one_rank(model, split, **rule)
 
 
-NONE = {"zero": 0, "shards": 0, "gather": "usual"}
+NONE = {"zero": 0, "shards": 0, "gather": "usual", "zero_unit": "block"}
 RING = {"context_exchange": "ring", "fused_attention": "auto"}
 LONG = ("long words", "long llama")
 TOKENS = ("words", "llama", *LONG)
@@ -302,6 +306,7 @@ def random_ways(seed="0", number="40"):
             "zero": one(0, 1, 2, 3),
             "shards": one(0, 0, 2),
             "gather": one("usual", "usual", "forward"),
+            "zero_unit": one("block", "block", "layer"),
             "recompute": one("none", "selective", "full"),
             "offload": one("none", "activations", "all"),
             "fused_attention": one("off", "off", "on", "auto"),
@@ -587,18 +592,23 @@ def bytes_around_attention():
             assert found == p * BATCH * 8 * said > 0, (model, found, said)
 
 
-def bytes_of_weights_gathered_once():
-    """Ranks gather what the program says, once for all microbatches."""
-    for level in (1, 2, 3):
-        way = {"zero": level, "microbatches": 3, "gather": "forward", "epochs": 0.5}
-        run = experiment_of("words", devices_per_node=p, **way)
+def bytes_of_gathered_weights():
+    """Ranks gather what the program says: once for all microbatches, or before each pass, a block or a layer at a
+    time."""
+    ways = [{"zero": level, "gather": "forward"} for level in (1, 2, 3)]
+    ways += [{"zero": 3, "zero_unit": unit, "recompute": "full"} for unit in ZERO_UNITS]
+    for way in ways:
+        run = experiment_of("words", devices_per_node=p, microbatches=3, epochs=0.5, **way)
         with mutated((Rank, "_test", lambda self, step: (None, 1.0))):
             timeline = train(run, comm).timeline
         if timeline is not None:
-            found = sum(event.bytes for event in timeline if event.name.startswith("weights"))
-            first = parallel.steps(run)[0].stages[0][0].first.variants[0].instructions
-            said = sum(each.elements for each in first if gathers(each))
-            assert found == 8 * said > 0, (level, found, said)
+            sizes = [e.bytes for e in timeline if e.name.startswith("weights") and e.kind != "wait"]
+            chunk = parallel.steps(run)[0].stages[0][0]
+            passes = [chunk.first] if chunk.first else [chunk.forward, chunk.backward] * 3
+            every = (each for one in passes for each in one.variants[0].instructions)
+            said = [each.elements for each in every if gathers(each)]
+            assert sum(sizes) == 8 * sum(said) > 0, (way, sum(sizes), sum(said))
+            assert way.get("gather") or len(sizes) == p * len(said), (way, len(sizes), len(said))
 
 
 class Reusing:
@@ -724,7 +734,7 @@ if __name__ == "__main__":
         checks += [program_is_carried_out]
     checks += [single_precision] if p in (2, 4) else []
     checks += [gathered_once] if p == 2 else []
-    checks += [bytes_around_attention, bytes_of_weights_gathered_once] if p in (2, 4) else []
+    checks += [bytes_around_attention, bytes_of_gathered_weights] if p in (2, 4) else []
     checks += [empty_microbatches] if p in (2, 3) else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []
     checks += [many_choices] if p == 4 else []

@@ -6,7 +6,8 @@ Every term of every case is the same to 1e-9 of the step, but for the difference
 import sys
 
 import pytest
-from frozen_steps import CASES, run_of
+from frozen_steps import CASES
+from frozen_steps import run_of as as_given
 
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
@@ -45,6 +46,12 @@ EXCEPTIONS = {
         (SHARDED, 1e-2, TIED),
     ],
 }
+
+
+def run_of(*case):
+    """Return the run of a case; version 0.1 gathered the weights of one layer at a time."""
+    run = as_given(*case)
+    return run.set({"strategy.zero_unit": "layer"}) if run.strategy.zero == 3 else run
 
 
 ENGINES = {

@@ -44,6 +44,7 @@ KINDS = {
     "zero 3": {"data": 4, "zero": 3},
     "hybrid sharding": {"data": 4, "zero": 3, "shards": 2},
     "gathered once": {"data": 4, "zero": 3, "gather": "forward"},
+    "by layer": {"data": 4, "zero": 3, "zero_unit": "layer"},
     "full": {"recompute": "full"},
     "selective": {"recompute": "selective"},
     "offloaded activations": {"offload": "activations"},
@@ -116,6 +117,7 @@ def splits(draw):
         "overlap": draw(st.booleans()),
         "zero": zero,
         "gather": draw(st.sampled_from(["usual", "forward"])) if zero else "usual",
+        "zero_unit": draw(st.sampled_from(["block", "layer"])) if zero == 3 else "block",
         "offload": draw(st.sampled_from(offload)),
         "bucket": draw(st.sampled_from([1e4, 25e6])),
         "node": draw(st.sampled_from([1, 2, 4])),
@@ -269,6 +271,10 @@ def test_hybrid_sharding_keeps_gathers_within_a_node_and_costs_memory():
         ({"data": 4, "zero": 1, "shards": 3}, "shards = 3: it must divide the 4 replicas"),
         ({"data": 4, "zero": 1, "shards": 8}, "shards = 8: it must divide"),
         ({"data": 4, "shards": 2}, "shards = 2: applies only with strategy.zero"),
+        (
+            {"data": 4, "zero": 2, "zero_unit": "layer"},
+            "zero_unit = 'layer': applies only with strategy.zero = 3; with strategy.zero = 2 the legal value is",
+        ),
         ({"data": 4, "gather": "forward"}, "gather = 'forward': applies only with strategy.zero"),
         (
             {"data": 2, "pipeline": 2, "microbatches": 4, "schedule": "zb-h1", "zero": 2},

@@ -128,6 +128,7 @@ CHANGES = {
     "strategy.zero": (1, {}),
     "strategy.shards": (3, {"strategy.zero": 3}),
     "strategy.gather": ("forward", {"strategy.zero": 3}),
+    "strategy.zero_unit": ("layer", {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (4, MOE),

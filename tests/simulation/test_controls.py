@@ -90,6 +90,7 @@ CHANGES = {
     "strategy.zero": (3, {}),
     "strategy.shards": (2, {"strategy.zero": 3}),
     "strategy.gather": ("forward", {"strategy.zero": 3}),
+    "strategy.zero_unit": ("layer", {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),

@@ -29,7 +29,8 @@ APART = {  # degrees that cannot be together
     "strategy.context": ("strategy.spatial",),
 }
 PLAIN_WIRE = {"strategy.wire": SAME}
-NO_ZERO = {"strategy.zero": 0, "strategy.shards": 0, "strategy.gather": "usual"}
+BLOCKS = {"strategy.zero_unit": "block"}
+NO_ZERO = {"strategy.zero": 0, "strategy.shards": 0, "strategy.gather": "usual", **BLOCKS}
 NO_PIPELINE = {"strategy.schedule": "1f1b", "strategy.chunks": 1}
 STREAMED = {"storage.access": "stream", "storage.local": ""}
 Changes = dict[str, Any]
@@ -114,7 +115,8 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return _adapted(experiment)
         case "strategy.zero":
             rest = {key: none for key, none in NO_ZERO.items() if key != field}
-            return {"strategy.experts": 1, **PLAIN_WIRE} if value else rest
+            own = {} if value == 3 else BLOCKS
+            return {"strategy.experts": 1, **PLAIN_WIRE, **own} if value else rest
         case "strategy.wire" if value != SAME:
             near = {"strategy.offload": "activations"} if s.offload == "all" else {}
             return {**NO_ZERO, "strategy.experts": 1} | near
