@@ -8,11 +8,13 @@ from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu, predicted
 from lib_dlhpc.explore.language_model.questions import FAR, computed
+from lib_dlhpc.explore.language_model.questions import alone as without_pipeline
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.teaching.questions import Question
 
 own, alone, again = (predicted(s) for s in (Layout(), layout.ALONE, Layout(recompute="full")))
 step, slow = float(own.step_time), float(alone.step_time)
+apart_each = float(without_pipeline("strategy.zero_unit", "layer").step_time)
 one, apart = 100 * bubble(Pipe()), 100 * bubble(Pipe(schedule=SCHEDULES[-1]))
 fewer = 100 * bubble(Pipe(stages=8))
 near, far = (100 * sequences.predicted(each).exposed for each in (Long(), FAR))
@@ -30,9 +32,9 @@ QUESTIONS = [
         {
             f"{step:.1f} s": "FSDP alone is enough if it fits.",
             f"{step - causes(own)['pipeline bubble']:.1f} s": "Only the bubble disappears.",
-            f"{2 * step:.0f} s": "Weights are gathered once, beside the other communication.",
+            f"{apart_each:.0f} s": "FSDP gathers each matrix of weights by itself.",
         },
-        "A ring over 2,048 nodes pays 2,047 latencies for each large matrix, gathered twice and reduced once.",
+        "A ring over 2,048 nodes pays 2,047 latencies for each block, gathered twice and reduced once.",
     ),
     Question(
         "zero bubble",

@@ -15,6 +15,7 @@ from lib_dlhpc.explore.language_model.questions import (
     FAR,
     PUBLISHED,
     alone,
+    block_bytes,
     computed,
     hops,
     saved_fp8,
@@ -45,37 +46,33 @@ def test_one_gpu_would_take_three_thousand_years_and_hold_a_tenth():
     assert 8 < weights / float(own.experiment.machine.device.memory) < 12
 
 
-def test_llama_3s_layout_fits_in_the_published_band_and_fsdp_alone_is_five_times_slower():
+def test_llama_3s_layout_fits_in_the_published_band_and_fsdp_alone_is_twice_as_slow():
     own, alone = predicted(Layout()), predicted(layout.ALONE)
     assert own.fits and layout.BAND[0] < mfu(own) < layout.BAND[1]
     assert float(own.step_time) == pytest.approx(layout.published_step(), rel=0.02)
-    assert alone.fits and float(alone.step_time) > 5 * float(own.step_time)
-    assert causes(alone)["gradients, weights"] > 0.8 * float(alone.step_time)
+    assert alone.fits and 2 < float(alone.step_time) / float(own.step_time) < 2.3
+    assert causes(alone)["gradients, weights"] > 0.6 * float(alone.step_time)
 
 
 def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
-    own = predicted(layout.ALONE)
-    messages = own.messages["data"]
-    assert 0.6 < messages.latency / messages.total < 0.7
-    assert float(own.exposed["data"]) > 30 and 35.5 < float(messages.total) < 36.5
+    own, layers = predicted(layout.ALONE), alone("strategy.zero_unit", "layer")
+    blocks, matrices = own.messages["data"], layers.messages["data"]
+    assert 0.5 < blocks.latency / blocks.total < 0.6
+    times = [float(own.step_time), float(own.exposed["data"]), float(layers.step_time)]
+    assert times == pytest.approx([14.8, 8.93, 36.2], abs=0.05)
+    assert (float(blocks.total), float(matrices.total)) == pytest.approx((15, 36), abs=0.5)
     net = shard_network(own.experiment)
     block = 2 * float(own.experiment.model.parameters) / layout.LAYERS / 8
-    names, seconds = {}, {}
-    for size in (2 * 16_384 * 53_248 / 8, 2 * 16_384**2 / 8, block):
-        gather = chosen("allgather", size, net)
-        names[size], seconds[size] = gather.name, gather.priced(size, net)
-    assert list(names.values()) == ["ring_allgather", "doubling_allgather", "ring_allgather"]
-    large = next(iter(seconds.values()))
-    assert large.latency == pytest.approx(2047 * 10e-6) and hops() == "20.5 ms"
-    assert large.latency / large.bandwidth == pytest.approx(4, abs=0.5)
-    a_block = 3 * layout.LAYERS * float(seconds[block].total)
-    assert a_block == pytest.approx(15, abs=0.5) and a_block < float(messages.total) / 2
-    bytes_alone = alone("machine.inter_node.latency", 0.0)
-    pod = alone("strategy.shards", 128)
-    assert float(bytes_alone.step_time) < 8 and float(pod.step_time) == pytest.approx(
-        7.76, abs=5e-3
+    gather = chosen("allgather", block, net)
+    seconds = gather.priced(block, net)
+    assert gather.name == "ring_allgather" and (hops(), block_bytes()) == ("20.5 ms", "17.6 ms")
+    assert seconds.latency == pytest.approx(2047 * 10e-6) and seconds.latency > seconds.bandwidth
+    bytes_alone, pod = (
+        alone(*change) for change in (("machine.inter_node.latency", 0.0), ("strategy.shards", 128))
     )
-    assert pod.fits and float(pod.memory_total) == pytest.approx(78.5e9, rel=1e-3)
+    assert float(bytes_alone.step_time) < 7
+    assert float(pod.step_time) == pytest.approx(6.92, abs=5e-3)
+    assert pod.fits and float(pod.memory_total) == pytest.approx(79.6e9, rel=1e-3)
 
 
 def test_tensor_collectives_send_the_most_bytes_and_gathered_blocks_are_larger():
