@@ -221,7 +221,10 @@ def shapes(model):
 
 
 def every_layout():
-    """Each model in each shape; other options rotate, so many combinations occur."""
+    """Each model in each shape; other options rotate, so many combinations occur.
+
+    On four and more ranks each model meets every second shape, and each shape every second model.
+    """
     schedules = cycle(("1f1b", "gpipe", "interleaved", "zb-h1", "1f1b", "zb-h1"))
     microbatches, splits = cycle((2, 3, 4, 1)), cycle(("paired", "column", "row"))
     recomputes = cycle(("none", "full", "none", "selective", "full"))
@@ -231,8 +234,10 @@ def every_layout():
     zeros, sequences = cycle((0, 1, 2, 3)), cycle((True, False, False))
     epochs = cycle((1, 1, 1.5))  # two steps, or three: one of the next epoch
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
-    for model in MOST_STAGES:
+    for place, model in enumerate(MOST_STAGES):
         for number, shape in enumerate(shapes(model)):
+            if p >= 4 and (place + number) % 2:
+                continue
             if model in LONG and shape["context"] == 1:
                 continue
             depth, tensor = shape["pipeline"], shape["tensor"]
@@ -336,10 +341,10 @@ def random_ways(seed="0", number="40"):
 
 
 def many_choices():
-    """One network in one shape, with all pairs of zero, microbatches and schedule; other options rotate."""
+    """One network in one shape, with all pairs of zero and schedule; other options rotate."""
     recomputes, splits = cycle(("none", "full", "selective")), cycle(("paired", "column", "row"))
-    for zero, sequence in product((0, 1, 2, 3), (False, True)):
-        microbatches = (1, 3)[(zero + sequence) % 2]
+    for zero in (0, 1, 2, 3):
+        sequence, microbatches = zero in (1, 2), (1, 3)[zero % 2]
         split = {"tensor": 2, "recompute": next(recomputes), "split": next(splits)}
         split |= {"zero": zero, "microbatches": microbatches, "sequence_parallel": sequence}
         equals_one_rank("words", split, epochs=1)
@@ -369,18 +374,17 @@ def replicas_with_local_normalization():
 
 def empty_microbatches():
     """The last batch of an epoch has 22 samples, for 24 microbatches."""
-    equals_one_rank("rows", {"pipeline": p, "microbatches": 24})
-    equals_one_rank("words", {"tensor": p, "microbatches": 24})
-    equals_one_rank("fields", {"spatial": p, "microbatches": 24})
+    for model, way in (("rows", "pipeline"), ("words", "tensor"), ("fields", "spatial")):
+        equals_one_rank(model, {way: p, "microbatches": 24}, epochs=1)
 
 
 def uneven_shares():
     """Tensor ranks without any part of a layer, and replicas with more test batches than others."""
     for zero in (1, 3):
         split = {"tensor": 4, "sequence_parallel": True, "zero": zero, "bucket": 8}
-        equals_one_rank("short words", split, optimizer="lamb")
+        equals_one_rank("short words", split, optimizer="lamb", epochs=0.5)
     with mutated((rank_file, "TEST_BATCH", 1)):
-        equals_one_rank("words", {"zero": 3})
+        equals_one_rank("words", {"zero": 3}, epochs=0.5)
 
 
 def single_precision():
@@ -735,7 +739,7 @@ if __name__ == "__main__":
     checks += [single_precision] if p in (2, 4) else []
     checks += [gathered_once] if p == 2 else []
     checks += [bytes_around_attention, bytes_of_gathered_weights] if p in (2, 4) else []
-    checks += [empty_microbatches] if p in (2, 3) else []
+    checks += [empty_microbatches] if p == 3 else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []
     checks += [many_choices] if p == 4 else []
     checks += [uneven_shares] if p == 8 else []

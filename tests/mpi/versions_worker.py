@@ -130,8 +130,11 @@ def abort(kind, value, trace):
 
 if __name__ == "__main__":
     sys.excepthook = abort
-    checks = [any_layout_resumes_from_any_other, any_version_can_be_resumed]
-    checks += [the_same_ranks_give_the_same_bits, fewer_ranks_restore_the_mean_of_local_state]
+    # Each on few ranks and on more: what differs between three and four is the number of layouts.
+    checks = [any_layout_resumes_from_any_other] if p in (2, 4) else []
+    checks += [any_version_can_be_resumed] if p in (2, 3) else []
+    checks += [the_same_ranks_give_the_same_bits] if p in (1, 3) else []
+    checks += [fewer_ranks_restore_the_mean_of_local_state] if p in (3, 4) else []
     for check in checks:
         begun = MPI.Wtime()
         check()
