@@ -5,6 +5,9 @@ because they were given, right or not; a check and a number to work out once the
 passes. Gradebooks know learners by their names, so those without one are left out there; two learners with one name, as
 of one person with two browsers, count as one.
 
+With first tries, a module has a second column: percent of its checks, numbers to work out and labs that the learner's
+first answer was right to.
+
 Forms, as these programs read or write them: Canvas's lib/gradebook_importer.rb (header, row of "Points Possible",
 learners by SIS login or name), Moodle's grade/import/csv/classes/load_data.php (users by username, "-" is no grade, at
 most 100), nbgrader's nbgrader/plugins/export.py (the columns of CsvExportPlugin).
@@ -23,6 +26,8 @@ from lib_dlhpc.errors import SpecError
 
 POINTS = 100
 GIVEN = ("guess", "choice", "step")  # count because they were answered
+JUDGED = ("check", "compute", "lab")  # count once they are right
+FIRST = "first try"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute what begins so
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 NBGRADER = (
@@ -34,29 +39,30 @@ Scores = Mapping[str, Mapping[str, float]]  # name -> module -> percent
 
 
 def export(
-    file: Path, form: str, title: Callable[[str], str] = lambda module: module
+    file: Path, form: str, title: Callable[[str], str] = lambda module: module, first: bool = False
 ) -> tuple[str, str]:
     """Return a class's answers or grades as CSV, and a sentence about them. form: one of FORMS.
 
-    title: from a module, or a lab, as records name it to the title of its column.
+    title: from a module, or a lab, as records name it to the title of its column. first: with columns of first tries.
     Raises SpecError where there is nothing to grade.
     """
     if form == "csv":
         rows = list(_answers(file))
         return _text(rows), f"{len(rows) - 1} entries"
-    found, last, unnamed = _scores(file, title)
+    found, last, unnamed = _scores(file, title, first)
     if not found:
         raise SpecError(
             "Nobody in this class has a name and has answered anything; --csv has all answers."
         )
-    modules = sorted({module for own in found.values() for module in own})
-    rows = list(WRITERS[form](found, modules, last))
+    columns = sorted({column for own in found.values() for column in own})
+    rows = list(WRITERS[form](found, columns, last))
     left_out = f"; {unnamed} without a name left out" if unnamed else ""
-    return _text(rows), f"{len(found)} learners, {len(modules)} modules{left_out}"
+    modules = len({module for _, module in last})
+    return _text(rows), f"{len(found)} learners, {modules} modules{left_out}"
 
 
 def _scores(
-    file: Path, title: Callable[[str], str]
+    file: Path, title: Callable[[str], str], first: bool
 ) -> tuple[Scores, dict[tuple[str, str], str], int]:
     """Return percents, the time of the last answer for each name and module, and how many learners have no name."""
     names = database.names(file)
@@ -73,8 +79,29 @@ def _scores(
     for name, module in last:
         share = len(done[name, module]) / len(asked[module])
         scores[name][module] = round(POINTS * share, 2)
+    for name, own in _first_tries(entries, names, asked).items() if first else ():
+        for module, percent in own.items():
+            scores[name][f"{module} {FIRST}"] = percent
     present = {entry.learner for entry in entries}
     return scores, last, sum(not names.get(learner, "") for learner in present)
+
+
+def _first_tries(
+    entries: Sequence[Entry], names: Mapping[str, str], asked: Mapping[str, set[str]]
+) -> Scores:
+    """Return for each name and module how many of its judged questions were right at once, in percent."""
+    judged: dict[str, set[str]] = defaultdict(set)
+    firsts: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    for entry in entries:  # in order of time
+        name = names.get(entry.learner, "")
+        if entry.kind in JUDGED and entry.question in asked[entry.module]:
+            judged[entry.module].add(entry.question)
+            if name:
+                firsts[name, entry.module].setdefault(entry.question, bool(entry.right))
+    scores: dict[str, dict[str, float]] = defaultdict(dict)
+    for (name, module), own in firsts.items():
+        scores[name][module] = round(POINTS * sum(own.values()) / len(judged[module]), 2)
+    return scores
 
 
 def _asked(entries: Sequence[Entry]) -> dict[str, set[str]]:
@@ -95,9 +122,11 @@ def _counts(entry: Entry) -> bool:
 
 def _answers(file: Path) -> Rows:
     names = database.names(file)
-    yield ("name", *("try" if column == "attempt" else column for column in database.COLUMNS))
+    columns = ("try" if column == "attempt" else column for column in database.COLUMNS)
+    yield ("name", *columns, "right_at_first_try")
     for entry in database.answers(file):
-        yield (names.get(entry.learner, ""), *astuple(entry))
+        first = entry.right if entry.attempt == 1 else None
+        yield (names.get(entry.learner, ""), *astuple(entry), first)
 
 
 def _canvas(scores: Scores, modules: list[str], last: Mapping[tuple[str, str], str]) -> Rows:
@@ -118,7 +147,7 @@ def _nbgrader(scores: Scores, modules: list[str], last: Mapping[tuple[str, str],
     for module in modules:
         for name, own in sorted(scores.items()):
             score = own.get(module, 0.0)
-            time = last.get((name, module), "")
+            time = last.get((name, module.removesuffix(f" {FIRST}")), "")
             yield (
                 module.replace(" ", "_"),
                 "",

@@ -85,6 +85,11 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     form = export.add_mutually_exclusive_group(required=True)
     for name, help_ in grades.FORMS.items():
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help_)
+    export.add_argument(
+        "--first-try",
+        action="store_true",
+        help="grades: a second column for each module, how many of its checks were right at the first try",
+    )
     _add_folder(export)
     add_output(export)
     export.set_defaults(command=_export)
@@ -266,7 +271,7 @@ def _export(options: argparse.Namespace) -> int:
     if options.out.exists():
         raise SpecError(f"{options.out} exists: expected a new file.")
     file = _existing(options) / classes.DATABASE
-    text, said = grades.export(file, options.form, course.title_of)
+    text, said = grades.export(file, options.form, course.title_of, options.first_try)
     write_text(options.out, text, mode=0o600)
     print_result(options, {"file": str(options.out), "content": said}, f"{options.out}: {said}")
     return 0

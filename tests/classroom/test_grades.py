@@ -33,8 +33,8 @@ def file(tmp_path):
     return file
 
 
-def rows(file, form):
-    text, said = grades.export(file, form, course.title_of)
+def rows(file, form, first=False):
+    text, said = grades.export(file, form, course.title_of, first)
     return list(csv.reader(io.StringIO(text))), said
 
 
@@ -73,12 +73,33 @@ def test_nbgrader_has_a_row_for_each_learner_and_assignment(file):
     ]
 
 
+def test_first_tries_count_checks_that_were_right_at_once(file, tmp_path):
+    folder = tmp_path / "id-bert"
+    for question, right in (("b", True), ("d", True), ("d", False)):  # b was wrong before
+        place = (folder, folder.name, "one_step", question, "check")
+        database.insert(file, [record.add(*place, answer="x", right=right)], "bert")
+    found, said = rows(file, "moodle", first=True)
+    assert found == [
+        [
+            *("username", "lab 02 overlap", "lab 02 overlap first try"),
+            *("module 01 one step", "module 01 one step first try"),
+        ],
+        ["anna", "100.0", "100.0", "50.0", "0.0"],
+        ["bert", "-", "-", "75.0", "50.0"],
+    ]
+    assert said.startswith("2 learners, 2 modules")
+
+
 def test_every_entry_is_a_row_and_none_a_formula(file):
     (header, *found), said = rows(file, "csv")
     assert said == f"{len(ANSWERS)} entries" and len(found) == len(ANSWERS)
     assert header[:3] == ["name", "id", "learner"] and "try" in header
     answers = [row[header.index("answer")] for row in found]
     assert "'=1+1" in answers and "1" in answers
+    question = header.index("question")
+    firsts = {(row[0], row[question], row[-1]) for row in found if row[-1]}
+    assert {("anna", "b", "False"), ("anna", "checks", "True")} <= firsts
+    assert ("anna", "b", "True") not in firsts  # right at the second try
 
 
 def test_two_browsers_of_one_person_are_one_learner(file, tmp_path):
