@@ -135,7 +135,7 @@ lock: ## remake both locks (ARGS=--upgrade takes the newest versions)
 	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra test $(ARGS) \
 	    --output-file requirements.lock pyproject.toml
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
-	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra crate --extra import --extra scale --extra slides --extra test $(ARGS) \
+	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra crate --extra hub --extra import --extra scale --extra slides --extra test $(ARGS) \
 	    --output-file requirements-extras.lock pyproject.toml
 
 clean: ## remove the environments and every cache

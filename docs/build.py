@@ -49,7 +49,7 @@ ORDER = (
     "run",
     "checkpoint",
 )
-ORDER += ("cluster", "measure", "trace", "trust", "serve")
+ORDER += ("cluster", "measure", "trace", "trust", "serve", "hub")
 PYTHON = """# Python
 
 <a href="api/index.html">Every function and class</a>, from the docstrings. [Recipes](docs/recipes.md) use them.

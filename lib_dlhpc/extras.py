@@ -15,6 +15,7 @@ EXTRA = {
     "psij": "cluster",
     "torch": "torch",
     **dict.fromkeys(("distributed", "pyarrow"), "scale"),
+    "jupyterhub": "hub",
 }
 
 

@@ -63,13 +63,13 @@ def member(folder: Path, token: str) -> Learner | None:
     return Learner(token, own, about.get("name", ""), joined=about.get("joined", ""))
 
 
-def admit(folder: Path, name: str = "", before: Learner | None = None) -> Learner:
-    """Let a learner join on this machine, and return them with a new token, which only they have.
+def admit(folder: Path, name: str = "", before: Learner | None = None, token: str = "") -> Learner:
+    """Let a learner join on this machine, and return them with their token, by default a new one.
 
     before: the learner, if they have joined already; they keep their token, and their name if none is given.
     Raises SpecError for a name of more than one line.
     """
-    token = before.token if before else secrets.token_urlsafe(16)
+    token = before.token if before else token or secrets.token_urlsafe(16)
     joined = before.joined if before else now()
     name = name.strip() or (before.name if before else "")
     own = folder / LEARNERS / identity(token)

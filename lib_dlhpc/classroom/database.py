@@ -55,8 +55,7 @@ def insert(file: Path, entries: Iterable[Entry], name: str = "", joined: str = "
     learner = rows[0][COLUMNS.index("learner")]
     with opened(file) as connection:
         connection.execute("begin immediate")  # forgetting comes before all of this, or after
-        gone = connection.execute("select 1 from forgotten where learner = ?", (learner,))
-        if gone.fetchone():
+        if _is_forgotten(connection, learner):
             return 0
         connection.execute(
             "insert into learners values (?, ?, ?) on conflict do update"
@@ -108,6 +107,17 @@ def forget(file: Path, learner: str) -> int:
     with closing(sqlite3.connect(file, timeout=30)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")  # the log has the old pages
     return int(count)
+
+
+def is_forgotten(file: Path, learner: str) -> bool:
+    """Return whether a learner has taken their answers back."""
+    with opened(file) as connection:
+        return _is_forgotten(connection, learner)
+
+
+def _is_forgotten(connection: sqlite3.Connection, learner: str) -> bool:
+    query = "select 1 from forgotten where learner = ?"
+    return connection.execute(query, (learner,)).fetchone() is not None
 
 
 def _entry(row: tuple[object, ...]) -> Entry:

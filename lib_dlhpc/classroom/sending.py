@@ -4,6 +4,7 @@ A batch that arrived without its acknowledgment arrives once more; the class kno
 """
 
 import json
+import os
 import threading
 from contextlib import suppress
 from http.client import HTTPException
@@ -14,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from lib_dlhpc.classroom import record
+from lib_dlhpc.classroom.entry import Entry
 from lib_dlhpc.classroom.learner import RECORD, SENT, Learner, at_home
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import write_text
@@ -22,6 +24,8 @@ BATCH = 200
 EVERY = 5.0  # s between tries while the class does not answer
 PATIENCE = 10.0  # s for one answer
 WRONG_TOKEN = 403
+# As a hub sets them for its learners' servers.
+OF_HUB, HUB_TOKEN = "DLHPC_CLASS_SERVER", "JUPYTERHUB_API_TOKEN"
 AWAY = (OSError, HTTPException, ValueError)  # HTTPError and URLError are OSErrors
 _wanted = threading.Event()
 _sender: list[threading.Thread] = []
@@ -56,15 +60,26 @@ def check_door(learner: Learner) -> None:
         raise
 
 
+def of_hub() -> str:
+    """Return the address of the class of the hub that started this process; empty without one."""
+    return os.environ.get(OF_HUB, "") if os.environ.get(HUB_TOKEN) else ""
+
+
+def account_token(server: str) -> str:
+    """Join the class of a hub by one's account, and return the account's token. Raises one of AWAY."""
+    return str(request(Learner("", Path(), server=server), "join", {})["token"])
+
+
 def unsent(learner: Learner) -> int:
     """Return how many entries the class does not have yet."""
-    return len(record.read_from(learner.folder, _sent(learner.folder))[0])
+    return len(_own(learner, record.read_from(learner.folder, _sent(learner.folder))[0]))
 
 
 def send(learner: Learner, patience: float = PATIENCE) -> int:
     """Send what is new; return how many entries were acknowledged. Raises one of AWAY if the class does not answer."""
     start, count = _sent(learner.folder), 0
-    entries, end = record.read_from(learner.folder, start)
+    found, end = record.read_from(learner.folder, start)
+    entries = _own(learner, found)
     for first in range(
         0, max(len(entries), 1), BATCH
     ):  # without news it asks whether the class is there
@@ -87,11 +102,11 @@ def request(learner: Learner, what: str, body: Any, patience: float = PATIENCE) 
     door = dict(parse_qsl(parts.query)).get("token", "")
     query = urlencode({"token": door}) if door else ""
     path = f"{parts.path.rstrip('/')}/class/api/{what}"
-    asked = Request(
-        urlunsplit((parts.scheme, parts.netloc, path, query, "")),
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json", "X-Learner": learner.token},
-    )
+    headers = {"Content-Type": "application/json", "X-Learner": learner.token}
+    if learner.server == of_hub():  # no other server gets what opens the hub
+        headers["Authorization"] = f"token {os.environ[HUB_TOKEN]}"
+    whole = urlunsplit((parts.scheme, parts.netloc, path, query, ""))
+    asked = Request(whole, json.dumps(body).encode(), headers)
     here = parts.hostname in ("localhost", "127.0.0.1", "::1")
     with build_opener(*([ProxyHandler({})] if here else [])).open(asked, timeout=patience) as reply:
         return json.load(reply)
@@ -120,6 +135,11 @@ def _keep_sending() -> None:
                 pass
             _wanted.wait(EVERY)
             learner = at_home()
+
+
+def _own(learner: Learner, entries: list[Entry]) -> list[Entry]:
+    """Return the entries under a learner's id: a class refuses those from before they had an account on its hub."""
+    return [entry for entry in entries if entry.learner == learner.id]
 
 
 def _sent(folder: Path) -> int:

@@ -1,11 +1,21 @@
-"""`dlhpc class`: join a class and take it back; serve pages to a class, collect its answers, export them."""
+"""`dlhpc class`: join a class, take it back, see one's own report; serve a class, collect its answers, export them."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from lib_dlhpc.classroom import classes, collecting, database, grades, learner, record, sending
+from lib_dlhpc.classroom import (
+    classes,
+    collecting,
+    database,
+    grades,
+    learner,
+    record,
+    report,
+    sending,
+)
 from lib_dlhpc.commands.output import add_output, print_error, print_note, print_result
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import course, files
@@ -34,7 +44,7 @@ def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "server",
         nargs="?",
         default="",
-        help="address of a class (default: that of before, or none)",
+        help="address of a class (default: that of before, of the hub that you are on, or none)",
     )
     join.add_argument(
         "--name", default="", help="what the teacher knows you by, such as your login"
@@ -44,6 +54,11 @@ def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     status = verbs.add_parser("status", help="learner: what is kept, and what is not sent yet")
     add_output(status)
     status.set_defaults(command=_status)
+    own = verbs.add_parser(
+        "report", help="learner: your guesses, first tries and labs, and what to review"
+    )
+    add_output(own)
+    own.set_defaults(command=_report)
     send = verbs.add_parser("send", help="learner: send now what the class does not have yet")
     add_output(send)
     send.set_defaults(command=_send)
@@ -74,6 +89,11 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--no-browser", action="store_true", help="print the addresses and open nothing"
     )
     add_host_option(serve)
+    serve.add_argument(
+        "--hub",
+        action="store_true",
+        help="as a service of a JupyterHub, which says who comes, where to listen and under which path",
+    )
     serve.set_defaults(command=_serve)
     collect = verbs.add_parser("collect", help="teacher: import learners' folders")
     collect.add_argument("source", type=Path, help="a folder; records at any depth are read")
@@ -112,11 +132,13 @@ def _short(path: Path) -> str:
 def _join(options: argparse.Namespace) -> int:
     before = learner.at_home()
     name = options.name or (before.name if before else "")
-    server = before.server if before else ""
-    if options.server:
-        server = sending.checked_address(options.server)
-        _check_door(server, name, before)
-    found = learner.join(learner.home(), name, server, before.token if before else "")
+    server = options.server or (before.server if before else "") or sending.of_hub()
+    token = before.token if before else ""
+    if server and server == sending.of_hub():
+        name, token = os.environ.get("JUPYTERHUB_USER", name), _account_token(server)
+    elif options.server:
+        _check_door(sending.checked_address(server), name, before)
+    found = learner.join(learner.home(), name, server, token)
     if before and before.server != server:
         (found.folder / learner.SENT).unlink(missing_ok=True)  # another class has nothing yet
     where = (
@@ -126,6 +148,16 @@ def _join(options: argparse.Namespace) -> int:
     lines = [CONSENT.format(folder=found.folder, where=where), *_said(sent)]
     print_result(options, _as_data(found) | {"sent": sent}, *lines)
     return 0
+
+
+def _account_token(server: str) -> str:
+    """Return the token of the learner's account on a hub. Raises SpecError if its class gives none."""
+    try:
+        return sending.account_token(server)
+    except sending.AWAY as error:
+        raise SpecError(
+            f"{server}: the class of this hub does not let you join now ({error}); nothing is kept."
+        ) from None
 
 
 def _check_door(server: str, name: str, before: learner.Learner | None) -> None:
@@ -155,6 +187,15 @@ def _status(options: argparse.Namespace) -> int:
         data["unsent"] = sending.unsent(found)
         lines.append(f"{data['unsent']} of them are not at {data['class']} yet.")
     print_result(options, data, *lines)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    found = learner.at_home()
+    if found is None:
+        raise SpecError("There is no record of yours: `dlhpc class join` starts it.")
+    made = report.report(record.entries(found.folder), course.title_of)
+    print_result(options, made, *report.lines(made))
     return 0
 
 
@@ -239,22 +280,32 @@ def _serve(options: argparse.Namespace) -> int:
     if not page.exists():
         raise SpecError(f"{page}: no such notebook or folder.")
     folder = (options.folder or _class_folder()).resolve()
+    where = _hub_place() if options.hub else None
     keys = classes.keys(folder)
+    ip, port, base = where or (options.ip, options.port or keys.port, options.base_url)
     print_note(f"Starting the pages of the class in {_short(folder)} ...")
     try:
         serve(
             page,
-            options.port or keys.port,
-            options.ip,
+            port,
+            ip,
             not options.no_browser,
-            token=keys.token,
+            token="" if options.hub else keys.token,
             allow_hosts=options.allow_host,
             classroom=folder,
+            base=base,
+            hub=options.hub,
         )
     except KeyboardInterrupt:
         if not signals.by_keys():
             raise
     return 0
+
+
+def _hub_place() -> tuple[str, int, str]:
+    from lib_dlhpc.explore.server.hub import place
+
+    return place()
 
 
 def _collect(options: argparse.Namespace) -> int:

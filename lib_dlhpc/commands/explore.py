@@ -55,6 +55,7 @@ def _explore(options: argparse.Namespace) -> int:
             not options.no_browser,
             token=options.token or "",
             allow_hosts=options.allow_host,
+            base=options.base_url,
         )
     except KeyboardInterrupt:
         if not signals.by_keys():

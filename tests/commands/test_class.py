@@ -1,5 +1,7 @@
 """`dlhpc class`: consent and deletion in one command each, folders in, grade files out."""
 
+import json
+
 import pytest
 
 from lib_dlhpc.classroom import classes, database, learner, record
@@ -27,6 +29,9 @@ def test_joining_says_where_answers_are_and_forgetting_deletes_them(home, capsys
     answer(home)
     assert main(["class", "status"]) == 0
     assert "anna: 1 entries" in capsys.readouterr().out
+    assert main(["class", "report", "--json"]) == 0
+    (module,) = json.loads(capsys.readouterr().out)["modules"]
+    assert (module["title"], module["right_at_first_try"]) == ("module toy", 1)
     assert main(["class", "join"]) == 0
     assert (learner.at_home().token, learner.at_home().name) == (token, "anna")
     assert main(["class", "forget"]) == 0
@@ -38,7 +43,8 @@ def test_a_class_that_is_away_gets_the_answers_later(home, capsys):
     address = "http://127.0.0.1:9/?token=secret"
     assert main(["class", "join", address]) == 0
     assert "nothing is lost" in capsys.readouterr().err
-    answer(home)
+    answer(home, learner.at_home().id)
+    answer(home, "of another token")  # is not sent
     assert main(["class", "send"]) == 1
     assert "nothing is lost" in capsys.readouterr().err
     assert main(["class", "status"]) == 0
@@ -72,9 +78,11 @@ def test_folders_come_in_and_grades_go_out(home, tmp_path, capsys):
         (["join", "room 12"], "'room 12': expected the address of a class"),
         (["join", "--name", "a\nb"], "expected one line"),
         (["send"], "There is no class to send to"),
+        (["report"], "There is no record of yours"),
         (["collect", "nowhere"], "nowhere: expected a folder"),
         (["export", "--csv", "x.csv", "--folder", "nowhere"], "not the folder of a class"),
         (["serve", "nowhere.ipynb"], "no such notebook or folder"),
+        (["serve", "--hub"], "hub"),
     ],
 )
 def test_an_error_names_what_is_wrong(home, words, said, capsys, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from urllib.error import HTTPError
 from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
-from class_room import class_served, free_port, page, soaked
+from class_room import BASE, class_served, free_port, page, soaked
 from patience import eventually
 
 from lib_dlhpc.classroom import classes, database, learner, record, sending
@@ -103,6 +103,22 @@ def test_what_a_kernel_wrote_is_collected_and_one_click_deletes_it(room):
     assert call(room, "api/me", Cookie=cookie(headers))[0]["joined"] is False
 
 
+def test_a_learner_sees_their_own_report_and_nobody_elses(room):
+    _, headers = call(room, "api/join", {"name": "Gil"})
+    gil = classes.member(room[1], cookie(headers).partition("=")[2])
+    about = {"answer": "<b>3", "asked": "How long?", "result": "5 ms", "right": False}
+    record.add(gil.folder, gil.id, "one_step", "q", "guess", **about)
+    record.add(gil.folder, gil.id, "one_step", "c", "check", **about)
+    shown = {}
+    for who in (cookie(headers), "dlhpc-learner=made-up"):
+        with OPEN(Request(f"{room[0]}report", headers={"Cookie": who})) as reply:
+            shown[who] = reply.read().decode()
+    own, other = shown.values()
+    assert "0 of 1 checks right at the first try" in own and "&lt;b&gt;3" in own
+    assert 'href="voila/render/01_one_step.ipynb"' in own and "not yet right" in own
+    assert "How long?" not in other and "Nothing of yours is kept" in other
+
+
 def test_nobody_sends_answers_of_another_or_what_is_none(room, tmp_path):
     carl = learner.join(tmp_path / "carl", "Carl", room[0])
     entry = record.add(carl.folder, carl.id, "toy", "q", "guess", answer="3")
@@ -135,6 +151,24 @@ def test_one_address_is_for_learners_and_one_for_the_teacher(tmp_path, capsys):
     assert "you alone" in second and board in second
     for_the_teacher(tmp_path, "http://127.0.0.1:8765/", "", "127.0.0.1")
     assert "this machine only" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_everything_on_a_page_has_the_path_of_the_proxy(room):
+    """The page of a notebook and the board name nothing outside of the base URL, and all that they name is there."""
+    assert room[0].endswith(BASE)
+    key = classes.keys(room[1]).board
+    browser = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+    for path in ("", f"class/board?key={key}"):
+        with browser.open(f"{room[0]}{path}") as reply:
+            text = reply.read().decode()
+        named = re.findall(r'(?:src|href)="(/[^"]*)"', text)
+        assert all(each.startswith(BASE) for each in named)
+        files = [each for each in named if "/static/" in each or "/built/" in each]
+        assert bool(files) is not bool(path)
+        for each in files:
+            assert OPEN(f"{room[0].removesuffix(BASE)}{each}").status == 200, each
+    with pytest.raises(HTTPError, match="404"):
+        OPEN(room[0].removesuffix(BASE))
 
 
 def test_the_board_is_for_who_has_the_key(room):

@@ -12,6 +12,7 @@ NEEDED = {
     "test_crate.py": ("rocrate",),
     "test_dask.py": ("distributed", "pyarrow"),
     "test_slides.py": ("pptx",),
+    "test_hub.py": ("jupyterhub",),
 }
 collect_ignore = [
     file for file, names in NEEDED.items() if not all(find_spec(name) for name in names)

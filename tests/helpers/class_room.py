@@ -22,6 +22,7 @@ from lib_dlhpc.classroom.entry import Entry
 from lib_dlhpc.explore.server.serve import served
 
 PATIENCE = 240.0  # s
+BASE = "/some/course/"  # a class behind a proxy has a path before all of its addresses
 
 
 class Outcome(NamedTuple):
@@ -58,7 +59,8 @@ def page(path: Path) -> Path:
 @contextmanager
 def class_served(notebook: Path, folder: Path, port: int = 0) -> Iterator[tuple[str, int]]:
     """Serve a notebook to a class: (address, process id)."""
-    with served(notebook, 0, f"--class={folder}", f"--port={port}") as server:
+    options = (f"--class={folder}", f"--port={port}", f"--base-url={BASE}")
+    with served(notebook, 0, *options) as server:
         yield server
 
 
@@ -101,7 +103,7 @@ def soaked(
     """
     folder, port, memory = work / "class", free_port(), 0.0
     notebook = lesson_page(work / "page.ipynb")
-    address = f"http://127.0.0.1:{port}/"
+    address = f"http://127.0.0.1:{port}{BASE}"
     at_home = [Client(work, number, address, answers, pause) for number in range(clients)]
     in_room = [Visitor(address, number, answers, pause) for number in range(visitors)]
     learners = [*at_home, *in_room]

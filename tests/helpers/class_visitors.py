@@ -38,11 +38,15 @@ def lesson_page(path: Path) -> Path:
 class Visitor(threading.Thread):
     """Joins, and answers on a page; opens it again whenever the server or the kernel is gone.
 
+    page: after the address of the server; the first question on it with an entry is answered.
     acknowledged: the answers that the kernel is done with. lost: how many pages ended too early.
     """
 
-    def __init__(self, address: str, number: int, answers: int, pause: float) -> None:
+    def __init__(
+        self, address: str, number: int, answers: int, pause: float, page: str = ""
+    ) -> None:
         super().__init__(daemon=True)
+        self.page, self.open = page, OPEN
         self.address, self.name, self.answers, self.pause = (
             *(address, f"visitor {number}"),
             *(answers, pause),
@@ -67,10 +71,13 @@ class Visitor(threading.Thread):
     def _visit(self) -> None:
         if not self.token:
             self.token = self._join()
-        with OPEN(self.address, timeout=PATIENCE) as page:
+        with self.open(f"{self.address}{self.page}", timeout=PATIENCE) as page:
             kernel = re.search(r'"kernelId": "([^"]+)"', page.read().decode())[1]  # type: ignore[index]
         place = f"ws{self.address.removeprefix('http')}api/kernels/{kernel}/channels"
-        with connect(f"{place}?session_id={self.session}", max_size=None, proxy=None) as socket:
+        place = f"{place}?session_id={self.session}"
+        with connect(
+            place, max_size=None, proxy=None, additional_headers=self._cookies()
+        ) as socket:
             comm = {"comm_id": uuid.uuid4().hex}
             opening = {**comm, "target_name": "jupyter.widget.control", "data": {}}
             self._ask(socket, "comm_open", opening)
@@ -91,11 +98,14 @@ class Visitor(threading.Thread):
     def _join(self) -> str:
         headers = {"Content-Type": "application/json"}
         body = json.dumps({"name": self.name}).encode()
-        with OPEN(
-            Request(f"{self.address}class/api/join", body, headers), timeout=PATIENCE
-        ) as said:
+        asked = Request(f"{self.address}class/api/join", body, headers)
+        with self.open(asked, timeout=PATIENCE) as said:
             found = re.search(r"dlhpc-learner=([\w-]+)", str(said.headers))
         return found[1]  # type: ignore[index]
+
+    def _cookies(self) -> dict[str, str]:
+        """Return the headers by which a WebSocket is known."""
+        return {}
 
     def _set(self, socket: Any, model: str, **state: Any) -> None:
         change = {"method": "update", "state": state, "buffer_paths": []}

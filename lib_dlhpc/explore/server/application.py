@@ -1,7 +1,8 @@
 """Voila with a front door, files that it does not have, and a way for a page to say that it closes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from tornado.web import HTTPError, StaticFileHandler
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 
+from lib_dlhpc.classroom import recording
 from lib_dlhpc.explore.blocks import built
+from lib_dlhpc.explore.board.report import report_page
 from lib_dlhpc.explore.front.page import front_page
 from lib_dlhpc.explore.server import classroom
 from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
@@ -40,14 +43,31 @@ class FrontDoor(JupyterHandler):
 
     def get(self) -> None:
         """Send it."""
-        self.finish(front_page().read_bytes().replace(b"</body>", self.more + b"</body>"))
+        self.finish(_front().replace(b"</body>", self.more + b"</body>"))
+
+
+@cache
+def _front() -> bytes:
+    """Return the page, also after another version of this package has drawn its own in place of the file."""
+    return front_page().read_bytes()
+
+
+class OwnReport(JupyterHandler):
+    """What the learner of this machine answered, and what to review."""
+
+    def get(self) -> None:
+        """Send it."""
+        self.finish(report_page(recording.present()))
 
 
 class Server(Voila):
     """Serves notebooks as pages. of_course: with the front door. listening: called with the port once it is right.
 
-    classroom: the folder of the class that answers are collected in, if there is one.
+    classroom: the folder of the class that answers are collected in, if there is one. before_the_door: routes for who
+    has not logged in yet.
     """
+
+    before_the_door: Sequence[Any] = ()
 
     of_course = False
     classroom: Path | None = None
@@ -64,11 +84,13 @@ class Server(Voila):
         theirs = super().init_handlers()
         asks = CLASS.format(self.base_url).encode() if self.classroom else b""
         if self.of_course:
+            _front()
             own.insert(0, (self.base_url, FrontDoor, {"more": asks}))
+            own += [] if self.classroom else [(f"{self.base_url}report", OwnReport)]
         if self.classroom:
             own += classroom.routes(self.base_url, self.classroom)
         theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
-        return behind_door([*own, *theirs])
+        return [*self.before_the_door, *behind_door([*own, *theirs])]
 
     def stop(self) -> None:
         """End all kernels, also one that is only starting, which Voila does not know yet."""

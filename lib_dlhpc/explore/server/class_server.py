@@ -51,7 +51,7 @@ def for_the_teacher(folder: Path, home: str, token: str, ip: str) -> str:
     door = f"token={quote(token)}" if token else ""
     host = own_address() if ip == "0.0.0.0" else at.hostname
     only = "   (this machine only; --ip 0.0.0.0 lets the room in)" if is_local(ip) else ""
-    print(f"For learners:             http://{host}:{at.port}/{door and '?'}{door}{only}")
+    print(f"For learners:             http://{host}:{at.port}{at.path}{door and '?'}{door}{only}")
     board = f"{home}class/board?{'&'.join(filter(None, (f'key={keys.board}', door)))}"
     print(f"For you alone, the board: {board}   (Ctrl-C ends it)", flush=True)
     return board

@@ -4,6 +4,7 @@
     class/api/me         whether the visitor has joined
     class/api/records    answers from a learner's own machine
     class/api/forget     a learner takes all back
+    report               what a learner answered, and what to review
     class/board          the board, for those who have its key; class/api/board is what it shows
 
 The door (door.py) is before all of them. Requests that change something are JSON, which another site cannot send.
@@ -19,12 +20,15 @@ from typing import Any
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError
 
-from lib_dlhpc.classroom import board, classes, database, learner
+from lib_dlhpc.classroom import accounts, board, classes, database, learner
 from lib_dlhpc.classroom.entry import Entry
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.board.page import board_page
+from lib_dlhpc.explore.board.report import report_page
+from lib_dlhpc.explore.server.door import Account
 
-LEARNER, BOARD = "dlhpc-learner", "dlhpc-board"  # cookies
+LEARNER, ACCOUNT, BOARD = "dlhpc-learner", "dlhpc-account", "dlhpc-board"  # cookies
+TEACHERS = "dlhpc-teachers"  # the group of a hub that sees the board
 DAYS = 200
 
 
@@ -60,8 +64,19 @@ class ClassHandler(JupyterHandler):
             samesite="Strict",
         )
 
+    def account(self) -> Account | None:
+        """Return whom a hub knows the visitor as; None where no hub says who comes."""
+        return self.current_user if isinstance(self.current_user, Account) else None
+
+    def secret(self) -> str:
+        """Return the visitor's secret: of their account, or the one that they bring, empty without."""
+        account = self.account()
+        if account:
+            return accounts.token(self.folder, account.username)
+        return self.request.headers.get("X-Learner") or self.get_cookie(LEARNER, "") or ""
+
     def visitor(self) -> learner.Learner | None:
-        return classes.member(self.folder, self.get_cookie(LEARNER, "") or "")
+        return classes.member(self.folder, self.secret())
 
 
 class Me(ClassHandler):
@@ -69,31 +84,42 @@ class Me(ClassHandler):
 
     def get(self) -> None:
         found = self.visitor()
-        self.finish({"joined": found is not None, "name": found.name if found else ""})
+        account = self.account()
+        name = account.username if account else found.name if found else ""
+        self.finish({"joined": found is not None, "name": name})
+
+
+class Report(ClassHandler):
+    """What the visitor answered, and what to review."""
+
+    def get(self) -> None:
+        self.finish(report_page(self.visitor()))
 
 
 class Join(ClassHandler):
-    """A visitor consents, or one who has joined gives a name, or another one."""
+    """A visitor consents, or one who has joined gives a name, or another one; accounts of a hub have theirs."""
 
     def post(self) -> None:
-        name = self.body().get("name", "")
-        before = self.visitor()
+        name, account = self.body().get("name", ""), self.account()
+        before, token = self.visitor(), ""
+        if account:
+            name, token = account.username, self.secret()
         try:
-            found = classes.admit(self.folder, str(name), before)
+            found = classes.admit(self.folder, str(name), before, token)
         except SpecError as error:
             raise HTTPError(400, str(error).replace("%", "%%")) from None
         if before is None:
             self.keep(LEARNER, found.token, readable=True)
         elif found != before:
             database.rename(self.file, found.id, found.name)
-        self.finish({"joined": True, "name": found.name})
+        self.finish({"joined": True, "name": found.name, **({"token": token} if token else {})})
 
 
 class Forget(ClassHandler):
     """A learner takes all back, here or from their own machine."""
 
     async def post(self) -> None:
-        token = self.request.headers.get("X-Learner") or self.get_cookie(LEARNER, "") or ""
+        token = self.secret()
         if not token:
             raise HTTPError(400, "expected a learner's token")
         count = await asyncio.to_thread(forget, self.folder, learner.identity(token))
@@ -105,7 +131,7 @@ class Records(ClassHandler):
     """Answers from a learner's own machine; acknowledged once they are on this disk."""
 
     async def post(self) -> None:
-        body, token = self.body(), self.request.headers.get("X-Learner", "")
+        body, token, account = self.body(), self.secret(), self.account()
         own = learner.identity(token)
         try:
             entries = [Entry.read(json.dumps(each)) for each in body.get("entries", [])]
@@ -114,6 +140,7 @@ class Records(ClassHandler):
         if not token or any(entry.learner != own for entry in entries):
             raise HTTPError(403, "entries of another learner")
         name, joined = str(body.get("name", "")), str(body.get("joined", ""))
+        name = account.username if account else name
         add = partial(database.insert, self.file, entries, name[: learner.LONGEST_NAME], joined)
         new = await asyncio.to_thread(add)
         if name and not entries:  # a learner joined once more, with a name
@@ -122,9 +149,12 @@ class Records(ClassHandler):
 
 
 class BoardHandler(ClassHandler):
-    """For those who have the key, in the address or from then on in a cookie."""
+    """For those who have the key, in the address or from then on in a cookie, and for a hub's group of teachers."""
 
     def allowed(self) -> bool:
+        account = self.account()
+        if account and TEACHERS in account.groups:
+            return True
         key = self.get_argument("key", "") or self.get_cookie(BOARD, "") or ""
         return hmac.compare_digest(key.encode(), classes.keys(self.folder).board.encode())
 
@@ -174,7 +204,8 @@ def routes(base_url: str, folder: Path) -> list[Any]:
         "api/board": BoardState,
         "board": Board,
     }
+    listed = [(f"class/{path}", handler) for path, handler in handlers.items()]
     return [
-        (f"{base_url}class/{path}", handler, {"folder": folder})
-        for path, handler in handlers.items()
+        (f"{base_url}{path}", handler, {"folder": folder})
+        for path, handler in [*listed, ("report", Report)]
     ]

@@ -10,19 +10,22 @@ import html
 import re
 import socket
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from http.client import responses
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
 from jupyter_core.utils import ensure_async
+from jupyter_server.auth import User
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import HTTPError
 from voila.static_file_handler import TemplateStaticFileHandler
 from voila.voila_identity_provider import VoilaIdentityProvider
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-NAMES, ANY_ADDRESS = "dlhpc_names", "dlhpc_any_address"  # settings of the server
+# Settings of the server: its names, None for any; whether it may be asked for by any address; its class.
+NAMES, ANY_ADDRESS, FOLDER = "dlhpc_names", "dlhpc_any_address", "dlhpc_class"
 
 # Nothing on it is fetched from anywhere: whoever sees it may not be allowed to fetch.
 PAGE = """<!DOCTYPE html>
@@ -55,11 +58,24 @@ class Visitors(VoilaIdentityProvider):
     def get_handlers(self) -> list[tuple[str, object]]:
         return []
 
+    def turn_away(self, handler: JupyterHandler) -> None:
+        """Answer a request without a token."""
+        raise HTTPError(403, "token")
+
+
+@dataclass
+class Account(User):
+    """A visitor whom a hub knows by name, and by the groups that they are in."""
+
+    groups: tuple[str, ...] = ()
+
 
 class Door(JupyterHandler):
     """Mixed into every handler, before all else that it is."""
 
     def check_host(self) -> bool:
+        if self.settings[NAMES] is None:
+            return True
         name = self.request.host_name.rstrip(".")
         try:
             address = ip_address(name.strip("[]"))
@@ -71,16 +87,23 @@ class Door(JupyterHandler):
         if not self.check_host():
             raise HTTPError(403, "host")
         if await ensure_async(self.identity_provider.get_user(self)) is None:
-            raise HTTPError(403, "token")
+            visitors: Any = self.identity_provider
+            visitors.turn_away(self)
+            return
         if re.search(r"[\x00-\x1f\x7f]", unquote(self.request.path)):
             raise HTTPError(404)
         parent: Any = super().prepare(**options)
         await ensure_async(parent)
 
+    def check_xsrf_cookie(self) -> None:
+        """A hub asks for its token even where a page only reads; what changes something is checked by its handler."""
+        if self.request.method not in ("GET", "HEAD"):
+            super().check_xsrf_cookie()
+
     def write_error(self, status_code: int, **about: Any) -> None:
         error = about.get("exc_info", (None, None))[1]
         which = error.log_message if isinstance(error, HTTPError) else ""
-        if isinstance(self, APIHandler) and which not in ("host", "token"):
+        if isinstance(self, APIHandler) and which not in ("host", "token", "hub"):
             super().write_error(status_code, **about)
             return
         why, more = {
@@ -90,6 +113,7 @@ class Door(JupyterHandler):
                 "",
             ),
             "token": ("These pages need a token, which is in the address that was printed.", ASK),
+            "hub": ("Log in at the hub, then open this page again.", ""),
         }.get(which or "", ("", f'<a href="{html.escape(self.base_url)}">All modules</a>'))
         title = f"{status_code} {responses.get(status_code, '')}"
         self.set_header("Content-Type", "text/html; charset=utf-8")

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lib_dlhpc.classroom import classes, recording
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
@@ -51,6 +52,8 @@ def serve(
     token: str = "",
     allow_hosts: Sequence[str] = (),
     classroom: Path | None = None,
+    base: str = "/",
+    hub: bool = False,
 ) -> None:
     """Serve a notebook, or a folder of them as a gallery, until Ctrl-C; all kernels end with it.
 
@@ -60,6 +63,7 @@ def serve(
     token: what visitors have to bring, in the address that is printed; "": nothing.
     allow_hosts: names by which others may ask for this server, such as that of a proxy, besides its own.
     classroom: the folder of a class; its learners' answers are collected there.
+    base: the path of all addresses, for a proxy that passes it on. hub: a JupyterHub says who comes.
     Raises FileNotFoundError for a target that is neither a notebook nor a folder.
     """
     path = _checked(target)
@@ -68,13 +72,15 @@ def serve(
     _prepare_environment(ip, classroom)
 
     def listening(at: int) -> None:
-        home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}/"
+        home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}{base}"
         address = f"{home}?token={quote(token)}" if token else home
-        if classroom:
+        if hub:
+            print(f"The pages are at {base} of the hub; the board at {base}class/board", flush=True)
+        elif classroom:
             address = for_the_teacher(classroom, home, token, ip)
         else:
             print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
-        if browser:
+        if browser and not hub:
             webbrowser.open(address)
 
     with owned.temporary_folder("dlhpc-", _short_folder()) as sockets, collecting(classroom):
@@ -86,10 +92,13 @@ def serve(
         if of_course:
             front_page()
         config = voila_configuration(path, port or _free_port(ip), ip, preheat, token, allow_hosts)
+        config.Voila.base_url = base
         _add_class(config, path, classroom)
         config.Voila.connection_dir_root = str(sockets)
+        before_the_door = _add_hub(config, base, classroom) if hub else []
         server = Server(config=config)
         server.of_course, server.listening, server.classroom = of_course, listening, classroom
+        server.before_the_door = before_the_door
         server.initialize([str(path)])
         server.start()
 
@@ -234,6 +243,16 @@ def _add_class(config: Any, path: Path, classroom: Path | None) -> None:
         config.Voila.cookie_secret = classes.keys(classroom).cookie.encode()
 
 
+def _add_hub(config: Any, base: str, classroom: Path | None) -> list[Any]:
+    """Let the hub say who comes; return the route by which a browser comes back from its login."""
+    from lib_dlhpc.explore.server.hub import add_hub, callback
+
+    if classroom is None:
+        raise SpecError("hub: expected the folder of a class.")
+    add_hub(config, classroom)
+    return [callback(base)]
+
+
 IMPORT = re.compile(r"^from (lib_dlhpc[\w.]*) import ", re.MULTILINE)
 
 
@@ -349,6 +368,7 @@ def main(arguments: list[str] | None = None) -> None:
         token=given.token or "",
         allow_hosts=given.allow_host,
         classroom=given.classroom and given.classroom.resolve(),
+        base=given.base_url,
     )
 
 

@@ -1,6 +1,7 @@
 """Options of the command line that say who may visit the dashboards; light, as every command reads them."""
 
 import argparse
+import re
 import secrets
 
 
@@ -25,6 +26,19 @@ def add_host_option(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a name by which others may ask for this server, such as that of a proxy; may be repeated",
     )
+    parser.add_argument(
+        "--base-url",
+        type=_base,
+        default="/",
+        metavar="/PATH/",
+        help="the path under which a proxy passes requests on, unchanged (default: /)",
+    )
+
+
+def _base(text: str) -> str:
+    if not re.fullmatch(r"/([\w.~-]+/)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a path as /course/ or /")
+    return text
 
 
 def _token(text: str) -> str:

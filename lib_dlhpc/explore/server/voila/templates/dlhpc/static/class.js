@@ -2,6 +2,19 @@
 
 const base = document.currentScript.src.replace(/voila\/templates\/.*/, "");
 const ASKED = "dlhpc-class-later";
+const account = /(?:^|; )dlhpc-account=(\w+)/.exec(document.cookie)?.[1]; // a hub knows the learner's name
+
+// On a machine that several use, answers kept in the browser are those of the account that was here before.
+function another() {
+  try {
+    if (!account || localStorage.getItem("dlhpc-account") === account) return false;
+    const kept = ["dlhpc-answers", "dlhpc-progress", "dlhpc-unheard"].filter((key) => localStorage.getItem(key) !== null);
+    kept.forEach((key) => localStorage.removeItem(key));
+    localStorage.setItem("dlhpc-account", account);
+    return kept.length > 0;
+  } catch { return false; }
+}
+if (another() && !document.getElementById("rendered_cells")) location.reload(); // the front page shows progress already
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -52,8 +65,8 @@ function joined(name) {
       joined((await post("join", { name: field.value })).name);
     } catch (error) { said.textContent = error.message; }
   });
-  const change = button("Change", () => change.replaceWith(field, save, sure));
-  bar.append(said, change);
+  const change = button("Change", () => change.replaceWith(...(account ? [] : [field, save]), sure));
+  bar.append(said, element("a", { href: `${base}report` }, "Your answers"), change);
 }
 
 // A small way back for who said no.
@@ -84,7 +97,7 @@ function ask(before = "") {
     try { sessionStorage.setItem(ASKED, "1"); } catch { /* it asks again on the next page */ }
     off();
   });
-  bar.append(said, name, keep, later);
+  bar.append(said, ...(account ? [] : [name]), keep, later);
 }
 
 document.head.append(element("style", {}, STYLE));
