@@ -124,7 +124,7 @@ def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
     return wire_on(machine, first // devices == second // devices, min(apart, devices))
 
 
-def wire_on(machine: Machine, within_node: bool, leaving: int) -> Wire:
+def wire_on(machine: Machine, within_node: bool, leaving: float) -> Wire:
     """Return the path within a node, or between two while `leaving` ranks of a node share its NICs."""
     if within_node:
         link = machine.intra_node

@@ -48,7 +48,7 @@ def laid(**changes: Any) -> Any:
     return layout.predicted(Layout()._replace(**changes))
 
 
-def alone(key: str, value: float) -> Any:
+def alone(key: str, value: float | str) -> Any:
     """Return the prediction of FSDP without a pipeline, one value of the experiment changed."""
     return predict(layout.experiment(layout.ALONE).set({key: value}))
 
