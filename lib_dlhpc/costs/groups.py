@@ -129,12 +129,12 @@ def wire_on(machine: Machine, within_node: bool, leaving: float) -> Wire:
     if within_node:
         link = machine.intra_node
         return Wire(link.latency, 1 / (link.bandwidth * link.efficiency))
-    link, nics = machine.inter_node, machine.nics
-    if (
-        machine.topology in RAILS
-    ):  # those who leave have a NIC each, or share it with those beside them
-        leaving, nics = max(1.0, min(leaving, machine.devices_per_node / nics)), 1
-    return Wire(link.latency, leaving / (link.bandwidth * link.efficiency * nics))
+    link = machine.inter_node
+    rate = link.bandwidth * link.efficiency
+    if machine.topology in RAILS:  # a NIC each, or one for all who are beside each other
+        beside = min(leaving, machine.devices_per_node / machine.nics)
+        return Wire(link.latency, max(1.0, beside) / rate)
+    return Wire(link.latency, leaving / (rate * machine.nics))
 
 
 def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO) -> Cost:

@@ -6,11 +6,20 @@ Source: Sanders, Speck & Träff, "Two-tree algorithms for full bandwidth broadca
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from lib_dlhpc.schedules.algorithm import Algorithm
-from lib_dlhpc.schedules.rings import cuts
+from lib_dlhpc.schedules.compose import within
+from lib_dlhpc.schedules.doubling import node_grid
+from lib_dlhpc.schedules.levels import between
+from lib_dlhpc.schedules.network import Array, Cost, Network, whole_rounds
+from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
 from lib_dlhpc.schedules.rounds import Round, messages
+
+SEGMENTS = 8  # of the half of a buffer that a tree carries
 
 
 class Edge(NamedTuple):
@@ -22,12 +31,45 @@ class Edge(NamedTuple):
     height: int
 
 
-def double_binary_tree(ranks: int, elements: int, segments: int = 8) -> Iterator[Round]:
+def double_binary_tree(
+    ranks: int, elements: int, segments: int = SEGMENTS, node_size: int = 1
+) -> Iterator[Round]:
     """Allreduce: reduce up both trees in s segments, then broadcast down both.
 
     About 4 (lg p + s) alpha + 2 (1 + lg p / s) n beta + (1 + lg p / s) n gamma: with many segments
-    the bandwidth of a ring, at a latency that grows with lg p only. At most n/2 segments.
+    the bandwidth of a ring, at a latency that grows with lg p only. At most n/2 segments. node_size: rings in each
+    node, trees between ranks of equal local rank.
     """
+    nodes = node_grid(ranks, node_size)
+    yield from within(ring_reduce_scatter(node_size, elements), nodes)
+    yield from between(partial(_both_trees, segments=segments), nodes, elements)
+    yield from within(ring_allgather(node_size, elements), nodes)
+
+
+def steps(ranks: Array, segments: Array) -> Array:
+    """Return the rounds of the reduction: those up to the root, and two for each further segment.
+
+    An edge at height h has rounds 2 h and 2 h + 1, and the root of 2^q <= p ranks hears of height q - 1. Where only one
+    child is that high (p < 1.5 2^q), the first of its two rounds is enough; if p = 1 modulo 4 that depends on how
+    the trees meet, and both are counted: at most one round too many.
+    """
+    q, _ = whole_rounds(ranks)
+    saved = (2 * ranks < 3 * 2.0**q) & (ranks % 4 != 1)
+    many = 2 * segments + 2 * (q - 1) - saved
+    return np.where(ranks > 2, many, (ranks > 1) * segments)[()]
+
+
+def double_binary_tree_cost(n: Array, net: Network, segments: int = SEGMENTS) -> Cost:
+    """Rings in each node, both trees between nodes; of each switch as many edges leave as of a ring."""
+    (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    part, up = (g - 1) / g, steps(nodes, segments)
+    piece = n / (2 * segments)
+    latency = 2 * (g - 1) * a_in + 2 * up * a_out
+    bandwidth = 2 * part * n * b_in + 2 * up * piece * b_out * net.neighbors
+    return Cost(latency, bandwidth, (part * n + up * piece / g) * net.gamma)
+
+
+def _both_trees(ranks: int, elements: int, segments: int) -> Iterator[Round]:
     per_tree = max(1, min(segments, elements // 2))
     cut = cuts(elements, 2 * per_tree)
     # A child at height h sends segment k up at step 2 (h + k) + side: a parent receives from its
@@ -84,7 +126,9 @@ def _two_colored(edges: list[Edge]) -> dict[Edge, int]:
         sibling[edge.tree, edge.parent].append(edge)
         own[edge.child].append(edge)
     color: dict[Edge, int] = {}
-    for start in edges:
+    for start in sorted(
+        edges, key=lambda edge: -edge.height
+    ):  # the first step of the highest where it can be
         open_ = [(start, 0)]
         while open_:
             edge, side = open_.pop()
@@ -99,6 +143,9 @@ DOUBLE_BINARY_TREE = Algorithm(
     "double_binary_tree",
     "allreduce",
     double_binary_tree,
-    label="double binary tree",
+    double_binary_tree_cost,
+    "double binary tree",
+    "2 R α + R/s n β + R/2s n γ, R = 2 (s + ⌊lg p⌋ - 1) or one less; Sanders, Speck & Träff 2009",
+    by_node=True,
     options=("segments",),
 )

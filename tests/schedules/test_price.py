@@ -10,6 +10,7 @@ from lib_dlhpc.costs.network import Level, Network
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.collectives import ALGORITHMS as CLOSED_FORMS
 from lib_dlhpc.schedules import ALGORITHMS, Cost, price, schedule
+from lib_dlhpc.schedules.double_tree import SEGMENTS, double_binary_tree_cost
 
 RANKS = [*range(1, 18), 32, 64]
 ALPHA, BETA, GAMMA = 1e-6, 1e-10, 1e-11
@@ -119,6 +120,30 @@ def test_a_double_tree_has_a_rings_bandwidth_at_a_trees_latency(p):
     assert cost.latency <= 4 * (s + log2(p) + 1)
     assert cost.bandwidth <= 2 * n * (1 + (log2(p) + 1) / s)
     assert cost.reduction <= n * (1 + (log2(p) + 1) / s)
+
+
+@pytest.mark.parametrize("s", [1, 2, 3, 8])
+def test_a_double_tree_costs_its_closed_form(s):
+    for p in (*range(1, 70), 96, 127, 128, 129, 191, 192, 300):
+        n = 2 * s * 12
+        plan = schedule("double_binary_tree", p, n, segments=s)
+        cost = price(plan, ALPHA, BETA, GAMMA, itemsize=8)
+        closed = double_binary_tree_cost(8 * n, flat(p), s)
+        if p % 4 != 1:
+            same(cost, closed)
+        else:  # the reduction, and with it the broadcast, may have a round less
+            fewer = double_binary_tree_cost(8 * n, flat(p), s).latency - cost.latency
+            assert min(abs(fewer), abs(fewer - 2 * ALPHA)) < 1e-12
+            assert cost.total <= float(closed.total) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("g", [1, 2, 3, 8])
+@pytest.mark.parametrize("nodes", [1, 2, 6, 8])
+def test_a_double_tree_between_nodes_costs_its_closed_form(g, nodes):
+    net = Network(Level(g, 1e-6, 1e-11), Level(nodes, 5e-6, 1e-10), GAMMA)
+    n = g * 2 * SEGMENTS * 12
+    plan = schedule("double_binary_tree", g * nodes, n, node_size=g)
+    same(price(plan, network=net, itemsize=1), ALGORITHMS["double_binary_tree"].priced(n, net))
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
