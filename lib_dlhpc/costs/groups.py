@@ -19,6 +19,7 @@ from lib_dlhpc.costs.network import (
     all_to_all_congestion,
     congestion,
     crossing_congestion,
+    joined,
     neighbor_congestion,
     network_of,
     nics_used,
@@ -94,22 +95,22 @@ def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: in
 
 @lru_cache(maxsize=512)
 def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: int) -> Network:
-    machine = on.value
-    near = max(1, min(ranks, devices // apart))
-    used = -(-ranks // near)
+    machine, nodes, devices = joined(on.value, nodes, devices)
+    close = max(1, min(ranks, devices // apart))
+    used = -(-ranks // close)
     inner, outer = machine.intra_node, machine.inter_node
-    sharing = devices / near
-    step = max(1, apart * near // devices)
+    sharing = devices / close
+    step = max(1, apart * close // devices)
     nics = int(nics_used(machine, devices))
     return Network(
-        Level(near, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
+        Level(close, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
         Level(used, outer.latency, sharing / (outer.bandwidth * outer.efficiency * nics)),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
         lambda distance: congestion(machine, nodes, distance * step),
         all_to_all_congestion(machine, used * step),
         neighbor_congestion(machine, used * step),
         IN_NETWORK[machine.in_network],
-        max(1, nics * near // devices) if machine.topology in RAILS else 1,
+        max(1, nics * close // devices) if machine.topology in RAILS else 1,
         crossing_congestion(machine, used * step),
         machine.topology == "rails-pxn",
     )
@@ -120,8 +121,15 @@ def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
 
     All devices of a node share the NICs if their targets are outside the node, else only those next to its edge.
     """
-    machine, devices = experiment.calibrated_machine, int(experiment.devices_per_node)
-    return wire_on(machine, first // devices == second // devices, min(apart, devices))
+    machine, devices = experiment.calibrated_machine, near(experiment)
+    whole, _, _ = joined(machine, int(experiment.strategy.nodes), int(experiment.devices_per_node))
+    return wire_on(whole, first // devices == second // devices, min(apart, devices))
+
+
+def near(experiment: Experiment) -> int:
+    """Return the ranks that links inside a node join: those of a node, or of a domain of nodes."""
+    joint = min(int(experiment.machine.domain), int(experiment.strategy.nodes))
+    return int(experiment.devices_per_node) * joint
 
 
 def wire_on(machine: Machine, within_node: bool, leaving: float) -> Wire:

@@ -1,5 +1,6 @@
 """The machine as the collectives see it: two levels, and how far exchanges get in each other's way."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = [
     "all_to_all_congestion",
     "congestion",
     "flat",
+    "joined",
     "last_axis",
     "neighbor_congestion",
     "network_of",
@@ -39,9 +41,11 @@ def network_of(experiment: Experiment) -> Network:
 
     The NICs of a node are used together, or belong to its devices (rails).
     """
-    machine, strategy = experiment.calibrated_machine, experiment.strategy
+    machine, nodes, devices = joined(
+        experiment.calibrated_machine, experiment.strategy.nodes, experiment.devices_per_node
+    )
     inner, outer = machine.intra_node, machine.inter_node
-    nodes, devices = last_axis(strategy.nodes), last_axis(experiment.devices_per_node)
+    nodes, devices = last_axis(nodes), last_axis(devices)
     nics = nics_used(machine, devices)
     return Network(
         Level(devices, last_axis(inner.latency), 1 / last_axis(inner.bandwidth * inner.efficiency)),
@@ -59,6 +63,24 @@ def network_of(experiment: Experiment) -> Network:
         crossing_congestion(machine, nodes),
         machine.topology == "rails-pxn",
     )
+
+
+def joined(machine: Machine, nodes: Any, devices: Any) -> tuple[Machine, Any, Any]:
+    """Return the machine as its links see it, and the nodes and devices of each in use: a domain is one node."""
+    if isinstance(machine.domain, int) and machine.domain == 1:
+        return machine, nodes, devices
+    many = np.minimum(machine.domain, nodes)
+    if np.ndim(many) == 0:
+        many = int(many)
+    whole = replace(
+        machine,
+        nodes=-(-machine.nodes // machine.domain),
+        devices_per_node=machine.devices_per_node * machine.domain,
+        nics=machine.nics * many,
+        nodes_per_switch=np.maximum(machine.nodes_per_switch // machine.domain, 1)[()],
+        domain=1,
+    )
+    return whole, nodes // many, devices * many
 
 
 def nics_used(machine: Machine, devices: Any) -> Any:

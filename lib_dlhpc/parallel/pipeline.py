@@ -19,7 +19,7 @@ def pipeline_of(experiment: Experiment) -> Pipeline:
 
 def ways(experiment: Experiment) -> list[groups.Wire]:
     """Return for each stage the path of its messages to the next; the first follows the last."""
-    apart, devices = stride(experiment, "pipeline"), int(experiment.devices_per_node)
+    apart, devices = stride(experiment, "pipeline"), groups.near(experiment)
     within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))
     nodes = [place * apart // devices for place in range(sizes(experiment).pipeline)]
     following = [*nodes[1:], nodes[0]]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.groups import near
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.spec.experiment import Experiment
@@ -126,9 +127,9 @@ def _defaults(experiment: Experiment) -> dict[str, list[Any]]:
     attention = any(layer.traits.selective for layer in model.layers)
     many = _divisors(int(experiment.global_batch))
     return {
-        "tensor": sorted({*_divisors(int(experiment.devices_per_node)), int(now.tensor)}),
+        "tensor": sorted({*_divisors(near(experiment)), int(now.tensor)}),
         "pipeline": [p for p in _divisors(devices) if p < len(cut_points(model, 1))],
-        "spatial": [1] if flat else _divisors(int(experiment.devices_per_node)),
+        "spatial": [1] if flat else _divisors(near(experiment)),
         "context": [int(now.context)],
         "sequence_parallel": [False, True] if attention else [False],
         "microbatches": many,

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from lib_dlhpc import parallel
 from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
+from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.wire_format import cast_time, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, suggest
@@ -113,7 +114,7 @@ def _in_events(
     from lib_dlhpc.simulation.program_events import simulate_events
 
     nodes, each = int(experiment.strategy.nodes), int(experiment.devices_per_node)
-    on = platform(experiment.calibrated_machine, nodes, each)
+    on = platform(*joined(experiment.calibrated_machine, nodes, each))
     return simulate_events(programs, on, conditions, background, messages, progress)
 
 

@@ -43,6 +43,7 @@ def check_consistency(experiment: "Experiment") -> None:
         raise SpecError(
             f"machine.in_network = {machine.in_network!r}: a torus has no switches between nodes; legal: none, nvls."
         )
+    _check_domain(experiment)
     check_update(s)
     check_split(s)
     check_wire(s)
@@ -76,6 +77,21 @@ def check_consistency(experiment: "Experiment") -> None:
     if np.any(experiment.run.checkpoint_interval) and not experiment.storage.tier:
         raise SpecError(
             "run.checkpoint_interval needs storage.tier: checkpoints are written there."
+        )
+
+
+def _check_domain(experiment: "Experiment") -> None:
+    """Raise SpecError unless the nodes are a part of one domain, or whole domains, whose updates are synchronous."""
+    s, machine = experiment.strategy, experiment.machine
+    parted = np.greater(s.nodes, machine.domain) & (np.mod(s.nodes, machine.domain) != 0)
+    if np.any(parted):
+        raise SpecError(
+            f"strategy.nodes = {np.max(np.where(parted, s.nodes, 0))}: machine.domain = {machine.domain} nodes are"
+            f" joined to one; legal: 1 to {machine.domain}, or a multiple of it."
+        )
+    if np.any(np.greater(machine.domain, 1)) and s.update == "asynchronous":
+        raise SpecError(
+            f"machine.domain = {np.max(machine.domain)}: asynchronous updates are not modeled there; legal: 1."
         )
 
 

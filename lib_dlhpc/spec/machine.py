@@ -114,7 +114,8 @@ class Machine:
     topology: of the network between nodes (costs/network.py); nodes_per_switch is the nodes of a leaf switch, or of a
     group of a dragonfly, and oversubscription what they can send over what leaves it. Elsewhere the NICs of a node are
     used together; with "rails" each belongs to some of its devices, and NIC i of nodes_per_switch nodes hangs on a leaf
-    of rail i. host_memory: of a node, in
+    of rail i. domain: nodes that intra_node joins to one domain, as if their devices were in one (NVLink over several
+    trays). host_memory: of a node, in
     addition to device memory. host_link: between host and device, one per device. carbon_intensity: the mean of the
     grid over a year, as generated, whatever contract the site has. in_network: which switches add what passes them:
     those inside nodes ("nvls"), those between ("sharp"), "both". progress: asynchronous progress, whether
@@ -126,6 +127,7 @@ class Machine:
     inter_node: Link
     nodes: int = whole(default=1)
     devices_per_node: int = whole(default=1)
+    domain: int = whole(default=1)
     nics: int = whole(default=1)
     topology: str = choice(TOPOLOGIES, default="single-switch")
     nodes_per_switch: int = whole(default=1)

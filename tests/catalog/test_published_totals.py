@@ -71,17 +71,17 @@ def test_linpack_reaches_between_half_and_nine_tenths_of_it(entry):
     assert 0.5 < entry.rmax * P / peak < 0.9
 
 
-# What a node, a pod or a machine has in total.
+# What a node (a domain of nodes), a pod or a machine has in total.
 def peak(precision, of="machine"):
     def total(m):
-        many = m.nodes if of == "machine" else 1
+        many = m.nodes if of == "machine" else m.domain
         return many * m.devices_per_node * m.device.peak[precision]
 
     return total
 
 
 def memory(m):
-    return m.devices_per_node * m.device.memory
+    return m.domain * m.devices_per_node * m.device.memory
 
 
 def injection(m):
@@ -89,7 +89,7 @@ def injection(m):
 
 
 def links(m):
-    return m.devices_per_node * m.intra_node.bandwidth
+    return m.domain * m.devices_per_node * m.intra_node.bandwidth
 
 
 def torus(links_of_a_chip):

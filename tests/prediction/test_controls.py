@@ -168,6 +168,7 @@ CHANGES = {
     "dataset.test_share": (0.2, {}),
     "machine.nodes": (3, {}),
     "machine.devices_per_node": (12, {}),
+    "machine.domain": (2, {}),
     "machine.nics": (4, {}),
     "machine.topology": ("torus", {"strategy.nodes": 64}),
     "machine.nodes_per_switch": (64, {}),
