@@ -139,7 +139,7 @@ def contents() -> str:
         "Guide": guide,
         "Course": f"gallery\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
         "Reference": "commands\nPython <python>\ndocs/recipes",
-        "Explanation": "docs/limits\ndocs/machines\ndocs/epochs",
+        "Explanation": "docs/limits\ndocs/peers\ndocs/machines\ndocs/epochs",
         "Project": "CONTRIBUTING\nCHANGELOG",
     }
     trees = (
