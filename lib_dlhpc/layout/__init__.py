@@ -31,7 +31,7 @@ its gradients are reduced (`sum`).
 
 from lib_dlhpc.layout.alike import alike
 from lib_dlhpc.layout.context import context_group, in_step_replicas, own_tokens, ring_blocks
-from lib_dlhpc.layout.experts import alike_group, expert_group
+from lib_dlhpc.layout.experts import alike_group, expert_group, mean_shards
 from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
 from lib_dlhpc.layout.parts import Part, chain, parts
@@ -52,6 +52,7 @@ __all__ = [
     "in_step_replicas",
     "is_partitioned",
     "live_names",
+    "mean_shards",
     "own_tokens",
     "parts",
     "place",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout.groups import group, place, sizes
+from lib_dlhpc.layout.groups import group, place, shards, sizes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
 
@@ -75,6 +75,19 @@ def _own(layer: Layer, shared: int, place: int, imbalance: float) -> Layer:
         stored=round(layer.stored * imbalance),
         attributes=attributes,
     )
+
+
+def mean_shards(experiment: Experiment, model: Model) -> float:
+    """Return over how many replicas ZeRO shards the state of a rank's trained weights, in the harmonic mean.
+
+    That of experts is sharded over the replicas that hold them, all other over all (Rajbhandari et al. 2022,
+    "DeepSpeed-MoE", section 5.2).
+    """
+    many, shared = shards(experiment), int(experiment.strategy.experts)
+    if many == 1 or shared == 1 or not model.trained:
+        return float(many)
+    theirs = sum(each.trained for each in model.layers if each.traits.tensor == "experts")
+    return model.trained * many / (model.trained - theirs + shared * theirs)
 
 
 def expert_group(experiment: Experiment, rank: int) -> tuple[int, ...]:

@@ -141,18 +141,28 @@ def _replicas(
     """
     if replicas == 1:
         return []
-    if many == replicas:
-        return [("data", "reduce_scatter", elements, ())]
-    if many > 1:
+    goal = "reduce_scatter" if many == replicas else "allreduce"
+    if experts > 1:
+        found = holders(part, first, stop, elements)
+        return [(group, goal, count, omits) for group, count, omits in found]
+    if 1 < many < replicas:
         return [
             ("shards", "reduce_scatter", elements, ()),
             ("copies", "allreduce", elements / many, ()),
         ]
-    if experts == 1:
-        return [("data", "allreduce", elements, ())]
+    return [("data", goal, elements, ())]
+
+
+def holders(
+    part: Part, first: int, stop: int, elements: float
+) -> list[tuple[str, float, tuple[int, ...]]]:
+    """Return the replicas that hold the same weights of a bucket, where they share out the experts.
+
+    Those are a group, the elements that its ranks have in common, and the layers that it omits.
+    """
     inside = range(first, stop)
     theirs = tuple(at for at in inside if part.model.layers[at].traits.tensor == "experts")
     others = tuple(at for at in inside if at not in theirs)
     own = float(sum(part.model.layers[at].parameters for at in theirs))
     both = (("data", elements - own, theirs), ("alike", own, others))
-    return [(group, "allreduce", count, omits) for group, count, omits in both if count]
+    return [each for each in both if each[1]]

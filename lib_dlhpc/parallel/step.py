@@ -12,7 +12,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, collective_prices, part_prices
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, alike, chain, folded, shards, sizes
+from lib_dlhpc.layout import Part, alike, chain, folded, mean_shards, shards, sizes
 from lib_dlhpc.parallel import (
     casts,
     compression,
@@ -271,5 +271,9 @@ def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instructio
 def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> float:
     """Return the seconds of a rank's update; of its share of it where replicas share the state."""
     device, optimizer = experiment.machine.device, applied_rule(experiment)
-    seconds = sum(compute.update_time(part.model, device, optimizer) for part in held)
-    return float(scale * seconds / shards(experiment))
+    models = [part.model for part in held]
+    seconds = sum(
+        compute.update_time(each, device, optimizer) / mean_shards(experiment, each)
+        for each in models
+    )
+    return float(scale * seconds)

@@ -22,7 +22,7 @@ from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.stored_activations import AT_ONCE
 from lib_dlhpc.costs.units import unit_weights, units
 from lib_dlhpc.layout import Part, shards
-from lib_dlhpc.parallel.data import STREAM, cut, sharded_over
+from lib_dlhpc.parallel.data import STREAM, cut, holders, sharded_over
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import WEIGHTS
@@ -55,12 +55,16 @@ def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> lis
     strategy = experiment.strategy
     if strategy.zero not in (1, 2) or strategy.gather == FORWARD or shards(experiment) == 1:
         return []
-    gather = _gather(experiment)
-    return [
-        gather(bucket.elements, (chunk, bucket.first, bucket.stop), "")
-        for chunk, part in enumerate(held)
-        for bucket in cut(experiment, part)
-    ]
+    gather, found = _gather(experiment), list[Instruction]()
+    for chunk, part in enumerate(held):
+        for bucket in cut(experiment, part):
+            layers = chunk, bucket.first, bucket.stop
+            if strategy.experts == 1:
+                found.append(gather(bucket.elements, layers, ""))
+                continue
+            for group, count, omits in holders(part, *layers[1:], bucket.elements):
+                found.append(gather(count, layers, "")._replace(group=group, omits=omits))
+    return found
 
 
 def _gathered_once(

@@ -231,8 +231,8 @@ class _Passes:
 
 def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> list[Floats]:
     """Return the least s to allreduce, reduce-scatter and all-gather all weights over all replicas; 0: unknown."""
-    one, known = experiment.strategy.experts == 1 and "experts" not in combinations.columns, weights
-    if not one or is_cast(experiment.strategy) or experiment.compressed:
+    known = weights
+    if is_cast(experiment.strategy) or experiment.compressed:
         known = np.zeros(len(combinations))
     goals = ("allreduce", "reduce_scatter", "allgather")
     return [known * _a_weight(experiment, combinations, goal) for goal in goals]
@@ -262,8 +262,8 @@ def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent:
 
 def _over_some(experiment: Experiment, combinations: Space) -> bool:
     """Return whether some replicas may exchange in a group of their own, or messages are not known here."""
-    unknown = {"shards", "nodes", "allreduce", "precision"} & combinations.columns.keys()
-    return bool(unknown or experiment.strategy.shards)
+    unknown = {"shards", "nodes", "allreduce", "precision", "experts"} & combinations.columns.keys()
+    return bool(unknown or experiment.strategy.shards or experiment.strategy.experts > 1)
 
 
 def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> Floats:

@@ -26,7 +26,7 @@ from lib_dlhpc.costs.stored_activations import (
 from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, parts, place, shards, sizes
+from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.pipelined import before_backward, in_flight, waiting
@@ -197,7 +197,7 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
 
 def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
     """Return weights, gradients and optimizer state of a rank, and their offloaded bytes."""
-    strategy, replicas = experiment.strategy, shards(experiment)
+    strategy, replicas = experiment.strategy, mean_shards(experiment, model)
     size = BYTES[strategy.precision]
     master = MASTER_BYTES * (strategy.precision in MIXED)
     each = {
@@ -240,7 +240,8 @@ def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: 
             bucket = AT_ONCE * float(buckets_of(model, strategy).sizes.max(initial=0.0))
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
-        found += on_wire(strategy, min(bucket, model.trained * element))
+        copies = 2 if strategy.experts > 1 and not strategy.zero else 1  # of a bucket: packed
+        found += copies * on_wire(strategy, min(bucket, model.trained * element))
         if strategy.zero == 3:  # gathered weights
             kept = strategy.gather == FORWARD
             two = AT_ONCE * max(unit_weights(model, strategy.zero_unit), default=0)

@@ -72,12 +72,13 @@ class Strategy:
     "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023).
     zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
     al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
-    Zhao et al. 2023, "PyTorch FSDP"). gather: when updated weights are gathered: "usual": after the update with zero =
-    1 and 2, before each pass with 3; "forward": once a step, behind the first forward pass (Megatron-LM's
-    overlap-param-gather; FSDP's reshard_after_forward = False). zero_unit: what ZeRO 3 gathers at a time: a block of
-    the network, whose gradients are reduce-scattered together as well (FSDP), or a layer, with gradients in buckets
-    (DeepSpeed in 2021; costs/units.py). allreduce: the algorithm of gradient synchronization; its reduce-scatter
-    and allgather, if it is composed of them, also serve ZeRO. "auto": the cheapest for each size and network
+    Zhao et al. 2023, "PyTorch FSDP"); that of experts, with 1, over the replicas that hold the same ones.
+    gather: when updated weights are gathered: "usual": after the update with zero = 1 and 2, before each pass with 3;
+    "forward": once a step, behind the first forward pass (Megatron-LM's overlap-param-gather; FSDP's
+    reshard_after_forward = False). zero_unit: what ZeRO 3 gathers at a time: a block of the network, whose gradients
+    are reduce-scattered together as well (FSDP), or a layer, with gradients in buckets (DeepSpeed in 2021;
+    costs/units.py). allreduce: the algorithm of gradient synchronization; its reduce-scatter and allgather, if it is
+    composed of them, also serve ZeRO. "auto": the cheapest for each size and network
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
     within a block (full), or attention only (selective). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
@@ -294,9 +295,24 @@ def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
     """Return what sharding of the state contradicts: whether it does, and what to say."""
     return (
         (
-            np.greater(s.experts, 1) & np.greater(s.zero, 0),
-            f"strategy.zero = {s.zero}: with strategy.experts = {s.experts} the legal value is 0; replicas hold"
-            " different experts.",
+            np.greater(s.experts, 1) & np.greater(s.zero, 1),
+            f"strategy.zero = {s.zero}: with strategy.experts = {s.experts} the legal values are 0, 1; gradients and"
+            " weights of experts are not sharded.",
+        ),
+        (
+            np.greater(s.experts, 1) & np.greater(s.shards, 0),
+            f"strategy.shards = {s.shards}: with strategy.experts = {s.experts} the legal value is 0; the state of"
+            " experts is sharded over all replicas that hold them, that of all other weights over all replicas.",
+        ),
+        (
+            np.greater(s.experts, 1) & (s.gather != "usual"),
+            f"strategy.gather = {s.gather!r}: with strategy.experts = {s.experts} the legal value is 'usual'; weights"
+            " of experts are gathered after the update.",
+        ),
+        (
+            np.greater(s.experts, 1) & np.greater(s.zero, 0) & (s.offload == "all"),
+            f"strategy.offload = 'all': with strategy.experts = {s.experts} and strategy.zero = {s.zero} the legal"
+            " values are 'none', 'activations'.",
         ),
         (
             np.greater(s.shards, 0) & np.equal(s.zero, 0),

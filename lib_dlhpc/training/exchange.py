@@ -19,8 +19,9 @@ from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.schedules.network import Network
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.in_order import InOrder, Request
+from lib_dlhpc.training.in_order import InOrder, Later, Request
 from lib_dlhpc.training.record import Recorder
+from lib_dlhpc.training.sharding import Sharding
 from lib_dlhpc.training.weights import Parameter
 from lib_dlhpc.training.wire import FORMATS, Format
 
@@ -43,6 +44,7 @@ class Exchange:
         self.first_bucket = 1  # its number in the timeline, if a rank has several exchanges
         self._stream = InOrder()
         self.scaling: Scaling | None = None  # of formats with few magnitudes
+        self.several = 1  # sums of each bucket
 
     def begin(self, epoch: float) -> None:
         """Begin a step; epoch: as a fraction."""
@@ -66,7 +68,7 @@ class Exchange:
     def _begin(self, number: int) -> None:
         first, last = self.bounds[number]
         size = (last - first) * self.wire.itemsize
-        self.recorder.begin(f"bucket {self.first_bucket + number}", size)
+        self.recorder.begin(self._name(number), size)
         if self.form is not None:
             values = self.gradients[first:last]
             if self.scaling is not None:
@@ -79,7 +81,10 @@ class Exchange:
             self.gradients[first:last] = self.form.decode(self.wire[: last - first])
             if self.scaling is not None:
                 self.gradients[first:last] /= self.gradients.dtype.type(self.scaling.factor(number))
-        self.recorder.end(f"bucket {self.first_bucket + number}")
+        self.recorder.end(self._name(number))
+
+    def _name(self, number: int) -> str:
+        return f"bucket {self.first_bucket + number // self.several}"
 
     def _search(self, number: int) -> None:
         assert self.scaling is not None
@@ -133,6 +138,25 @@ def exchange_of(
         if form is not None and form.most and bounds:
             exchange.scaling = Scaling(form, len(bounds), comm)
         yield exchange
+
+
+def scattering(
+    sharding: Sharding,
+    comms: Sequence[Any],
+    flat: Array,
+    bounds: list[tuple[int, int]],
+    recorder: Recorder,
+) -> Exchange:
+    """Return the reduce-scatters of each bucket over the groups that own parts of it, in place."""
+    each = [(*bound, comm) for bound in bounds for comm in comms]
+    parts = [
+        Later(partial(sharding.reduce_scatter, flat[start:stop], start, comm))
+        for start, stop, comm in each
+    ]
+    sizes = [(0, sharding.elements(*one)) for one in each]
+    found = Exchange(flat, sizes, parts, flat, recorder)
+    found.several = len(comms)
+    return found
 
 
 def format_of(experiment: Experiment, kind: Any) -> Format | None:

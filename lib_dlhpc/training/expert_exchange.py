@@ -6,7 +6,6 @@ section 5.2). A bucket is a slice of the gradients in which both alternate, so e
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def number_of(bucket: int, group: str) -> int:
 
 
 class ExpertExchange(Exchange):
-    """Two sums for each bucket, packed one after the other in `wire`; the second is that of the experts."""
+    """Two sums for each bucket, packed one at a time in `wire`; the second is that of the experts."""
 
     pieces: Sequence[Sequence[slice]]  # of the gradients, for each sum
 
@@ -45,10 +44,8 @@ class ExpertExchange(Exchange):
         self.recorder.end(self._name(number))
 
     def _packed(self, number: int) -> Array:
-        return self.wire[slice(*self.bounds[number])]
-
-    def _name(self, number: int) -> str:
-        return f"bucket {self.first_bucket + number // len(GROUPS)}"
+        first, last = self.bounds[number]
+        return self.wire[: last - first]
 
 
 @contextmanager
@@ -57,24 +54,29 @@ def expert_exchange(
     gradients: Array,
     comms: Sequence[Any],
     recorder: Recorder,
-    buckets: Sequence[Sequence[Parameter]],
+    parameters: Sequence[Parameter],
+    buckets: Sequence[tuple[int, int]],
     experts: frozenset[str],
 ) -> Iterator[ExpertExchange]:
-    """Yield the allreduces of each bucket's parameters; comms: of GROUPS; experts: names of the tensors of experts."""
+    """Yield the allreduces of each bucket; comms: of GROUPS; buckets: of layers; experts: names of their tensors."""
     nets = groups.group_network(experiment, "data"), groups.alike_network(experiment)
     pieces = [
-        [slice(each.start, each.stop) for each in bucket if (each.name in experts) == of_experts]
-        for bucket in buckets
+        [
+            slice(each.start, each.stop)
+            for each in parameters
+            if first <= each.layer < stop and (each.name in experts) == of_experts
+        ]
+        for first, stop in buckets
         for of_experts in (False, True)
     ]
-    ends = np.cumsum([0, *(sum(one.stop - one.start for one in each) for each in pieces)])
-    bounds, wire = list(pairwise(ends.tolist())), np.empty(int(ends[-1]), gradients.dtype)
+    sizes = [sum(one.stop - one.start for one in each) for each in pieces]
+    bounds, wire = [(0, size) for size in sizes], np.empty(max(sizes, default=0), gradients.dtype)
     with ExitStack() as stack:
         reductions = []
-        for number, (first, stop) in enumerate(bounds):
+        for number, size in enumerate(sizes):
             which = number % len(GROUPS)
-            one = reduction(experiment, comms[which], nets[which], wire[first:stop])
+            one = reduction(experiment, comms[which], nets[which], wire[:size])
             reductions.append(stack.enter_context(one))
         made = ExpertExchange(gradients, bounds, reductions, wire, recorder)
-        made.pieces = pieces
+        made.pieces, made.several = pieces, len(GROUPS)
         yield made

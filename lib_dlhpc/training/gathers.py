@@ -1,6 +1,7 @@
 """Gathers: the all-gathers of updated weights, a bucket at a time, after the update or behind a forward pass."""
 
 from functools import partial
+from typing import Any
 
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules.ring_collectives import InFlight
@@ -17,9 +18,9 @@ class Gathers(InOrder):
         self.sharding, self.recorder = sharding, recorder
         self._coming: dict[str, int] = {}  # their numbers, by key
 
-    def start(self, flat: Array, part: Range, key: str) -> None:
-        """Start to gather a part of all weights after those that are being gathered."""
-        request = Later(partial(self.sharding.all_gather, flat, *part))
+    def start(self, flat: Array, part: Range, key: str, comm: Any) -> None:
+        """Start to gather what a group owns of a part of all weights, after those that are being gathered."""
+        request = Later(partial(self.sharding.all_gather, flat, *part, comm))
         if not key:
             self.post(request)
             return

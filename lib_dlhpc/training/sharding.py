@@ -1,7 +1,7 @@
 """Sharding of a flat array, unit by unit, with ring reduce-scatter and all-gather."""
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -33,11 +33,20 @@ class Sharding:
     """Which parts of a flat array each rank of a group owns, and how to all-gather them.
 
     units: ranges that cover the array. A rank's shard is the concatenation of its parts of all units. copies: the
-    ranks that have the same shard.
+    ranks that have the same shard. alike: the group that owns the units of some tensors, `experts`.
     """
 
-    def __init__(self, units: list[Range], comm: Any, copies: Any) -> None:
+    def __init__(
+        self,
+        units: list[Range],
+        comm: Any,
+        copies: Any,
+        alike: Any = None,
+        experts: Sequence[Parameter] = (),
+    ) -> None:
         self.comm, self.copies, self.units = comm, copies, sorted(units) or [(0, 0)]
+        self.alike, starts = alike, {p.start for p in experts if p.stop > p.start}
+        self._of_experts = {unit for unit in self.units if unit[0] in starts and unit[1] > unit[0]}
         self._scratch = Scratch()
         self._own = [self.own(*unit) for unit in self.units]
         sizes = [own.stop - own.start for own in self._own]
@@ -47,23 +56,32 @@ class Sharding:
         """Return the unit in which an element lies."""
         return self.units[self._number(at)]
 
+    def group(self, unit: Range) -> Any:
+        """Return the communicator of the ranks that own parts of a unit."""
+        return self.alike if unit in self._of_experts else self.comm
+
+    def elements(self, start: int, stop: int, comm: Any) -> int:
+        """Return the elements of the units that begin in a range and are of a group."""
+        units = self.within(start, stop)
+        return sum(last - first for first, last in units if self.group((first, last)) is comm)
+
     def within(self, start: int, stop: int) -> list[Range]:
-        """Return the units that begin in a range."""
-        return [unit for unit in self.units if start <= unit[0] < stop]
+        """Return the units that begin in a range, but for empty ones."""
+        return [unit for unit in self.units if start <= unit[0] < min(stop, unit[1])]
 
     def parts(self, start: int, stop: int) -> list[slice]:
         """Return each rank's part of a range within one unit, as slices of the flat array."""
         first, last = self.unit(start)
-        found = []
-        for rank in range(self.comm.size):
-            part = share(last - first, rank, self.comm.size)
+        found, ranks = [], self.group((first, last)).size
+        for rank in range(ranks):
+            part = share(last - first, rank, ranks)
             ends = (min(max(first + at, start), stop) for at in (part.start, part.stop))
             found.append(slice(*ends))
         return found
 
     def own(self, start: int, stop: int) -> slice:
         """Return this rank's part of a range within one unit, as a slice of the flat array."""
-        return self.parts(start, stop)[self.comm.rank]
+        return self.parts(start, stop)[self.group(self.unit(start)).rank]
 
     def mine(self, start: int, stop: int) -> slice:
         """Return this rank's part of a range, as a slice of its shard."""
@@ -83,16 +101,17 @@ class Sharding:
         parts = self.parts(start, start + flat.size)
         return [flat[part.start - start : part.stop - start] for part in parts]
 
-    def reduce_scatter(self, flat: Array, start: int) -> Rounds:
-        """Reduce-scatter, in place, the units from `start` on; one reduce-scatter at a time.
+    def reduce_scatter(self, flat: Array, start: int, comm: Any = None) -> Rounds:
+        """Reduce-scatter, in place, the units of a group from `start` on; one reduce-scatter at a time.
 
         Ranks that have the same shard then sum what they have.
         """
-        units = self.within(start, start + flat.size)
+        comm = comm or self.comm
+        units = [u for u in self.within(start, start + flat.size) if self.group(u) is comm]
         blocks = [self.blocks(flat[a - start : b - start], a) for a, b in units]
-        yield from reduce_scatter(self.comm, blocks, self._scratch)
+        yield from reduce_scatter(comm, blocks, self._scratch)
         if self.copies.size > 1:
-            own = (each[self.comm.rank] for each in blocks)
+            own = (each[comm.rank] for each in blocks)
             parts = [np.array_split(each, self.copies.size) for each in own]
             yield from reduce_scatter(self.copies, parts, self._scratch)
             for each in parts:
@@ -102,8 +121,9 @@ class Sharding:
         """Return the all-gather of a range within one unit, to be started, and the target array."""
         flat = np.empty(stop - start, shard.dtype)
         blocks = self.blocks(flat, start)
-        blocks[self.comm.rank][...] = shard[self.mine(start, stop)]
-        return partial(allgather, self.comm, blocks), flat
+        comm = self.group(self.unit(start))
+        blocks[comm.rank][...] = shard[self.mine(start, stop)]
+        return partial(allgather, comm, blocks), flat
 
     def gather(self, shard: Array, start: int, stop: int) -> Array:
         """Return a range within one unit, all-gathered."""
@@ -113,13 +133,15 @@ class Sharding:
 
     def store(self, shard: Array, start: int, flat: Array) -> None:
         """Store this rank's part of an array that begins at `start`, within one unit, in its shard."""
-        own = self.blocks(flat, start)[self.comm.rank]
+        own = self.blocks(flat, start)[self.group(self.unit(start)).rank]
         shard[self.mine(start, start + flat.size)] = own
 
-    def all_gather(self, flat: Array, first: int, last: int) -> Rounds:
-        """All-gather the units in a range of the full array, in place."""
+    def all_gather(self, flat: Array, first: int, last: int, comm: Any = None) -> Rounds:
+        """All-gather the units, of one group or of all, in a range of the full array, in place."""
         for start, stop in self.within(first, last):
-            yield from allgather(self.comm, self.blocks(flat[start:stop], start))
+            own = self.group((start, stop))
+            if comm is None or own is comm:
+                yield from allgather(own, self.blocks(flat[start:stop], start))
 
     def _before(self, at: int) -> int:
         """Return the offset in this rank's shard of an element of the flat array."""

@@ -28,12 +28,11 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FORWARD, Strategy
 from lib_dlhpc.training.collectives import allreduce_in_place, allreduce_of, allreduce_packed
 from lib_dlhpc.training.compress import compressed, plain
-from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of
+from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of, scattering
 from lib_dlhpc.training.expert_exchange import GROUPS, expert_exchange, number_of
 from lib_dlhpc.training.full_tensors import Piece, expert_tensors, parts_by_name
 from lib_dlhpc.training.gathers import Gathers
 from lib_dlhpc.training.groups import Groups, duplicated
-from lib_dlhpc.training.in_order import Later
 from lib_dlhpc.training.low_rank import factoring
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.offload import offloaded
@@ -196,7 +195,8 @@ class Stage:
             elif gathers(what):
                 part = range_of(self.network.parameters, first, stop)
                 flat = self.store.to_gather(*part) if self.level == 3 else self._whole_weights()
-                self.gathers.start(flat, part, what.key)
+                holders = self.alike if what.group == "alike" else self.shards
+                self.gathers.start(flat, part, what.key, holders)
             elif what.group == "copies":
                 return  # it follows the reduce-scatter of the shards at once
             elif what.group in (*GROUPS, "shards"):
@@ -307,13 +307,13 @@ class Stage:
         """
         return [range_of(parameters, *layers) for layers in self.does.buckets]
 
-    def _units(self) -> list[tuple[int, int]]:
-        """Return what ZeRO 1 shards: buckets, and alone the tables that other stages shard as well.
+    def _units(self, experts: list[Parameter]) -> list[tuple[int, int]]:
+        """Return what ZeRO 1 shards: buckets, and alone tensors of experts, and tables that other stages shard as well.
 
         So both own the same rows when they swap the sums. Ranks of a tensor group have as many units, some empty.
         """
         tables = [p for name in self._tables for p in self._named(name)]
-        return cut_out(self._buckets(self.network.parameters), tables)
+        return cut_out(self._buckets(self.network.parameters), [*tables, *experts])
 
     @property
     def _tables(self) -> list[str]:
@@ -325,7 +325,8 @@ class Stage:
         if self.level == 0:
             return Sharding([(0, self.network.table.size)], SingleRank(), SingleRank())
         if self.level == 1:
-            return Sharding(self._units(), self.shards, self.copies)
+            experts = [p for p in self.network.parameters if p.name in self.experts]
+            return Sharding(self._units(experts), self.shards, self.copies, self.alike, experts)
         sharding: Sharding = self.store.sharding
         return sharding
 
@@ -357,20 +358,14 @@ class Stage:
         if experiment.compressed:
             exchange = factoring if experiment.training.low_rank else compressed
             return exchange(experiment, self.network, self.optimizer, comm, recorder)
-        if experts and not self.apart:
+        if experts and self.level == 0:
             comms, flat = (comm, self.alike), self.network.gradients
-            buckets = [
-                [p for p in self.network.parameters if first <= p.layer < stop]
-                for first, stop in self.does.buckets
-            ]
-            return expert_exchange(experiment, flat, comms, recorder, buckets, experts)
+            where = self.network.parameters, self.does.buckets
+            return expert_exchange(experiment, flat, comms, recorder, *where, experts)
         bounds, flat = self._buckets(self.network.parameters), self.network.gradients
         if self.level == 1:
-            parts = [
-                Later(partial(self.sharding.reduce_scatter, flat[start:stop], start))
-                for start, stop in bounds
-            ]
-            return nullcontext(Exchange(flat, bounds, parts, flat, recorder))
+            comms = (self.shards, self.alike) if self.experts else (self.shards,)
+            return nullcontext(scattering(self.sharding, comms, flat, bounds, recorder))
         if experiment.strategy.update == "local":
             flat = self.network.weights
         return exchange_of(experiment, flat, comm, recorder, bounds)

@@ -18,13 +18,14 @@ def whole_squares(
 
     layers: of this rank. sharded: over replicas, too (ZeRO). squares: of this rank's part of each tensor.
     """
-    if sharded:
-        squares = allreduce_of(groups.shards)(squares)
+    theirs = expert_tensors(layers)
+    over = ((groups.shards, {*names} - theirs), (groups.alike, theirs)) if sharded else ()
     # A tensor group with more ranks than experts holds them alike.
     alike = expert_tensors(each for each in layers if "served" not in each.attributes)
     for comm, split in (
+        *over,
         (groups.tensor, parts_by_name(layers).keys() - alike),
-        (groups.experts, expert_tensors(layers)),
+        (groups.experts, theirs),
     ):
         if comm.size > 1:
             some = np.array([name in split for name in names], np.bool_)

@@ -43,6 +43,16 @@ MODELS = {
         "sequence": 64,
         "vocabulary": 512,
     },
+    "mixture": {
+        "family": "gpt",
+        "layers": 4,
+        "hidden": 192,
+        "heads": 4,
+        "sequence": 32,
+        "vocabulary": 512,
+        "experts": 16,
+        "chosen": 2,
+    },
     "rows": {"family": "mlp", "widths": [64, *[1024] * 8, 10]},
     "images": {
         "family": "sequential",
@@ -69,6 +79,7 @@ MODELS = {
 DATA = {
     "words": "words",
     "llama": "words",
+    "mixture": "words",
     "rows": "digits",
     "images": "waves",
     "fields": "densities",
@@ -119,6 +130,8 @@ MODES = {
         256,
         {"zero": 3, "shards": 2, "optimizer": "adam", "bucket": "6 MB"},
     ),
+    ("experts, zero 1", 4): ("mixture", 4, {"experts": 2, "zero": 1, "optimizer": "adam"}),
+    ("experts", 4): ("mixture", 4, {"experts": 2, "optimizer": "adam"}),
     ("1f1b of four", 4): ("words", 96, {**FLOW, "pipeline": 4, "schedule": "1f1b"}),
     ("data x pipeline", 4): ("words", 80, {**FLOW, "zero": 1}),
     ("zero 3 x pipeline", 4): ("words", 64, {**FLOW, "zero": 3, "bucket": "1 MB"}),

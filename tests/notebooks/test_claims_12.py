@@ -15,7 +15,6 @@ from lib_dlhpc.explore.language_model.questions import (
     FAR,
     PUBLISHED,
     alone,
-    block_bytes,
     computed,
     hops,
     saved_fp8,
@@ -65,7 +64,7 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
     block = 2 * float(own.experiment.model.parameters) / layout.LAYERS / 8
     gather = chosen("allgather", block, net)
     seconds = gather.priced(block, net)
-    assert gather.name == "ring_allgather" and (hops(), block_bytes()) == ("20.5 ms", "17.6 ms")
+    assert gather.name == "ring_allgather" and hops() == "20.5 ms"
     assert seconds.latency == pytest.approx(2047 * 10e-6) and seconds.latency > seconds.bandwidth
     bytes_alone, pod = (
         alone(*change) for change in (("machine.inter_node.latency", 0.0), ("strategy.shards", 128))
@@ -119,7 +118,7 @@ def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_less_tha
     assert saved_fp8() == "19%"
 
 
-def test_recomputation_repeats_the_all_to_all_and_zero_1_would_let_experts_fit_in_a_node():
+def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_node():
     own, kept = (experts.predicted(Mixture(recompute=each)) for each in ("full", "none"))
     assert float(own.exposed["experts"] / kept.exposed["experts"]) == pytest.approx(1.5, rel=1e-3)
     parts = causes(own)
@@ -129,7 +128,10 @@ def test_recomputation_repeats_the_all_to_all_and_zero_1_would_let_experts_fit_i
     node = Mixture(experts=8)
     assert experts.replicas(node) == 16 and not experts.predicted(node).fits
     device = experts.predicted(node).experiment.machine.device
-    assert experts.held_with_zero1(node) < 0.6 * float(device.memory)
+    sharded = experts.with_zero1(node)
+    assert sharded.fits and float(sharded.memory_total) < 0.6 * float(device.memory)
+    assert float(sharded.memory_total) == pytest.approx(41.4e9, rel=1e-3)
+    assert float(sharded.step_time) == pytest.approx(29.6, abs=0.05)
 
 
 def test_experts_wide_enough_to_hide_their_exchange_would_be_wider_than_deepseeks():

@@ -33,6 +33,7 @@ KINDS = {
     "heads": {"data": 2, "context": 2},
     "ring of keys": {"context": 4, "context_exchange": "ring", "fused_attention": "auto"},
     "experts": {"data": 4, "experts": 2},
+    "experts, zero 1": {"data": 4, "experts": 2, "zero": 1},
     "gpipe": {"pipeline": 2, "microbatches": 4, "schedule": "gpipe"},
     "1f1b": {"pipeline": 2, "microbatches": 4},
     "interleaved": {"pipeline": 2, "microbatches": 4, "chunks": 2, "schedule": "interleaved"},

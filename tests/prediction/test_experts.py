@@ -128,5 +128,34 @@ def test_what_cannot_be_sharded_is_reported():
         predict(RUN.set({"strategy.experts": 16, "model.experts": 4}))
     with pytest.raises(SpecError, match=r"experts = 2: .* has no experts"):
         predict(RUN.set({"strategy.experts": 2, "model.experts": 0}))
-    with pytest.raises(SpecError, match=r"zero = 1.*legal value is 0"):
-        RUN.set({"strategy.experts": 2, "strategy.zero": 1})
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ({"strategy.zero": 2}, r"zero = 2: with strategy.experts = 2 the legal values are 0, 1"),
+        ({"strategy.zero": 1, "strategy.shards": 2}, r"shards = 2: .* the legal value is 0"),
+        ({"strategy.zero": 1, "strategy.gather": "forward"}, r"gather = 'forward': .*'usual'"),
+        ({"strategy.zero": 1, "strategy.offload": "all"}, r"offload = 'all': .*'activations'"),
+    ],
+)
+def test_zero_with_experts_has_limits_that_are_reported(way, words):
+    with pytest.raises(SpecError, match=words):
+        RUN.set({"strategy.experts": 2, **way})
+
+
+@pytest.mark.parametrize("experts", [2, 4, 8, 16])
+def test_state_of_experts_is_sharded_over_those_that_hold_them_and_all_other_over_all(experts):
+    """Together 16 replicas hold it once, however the experts are shared out; with one holder, that is all of them."""
+    run = RUN.set({"strategy.experts": experts, "model.experts": 16, "strategy.optimizer": "adam"})
+    whole, own = predict(run), predict(run.set({"strategy.zero": 1}))
+    name, element = "optimizer state", 8
+    model = run.model
+    theirs = sum(each.trained for each in model.layers if each.traits.tensor == "experts")
+    assert whole.memory[name] == element * (model.trained - theirs + theirs / experts)
+    assert own.memory[name] * 16 == pytest.approx(element * model.trained)
+    for name in ("weights", "gradients"):
+        assert own.memory[name] == whole.memory[name]
+    sent = (each.messages["data"].bandwidth for each in (whole, own))
+    assert next(sent) == pytest.approx(next(sent), rel=0.05)
+    assert own.step_time == pytest.approx(whole.step_time, rel=0.2)

@@ -110,13 +110,14 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.fused_attention" if value == "off" and s.has_ring:
             return {"strategy.context_exchange": "heads"}
         case "strategy.experts" if value > 1:
-            return {**NO_ZERO, **PLAIN_WIRE}
+            return {**NO_ZERO, "strategy.zero": min(int(s.zero), 1), **PLAIN_WIRE}
         case "strategy.lora" if value:
             return _adapted(experiment)
         case "strategy.zero":
             rest = {key: none for key, none in NO_ZERO.items() if key != field}
             own = {} if value == 3 else BLOCKS
-            return {"strategy.experts": 1, **PLAIN_WIRE, **own} if value else rest
+            own = own | ({"strategy.experts": 1} if value > 1 else {})
+            return {**PLAIN_WIRE, **own} if value else rest
         case "strategy.wire" if value != SAME:
             near = {"strategy.offload": "activations"} if s.offload == "all" else {}
             return {**NO_ZERO, "strategy.experts": 1} | near

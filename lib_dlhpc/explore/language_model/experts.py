@@ -8,7 +8,6 @@ from lib_dlhpc.explore.language_model.charts import causes, steps_state
 from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
 from lib_dlhpc.explore.language_model.sequences import NICS
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -81,19 +80,9 @@ def replicas(setting: Setting) -> int:
     return GPUS // setting.pipeline // setting.experts
 
 
-def held_with_zero1(setting: Setting) -> float:
-    """Return the B of the fullest GPU if replicas sharded optimizer state, which is refused beside experts.
-
-    Adam with master weights: 12 B a weight. Experts have fewer replicas than all other weights.
-    """
-    own, alike, others = predicted(setting), replicas(setting), GPUS // setting.pipeline
-    held = [rank_model(parts) for parts in rank_parts(own.experiment)[0]]
-    saved = []
-    for model in held:
-        routed = sum(each.parameters for each in model.layers if "experts" in each.name)
-        rest = model.parameters - routed
-        saved.append(12 * (routed * (1 - 1 / alike) + rest * (1 - 1 / others)))
-    return max(float(moment.total - saved[moment.rank]) for moment in own.moments)
+def with_zero1(setting: Setting) -> Breakdown:
+    """Return the prediction of a layout in which replicas shard the optimizer state of what they have in common."""
+    return predict(experiment(setting).set({"strategy.zero": 1}))
 
 
 @lru_cache(maxsize=128)

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.groups import shard_network
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, sequences
@@ -17,7 +16,6 @@ from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec.units import format_quantity as show
 
 PUBLISHED = {
@@ -57,13 +55,6 @@ def hops() -> str:
     """Return the latency of a ring over all nodes."""
     run = layout.experiment(layout.ALONE)
     return show((int(run.strategy.nodes) - 1) * float(run.machine.inter_node.latency), "s")
-
-
-def block_bytes() -> str:
-    """Return what the bytes of a block's gather take over all nodes in a ring."""
-    net = shard_network(layout.experiment(layout.ALONE))
-    block = 2 * float(layout.base().model.parameters) / layout.LAYERS / 8
-    return show(float(chosen("allgather", block, net, "ring").priced(block, net).bandwidth), "s")
 
 
 def sent(purpose: str) -> str:
@@ -141,7 +132,6 @@ LAID = {
     "gathered": lambda: show(2 * float(layout.base().model.parameters) / 8, "B"),
     "data_alone": lambda: cause(layout.predicted(layout.ALONE), "gradients, weights"),
     "hops": hops,
-    "block_bytes": block_bytes,
     "step_matrices": lambda: step(alone("strategy.zero_unit", "layer")),
     "step_bytes": lambda: step(alone("machine.inter_node.latency", 0.0)),
     "step_pod": lambda: step(alone("strategy.shards", 128)),
@@ -199,7 +189,8 @@ MIXED = {
     "step_experts_8": lambda: step(mixed(experts=8)),
     "memory_experts_8": lambda: memory(mixed(experts=8)),
     "expert_replicas": lambda: experts.replicas(Mixture(experts=8)),
-    "memory_zero1": lambda: show(experts.held_with_zero1(Mixture(experts=8)), "B"),
+    "memory_zero1": lambda: memory(experts.with_zero1(Mixture(experts=8))),
+    "step_zero1": lambda: step(experts.with_zero1(Mixture(experts=8))),
     "step_deep": lambda: step(mixed(experts=8, pipeline=32)),
     "memory_deep": lambda: memory(mixed(experts=8, pipeline=32)),
     "step_uneven": lambda: step(mixed(busiest=1.5)),
