@@ -364,8 +364,8 @@ class Stage:
             return expert_exchange(experiment, flat, comms, recorder, *where, experts)
         bounds, flat = self._buckets(self.network.parameters), self.network.gradients
         if self.level == 1:
-            comms = (self.shards, self.alike) if self.experts else (self.shards,)
-            return nullcontext(scattering(self.sharding, comms, flat, bounds, recorder))
+            owners = (self.shards, self.alike) if self.experts else (self.shards,)
+            return nullcontext(scattering(self.sharding, owners, flat, bounds, recorder))
         if experiment.strategy.update == "local":
             flat = self.network.weights
         return exchange_of(experiment, flat, comm, recorder, bounds)

@@ -115,8 +115,9 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return _adapted(experiment)
         case "strategy.zero":
             rest = {key: none for key, none in NO_ZERO.items() if key != field}
-            own = {} if value == 3 else BLOCKS
-            own = own | ({"strategy.experts": 1} if value > 1 else {})
+            own: Changes = {} if value == 3 else {**BLOCKS}
+            if value > 1:
+                own["strategy.experts"] = 1
             return {**PLAIN_WIRE, **own} if value else rest
         case "strategy.wire" if value != SAME:
             near = {"strategy.offload": "activations"} if s.offload == "all" else {}
