@@ -10,7 +10,7 @@ from experiment_page import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.explore.blocks import charts
+from lib_dlhpc.explore.blocks import bars, charts
 from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.blocks.drawing import all_drawings
 from lib_dlhpc.explore.explorer import device_charts
@@ -51,12 +51,25 @@ def test_an_unknown_drawing_is_named_with_the_legal_ones() -> None:
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1e4)))
 def test_stacked_parts_lie_end_to_end(parts: dict[str, float]) -> None:
-    bars = charts.stacked(parts)
-    assert {name for name, *_ in bars} <= {name for name, size in parts.items() if size > 0}
-    assert all(start < stop for _, start, stop in bars)
-    for (_, _, before), (_, after, _) in pairwise(bars):
+    lengths = charts.stacked(parts)
+    assert {name for name, *_ in lengths} <= {name for name, size in parts.items() if size > 0}
+    assert all(start < stop for _, start, stop in lengths)
+    for (_, _, before), (_, after, _) in pairwise(lengths):
         assert before == after
-    assert sum(stop - start for _, start, stop in bars) == pytest.approx(sum(parts.values()))
+    assert sum(stop - start for _, start, stop in lengths) == pytest.approx(sum(parts.values()))
+
+
+SIZES = st.dictionaries(st.sampled_from("xyz"), st.floats(1, 1e4), min_size=1)
+
+
+@given(st.dictionaries(st.sampled_from("ABC"), SIZES, min_size=1))
+def test_bars_end_where_their_sums_stand_and_keep_their_order(parts: dict[str, Any]) -> None:
+    inks = dict.fromkeys("xyz", palette.FORWARD)
+    data = bars.stacks(parts, inks, "s", words={"A": "the first"})
+    ends = dict(zip(data["parts"]["row"], data["parts"]["stop"], strict=True))
+    assert list(ends) == list(parts) == data["sums"]["row"]
+    assert list(ends.values()) == pytest.approx(data["sums"]["stop"])
+    assert ("A" in parts) == ("the first" in data["sums"]["words"])
 
 
 def test_rows_become_columns() -> None:
