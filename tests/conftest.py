@@ -6,6 +6,7 @@ quietly stopped looking must not stay green.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -24,7 +25,7 @@ from turns import turn, turn_of
 pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", "module_text")
 
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
-settings.register_profile("lib_dlhpc", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("lib_dlhpc", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("lib_dlhpc")
 
 # Tests start hundreds of programs. Where none may write bytecode beside its source, they share a folder of it:
@@ -39,11 +40,25 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 # The user who runs the tests may have joined a class: tests write nothing into that record.
 os.environ["DLHPC_LEARNER"] = str(Path(tempfile.gettempdir(), f"dlhpc-nobody-{os.getpid()}"))
 
+# Workers of the tests share the cores: two threads of BLAS that wait for each other in small products hold both.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell lets what it starts in the background ignore Ctrl-C, nohup a hangup, and so would every program that a
 # test ends that way.
 for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
     if (number := getattr(signal, name, None)) and signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+# What is collected lives to the end. Looking through 20,000 tests and the caches of the package for garbage, again
+# and again, would take a tenth of the time of all tests.
+YOUNG, MIDDLE, OLD = 700, 10, 100  # of gc.set_threshold; Python's own for the oldest is 10
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
 def require_all() -> bool:
