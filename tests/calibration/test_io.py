@@ -117,7 +117,7 @@ def test_whatever_happens_inside_the_files_go(folder, error):
     assert untouched(folder)
 
 
-WAYS = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129, "SIGKILL": -9}
+WAYS = {"SIGINT": 130, "SIGKILL": -9}  # of all signals: tests/commands/test_ended.py
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="signals")

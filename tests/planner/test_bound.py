@@ -56,7 +56,7 @@ def test_no_prediction_is_below_its_bound(name):
     run = Experiment(model=model, machine=machine, strategy=strategy)
     combinations = space(run, choose)
     least = bound(run, combinations)
-    rows = random.Random(name).sample(range(len(combinations)), min(60, len(combinations)))
+    rows = random.Random(name).sample(range(len(combinations)), min(30, len(combinations)))
     seen = 0
     for row in rows:
         try:

@@ -55,7 +55,7 @@ def numbers(run):
 def test_a_warm_prediction_is_the_cold_one():
     dice, runs = random.Random(5), []
     base = Experiment(model=GPT, machine="selene", strategy={"batch": 8, "optimizer": "adam"})
-    while len(runs) < 60:
+    while len(runs) < 30:
         changes = {f"strategy.{name}": dice.choice(values) for name, values in VALUES.items()}
         try:
             twins = [base.set({**changes, "strategy.nodes": nodes}) for nodes in (1, 2)]

@@ -298,9 +298,16 @@ OVERRIDES = [
 ]
 
 
-@pytest.mark.parametrize("name", catalog.names("machines"))
-@pytest.mark.parametrize("number", range(len(OVERRIDES)))
-def test_every_machine_with_every_override_round_trips(base, name, number):
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        (name, number)
+        for place, name in enumerate(catalog.names("machines"))
+        for number in range(place % 3, len(OVERRIDES), 3)
+    ],
+)
+def test_a_machine_with_an_override_round_trips(base, name, number):
+    """Every machine with every third override, and every override on every third machine."""
     run = base.set({"strategy.nodes": 1, "machine.name": name}).set(OVERRIDES[number])
     assert loads(dumps(run)) == run
 

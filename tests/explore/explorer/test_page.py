@@ -95,9 +95,17 @@ def test_every_control_stands_at_the_value_of_its_preset(name):
         assert not row["changed"] and prediction.experiment == e
 
 
-@pytest.mark.parametrize("machine", catalog.names("machines"))
-@pytest.mark.parametrize("name", names())
-def test_every_machine_can_be_chosen_from_every_preset(name, machine):
+@pytest.mark.parametrize(
+    ("name", "machine"),
+    [
+        (name, machine)
+        for start, name in enumerate(names())
+        for number, machine in enumerate(catalog.names("machines"))
+        if (start + number) % 3 == 0
+    ],
+)
+def test_a_machine_can_be_chosen_from_a_preset(name, machine):
+    """Every machine from every third preset, and from every preset every third machine."""
     choice = Choice(preset(name))
     there, prediction, _ = moved(choice, "machine.name", machine)
     assert prediction.experiment.machine.name == machine
@@ -107,8 +115,9 @@ def test_every_machine_can_be_chosen_from_every_preset(name, machine):
 
 
 @pytest.mark.parametrize("model", catalog.names("models"))
-def test_every_model_can_be_chosen_on_every_preset(model):
-    for choice in starts():
+def test_a_model_can_be_chosen_on_a_preset(model):
+    """Every model on every fourth preset, and on every preset every fourth model."""
+    for choice in starts()[catalog.names("models").index(model) % 4 :: 4]:
         assert moved(choice, "model.name", model)[1].experiment.model.name == model
 
 

@@ -337,12 +337,9 @@ def test_a_run_that_waits_for_its_turn_is_waited_for() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(
-    ranks: int,
-) -> None:
+def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weights() -> None:
     pytest.importorskip("mpi4py")
-    setting, never = Machine(4.0, 10, ranks, 24), threading.Event()
+    setting, never = Machine(4.0, 10, 2, 24), threading.Event()
     alone = failures_machine.undisturbed(setting, never)
     news: list[str] = []
     own = failures_machine.survive(setting, mtbf_of(setting, alone), never, news.append)
