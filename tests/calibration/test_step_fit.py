@@ -46,6 +46,12 @@ def found(moments, ranks=2):
     return fit_machine(Planted(ranks=ranks).raw() | {STEPS: moments})
 
 
+@pytest.fixture(scope="module")
+def slower(parts):
+    """The machine whose steps take 1.2 times their parts."""
+    return found([moment(parts, 1.2, alone=1.2)] * 3).machine
+
+
 def test_what_a_step_adds_to_its_parts_is_found(parts):
     one = found([moment(parts, 1.2)] * 3)
     assert one.machine.device.slowdown == pytest.approx(1.2)
@@ -130,19 +136,19 @@ def test_a_single_rank_measures_no_messages(parts):
     ("work", "calls"),
     [(1.0, 1.0), (1.3, 1.3), (0.8, 0.8), (1.0, 2.0), (1.5, 1.0), (1.0, 0.6), (1.2, 2.5)],
 )
-def test_slowdown_factors_of_a_moment_are_those_of_work_and_of_calls(parts, work, calls, ranks):
+def test_slowdown_factors_of_a_moment_are_those_of_work_and_of_calls(
+    parts, slower, work, calls, ranks
+):
     """To 3 %: a tiny run's overhead enters a second time beside a slowdown."""
-    machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
     results = moment(slowed(parts, work, calls), 1.2, alone=1.2)["runs"]
-    assert slowdown_factors(results, machine, ranks) == pytest.approx((work, calls), rel=0.03)
+    assert slowdown_factors(results, slower, ranks) == pytest.approx((work, calls), rel=0.03)
 
 
-def test_concurrent_ranks_have_their_own_slowdown_factors(parts):
-    machine = found([moment(parts, 1.2, alone=1.2)] * 3).machine
+def test_concurrent_ranks_have_their_own_slowdown_factors(parts, slower):
     slow = moment(slowed(parts, 1.25, 1.0), 1.2, ranks=1)["runs"]
     results = moment(parts, 1.2)["runs"] + slow
-    assert slowdown_factors(results, machine, 2) == pytest.approx((1.0, 1.0), rel=0.03)
-    assert slowdown_factors(results, machine, 1) == pytest.approx((1.25, 1.0), rel=0.03)
+    assert slowdown_factors(results, slower, 2) == pytest.approx((1.0, 1.0), rel=0.03)
+    assert slowdown_factors(results, slower, 1) == pytest.approx((1.25, 1.0), rel=0.03)
 
 
 @pytest.mark.parametrize("number", range(len(experiments(2))))

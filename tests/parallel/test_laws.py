@@ -3,6 +3,7 @@
 Tolerance: 1e-9 of the step, as both sum the same numbers in another order.
 """
 
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -65,6 +66,7 @@ def assert_same_terms(run):
         assert played.terms[name] == pytest.approx(seconds, abs=1e-9 * played.step_time), name
 
 
+@cache
 def legal(pair):
     """Return the experiments of a pair of kinds, one a model that allows it."""
     one, other = (KINDS[name] for name in pair)
