@@ -216,6 +216,6 @@ def test_catalog_shows_the_source_of_every_number_of_a_machine(capsys):
 
 
 def test_output_into_a_closed_pipe_is_no_error():
-    command = f"{sys.executable} -m lib_dlhpc.cli catalog models | true"  # true has ended before it
+    command = f"{sys.executable} -m lib_dlhpc.cli completion bash | true"  # more than a buffer
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert "Traceback" not in done.stderr
+    assert done.stderr == ""
