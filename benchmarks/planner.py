@@ -1,4 +1,4 @@
-"""Speed of a planner's questions: exact predictions of layouts, and lower bounds, a CPU second.
+"""Speed of a planner's questions: predictions of layouts one by one and at once, and lower bounds, a CPU second.
 
     python benchmarks/planner.py
 
@@ -19,8 +19,9 @@ from lib_dlhpc.labs.race_the_planner.race import ours
 from lib_dlhpc.labs.race_the_planner.tracks import tracks_of
 from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.bound import bound
+from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.space import space
-from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment
 
 SPACES, SHARE = 50, 0.05  # small spaces; predictions over layouts
@@ -51,11 +52,20 @@ def main() -> None:
                 continue
         rate = len(rows) / (time.process_time() - began)
         print(f"predictions of random layouts, {name}: {rate:,.1f} a CPU second")
-    began = time.process_time()
-    found = plan(run, choose=choose, most=5 if options.quick else 200)
-    print(
-        f"plan: {time.process_time() - began:.1f} CPU s, {found.predicted} predicted, {found.certificate}"
-    )
+    rows = random.Random(2).sample(range(count), 10 if options.quick else 3000)
+    columns = {name: each[rows] for name, each in combinations.columns.items()}
+    for name in ("cold", "warm"):
+        began = time.process_time()
+        found = list(predicted(run, columns))
+        spent = time.process_time() - began
+        fit = sum(len(some) for some, one in found if isinstance(one, Breakdown))
+        rate = f"{len(rows) / spent:,.1f} a CPU second"
+        print(f"{len(rows):,} random layouts at once, {name}: {rate}, {fit:,} of them fit")
+    for name in ("first", "again"):
+        began = time.process_time()
+        best = plan(run, choose=choose, most=5 if options.quick else None)
+        spent = time.process_time() - began
+        print(f"plan, {name}: {spent:.1f} CPU s, {best.predicted} predicted, {best.certificate}")
     small_spaces(1 if options.quick else SPACES)
 
 

@@ -23,13 +23,18 @@ from lib_dlhpc.spec.model import Model
 
 
 class CollectivePrices:
-    """The cost of collectives of a scalar experiment; equal ones are priced once."""
+    """The cost of collectives of a scalar experiment; equal ones are priced once.
 
-    def __init__(self, experiment: Experiment, groups_of: Mapping[str, Group]) -> None:
+    samples: of a microbatch; an array of several gives arrays in the place of numbers.
+    """
+
+    def __init__(
+        self, experiment: Experiment, groups_of: Mapping[str, Group], samples: Any
+    ) -> None:
         strategy = experiment.strategy
-        self.groups = groups_of
+        self.groups, self.samples = groups_of, samples
         weight = float(compute.BYTES[strategy.precision])
-        self.sample = float(strategy.batch / strategy.microbatches) * weight
+        self.sample = samples * weight
         self.element = {  # B
             SAMPLES: self.sample,
             WEIGHTS: weight,
@@ -38,9 +43,9 @@ class CollectivePrices:
         }
         self._known: dict[tuple[Any, ...], Priced] = {}
 
-    def bytes(self, what: Collective) -> float:
+    def bytes(self, what: Collective) -> Any:
         """Return the bytes of the buffer."""
-        return float(what.elements * self.element[what.of])
+        return float(what.elements) * self.element[what.of]
 
     def priced(self, what: Collective) -> Priced:
         """Return the cost if all ranks start together, its total in s, and the bytes of the buffer."""
@@ -49,23 +54,28 @@ class CollectivePrices:
         if found is None:
             size = self.bytes(what)
             cost = self._cost(what, size)
-            found = self._known[key] = Priced(cost, float(cost.total), size)
+            seconds = cost.total if np.ndim(cost.total) else float(cost.total)
+            found = self._known[key] = Priced(cost, seconds, size)
         return found
 
-    def _cost(self, what: Collective, size: float) -> Cost:
+    def _cost(self, what: Collective, size: Any) -> Cost:
         net = self.groups[what.group].network
+        if np.ndim(size):
+            return collective_cost(what.goal, size, net, what.algorithm)
         return _collective(what.goal, size, Keyed(net, id(net)), what.algorithm)
 
 
-def collective_prices(experiment: Experiment, groups_of: Mapping[str, Group]) -> CollectivePrices:
+def collective_prices(
+    experiment: Experiment, groups_of: Mapping[str, Group], samples: Any
+) -> CollectivePrices:
     """Return the cost of collectives of a scalar experiment; experiments with the same sizes have the same."""
     s = experiment.strategy
-    sizes = float(s.batch / s.microbatches), s.precision, wire_format(s)
-    return _collective_prices(Keyed((experiment, groups_of), id(groups_of), *sizes))
+    sizes = np.shape(samples), np.asarray(samples).tobytes(), s.precision, wire_format(s)
+    return _collective_prices(Keyed((experiment, groups_of, samples), id(groups_of), *sizes))
 
 
 @lru_cache(maxsize=512)
-def _collective_prices(key: Keyed[tuple[Experiment, Mapping[str, Group]]]) -> CollectivePrices:
+def _collective_prices(key: Keyed[tuple[Experiment, Mapping[str, Group], Any]]) -> CollectivePrices:
     return CollectivePrices(*key.value)
 
 
@@ -94,7 +104,7 @@ def part_prices(
 ) -> "PartPrices":
     """Return the cost of the instructions of a part; see PartPrices. Equal parts have the same."""
     s, device = experiment.strategy, experiment.machine.device
-    own = (float(s.batch / s.microbatches), s.precision, float(s.power_limit), float(scale))
+    own = (s.precision, float(s.power_limit), float(scale))
     apart = np.asarray(exchanged, np.float64).tobytes()
     one = (experiment, model, scale, collectives, exchanged)
     return _part_prices(Keyed(one, *map(id, (model, device, collectives)), *own, apart))
@@ -118,7 +128,7 @@ class PartPrices:
     ) -> None:
         """exchanged: s after each layer in collectives that its pass waits for."""
         strategy, device = experiment.strategy, experiment.machine.device
-        batch = strategy.batch / strategy.microbatches
+        batch = collectives.samples
         device = clocked(device, strategy.power_limit)
         apart = exchanged / scale if scale else 0.0
         each = compute.layer_activities(model, device, batch, strategy.precision, apart)
@@ -128,7 +138,7 @@ class PartPrices:
         self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.weights, self.model = model.layer_trained, model
-        self.batch, self.element = float(batch), compute.BYTES[strategy.precision]
+        self.batch, self.element = batch, compute.BYTES[strategy.precision]
 
     @cached_property
     def blocks(self) -> NDArray[np.int64]:

@@ -56,7 +56,7 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
     return most
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def backward_extra(
     part: Part, size: int, recompute: str = "none", gathered: bool = False, in_two: bool = False
 ) -> float:
@@ -172,7 +172,7 @@ def _message_elements(layer: Layer) -> int:
     return max(there, after + home.get(backward, before + after))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _stored(
     model: Model, sends: tuple[str, ...], size: int, recompute: str, gathered: bool
 ) -> Floats:

@@ -34,7 +34,7 @@ from lib_dlhpc.layout.context import context_group, in_step_replicas, own_tokens
 from lib_dlhpc.layout.experts import alike_group, expert_group, mean_shards
 from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
-from lib_dlhpc.layout.parts import Part, chain, parts
+from lib_dlhpc.layout.parts import Part, chain, parts, stage_cut
 from lib_dlhpc.layout.spatial import rows_read
 from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
 
@@ -61,6 +61,7 @@ __all__ = [
     "rows_read",
     "shards",
     "sizes",
+    "stage_cut",
     "stage_ends",
     "stride",
     "untrained",

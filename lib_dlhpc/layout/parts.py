@@ -52,7 +52,7 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     check_context(experiment)
     shards(experiment)
     apart = at.data % in_step_replicas(experiment)
-    every = _stages(_Cut(experiment, _ends(experiment), at.spatial, at.tensor, apart).keyed)
+    every = _stages(_Cut(experiment, stage_cut(experiment), at.spatial, at.tensor, apart).keyed)
     return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
 
 
@@ -64,7 +64,7 @@ def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], .
     check_experts(experiment)
     check_context(experiment)
     shards(experiment)
-    every = _stages(_Cut(experiment, _ends(experiment), spatial).keyed)
+    every = _stages(_Cut(experiment, stage_cut(experiment), spatial).keyed)
     return _chain(Keyed(every, id(every)), sizes(experiment).pipeline)
 
 
@@ -74,7 +74,8 @@ def _chain(every: Keyed[tuple[Part, ...]], places: int) -> tuple[tuple[Part, ...
     return tuple(every.value[place::places] for place in range(places))
 
 
-def _ends(experiment: Experiment) -> tuple[int, ...]:
+def stage_cut(experiment: Experiment) -> tuple[int, ...]:
+    """Return where the stages of a scalar experiment end, as `stage_ends`; experiments with the same cut, the same."""
     s, device = experiment.strategy, experiment.machine.device
     numbers = (s.tensor, s.pipeline, s.spatial, s.context, s.chunks, s.microbatches, s.batch)
     room = float(device.memory - device.reserved_memory) if s.pipeline > 1 else 0.0
@@ -82,7 +83,7 @@ def _ends(experiment: Experiment) -> tuple[int, ...]:
     return _ends_of(Keyed(experiment, id(experiment.model), *map(int, numbers), *how, room))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def _ends_of(key: Keyed[Experiment]) -> tuple[int, ...]:
     return stage_ends(key.value)
 

@@ -58,14 +58,17 @@ KINDS = {
 PASSES = (exchange_gradients, shard, split_backward)
 
 
-def program(experiment: Experiment, scale: Any = 1.0) -> Program:
+def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Program:
     """Return the program of a scalar experiment; compute takes `scale` times the roofline.
 
-    Raises SpecError where the network cannot be split so.
+    samples: those of a microbatch, if they are others; with an array of them, (lanes,), prices are of each
+    (program/lanes.py). Raises SpecError where the network cannot be split so.
     """
     experiment = folded(experiment)
     size, found = sizes(experiment), groups_of(experiment)
-    prices = collective_prices(experiment, found)
+    if samples is None:
+        samples = float(experiment.strategy.batch / experiment.strategy.microbatches)
+    prices = collective_prices(experiment, found, samples)
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
     like = alike(experiment)
     chains = [chain(experiment, space) for space in range(size.spatial)]
@@ -199,7 +202,8 @@ def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePr
         return 0.0
     found = np.zeros(len(passes.part.model.layers))
     for what, layers in passes.forward_pass.within:
-        found += collectives.priced(what).seconds * np.bincount(layers, minlength=len(found))
+        seconds = np.asarray(collectives.priced(what).seconds)[..., None]
+        found = found + seconds * np.bincount(layers, minlength=found.shape[-1])
     return found
 
 
@@ -216,7 +220,8 @@ def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tup
 
 
 def _sending(chunk: Chunk, way: groups.Wire) -> Chunk:
-    return replace(chunk, sends=way.cost(max(chunk.bytes))) if max(chunk.bytes) else chunk
+    most = max(chunk.bytes)
+    return replace(chunk, sends=way.cost(most)) if np.any(most) else chunk
 
 
 def _end(

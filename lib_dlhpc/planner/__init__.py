@@ -3,6 +3,7 @@
 space.py    every combination of the fields of a layout, as columns; illegal ones counted by reason
 bound.py    a lower bound of the step of each, on arrays: never above what predict says
 candidates.py  the bounds of all, found in chunks, here or elsewhere
+prices.py   exact prices of many layouts at once, as arrays
 search.py   plan(experiment): exact predictions in the order of the bound, until no other can be better
 front.py    the Pareto front of several objectives, and its knee
 result.py   Plan: what it returns; each Choice is an experiment

@@ -18,9 +18,9 @@ either its layers or its messages. Then follow the update and, with ZeRO 1 and 2
 gather behind a forward pass may take no time. The fullest rank holds no less than the mean stage.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import chain
 from lib_dlhpc.parallel import program
-from lib_dlhpc.planner.space import Columns, Space
+from lib_dlhpc.planner.space import Columns, Space, alike
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import SAMPLES
@@ -116,23 +116,11 @@ def _unsplit(experiment: Experiment, combinations: Space) -> Unsplit:
     c = combinations.columns
     names = [name for name in c if name not in (*OUTSIDE, "batch")]
     samples, found = c["batch"] // c["microbatches"], np.zeros((6, len(combinations)))
-    for rows in _alike([c[name] for name in names]):
+    for rows in alike([c[name] for name in names]):
         each, place = np.unique(samples[rows], return_inverse=True)
         fields = {name: c[name][rows[0]].item() for name in names}
         found[:, rows] = np.array(_of_microbatches(experiment, each, fields))[:, place]
     return Unsplit(*found)
-
-
-def _alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
-    """Return the rows of each combination of values that occurs."""
-    code = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        values = {*column.tolist()}
-        code *= len(values)
-        for number, each in enumerate(values):
-            code[column == each] += number
-    order = np.argsort(code, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
 
 
 def _of_microbatches(
@@ -251,7 +239,7 @@ def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent:
     if _over_some(experiment, combinations):
         return found
     many, apart = c["data"] * c["context"], c["tensor"] * c["spatial"]
-    for rows in _alike([many, apart]):
+    for rows in alike([many, apart]):
         ranks = int(many[rows[0]])
         if ranks > 1:
             net = spread(experiment, ranks, int(apart[rows[0]]))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.planner.bound import bound
-from lib_dlhpc.planner.space import Columns, axes_of, changes, combinations, space, values_at
+from lib_dlhpc.planner.space import Columns, axes_of, columns_at, combinations, space, values_at
 from lib_dlhpc.scale_out import Arrays, Place, Work, results
 from lib_dlhpc.scale_out.work import experiment_of, part
 from lib_dlhpc.spec.experiment import Experiment, dumps
@@ -45,9 +45,9 @@ class Candidates:
         found = values_at(self.axes, self.numbers)
         return {name: found[name] for name in names}
 
-    def changes(self, row: int) -> dict[str, Any]:
-        """Return a candidate as dotted fields."""
-        return changes(self.experiment, self.axes, int(self.numbers[row]))
+    def combinations(self, rows: NDArray[np.intp]) -> Columns:
+        """Return some candidates with all their fields, as columns."""
+        return columns_at(self.experiment, self.axes, self.numbers[rows])
 
 
 def candidates(experiment: Experiment, where: Place) -> Candidates:

@@ -1,7 +1,7 @@
 """Plan: the best layouts of a run; each choice is an experiment that can be predicted, simulated and saved."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import isinf
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.planner.front import difference, front, knee
-from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import OBJECTIVES
@@ -25,6 +25,7 @@ QUANTITIES = {  # objectives and what can be limited: field of a prediction, and
     "energy": ("energy_to_train", "J"),
     "cost": ("device_hours", "device-hours"),
     "memory": ("memory_total", "B"),
+    "step": ("step_time", "s"),
 }
 ROWS = 11  # of the table
 WORDS = {  # a field at the default of the strategy is not named
@@ -63,15 +64,24 @@ def in_words(amount: float, objective: str) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """One layout: what it changes of the planned experiment, and its prediction."""
+    """One layout: what it changes of the planned experiment, and what is predicted of it.
 
+    values: of each of QUANTITIES.
+    """
+
+    base: Experiment = field(compare=False)
     changes: dict[str, Any]
-    prediction: Breakdown
+    values: dict[str, float]
 
-    @property
+    @cached_property
+    def prediction(self) -> Breakdown:
+        """The prediction of this layout, term by term."""
+        return predict(self.experiment)
+
+    @cached_property
     def experiment(self) -> Experiment:
         """The experiment with this layout."""
-        return self.prediction.experiment
+        return self.base.set(self.changes)
 
     @property
     def words(self) -> str:
@@ -118,7 +128,7 @@ class Plan(Result):
     @property
     def gap(self) -> float:
         """The most by which the best layout of all can be better, as a fraction of the best found; 0: proved."""
-        found = value(self.best.prediction, self.objectives[0])
+        found = self.best.values[self.objectives[0]]
         return max(0.0, 1 - self.least / found)
 
     @cached_property
@@ -132,7 +142,7 @@ class Plan(Result):
         return self.front[knee(self._values(self.front))]
 
     def _values(self, choices: tuple[Choice, ...]) -> Any:
-        return np.array([[value(c.prediction, name) for name in self.objectives] for c in choices])
+        return np.array([[c.values[name] for name in self.objectives] for c in choices])
 
     @property
     def certificate(self) -> str:
@@ -171,8 +181,8 @@ class Plan(Result):
         rows = [
             (
                 choice.words,
-                *(in_words(value(choice.prediction, n), n) for n in names),
-                show(float(choice.prediction.memory_total), "B"),
+                *(in_words(choice.values[n], n) for n in names),
+                show(choice.values["memory"], "B"),
             )
             for choice in shown
         ]
@@ -189,9 +199,9 @@ class Plan(Result):
         first = self.ranked[0].changes
         columns: Columns = {name: [c.changes[name] for c in self.ranked] for name in first}
         for name in OBJECTIVES:
-            columns[name] = [value(c.prediction, name) for c in self.ranked]
-        columns["step_time"] = [float(c.prediction.step_time) for c in self.ranked]
-        columns["memory"] = [float(c.prediction.memory_total) for c in self.ranked]
+            columns[name] = [c.values[name] for c in self.ranked]
+        columns["step_time"] = [c.values["step"] for c in self.ranked]
+        columns["memory"] = [c.values["memory"] for c in self.ranked]
         kept = {id(choice) for choice in self.front}
         columns["front"] = [id(choice) in kept for choice in self.ranked]
         return columns

@@ -42,7 +42,24 @@ class Space:
 
     def changes(self, row: int) -> dict[str, Any]:
         """Return a combination as dotted fields."""
-        return {f"strategy.{name}": each[row].item() for name, each in self.columns.items()}
+        return changes_of(self.columns, row)
+
+
+def changes_of(columns: Columns, row: Any) -> dict[str, Any]:
+    """Return a row of columns as dotted fields."""
+    return {f"strategy.{name}": each[row].item() for name, each in columns.items()}
+
+
+def alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
+    """Return the rows of each combination of values that occurs."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values = {*column.tolist()}
+        code *= len(values)
+        for number, each in enumerate(values):
+            code[column == each] += number
+    order = np.argsort(code, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
 
 
 def axes_of(
@@ -91,13 +108,13 @@ def space(
     return Space(legal, +left_out, numbers[alive])
 
 
-def changes(
-    experiment: Experiment, axes: Mapping[str, Sequence[Any]], number: int
-) -> dict[str, Any]:
-    """Return a combination, by its number, as dotted fields."""
-    columns = values_at(axes, np.array([number]))
+def columns_at(
+    experiment: Experiment, axes: Mapping[str, Sequence[Any]], numbers: NDArray[np.int64]
+) -> Columns:
+    """Return combinations, by their numbers, with the fields that follow from others."""
+    columns = values_at(axes, numbers)
     _follow(columns, experiment)
-    return {f"strategy.{name}": each[0].item() for name, each in columns.items()}
+    return columns
 
 
 def values_at(axes: Mapping[str, Sequence[Any]], numbers: NDArray[np.int64]) -> Columns:

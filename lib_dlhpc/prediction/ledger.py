@@ -8,7 +8,6 @@ are on the device. Fragmentation is not modeled.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
 
 
+Floats = NDArray[np.float64]
 TERMS = (
     "weights",
     "master weights",
@@ -97,8 +97,7 @@ def peak(experiment: Experiment) -> Moment:
 def _peak(key: Keyed[Experiment]) -> Moment:
     experiment, strategy = key.value, key.value.strategy
     stages = sizes(experiment).pipeline
-    # Of ranks with the same parts the first has the most passes in flight, but not if weight gradients wait as well.
-    one_of_each = strategy.schedule != "zb-h1" and strategy.offload == "none"
+    one_of_each = _one_of_each(experiment, strategy.schedule)
     seen, found = set[int](), list[Moment]()
     for rank, needs in enumerate(_needs_of_ranks(experiment)):
         for one in needs:
@@ -123,32 +122,59 @@ def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
     return [[of(chain[rank]) for chain in chains] for rank in range(stages)]
 
 
+def peaks(experiment: Experiment, many: NDArray[np.int64], schedule: str) -> dict[str, Floats]:
+    """Return the terms of the highest peak of all ranks, for each number of microbatches.
+
+    The experiment holds no arrays; stages are cut as with its own microbatches. B, (microbatches,) each.
+    """
+    stages, one_of_each = sizes(experiment).pipeline, _one_of_each(experiment, schedule)
+    seen, found = set[int](), list[Floats]()
+    for rank, needs in enumerate(_needs_of_ranks(experiment)):
+        for one in needs:
+            if one_of_each and id(one) in seen:
+                continue
+            seen.add(id(one))
+            keeps, extra, _, between = _bytes(experiment, one, (rank, stages), many, schedule)
+            terms = {name: size + 0 * keeps for name, size in one.fixed.items()}
+            terms["communication buffer"] = terms["communication buffer"] + between
+            for kept, beside in ((keeps, 0 * extra), (keeps, extra), (0 * keeps, 0 * extra)):
+                terms |= {"activations": kept, "working set": beside}
+                found.append(np.array([terms[name] for name in TERMS]))
+    every = np.array(found)
+    fullest = every.sum(axis=1).argmax(axis=0)
+    return dict(zip(TERMS, every[fullest, :, np.arange(len(many))].T, strict=True))
+
+
+def _one_of_each(experiment: Experiment, schedule: str) -> bool:
+    """Return whether of ranks with the same parts the first has the most passes in flight, and nothing else waits."""
+    return schedule != "zb-h1" and experiment.strategy.offload == "none"
+
+
 class Needs(NamedTuple):
     """What a rank holds with these parts, whatever its place in the pipeline."""
 
-    stored: NDArray[np.float64]  # B of a sample that each part stores
-    beside: NDArray[
-        np.float64
-    ]  # B of a sample by which the backward pass of each part exceeds that
+    stored: Floats  # B of a sample that each part stores
+    beside: Floats  # B of a sample by which the backward pass of each part exceeds that
     waiting: float  # B of a sample that wait for weight gradients
     resident: tuple[float, float]  # B of a sample if activations are offloaded: stored, working set
     summed: float  # B of the largest gradient of a pass, to be accumulated
     fixed: dict[str, float]  # B by term
     away: float  # B offloaded of the state
+    before: float  # elements of a sample that a part receives from the stage before it
+    after: float  # and sends to the next
 
 
 def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
     strategy = experiment.strategy
-    many, size = int(strategy.microbatches), BYTES[strategy.precision]
-    batch, out = ceil(strategy.batch / many), strategy.offload != "none"
+    size, out = BYTES[strategy.precision], strategy.offload != "none"
     in_two = strategy.schedule == "zb-h1" and stages > 1
     how = (size, strategy.recompute, out, in_two)
     fixed, away = _state(experiment, rank_model(held))
     fixed["input batch"] = _samples(experiment, held) * size
-    fixed["communication buffer"] = _buffers(experiment, held, stages, batch * size)
+    fixed["communication buffer"] = _buffers(experiment, held)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     whole = strategy.zero < 2 or shards(experiment) == 1
-    accumulates = many > 1 and whole and strategy.offload != "all"
+    accumulates = whole and strategy.offload != "all"
     largest = max(part.model.layer_trained.max(initial=0.0) for part in held)
     residents = (resident_bytes(part, size, strategy.recompute) for part in held) if out else ()
     return Needs(
@@ -159,32 +185,24 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
         float(largest * size) if accumulates else 0.0,
         {name: float(fixed.get(name, 0.0)) for name in TERMS},
         away,
+        *(
+            max(part.elements(getattr(part, word)) for part in held)
+            for word in ("receives", "sends")
+        ),
     )
 
 
 def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tuple[Moment, ...]:
     strategy = experiment.strategy
     many, chunks = int(strategy.microbatches), int(strategy.chunks)
-    batch = ceil(strategy.batch / many)
-    passes = in_flight(rank, stages, many, strategy.schedule, chunks)
-    counts, back = np.array([[passes]]), np.array([0])
-    if strategy.schedule == "interleaved":
-        counts, back = before_backward(rank, stages, many, chunks)
-    later = waiting(rank, stages, many, strategy.schedule)
-    counts -= later
-    fullest = (counts @ needs.stored + needs.beside[back]).argmax()
-    keeps = batch * float(counts[fullest] @ needs.stored)
-    keeps += batch * later * needs.waiting
-    extra, away = batch * float(needs.beside[back[fullest]]), needs.away
-    if strategy.offload != "none":
-        near, moved = needs.resident
-        near, extra = min(keeps, batch * near), batch * moved
-        away, keeps = away + keeps - near, near
-    extra += needs.summed
+    found = _bytes(experiment, needs, (rank, stages), np.array([many]), strategy.schedule)
+    keeps, extra, away, between = (float(each[0]) for each in found)
+    passes = int(in_flight(rank, stages, many, strategy.schedule, chunks))
+    buffer = needs.fixed["communication buffer"] + between
 
     def moment(when: str, activations: float, working: float) -> Moment:
-        terms = {**needs.fixed, "activations": float(activations), "working set": float(working)}
-        return Moment(rank, when, terms, float(away))
+        terms = {**needs.fixed, "activations": activations, "working set": working}
+        return Moment(rank, when, {**terms, "communication buffer": buffer}, away)
 
     some = f"{passes} pass{'es' * (passes > 1)} kept"
     where = f"rank {rank} of the pipeline, " if stages > 1 else ""
@@ -193,6 +211,54 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
         moment(f"{where}in a backward pass, with {some}", keeps, extra),
         moment(f"{where}in the update", 0.0, 0.0),
     )
+
+
+def _bytes(
+    experiment: Experiment,
+    needs: Needs,
+    at: tuple[int, int],
+    many: NDArray[np.int64],
+    schedule: str,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return for each number of microbatches the B of activations, of the working set, that are offloaded, and of the
+    buffers of messages between stages; at: rank and stages."""
+    strategy, (rank, stages) = experiment.strategy, at
+    batch = np.ceil(strategy.batch / many)
+    later = waiting(rank, stages, many, schedule)
+    if schedule == "interleaved":
+        kept, extra = _of_chunks(needs, rank, stages, many, int(strategy.chunks))
+    else:
+        kept = (in_flight(rank, stages, many, schedule) - later) * needs.stored[0]
+        extra = needs.beside[0] + 0.0 * kept
+    keeps, extra, away = (
+        batch * (kept + later * needs.waiting),
+        batch * extra,
+        needs.away + 0 * kept,
+    )
+    if strategy.offload != "none":
+        near, moved = needs.resident
+        near = np.minimum(keeps, batch * near)
+        extra, away, keeps = batch * moved, away + keeps - near, near
+    # Each is sent from a copy and received into one; gradients are copied once more. At the peak of a last
+    # stage its previous gradient is in flight and its next input is expected, except in GPipe.
+    last = 1 if schedule == "gpipe" else np.minimum(3, many)
+    between = (2 if needs.after else last) * needs.before + 3 * needs.after
+    between = between * batch * BYTES[strategy.precision] * (stages > 1)
+    return keeps, extra + needs.summed * (many > 1), away, between
+
+
+def _of_chunks(
+    needs: Needs, rank: int, stages: int, many: NDArray[np.int64], chunks: int
+) -> tuple[Floats, Floats]:
+    """Return the B of a sample that an interleaved rank keeps when it has most, and the working set of that pass."""
+    found = []
+    for each in many.tolist():
+        counts, back = before_backward(rank, stages, each, chunks)
+        held = counts @ needs.stored
+        fullest = (held + needs.beside[back]).argmax()
+        found.append((held[fullest], needs.beside[back[fullest]]))
+    kept, extra = np.array(found).T
+    return kept, extra
 
 
 def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
@@ -229,8 +295,8 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     return float(experiment.strategy.batch * np.prod(shape) / experiment.strategy.context)
 
 
-def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: float) -> float:
-    """Return the bytes of communication buffers; `size`: bytes of an element of a microbatch."""
+def _buffers(experiment: Experiment, held: tuple[Part, ...]) -> float:
+    """Return the bytes of the buffers in which weights and gradients are exchanged."""
     strategy = experiment.strategy
     model, found = rank_model(held), 0.0
     element = BYTES[strategy.precision]
@@ -246,18 +312,6 @@ def _buffers(experiment: Experiment, held: tuple[Part, ...], stages: int, size: 
             kept = strategy.gather == FORWARD
             two = AT_ONCE * max(unit_weights(model, strategy.zero_unit), default=0)
             found += element * (model.parameters if kept else two)
-    if stages > 1:
-        before, after = (
-            max(
-                part.elements(names)
-                for part, names in ((part, getattr(part, word)) for part in held)
-            )
-            for word in ("receives", "sends")
-        )
-        # Each is sent from a copy and received into one; gradients are copied once more. At the peak of a last
-        # stage its previous gradient is in flight and its next input is expected, except in GPipe.
-        last = 1 if strategy.schedule == "gpipe" else min(3, int(strategy.microbatches))
-        found += ((2 if after else last) * before + 3 * after) * size
     return found
 
 

@@ -20,7 +20,7 @@ within 15 % in 114 random cases; interleaved within 15 % where messages hide, an
 links are slower than stages.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,18 +60,21 @@ def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 
     return _one_by_one(ranks, microbatches)
 
 
-def in_flight(rank: int, ranks: int, microbatches: int, schedule: str, chunks: int = 1) -> int:
-    """Return the most passes of one chunk in flight on a rank: microbatches times chunks."""
+def in_flight(rank: int, ranks: int, microbatches: Any, schedule: str, chunks: int = 1) -> Any:
+    """Return the most passes of one chunk in flight on a rank: microbatches times chunks; arrays give arrays."""
     if schedule == "gpipe":
         return microbatches
     if schedule == "interleaved":
-        return min(microbatches * chunks, 2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1)
-    return min(microbatches, ranks - rank) + waiting(rank, ranks, microbatches, schedule)
+        ahead = 2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1
+        return np.minimum(microbatches * chunks, ahead)
+    kept = np.minimum(microbatches, ranks - rank)
+    return kept + waiting(rank, ranks, microbatches, schedule)
 
 
-def waiting(rank: int, ranks: int, microbatches: int, schedule: str) -> int:
+def waiting(rank: int, ranks: int, microbatches: Any, schedule: str) -> Any:
     """Return the microbatches on a rank, beside those of 1F1B, that wait for their weight gradients."""
-    return min(rank, max(0, microbatches - ranks + rank)) if schedule == "zb-h1" else 0
+    late = np.minimum(rank, np.maximum(0, microbatches - ranks + rank))
+    return late if schedule == "zb-h1" else 0
 
 
 def before_backward(

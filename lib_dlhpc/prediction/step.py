@@ -55,7 +55,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     stall = stall / every
     step = training + stall
     served = update * (strategy.update == "asynchronous")
-    return _of_a_run(
+    return of_a_run(
         step,
         served,
         work.mixes,
@@ -94,7 +94,7 @@ def _warm_up(experiment: Experiment, scale: Any) -> float:
     return longer * float(usual.steps / epochs)
 
 
-def _of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Breakdown:
+def of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Breakdown:
     """Return the Breakdown of a step of `step` s, with checkpoints, energy and startup.
 
     served: s that servers compute for each device; mixes: what limits forward and backward.
@@ -134,7 +134,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
     update = compute.update_time(
         experiment.model, experiment.machine.device, experiment.strategy.optimizer
     )
-    return _of_a_run(
+    return of_a_run(
         step.total + stall,
         0.0,
         step.mixes,

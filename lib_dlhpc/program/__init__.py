@@ -7,6 +7,7 @@ fold.py          a block as a few sums: work, and the messages within it
 rounds.py        calls as numbers, in rounds that repeat
 walk.py          when each stage is through all calls, if repeated passes take as long; rounds that repeat are skipped
 path.py          when every rank starts and ends each pass
+lanes.py         the same path through many steps at once, as arrays
 intervals.py     the intervals of a path, to be drawn
 totals.py        what a step computes and sends in all
 proof.py         that a program trains: every gradient summed once, nothing read before it is there

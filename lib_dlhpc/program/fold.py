@@ -57,6 +57,18 @@ class Post(NamedTuple):
     bytes: float
 
 
+class Queue(NamedTuple):
+    """What a pass posts, if it waits for nothing before its end.
+
+    spans: in order. before: how many of them come before each instruction that is posted. waits: whether it waits for
+    all of these in the end.
+    """
+
+    spans: NDArray[np.int64]
+    before: NDArray[np.int64]
+    waits: bool
+
+
 Folded: TypeAlias = Run | Post | Wait
 
 
@@ -142,6 +154,33 @@ class Shape:
         """The pieces without empty spans, for ranks that are all alike."""
         full = set(self.full)
         return [one for one in self.pieces if not isinstance(one, Span) or one.number in full]
+
+    @cached_property
+    def queue(self) -> "Queue | None":
+        """The same, if nothing is waited for before the end and all is posted on one stream."""
+        first, waits = self.compact, any(isinstance(each, Wait) for each in self.compact[-1:])
+        inside = first[:-1] if waits else first
+        streams = {each.stream for each in first if not isinstance(each, Span)}
+        if len(streams) > 1 or any(isinstance(each, Wait) for each in inside):
+            return None
+        spans = [each.number for each in inside if isinstance(each, Span)]
+        is_span = np.array([isinstance(each, Span) for each in inside], bool)
+        return Queue(np.array(spans, np.int64), np.cumsum(is_span)[~is_span], waits)
+
+    @cached_property
+    def firsts(self) -> dict[str, NDArray[np.int64]]:
+        """Where the computations of a slot begin, by phase; they follow one another."""
+        return {
+            phase: np.flatnonzero(np.diff(each, prepend=-1)) for phase, each in self.slots.items()
+        }
+
+    def work_of_lanes(self, prices: "Prices", lanes: int) -> Floats:
+        """Return the seconds of work of each span, with prices of several lanes, (spans, lanes)."""
+        total = np.zeros((3 * self.spans, lanes))
+        for phase, layers in self.layers.items():
+            each, first = getattr(prices, phase)[:, layers].T, self.firsts[phase]
+            total[self.slots[phase][first]] += np.add.reduceat(each, first, axis=0)
+        return total.reshape(-1, 3, lanes).sum(axis=1)
 
     def work(self, prices: "Prices") -> Floats:
         """Return the seconds of work of each span, (spans, 3)."""

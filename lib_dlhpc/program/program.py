@@ -219,10 +219,10 @@ class Block:
         return found
 
     @cached_property
-    def work(self) -> tuple[tuple[float, float, float], ...]:
+    def work(self) -> tuple[Floats, ...]:
         """The seconds of all layers forward and backward, and of the repeated ones, by variant."""
         return tuple(
-            (float(p.forward.sum()), float(p.backward.sum()), float(p.forward[t.repeated].sum()))
+            np.array([s.sum(axis=-1) for s in (p.forward, p.backward, p.forward[..., t.repeated])])
             for t, p in zip(self.variants, self.prices, strict=True)
         )
 
@@ -232,7 +232,7 @@ class Block:
         found = []
         for template, prices in zip(self.variants, self.prices, strict=True):
             ahead, back = (np.array(prices.limited[phase]) for phase in ("forward", "backward"))
-            again = ahead[:, template.repeated].sum(axis=-1)
+            again = ahead[..., template.repeated].sum(axis=-1)
             found.append(np.stack([ahead.sum(axis=-1), back.sum(axis=-1) + again]))
         return tuple(found)
 

@@ -28,7 +28,7 @@ def work_of(step: Program) -> Work:
     for stage, places in step.distinct:
         for chunk in stage:
             for variant, seconds in enumerate(chunk.backward.work):
-                each[:3, list(places), variant] += many * np.array(seconds)[:, None]
+                each[:3, list(places), variant] += many * seconds[:, None]
     for row, unlike in zip(step.end, step.unlike, strict=True):
         if any(isinstance(what, Update) for what, _ in unlike):
             each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])

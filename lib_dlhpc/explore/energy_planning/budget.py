@@ -92,8 +92,7 @@ def within(setting: Setting) -> Choice | None:
     choices = [
         each
         for each in planned(setting.network).front
-        if each.prediction.time_to_train <= setting.hours
-        and each.prediction.energy_to_train <= setting.energy
+        if each.values["time"] <= setting.hours and each.values["energy"] <= setting.energy
     ]
     if not choices:
         return None
@@ -113,8 +112,7 @@ def layout(choice: Choice) -> str:
 
 def cost_of(choice: Choice) -> Cost:
     """Return what a choice takes."""
-    own = choice.prediction
-    return Cost(float(own.time_to_train), float(own.energy_to_train), layout(choice))
+    return Cost(choice.values["time"], choice.values["energy"], layout(choice))
 
 
 def front_lines(setting: Setting) -> list[list[str]]:

@@ -154,10 +154,10 @@ def _layout_html(found: Plan, choice: Choice, now: Breakdown, changed: str, knee
     gains = [_gain(choice.prediction, now, name) for name in found.objectives]
     named = escape(choice.words) + (" (knee of the front)" if knee else "")
     amounts = [
-        in_words(value(choice.prediction, name), name)
+        in_words(choice.values[name], name)
         for name in dict.fromkeys((*found.objectives, "time", "energy"))
     ]
-    amounts.append(f"{show(float(choice.prediction.memory_total), 'B')} on the fullest device")
+    amounts.append(f"{show(choice.values['memory'], 'B')} on the fullest device")
     what = f"Changes {escape(changed)}." if changed else "This is what is shown now."
     gain = " ".join(gains) if fits(now) else '<i class="better">fits</i>'
     return f"<p><b>{named}</b> {gain}</p><small>{', '.join(amounts)}. {what}</small>"

@@ -1,0 +1,112 @@
+"""Prices of many layouts at once are those of predictions of each."""
+
+import random
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner.prices import predicted
+from lib_dlhpc.planner.space import changes_of, space
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import Experiment
+
+EXACT = ("step_time", "time_to_train", "energy_to_train", "device_hours", "memory_total")
+TERMS = ("forward", "backward", "recomputation", "update", "straggler_wait", "pipeline_bubble")
+TERMS += ("exposed_communication", "input_stall", "checkpoint")
+GPT = {
+    "family": "gpt",
+    "layers": 8,
+    "hidden": 2048,
+    "heads": 8,
+    "sequence": 512,
+    "vocabulary": 4096,
+}
+SMALL = {"nodes": 2, "devices_per_node": 4, "batch": 4, "precision": "bf16", "optimizer": "adam"}
+LARGE = {"nodes": 128, "tensor": 8, "batch": 12, "precision": "fp16", "optimizer": "adam"}
+
+
+def found_of(run, columns):
+    """Return what is found of each row: a prediction of arrays and a place in it, bytes, or an error."""
+    found = {}
+    for rows, one in predicted(run, columns):
+        for place, row in enumerate(rows.tolist()):
+            assert row not in found
+            found[row] = one, place
+    return found
+
+
+def at(values, place):
+    return values[place] if np.ndim(values) else values
+
+
+def check(run, columns, rows):
+    """Compare some rows with predictions, all of their terms with the step; return how many fit."""
+    found, fitting = found_of(run, columns), 0
+    assert found.keys() == set(range(len(columns["data"])))
+    for row in rows:
+        one, place = found[row]
+        try:
+            expected = predict(run.set(changes_of(columns, row)))
+        except SpecError as error:
+            assert str(one) == str(error)
+            continue
+        if isinstance(one, dict):
+            total = sum(float(each[place]) for each in one.values())
+            assert not expected.fits and total == pytest.approx(expected.memory_total, rel=1e-12)
+            continue
+        fitting += 1
+        assert expected.fits == at(one.fits, place)
+        for name in (*EXACT, *TERMS):
+            value = float(at(getattr(one, name), place))
+            least = 0.0 if name in EXACT else 1e-12 * float(expected.step_time)
+            assert value == pytest.approx(float(getattr(expected, name)), rel=1e-12, abs=least), (
+                name
+            )
+    return fitting
+
+
+@pytest.mark.parametrize(
+    ("machine", "more", "choose"),
+    [
+        ("selene", {}, {}),
+        ("h100-pod", {"overlap": False}, {"zero": [0, 2], "recompute": ["none", "full"]}),
+        ("summit", {"precision": "fp16"}, {"context": [1, 2], "shards": [0, 2], "zero": [1, 3]}),
+        (
+            "selene",
+            {},
+            {"offload": ["none", "all"], "gather": ["usual", "forward"], "zero": [0, 3]},
+        ),
+    ],
+)
+def test_a_random_sample_of_a_space_is_priced_as_it_is_predicted(machine, more, choose):
+    run = Experiment(model=GPT, machine=machine, strategy=SMALL | more)
+    run = run.set({"machine.jitter": 0.02})
+    every, dice = space(run, choose), random.Random(machine)
+    some = sorted(dice.sample(range(len(every)), min(80, len(every))))
+    columns = {name: each[some] for name, each in every.columns.items()}
+    assert check(run, columns, dice.sample(range(len(some)), 25)) > 10
+
+
+def test_experts_are_priced_as_they_are_predicted():
+    model = GPT | {"experts": 8, "chosen": 2}
+    run = Experiment(model=model, machine="selene", strategy=SMALL)
+    choose = {"experts": [1, 2, 4], "zero": [0], "tensor": [1, 2], "recompute": ["none", "full"]}
+    every, dice = space(run, choose), random.Random(2)
+    assert check(run, every.columns, dice.sample(range(len(every)), 25)) > 10
+
+
+def test_gpt3_on_1024_devices_is_priced_as_it_is_predicted():
+    run = Experiment(model="gpt3-175b", machine="selene", strategy=LARGE)
+    every, dice = space(run), random.Random(1)
+    some = sorted(dice.sample(range(len(every)), 60))
+    columns = {name: each[some] for name, each in every.columns.items()}
+    assert check(run, columns, range(0, 60, 3)) > 3
+
+
+def test_progress_counts_every_layout():
+    run = Experiment(model=GPT, machine="selene", strategy=SMALL)
+    every, counted = space(run, {"zero": [0], "tensor": [1, 2]}), []
+    for _ in predicted(run, every.columns, counted.append):
+        pass
+    assert sum(counted) == len(every)
