@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import quote
 
 from lib_dlhpc.classroom import classes, recording
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
@@ -68,45 +67,50 @@ def serve(
     """
     path = _checked(target)
     of_course = (path / course.EXPLORER).exists()
-    _draw()  # before there are kernels, each of which would
+    _draw(of_course)  # before there are kernels, each of which would
     _prepare_environment(ip, classroom)
 
     def listening(at: int) -> None:
-        home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}{base}"
-        address = f"{home}?token={quote(token)}" if token else home
         if hub:
             print(f"The pages are at {base} of the hub; the board at {base}class/board", flush=True)
-        elif classroom:
-            address = for_the_teacher(classroom, home, token, ip)
-        else:
-            print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
-        if browser and not hub:
+            return
+        home = f"http://{'127.0.0.1' if ip == '0.0.0.0' else ip}:{at}{base}"
+        address = _announced(path, home, token, ip, classroom)
+        if browser:
             webbrowser.open(address)
 
     with owned.temporary_folder("dlhpc-", _short_folder()) as sockets, collecting(classroom):
         if forked.CONTEXT is not None:
             forked.begin(["lib_dlhpc.explore.server.serve", *imported_modules(path)], sockets)
-        from lib_dlhpc.explore.front.page import front_page
         from lib_dlhpc.explore.server.application import Server
 
-        if of_course:
-            front_page()
         config = voila_configuration(path, port or _free_port(ip), ip, preheat, token, allow_hosts)
-        config.Voila.base_url = base
-        _add_class(config, path, classroom)
-        config.Voila.connection_dir_root = str(sockets)
-        before_the_door = _add_hub(config, base, classroom) if hub else []
+        config.Voila.base_url, config.Voila.connection_dir_root = base, str(sockets)
+        doors = _add_class(config, path, classroom, hub)
         server = Server(config=config)
         server.of_course, server.listening, server.classroom = of_course, listening, classroom
-        server.before_the_door = before_the_door
+        server.before_the_door = doors
         server.initialize([str(path)])
         server.start()
 
 
-def _draw() -> None:
+def _announced(path: Path, home: str, token: str, ip: str, classroom: Path | None) -> str:
+    """Print where the pages are, and return the address for who started them."""
+    if classroom:
+        return for_the_teacher(classroom, home, token, ip)
+    address = f"{home}?token={quote(token)}" if token else home
+    print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
+    return address
+
+
+def _draw(of_course: bool) -> None:
     if not built.drawn():
         print("Drawing the pages: half a minute, once.", file=sys.stderr, flush=True)
     built.drawings()
+    if of_course:
+        from lib_dlhpc.explore.front.page import front_page
+
+        front_page()
 
 
 def _checked(target: str | Path) -> Path:
@@ -236,21 +240,21 @@ def voila_configuration(
     return config
 
 
-def _add_class(config: Any, path: Path, classroom: Path | None) -> None:
-    """Let pages ask for consent, and login cookies be valid after the server of a class is started again."""
+def _add_class(config: Any, path: Path, classroom: Path | None, hub: bool) -> list[Any]:
+    """Let pages ask for consent, and login cookies be valid after the server of a class is started again.
+
+    hub: it says who comes. Return the routes for who has not logged in, by which a browser comes back from its login.
+    """
     config.VoilaConfiguration.page_config_hook = _page_hook(path, bool(classroom))
-    if classroom:
-        config.Voila.cookie_secret = classes.keys(classroom).cookie.encode()
-
-
-def _add_hub(config: Any, base: str, classroom: Path | None) -> list[Any]:
-    """Let the hub say who comes; return the route by which a browser comes back from its login."""
+    if classroom is None:
+        return []
+    config.Voila.cookie_secret = classes.keys(classroom).cookie.encode()
+    if not hub:
+        return []
     from lib_dlhpc.explore.server.hub import add_hub, callback
 
-    if classroom is None:
-        raise SpecError("hub: expected the folder of a class.")
     add_hub(config, classroom)
-    return [callback(base)]
+    return [callback(config.Voila.base_url)]
 
 
 IMPORT = re.compile(r"^from (lib_dlhpc[\w.]*) import ", re.MULTILINE)
