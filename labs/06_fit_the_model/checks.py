@@ -39,6 +39,12 @@ GPUS = 8  # in a node
 MARGIN = 0.05  # above the quickest step that a search finds
 LEGAL = "The choice is legal and keeps the batch"
 FITS = "Target memory: it fits"
+HINTS = {
+    "exposed communication": "Whose messages leave the node, replicas', stages' or a tensor group's, and which split"
+    " sends fewer bytes there?",
+    "pipeline bubble": "What makes it shorter: fewer stages, or more microbatches?",
+    "recomputation": "What have you paid for memory that you do not need?",
+}
 QUICK = f"Target time: within {MARGIN:.0%} of the quickest that fits"
 NAMES = ("state", "activations", "seconds", "choice", "small", "small_peak")
 FIELDS = (
@@ -190,6 +196,9 @@ def chosen(choice, name):
             f"choice() returns a [strategy] as TOML. {type(error).__name__}: {error}"
         ) from None
     given = tables.get("strategy", {})
+    outside = sorted({*tables} & {*FIELDS})
+    if outside:
+        raise LabError(f"{', '.join(outside)}: below the line [strategy], please; it is missing.")
     extra = sorted({*tables} - {"strategy"}) + sorted({*given} - {*FIELDS})
     if extra:
         raise LabError(f"{', '.join(extra)}: not yours to choose; legal: {', '.join(FIELDS)}.")
@@ -231,11 +240,7 @@ def choice_findings(choice, name):
     )
     fits = kept(FITS, f"{need}.")
     if step > (1 + MARGIN) * goal:
-        return [
-            legal,
-            fits,
-            broken(QUICK, f"{words} What have you paid for memory that you do not need?"),
-        ]
+        return [legal, fits, broken(QUICK, f"{words} {HINTS.get(most, HINTS['recomputation'])}")]
     return [legal, fits, kept(QUICK, words)]
 
 

@@ -25,8 +25,14 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
     try:
         return float(function(*arguments))
     except Exception as error:
-        words = f"{function.__name__}{arguments}"
+        words = called(function, arguments)
         raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
+
+
+def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    """Return a call as text; a record, such as a storage tier, by its class alone."""
+    words = [text if len(text := repr(each)) < 80 else type(each).__name__ for each in arguments]
+    return f"{function.__name__}({', '.join(words)})"
 
 
 def compared(
@@ -37,9 +43,10 @@ def compared(
         try:
             found = value_of(function, *arguments)
         except LabError as error:
-            return broken(law, str(error))
+            return broken(law, f"{about}: {error}")
         if not abs(found - right) <= near * right:
             like = (words for words, wrong in slips if abs(found - wrong) <= near / 2 * abs(wrong))
             size = "much" if found > right else "little"
-            return broken(law, f"{about}: {found:.4g} is too {size}. {next(like, hint)}".strip())
+            words = f"{about}: {found:.4g} is too {size}. {next(like, hint)}".strip()
+            return broken(law, f"{words} The call: {called(function, arguments)}.")
     return kept(law, words)

@@ -61,6 +61,8 @@ def _mixed(parameters: int, zero: int, data: int) -> Case:
         ("The fp32 weights are the optimizer's as well.", w + g + (rest * 2 / data + rest) / 3),
         (further, w + (g + rest) / data),
         (further, w + g + rest / data),
+        ("Each level shards what the one below it does, and one thing more.", w + g / data + rest),
+        ("Each level shards what the one below it does, and one thing more.", w / data + g + rest),
     ]
     about = f"ZeRO {zero} over {data} replica{'s' * (data > 1)}"
     return Case(about, (parameters, MIXED, data, zero), right, slips)
@@ -124,8 +126,14 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
             (part, share * 2 * waits),
             (part, share * 1.5 * waits),
             ("The stages of a pipeline are among the GPUs already.", right / p),
+            ("The bubble comes on top of computing.", share * again * (waits - 1)),
+            (
+                "A share of the whole step is a larger share of the computing alone.",
+                share * again * (1 + (p - 1) / (m + p - 1)),
+            ),
             ("You may neglect the time of selective recomputation.", share * 4 / 3 * waits),
         ]
-        about = f"{alone:g} s on one of {gpus} GPUs, {p} stages, {m} microbatches, recompute {recompute}"
+        split = f"{p} stage{'s' * (p > 1)}, {m} microbatch{'es' * (m > 1)}"
+        about = f"{alone:g} s on one of {gpus} GPUs, {split}, recompute {recompute}"
         cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips))
     return compared(TIME, seconds, cases, "Messages, and stages that are not equal, come on top.")

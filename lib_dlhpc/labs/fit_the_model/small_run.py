@@ -88,6 +88,8 @@ def small_findings(
         extra = sorted({*ways} - {*WAYS})
         if extra:
             raise LabError(f"{', '.join(extra)}: legal: {', '.join(WAYS)}.")
+        if ways.get("recompute", "none") not in ("none", "full"):
+            raise LabError(f"recompute = {ways['recompute']!r}: legal: none, full.")
         experiment = small_experiment(own, **ways)
         if not available():
             return [first, _by_ledger(own, experiment), _cheap(ways, own)]
@@ -124,7 +126,7 @@ def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: Capp
         return broken(
             CAP,
             f"Refused by the system: {found.refused}. The ledger predicts {_mb(ledger_bytes)}, the cap is"
-            f" {_mb(own.cap)}. Which term is the largest?",
+            f" {_mb(own.cap)}. Which term is the largest, and does your way make that one smaller?",
         )
     same = found.weights == plain.weights
     if not same and int(experiment.strategy.microbatches) == 1:

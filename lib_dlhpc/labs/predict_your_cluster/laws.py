@@ -288,7 +288,10 @@ def _missing(shares: list[float]) -> str:
         return "One width for all machines? How far apart are the seven days?"
     if low < 0.58:
         return "A band for the mean of the days, or for the day that comes? That one lies where any day may."
-    return "Of eight days one is the lowest and one the highest; how often is it the eighth? Seven do not show all."
+    return (
+        "Of eight days one is the lowest and one the highest; how often is it the eighth? Seven do not show all, and"
+        " a standard deviation of seven is a guess as well."
+    )
 
 
 def cause_finding(cause: Callable[..., Any], own: Cluster) -> Finding:

@@ -82,6 +82,9 @@ def same_finding(own: InputTask, run: Run, found: Batches, law: str = SAME) -> F
         )
     if Counter(flat) == Counter(wanted):
         return broken(law, _order(flat, wanted, run))
+    if not flat:
+        words = "No sample came. What has `prepare` left at `target`, and what does `batches` look for there?"
+        return broken(law, words)
     many = f"{len(flat)} samples came where the script gives {len(wanted)}"
     short = len(wanted) - len(flat)
     if 0 < short < run.batch * run.epochs:

@@ -284,6 +284,7 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
         ("Who waits for the first byte of each read?", many / (one - parts["read latency"])),
         ("Who decodes?", many / (one - parts["decoding"])),
         ("Bytes take time, also those of one reader.", many / (one - parts["transfer"])),
+        ("Those are operations. A sample takes several of them.", float(own.metadata_rate)),
         ("That is what the bandwidth of the tier allows.", found.rates["storage bandwidth"]),
         (
             "What do all readers together ask of the metadata servers, and what can those do?",
@@ -302,4 +303,6 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
     ]  # close to it in some cases
     tier = run.machine.storage["shared"]
     given = operations, reads, own.sample, own.decode, tier, many
-    return Case(about, given, right, slips, f"Here {found.why}.")
+    return Case(
+        about, given, right, slips, f"Here {found.why.replace('of shared', 'of the tier')}."
+    )

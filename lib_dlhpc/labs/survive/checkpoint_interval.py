@@ -335,15 +335,16 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
     legal = kept(LEGAL, f"{way}, every {interval:,.0f} s of training.")
     much, most = written(own, price, interval), limit(own)
     amounts = f"{show_quantity(much, 'B')} of {show_quantity(most, 'B')} are written"
+    over = []
     if much > most * (1 + 1e-9):
-        words = f"{amounts}. What writes less: another interval, or another way?"
-        return [legal, broken(LIMITS, words), later(GOODPUT)]
+        over.append(f"{amounts}. What writes less: another interval, or another way?")
     if price.host_copy > own.room:
-        words = (
+        over.append(
             f"Training goes on while a copy is written: {show_quantity(float(price.host_copy), 'B')} of a node's"
             f" memory, of which {show_quantity(own.room, 'B')} are free."
         )
-        return [legal, broken(LIMITS, words), later(GOODPUT)]
+    if over:
+        return [legal, broken(LIMITS, " ".join(over)), later(GOODPUT)]
     limits = kept(LIMITS, f"{amounts}.")
     cycle = float(expected_cycle(interval, price, mtbf))
     share, still = interval / cycle, float(price.standstill(interval)) / cycle
