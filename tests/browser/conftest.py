@@ -152,37 +152,28 @@ def serve() -> Iterator[Callable[..., tuple[str, int]]]:
         yield lambda path, preheat=0: stack.enter_context(served(path, preheat))
 
 
-@pytest.fixture(scope="module")
-def lesson(request: Any, repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
-    """The server of the test file's NOTEBOOK: (address, process id)."""
-    with served(repository / "modules" / request.module.NOTEBOOK) as server:
-        yield server
+@pytest.fixture(scope="session")
+def server(repository: Path, chromium: Any) -> Iterator[tuple[str, int]]:
+    """One server of the course, without kernels kept ready: (address, process id)."""
+    with served(repository / "modules") as of_the_course:
+        yield of_the_course
 
 
 @pytest.fixture(scope="module")
-def closed(request: Any, lesson: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
-    """The page before any guess, with the test file's number of QUESTIONS; `page` goes on with it."""
-    return _questions(open_lasting_page(lesson[0]), request.module)
-
-
-def _questions(page: Any, file: Any) -> Any:
+def closed(
+    request: Any, server: tuple[str, int], open_lasting_page: Callable[..., Any]
+) -> Iterator[Any]:
+    """The page of the test file's NOTEBOOK before any guess, with its number of QUESTIONS; `page` goes on with it."""
+    file = request.module
+    page = open_lasting_page(f"{server[0]}voila/render/{file.NOTEBOOK}")
     there = "document.querySelectorAll('.dlhpc-question').length"
     try:
         page.wait_for_function(f"{there} === {file.QUESTIONS}")
     except Exception:
         end = str(page.inner_text("body"))[-500:]
         pytest.fail(f"{page.evaluate(there)} of {file.QUESTIONS} questions; the page ends: {end}")
-    return page
-
-
-def _guessed(page: Any, file: Any) -> Any:
-    for number, guess in file.GUESSES.items():
-        card = page.locator(".dlhpc-question").nth(number)
-        if card.get_attribute("data-final") is None:
-            commit(page, number, guess)
-    drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
-    page.wait_for_function(f"document.querySelectorAll('{drawn}').length === {file.PLOTS}")
-    return page
+    yield page
+    page.goto("about:blank")  # its kernel ends: the next file's is the only one
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +182,14 @@ def page(request: Any, closed: Any) -> Any:
 
     One for all tests of a file, in their order: opening a page takes seconds. What one test has set, the next finds.
     """
-    return _guessed(closed, request.module)
-
-
-@pytest.fixture(scope="module")
-def shared(request: Any, lesson: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
-    """A second such page, for tests that move every control, in any order."""
-    return _guessed(_questions(open_lasting_page(lesson[0]), request.module), request.module)
+    file = request.module
+    for number, guess in file.GUESSES.items():
+        card = closed.locator(".dlhpc-question").nth(number)
+        if card.get_attribute("data-final") is None:
+            commit(closed, number, guess)
+    drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
+    closed.wait_for_function(f"document.querySelectorAll('{drawn}').length === {file.PLOTS}")
+    return closed
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +208,7 @@ def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         "--IdentityProvider.token=",
         f"--ServerApp.root_dir={folder}",
         "--LabApp.news_url=",
+        "--LabApp.expose_app_in_browser=True",
         "--MappingKernelManager.cull_idle_timeout=5",
         "--MappingKernelManager.cull_interval=2",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",

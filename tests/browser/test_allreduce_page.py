@@ -8,6 +8,7 @@ from lesson_page import (
     MOST_MEMORY,
     SHOWN,
     commit,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
@@ -21,12 +22,24 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "03_allreduce.ipynb"
 PLOTS = 4
 QUESTIONS = 22
-SLIDERS = {
-    0: ["Ranks", "Latency", "Bandwidth", "Reduction", "Message"],
-    1: ["Ranks", "Elements"],
-    2: ["Nodes", "Devices a node", "NICs a node", "NIC", "Message"],
+MOVES = {
+    0: {
+        "Ranks": "ArrowLeft",
+        "Latency": "ArrowLeft",
+        "Bandwidth": "ArrowLeft",
+        "Reduction": "ArrowRight",
+        "Message": "ArrowLeft",
+    },
+    1: {"Ranks": "ArrowLeft", "Elements": "ArrowLeft", "Algorithm": "Rabenseifner"},
+    2: {
+        "Nodes": "ArrowLeft",
+        "Devices a node": "ArrowLeft",
+        "NICs a node": "ArrowRight",
+        "NIC": "ArrowLeft",
+        "Message": "ArrowLeft",
+        "Inside a node": "PCIe, 12 GB/s",
+    },
 }
-DROPDOWNS = {1: ("Algorithm", "Rabenseifner"), 2: ("Inside a node", "PCIe, 12 GB/s")}
 GUESSES = {0: 1, 6: "14", 9: "40", 16: "1", 17: "50"}  # a number: that choice of a list
 
 
@@ -46,20 +59,13 @@ def test_nothing_is_shown_before_a_guess_and_all_after(closed: Any, eventually: 
     eventually(lambda: "close" in closed.locator("table").last.inner_text())
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_moves_something_by_keyboard(
-    shared: Any, eventually: Any, index: int
-) -> None:
-    box = experiment(shared, index)
-    for label in SLIDERS[index]:
-        handle = box.get_by_role("slider", name=label, exact=True)
-        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
-        key = "ArrowLeft" if label not in ("NICs a node", "Reduction") else "ArrowRight"
-        changed(shared, index, lambda h=handle, k=key: h.press(k), eventually)
-    if index in DROPDOWNS:
-        label, choice = DROPDOWNS[index]
-        select = box.locator(f".widget-dropdown:has(label:text-is('{label}')) select")
-        changed(shared, index, lambda: select.select_option(label=choice), eventually)
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    every_control_moves(page, eventually, index, MOVES[index])
+
+
+def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY
 
 
 def test_chunks_play_step_and_drag_and_the_diagram_follows(page: Any, eventually: Any) -> None:
@@ -113,9 +119,5 @@ def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
     has(page.get_by_text("There is no network: messages are copies"))
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
-
-
-def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)

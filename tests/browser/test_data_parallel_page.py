@@ -6,14 +6,13 @@ import pytest
 from lesson_page import (
     MOST_MEMORY,
     a_guess_uncovers,
-    choice_moves,
     choose,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
     largest_kernel,
     moves_meanwhile,
-    slider_moves,
     tells,
     wall,
 )
@@ -25,17 +24,36 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "02_data_parallel.ipynb"
 PLOTS = 8
 QUESTIONS = 29
-SLIDERS = {
-    0: ["GPUs", "Images a GPU", "Bucket", "NIC"],
-    1: ["GPUs", "Jitter", "Steps", "Draw"],
-    2: ["Workers", "Servers", "Local steps", "Learning rate"],
-    3: ["GPUs", "Images a GPU", "Global batch", "NIC"],
-}
-DROPDOWNS = {
-    0: [("Exchange", "after backward"), ("Allreduce", "ring")],
-    1: [("One slow GPU", "half as fast")],
-    2: [("Slow worker", "half as fast")],
-    3: [("Allreduce", "ring")],
+MOVES = {
+    0: {
+        "GPUs": "ArrowLeft",
+        "Images a GPU": "ArrowLeft",
+        "Bucket": "ArrowLeft",
+        "NIC": "ArrowLeft",
+        "Exchange": "after backward",
+        "Allreduce": "ring",
+    },
+    1: {
+        "GPUs": "ArrowLeft",
+        "Jitter": "ArrowRight",
+        "Steps": "ArrowLeft",
+        "Draw": "ArrowRight",
+        "One slow GPU": "half as fast",
+    },
+    2: {
+        "Workers": "ArrowLeft",
+        "Servers": "ArrowLeft",
+        "Local steps": "ArrowLeft",
+        "Learning rate": "ArrowLeft",
+        "Slow worker": "half as fast",
+    },
+    3: {
+        "GPUs": "ArrowLeft",
+        "Images a GPU": "ArrowLeft",
+        "Global batch": "ArrowLeft",
+        "NIC": "ArrowLeft",
+        "Allreduce": "ring",
+    },
 }
 GUESSES = {0: "20", 7: "5", 11: "4", 16: "8", 20: 2, 21: "4"}  # a number: that choice of a list
 
@@ -47,13 +65,9 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
-    for label in SLIDERS[index]:
-        key = "ArrowRight" if label in ("Draw", "Jitter") else "ArrowLeft"
-        slider_moves(shared, eventually, index, label, key)
-    for label, choice in DROPDOWNS[index]:
-        choice_moves(shared, eventually, index, label, choice)
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    every_control_moves(page, eventually, index, MOVES[index])
 
 
 def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) -> None:
@@ -77,11 +91,11 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "less than one each" in wall(page, 3))
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="half the time", exact=True).click()
-    eventually(lambda: shared.get_by_text("Only the computation halves.").count() == 1)
-    shared.get_by_role("button", name=f"{1 / strong_gain(256, 512):.0%} of the time").click()
-    eventually(lambda: shared.get_by_text("Yes: the terms that do not shrink").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="half the time", exact=True).click()
+    eventually(lambda: page.get_by_text("Only the computation halves.").count() == 1)
+    page.get_by_role("button", name=f"{1 / strong_gain(256, 512):.0%} of the time").click()
+    eventually(lambda: page.get_by_text("Yes: the terms that do not shrink").count() == 1)
 
 
 def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
@@ -109,26 +123,26 @@ def test_whole_steps_train_on_real_ranks_and_stand_beside_their_prediction(
     has(panel.locator(".dlhpc-plot svg"))
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)
 
 
-def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY
 
 
 def test_a_term_has_its_definition_under_the_focus_inside_the_window(
-    shared: Any, eventually: Any
+    page: Any, eventually: Any
 ) -> None:
-    shared.set_viewport_size({"width": 390, "height": 844})
-    terms = shared.locator(".dlhpc-term")
+    page.set_viewport_size({"width": 390, "height": 844})
+    terms = page.locator(".dlhpc-term")
     eventually(lambda: terms.count() >= 10, what="terms")
     for term in terms.all():
         text = term.get_by_role("tooltip")
         term.focus()
         eventually(text.is_visible, what="a definition")
         eventually(lambda t=text: is_inside(t.bounding_box(), 390), what="a place in the window")
-        shared.keyboard.press("Escape")
+        page.keyboard.press("Escape")
         eventually(text.is_hidden, what="no definition")
 
 

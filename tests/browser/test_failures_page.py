@@ -8,15 +8,14 @@ from lesson_page import (
     MOST_MEMORY,
     a_guess_uncovers,
     can_be_cancelled,
-    choice_moves,
     choose,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
     largest_kernel,
     passing,
     slider,
-    slider_moves,
     tells,
     wall,
 )
@@ -26,13 +25,22 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "09_state_and_failures.ipynb"
 PLOTS = 5
 QUESTIONS = 31
-SLIDERS = {
-    0: ["GPUs", "A node fails", "File system", "Restart", "Interval"],
-    1: ["Interval", "File system", "Changed"],
-}
-DROPDOWNS = {
-    0: [("Network", "GPT-3, 175 G weights")],
-    1: [("Network", "GPT, 1 T weights"), ("Who writes", "the first node")],
+MOVES = {
+    0: {
+        "GPUs": "ArrowLeft",
+        "A node fails": "ArrowLeft",
+        "File system": "ArrowLeft",
+        "Restart": "ArrowLeft",
+        "Interval": "ArrowLeft",
+        "Network": "GPT-3, 175 G weights",
+    },
+    1: {
+        "Interval": "ArrowLeft",
+        "File system": "ArrowLeft",
+        "Changed": "ArrowLeft",
+        "Network": "GPT, 1 T weights",
+        "Who writes": "the first node",
+    },
 }
 GUESSES = {0: "10", 9: "10", 16: "10", 21: "5"}  # a number: that choice of a list
 GO = "Train from here"
@@ -49,12 +57,9 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 18.6 min", "a factor of 1.86")
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
-    for label in SLIDERS[index]:
-        slider_moves(shared, eventually, index, label, "ArrowLeft")
-    for label, choice in DROPDOWNS[index]:
-        choice_moves(shared, eventually, index, label, choice, DRAWN)
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    every_control_moves(page, eventually, index, MOVES[index])
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -122,16 +127,16 @@ def test_a_run_can_be_cancelled(page: Any) -> None:
     can_be_cancelled(experiment(page, 3), "Let it fail")
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="are rare, so ignore them").click()
-    eventually(lambda: shared.get_by_text("one fails every thirteen hours").count() == 1)
-    shared.get_by_role("button", name="As long as a copy to the host takes").click()
-    eventually(lambda: shared.get_by_text("if the host has room").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="are rare, so ignore them").click()
+    eventually(lambda: page.get_by_text("one fails every thirteen hours").count() == 1)
+    page.get_by_role("button", name="As long as a copy to the host takes").click()
+    eventually(lambda: page.get_by_text("if the host has room").count() == 1)
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)
 
 
-def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -1,5 +1,6 @@
 """The lesson on hybrid parallelism as a learner uses it: guesses uncover, every control is seen to move something."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,14 +8,13 @@ from lesson_page import (
     DRAWN,
     MOST_MEMORY,
     a_guess_uncovers,
-    choice_moves,
     choose,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
     largest_kernel,
     slider,
-    slider_moves,
     tells,
     wall,
 )
@@ -25,18 +25,30 @@ NOTEBOOK = "05_hybrid_parallel.ipynb"
 PLOTS = 7
 QUESTIONS = 26
 # First of all what leaves less to compute for the controls after it.
-SLIDERS = {
-    0: ["Edge", "GPUs a sample", "GPUs", "Samples at once"],
-    1: ["Microbatch", "GPUs a node"],
-    2: ["Devices a replica", "Image", "Devices", "Samples a device", "Microbatch"],
-}
-DROPDOWNS = {
-    0: [("Cubes are in", "GPFS, shared by all")],
-    1: [("Run", "18 B, 256 GPUs"), ("Schedule", "GPipe")],
-    2: [("Devices are", "Xeon sockets of 96 GB (Frontera)")],
+MOVES = {
+    0: {
+        "Edge": "ArrowLeft",
+        "GPUs a sample": "ArrowLeft",
+        "GPUs": "ArrowLeft",
+        "Samples at once": "ArrowRight",
+        "Cubes are in": "GPFS, shared by all",
+    },
+    1: {
+        "Run": "18 B, 256 GPUs",
+        "Microbatch": "ArrowRight",
+        "GPUs a node": "ArrowLeft",
+        "Schedule": "GPipe",
+    },
+    2: {
+        "Image": "Home",
+        "Devices a replica": "Home",
+        "Devices": "ArrowLeft",
+        "Samples a device": "ArrowLeft",
+        "Microbatch": "ArrowRight",
+        "Devices are": "Xeon sockets of 96 GB (Frontera)",
+    },
 }
 GUESSES = {0: "10", 7: "3", 13: 3, 17: "8"}  # a number: that choice of a list
-AT_THE_START = ("Samples at once", "Microbatch")
 # The map or the bars of an experiment, when all layouts of a setting are there.
 DONE = {0: "a step:", 1: "layouts", 2: "fit"}
 
@@ -73,18 +85,10 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 21.8 GB", "a factor of 2.18")
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
-    seen = drawn(shared, eventually, index)
-    for label in SLIDERS[index]:
-        key = "ArrowRight" if label in AT_THE_START else "ArrowLeft"
-        slider_moves(shared, eventually, index, label, key)
-        before, seen = seen, drawn(shared, eventually, index)
-        assert seen != before, label
-    for label, choice in DROPDOWNS[index]:
-        choice_moves(shared, eventually, index, label, choice, DRAWN)
-        before, seen = seen, drawn(shared, eventually, index)
-        assert seen != before, label
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    rest = partial(drawn, page, eventually, index)
+    every_control_moves(page, eventually, index, MOVES[index], at_rest=rest)
 
 
 def test_a_control_that_moves_ends_the_computation_in_progress(page: Any, eventually: Any) -> None:
@@ -108,11 +112,11 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "Memory: data alone needs" in wall(page, 2))
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="Tensor: each GPU has less to compute").click()
-    eventually(lambda: shared.get_by_text("It allreduces in every layer.").count() == 1)
-    shared.get_by_role("button", name="Data", exact=True).click()
-    eventually(lambda: shared.get_by_text("Yes: one allreduce a step").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Tensor: each GPU has less to compute").click()
+    eventually(lambda: page.get_by_text("It allreduces in every layer.").count() == 1)
+    page.get_by_role("button", name="Data", exact=True).click()
+    eventually(lambda: page.get_by_text("Yes: one allreduce a step").count() == 1)
 
 
 def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
@@ -128,12 +132,10 @@ def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) ->
     has(panel.locator(".dlhpc-plot svg"))
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)
 
 
-def test_a_learner_costs_little_memory(
-    shared: Any, eventually: Any, lesson: tuple[str, int]
-) -> None:
-    settled(shared, eventually, 1)
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_a_learner_costs_little_memory(page: Any, eventually: Any, server: tuple[str, int]) -> None:
+    settled(page, eventually, 1)
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -4,19 +4,16 @@ from typing import Any
 
 import pytest
 from lesson_page import (
-    DRAWN,
     MOST_MEMORY,
-    SHOWN,
     a_guess_uncovers,
     can_be_cancelled,
-    choice_moves,
     choose,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
     largest_kernel,
     slider,
-    slider_moves,
     wall,
 )
 
@@ -25,21 +22,29 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "07_io_bottlenecks.ipynb"
 PLOTS = 7
 QUESTIONS = 33
-SLIDERS = {
-    0: ["A file", "Nodes", "Readers"],
-    1: ["Cached", "Nodes"],
-    2: ["Nodes", "SSD"],
-    3: ["Batch", "Nodes"],
-}
-DROPDOWNS = {
-    0: [("GPU", "V100"), ("Files", "packed"), ("Read from", "FanStore, over the SSDs")],
-    1: [("Policy", "random"), ("Order", "the same in each epoch")],
-    2: [
-        ("Data set", "neural images, 455 GB"),
-        ("A node has", "four V100 (what if)"),
-        ("Stored", "2 : 1, fast (1 GB/s a reader)"),
-    ],
-    3: [("Network", "VGG-16"), ("In", "one epoch")],
+MOVES = {
+    0: {
+        "A file": "ArrowRight",
+        "Nodes": "ArrowRight",
+        "Readers": "ArrowRight",
+        "GPU": "V100",
+        "Files": "packed",
+        "Read from": "FanStore, over the SSDs",
+    },
+    1: {
+        "Cached": "ArrowRight",
+        "Nodes": "ArrowRight",
+        "Policy": "random",
+        "Order": "the same in each epoch",
+    },
+    2: {
+        "Nodes": "ArrowLeft",
+        "SSD": "ArrowLeft",
+        "Data set": "neural images, 455 GB",
+        "A node has": "four V100 (what if)",
+        "Stored": "2 : 1, fast (1 GB/s a reader)",
+    },
+    3: {"Batch": "ArrowRight", "Nodes": "ArrowRight", "Network": "VGG-16", "In": "one epoch"},
 }
 GUESSES = {0: "20", 10: "50", 16: 3, 21: 2, 24: "100"}  # a number: that choice of a list
 
@@ -51,13 +56,9 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 0.729 GB/s", "a factor of 27.5")
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
-    for label in SLIDERS[index]:
-        slider_moves(shared, eventually, index, label, "ArrowLeft" if index == 2 else "ArrowRight")
-    for label, choice in DROPDOWNS[index]:
-        look = SHOWN if (index, label) == (2, "Data set") else DRAWN
-        choice_moves(shared, eventually, index, label, choice, look)
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    every_control_moves(page, eventually, index, MOVES[index], ["Data set"])
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -77,11 +78,11 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "Memory" in wall(page, 3))
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="Twice the bandwidth").click()
-    eventually(lambda: shared.get_by_text("Bandwidth is not the limit").count() == 1)
-    shared.get_by_role("button", name="Packed files", exact=True).click()
-    eventually(lambda: shared.get_by_text("an index in memory.").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Twice the bandwidth").click()
+    eventually(lambda: page.get_by_text("Bandwidth is not the limit").count() == 1)
+    page.get_by_role("button", name="Packed files", exact=True).click()
+    eventually(lambda: page.get_by_text("an index in memory.").count() == 1)
 
 
 def test_files_are_read_for_real_and_their_prediction_stands_beside_it(
@@ -100,9 +101,9 @@ def test_a_reading_can_be_cancelled(page: Any) -> None:
     can_be_cancelled(experiment(page, 4), "Read")
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)
 
 
-def test_a_visitor_is_cheap(shared: Any, lesson: tuple[str, int]) -> None:
-    assert largest_kernel(lesson[1]) < MOST_MEMORY
+def test_a_visitor_is_cheap(page: Any, server: tuple[str, int]) -> None:
+    assert largest_kernel(server[1]) < MOST_MEMORY

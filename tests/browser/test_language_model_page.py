@@ -93,6 +93,6 @@ def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
 
 
 def test_a_learner_costs_no_more_memory_than_the_notes_say(
-    page: Any, lesson: tuple[str, int]
+    page: Any, server: tuple[str, int]
 ) -> None:
-    assert 0 < largest_kernel(lesson[1]) < 2 * MOST_MEMORY  # programs of 1,400 layers, 128 chunks
+    assert 0 < largest_kernel(server[1]) < 2 * MOST_MEMORY  # programs of 1,400 layers, 128 chunks

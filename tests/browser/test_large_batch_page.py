@@ -8,14 +8,13 @@ from lesson_page import (
     MOST_MEMORY,
     a_guess_uncovers,
     can_be_cancelled,
-    choice_moves,
     choose,
+    every_control_moves,
     everyone_can_use,
     experiment,
     largest_kernel,
     passing,
     slider,
-    slider_moves,
     tells,
     wall,
 )
@@ -31,9 +30,9 @@ SLIDERS = {
     2: ["GPUs", "Images a GPU", "Critical batch"],
 }
 CHOICES = {
-    0: [("Rule", "LARS")],
-    1: [("Compare", "LAMB"), ("with", "linear scaling")],
-    2: [("Machine", "abci, V100")],
+    0: {"Rule": "LARS"},
+    1: {"Compare": "LAMB", "with": "linear scaling"},
+    2: {"Machine": "abci, V100"},
 }
 GUESSES = {0: "50", 6: "80", 11: "10", 14: "4"}  # a number: that choice of a list
 REAL = "Train on 4 MPI ranks"
@@ -51,12 +50,10 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
 
 
 @pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_something(shared: Any, eventually: Any, index: int) -> None:
+def test_every_control_is_seen_to_move_something(page: Any, eventually: Any, index: int) -> None:
     for label in SLIDERS[index]:
-        slider_moves(shared, eventually, index, label, "ArrowLeft")
-        slider(shared, index, label).press("ArrowRight")
-    for label, choice in CHOICES[index]:
-        choice_moves(shared, eventually, index, label, choice)
+        every_control_moves(page, eventually, index, {label: "ArrowLeft"})
+    every_control_moves(page, eventually, index, CHOICES[index], worded=CHOICES[index])
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -106,11 +103,11 @@ def test_a_live_run_can_be_cancelled_while_the_page_lives(page: Any, eventually:
     eventually(experiment(page, 0).get_by_role("button", name="Train", exact=True).is_enabled)
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="always works, with a warm-up", exact=True).click()
-    eventually(lambda: shared.get_by_text("helps at the start only").count() == 1)
-    shared.get_by_role("button", name="They are right", exact=True).click()
-    eventually(lambda: shared.get_by_text("All can agree on a wrong one").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="always works, with a warm-up", exact=True).click()
+    eventually(lambda: page.get_by_text("helps at the start only").count() == 1)
+    page.get_by_role("button", name="They are right", exact=True).click()
+    eventually(lambda: page.get_by_text("All can agree on a wrong one").count() == 1)
 
 
 def test_a_real_run_is_drawn_live_and_shown_beside_its_prediction(
@@ -130,9 +127,9 @@ def test_a_real_run_can_be_cancelled(page: Any) -> None:
     can_be_cancelled(page.locator(".dlhpc-card").filter(has_text="A bug:"), REAL)
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)
 
 
-def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -6,9 +6,8 @@ import pytest
 from lesson_page import (
     DRAWN,
     MOST_MEMORY,
-    SHOWN,
-    choose,
     commit,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
@@ -25,16 +24,28 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "08_memory_and_out_of_core.ipynb"
 PLOTS = 4
 QUESTIONS = 28
-SLIDERS = {0: ["Batch"], 1: ["GPUs", "Batch", "GPU memory"], 2: ["Batch", "Host link", "Page"]}
-DROPDOWNS = {
-    0: [
-        ("Network", "VGG-16"),
-        ("Numbers", "fp32"),
-        ("Optimizer", "SGD: nothing"),
-        ("GPU", "V100, 16 GB"),
-    ],
-    1: [("Network", "GPT, 22 G weights"), ("Between nodes", "eight 200 Gb/s InfiniBand")],
-    2: [("Network", "VGG-16"), ("Offloaded", "weights and state too")],
+MOVES = {
+    0: {
+        "Batch": "ArrowRight",
+        "Network": "VGG-16",
+        "Numbers": "fp32",
+        "Optimizer": "SGD: nothing",
+        "GPU": "V100, 16 GB",
+    },
+    1: {
+        "GPUs": "ArrowRight",
+        "Batch": "ArrowRight",
+        "GPU memory": "ArrowRight",
+        "Network": "GPT, 22 G weights",
+        "Between nodes": "eight 200 Gb/s InfiniBand",
+    },
+    2: {
+        "Batch": "ArrowRight",
+        "Host link": "ArrowRight",
+        "Page": "ArrowRight",
+        "Network": "VGG-16",
+        "Offloaded": "weights and state too",
+    },
 }
 GUESSES = {0: "1", 7: 1, 14: "50", 20: "40"}  # a number: that choice of a list
 
@@ -52,18 +63,13 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     eventually(lambda: "a factor of 37.1" in closed.locator("table").last.inner_text())
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
-    for label in SLIDERS[index]:
-        handle = slider(shared, index, label)
-        eventually(lambda h=handle: h.count() == 1, what=f"a name for {label}")
-        before = shared.evaluate(DRAWN, index)
-        handle.press("ArrowRight")
-        eventually(lambda b=before: shared.evaluate(DRAWN, index) != b, what=f"a change by {label}")
-    for label, choice in DROPDOWNS[index]:
-        before = shared.evaluate(SHOWN, index)
-        choose(shared, index, label, choice)
-        eventually(lambda b=before: shared.evaluate(SHOWN, index) != b, what=f"a change by {label}")
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    every_control_moves(page, eventually, index, MOVES[index])
+
+
+def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -84,11 +90,11 @@ def test_a_search_lists_what_fits(page: Any, eventually: Any) -> None:
     eventually(lambda: rows.count() == 5)
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="As many", exact=True).click()
-    eventually(lambda: shared.get_by_text("ZeRO 3 also all-gathers the weights").count() == 1)
-    shared.get_by_role("button", name="No, for memory: it costs time").click()
-    eventually(lambda: shared.get_by_text("Yes: an allreduce in each layer").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="As many", exact=True).click()
+    eventually(lambda: page.get_by_text("ZeRO 3 also all-gathers the weights").count() == 1)
+    page.get_by_role("button", name="No, for memory: it costs time").click()
+    eventually(lambda: page.get_by_text("Yes: an allreduce in each layer").count() == 1)
 
 
 @pytest.mark.skipif(not available(), reason="this system reports no peak")
@@ -104,9 +110,5 @@ def test_a_run_under_a_cap_leaves_the_page_usable_and_is_reported(
     tells(panel, "measured peak", "calibrates")
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
-
-
-def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)

@@ -6,14 +6,13 @@ import pytest
 from lesson_page import (
     MOST_MEMORY,
     a_guess_uncovers,
-    choice_moves,
     choose,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
     largest_kernel,
     slider,
-    slider_moves,
     tells,
     wall,
 )
@@ -23,15 +22,30 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "04_model_parallel.ipynb"
 PLOTS = 9
 QUESTIONS = 30
-SLIDERS = {
-    0: ["GPUs", "Width", "Rows", "GPUs a node", "NIC"],
-    1: ["GPUs", "Microbatches", "Batch"],
-    2: ["Stages", "Move first cut", "Microbatches", "Link"],
-}
-DROPDOWNS = {
-    0: [("Split", "columns twice")],
-    1: [("Schedule", "1F1B"), ("Activations", "recomputed")],
-    2: [("Cut into", "equal weights"), ("Network", "VGG-16")],
+MOVES = {
+    0: {
+        "GPUs": "ArrowLeft",
+        "Width": "ArrowLeft",
+        "Rows": "ArrowLeft",
+        "GPUs a node": "ArrowLeft",
+        "NIC": "ArrowLeft",
+        "Split": "columns twice",
+    },
+    1: {
+        "GPUs": "ArrowLeft",
+        "Microbatches": "ArrowLeft",
+        "Batch": "ArrowLeft",
+        "Schedule": "1F1B",
+        "Activations": "recomputed",
+    },
+    2: {
+        "Stages": "ArrowLeft",
+        "Move first cut": "ArrowLeft",
+        "Microbatches": "ArrowLeft",
+        "Link": "ArrowLeft",
+        "Cut into": "equal weights",
+        "Network": "VGG-16",
+    },
 }
 GUESSES = {0: "1.8", 8: "4", 15: "10", 21: 3}  # a number: that choice of a list
 
@@ -43,12 +57,9 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 8, before, "it is 2.7", "a factor of 1.4")
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_a_drawing(shared: Any, eventually: Any, index: int) -> None:
-    for label in SLIDERS[index]:
-        slider_moves(shared, eventually, index, label, "ArrowLeft")
-    for label, choice in DROPDOWNS[index]:
-        choice_moves(shared, eventually, index, label, choice)
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    every_control_moves(page, eventually, index, MOVES[index])
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
@@ -68,11 +79,11 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "The message" in wall(page, 2))
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(shared: Any, eventually: Any) -> None:
-    shared.get_by_role("button", name="Yes, model parallel is for speed").click()
-    eventually(lambda: shared.get_by_text("It is where the batch may not grow.").count() == 1)
-    shared.get_by_role("button", name="No: replicas first").click()
-    eventually(lambda: shared.get_by_text("Yes, while the batch may grow.").count() == 1)
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+    page.get_by_role("button", name="Yes, model parallel is for speed").click()
+    eventually(lambda: page.get_by_text("It is where the batch may not grow.").count() == 1)
+    page.get_by_role("button", name="No: replicas first").click()
+    eventually(lambda: page.get_by_text("Yes, while the batch may grow.").count() == 1)
 
 
 def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(
@@ -89,9 +100,9 @@ def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(
     has(panel.locator(".dlhpc-plot svg"))
 
 
-def test_everyone_can_use_the_page(shared: Any, eventually: Any) -> None:
-    everyone_can_use(shared, eventually)
+def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
+    everyone_can_use(page, eventually)
 
 
-def test_a_learner_costs_little_memory(shared: Any, lesson: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

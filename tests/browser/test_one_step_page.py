@@ -4,20 +4,18 @@ from typing import Any
 
 import pytest
 from lesson_page import (
-    DRAWN,
     MOST_MEMORY,
     a_guess_uncovers,
     can_be_cancelled,
-    choice_moves,
     choose,
     click_soon,
+    every_control_moves,
     everyone_can_use,
     experiment,
     has,
     judged,
     largest_kernel,
     slider,
-    slider_moves,
     tells,
     wall,
 )
@@ -27,15 +25,21 @@ pytestmark = pytest.mark.browser
 NOTEBOOK = "01_one_step.ipynb"
 PLOTS = 6
 QUESTIONS = 27
-SLIDERS = {
-    0: [("Batch", "ArrowRight"), ("Width", "ArrowLeft"), ("Arithmetic", "ArrowRight")],
-    1: [("Batch", "ArrowRight"), ("Arithmetic", "ArrowRight")],
-    2: [("Edge", "ArrowRight"), ("Message", "ArrowRight"), ("Array", "ArrowRight")],
-}
-DROPDOWNS = {
-    0: [("Layer", "convolution, 3 × 3"), ("Device", "a laptop's core")],
-    1: [("Network", "LeNet-5"), ("Device", "V100, 16 bits")],
-    2: [],
+MOVES = {
+    0: {
+        "Batch": "ArrowRight",
+        "Width": "ArrowLeft",
+        "Arithmetic": "ArrowRight",
+        "Layer": "convolution, 3 × 3",
+        "Device": "a laptop's core",
+    },
+    1: {
+        "Batch": "ArrowRight",
+        "Arithmetic": "ArrowRight",
+        "Network": "LeNet-5",
+        "Device": "V100, 16 bits",
+    },
+    2: {"Edge": "ArrowRight", "Message": "ArrowRight", "Array": "ArrowRight"},
 }
 GUESSES = {0: "0.3", 7: "2", 13: "512", 19: "50"}
 
@@ -47,17 +51,9 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 42.3 µs", "a factor of 141")
 
 
-def test_every_control_moves_a_drawing_on_a_phone_and_a_desk_and_a_visitor_is_cheap(
-    shared: Any, eventually: Any, lesson: tuple[str, int]
-) -> None:
-    page = shared
-    for index in SLIDERS:
-        for label, key in SLIDERS[index]:
-            slider_moves(page, eventually, index, label, key)
-        for label, choice in DROPDOWNS[index]:
-            choice_moves(page, eventually, index, label, choice, DRAWN)
-    everyone_can_use(page, eventually)
-    assert largest_kernel(lesson[1]) < MOST_MEMORY
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+    every_control_moves(page, eventually, index, MOVES[index])
 
 
 def test_walls_say_why_and_a_check_answers_the_mistake(page: Any, eventually: Any) -> None:
@@ -88,3 +84,10 @@ def test_a_measurement_can_be_cancelled_and_a_run_stands_beside_what_was_predict
     eventually(lambda: judged(run), what="the run")
     tells(run, "measured here", "backward")
     has(run.locator(".dlhpc-plot[data-serial] svg"))
+
+
+def test_everyone_can_use_the_page_and_it_costs_little_memory(
+    page: Any, eventually: Any, server: tuple[str, int]
+) -> None:
+    everyone_can_use(page, eventually)
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

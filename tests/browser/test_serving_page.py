@@ -99,5 +99,5 @@ def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
     everyone_can_use(page, eventually)
 
 
-def test_a_learner_costs_little_memory(page: Any, lesson: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

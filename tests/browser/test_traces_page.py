@@ -32,6 +32,7 @@ SLIDERS = {
     0: ["Who", "By", "Messages", "Network", "Link 1–2"],
     2: ["Simulate", "A sample", "Buffer", "Varies"],
 }
+DRAWING = "document.querySelector('.dlhpc-results').innerHTML"
 GUESSES = {0: "10", 9: 3, 13: "2", 18: "100", 23: "50"}  # a number: that choice of a list
 
 
@@ -46,34 +47,16 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 2.09 %", "a factor of 4.77")
 
 
-def test_controls_move_drawings_and_walls_say_why(shared: Any, eventually: Any) -> None:
-    page = shared
-    eventually(lambda: "No network is fast enough" in wall(page, 0))
-    eventually(lambda: "training waits for samples" in wall(page, 2))
-    for index, labels in SLIDERS.items():
-        for label in labels:
-            slider_moves(page, eventually, index, label, "ArrowRight")
-    choice_moves(page, eventually, 0, "It", "reads slowly", DRAWN)
-    slider(page, 0, "Who").press("Home")
-    slider(page, 0, "Network").press("Home")
-    eventually(lambda: "The network is the bottleneck" in wall(page, 0))
-    slider(page, 2, "A sample").press("Home")
-    slider(page, 2, "Simulate").press("End")
-    eventually(lambda: "simulation waits for room" in wall(page, 2))
-    slider(page, 2, "Simulate").press("Home")
-    eventually(lambda: "Neither side waits" in wall(page, 2))
-
-
 def test_findings_are_clicked_a_puzzle_is_solved_and_a_check_answers(
     page: Any, eventually: Any
 ) -> None:
     finding = experiment(page, 0).get_by_role("button", name="load imbalance: rank 2, 120 ms")
     finding.click()
     eventually(lambda: "Marked: rank 2, computation" in results(page, 0))
-    eventually(lambda: "here: computation" in page.evaluate(DRAWN, 0))
+    eventually(lambda: "here: computation" in page.evaluate(DRAWING))
     experiment(page, 0).get_by_role("button", name="Whole run").click()
     eventually(lambda: "Marked" not in results(page, 0))
-    eventually(lambda: "here: computation" not in page.evaluate(DRAWN, 0))
+    eventually(lambda: "here: computation" not in page.evaluate(DRAWING))
 
     planted, panel = puzzle(1), experiment(page, 1)
     assert planted.rank == 0  # where the slider stands
@@ -93,6 +76,23 @@ def test_findings_are_clicked_a_puzzle_is_solved_and_a_check_answers(
 
     page.get_by_role("button", name="is the slow one").click()
     eventually(lambda: page.get_by_text("The slow one does not wait").count() == 1)
+
+
+def test_controls_move_drawings_and_walls_say_why(page: Any, eventually: Any) -> None:
+    eventually(lambda: "No network is fast enough" in wall(page, 0))
+    eventually(lambda: "training waits for samples" in wall(page, 2))
+    for index, labels in SLIDERS.items():
+        for label in labels:
+            slider_moves(page, eventually, index, label, "ArrowRight")
+    choice_moves(page, eventually, 0, "It", "reads slowly", DRAWN)
+    slider(page, 0, "Who").press("Home")
+    slider(page, 0, "Network").press("Home")
+    eventually(lambda: "The network is the bottleneck" in wall(page, 0))
+    slider(page, 2, "A sample").press("Home")
+    slider(page, 2, "Simulate").press("End")
+    eventually(lambda: "simulation waits for room" in wall(page, 2))
+    slider(page, 2, "Simulate").press("Home")
+    eventually(lambda: "Neither side waits" in wall(page, 2))
 
 
 def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_runs_are_cancelled(
@@ -120,8 +120,7 @@ def test_a_program_is_traced_while_the_page_lives_and_its_trace_is_saved_and_run
 
 
 def test_everyone_can_use_the_page_and_it_costs_little_memory(
-    shared: Any, eventually: Any, lesson: tuple[str, int]
+    page: Any, eventually: Any, server: tuple[str, int]
 ) -> None:
-    page = shared
     everyone_can_use(page, eventually)
-    assert 0 < largest_kernel(lesson[1]) < MOST_MEMORY
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from patience import eventually
+from patience import DIGEST, eventually
 
 DRAWN = ".dlhpc-plot[data-serial] svg"
 GANTT = ".dlhpc-plot[aria-label*='rank by rank']"
@@ -13,12 +13,12 @@ GANTT = ".dlhpc-plot[aria-label*='rank by rank']"
 NUMBERS = """() => [...document.querySelectorAll(".dl-nums > div:not(.trust) dd")]
   .map(each => each.firstChild.textContent)
   .concat([...document.querySelectorAll(".dl-key")].map(each => each.innerText)).join()"""
-# Headline, numbers and charts. The controls themselves do not count.
-RESULTS = """() => [...document.querySelectorAll(".dl-say, .dl-top, .dl-below")].map(part => part.innerText
-  + [...part.querySelectorAll("svg")].map(svg => svg.outerHTML)).join()"""
-# That, the controls and presets.
-SHOWN = """() => document.querySelector(".dl-explorer").innerText
-  + [...document.querySelectorAll(".dl-main svg")].map(svg => svg.outerHTML).join()"""
+# A sum of headline, numbers and charts. The controls themselves do not count.
+RESULTS = f"""() => ({DIGEST})([...document.querySelectorAll(".dl-say, .dl-top, .dl-below")]
+  .map(part => part.innerText + [...part.querySelectorAll("svg")].map(svg => svg.outerHTML)).join())"""
+# Of that, the controls and presets.
+SHOWN = f"""() => ({DIGEST})(document.querySelector(".dl-explorer").innerText
+  + [...document.querySelectorAll(".dl-main svg")].map(svg => svg.outerHTML).join())"""
 
 
 def opened(page: Any) -> Any:

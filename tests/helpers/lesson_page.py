@@ -1,28 +1,30 @@
 """Page object of a lesson in a browser: guesses, experiments and their controls, memory of a visitor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from typing import Any
 
 import psutil
 from axe import findings
-from patience import eventually
+from patience import DIGEST, eventually
 
 from lib_dlhpc.explore.server.serve import kernels_of
 
 MOST_MEMORY = (
     120e6  # bytes that a visitor's kernel shares with no other; thirty must fit a classroom server
 )
-# All that an experiment shows: words, and the drawings themselves.
-SHOWN = """index => { const page = document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results");
-  return page.innerText + [...page.querySelectorAll("svg")].map(svg => svg.outerHTML).join(""); }"""
-DRAWN = """index => [...document.querySelectorAll(".dlhpc-page")[index].querySelectorAll(".dlhpc-results svg")]
-  .map(svg => svg.outerHTML).join("")"""
+# Sums of all that an experiment shows: of the drawings, or of its words too.
+DRAWN = f"""index => {{ const page = document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results");
+  return ({DIGEST})([...page.querySelectorAll("svg")].map(svg => svg.outerHTML).join("")); }}"""
+SHOWN = f"""index => ({DRAWN})(index) + ({DIGEST})(
+  document.querySelectorAll(".dlhpc-page")[index].querySelector(".dlhpc-results").innerText)"""
 
+KEYS = ("ArrowLeft", "ArrowRight", "Home", "End")
 
 # Sets `window.seen[words]` as soon as the page shows the words, however short the time.
 WATCH = """words => { window.seen ??= {}; window.seen[words] = false;
-  const look = () => { window.seen[words] ||= document.body.textContent.includes(words); };
+  const look = (_, observer) => {
+    if (window.seen[words] = document.body.textContent.includes(words)) observer.disconnect(); };
   new MutationObserver(look).observe(document.body, { subtree: true, childList: true, characterData: true }); }"""
 # Clicks a button as soon as it is enabled: a short run may end before a test polls.
 CLICK_SOON = """button => { const look = () => button.disabled ? setTimeout(look, 10) : button.click(); look(); }"""
@@ -115,10 +117,12 @@ def slider(page: Any, index: int, label: str) -> Any:
 
 def choose(page: Any, index: int, label: str, choice: str) -> None:
     """Choose from a list."""
-    box = experiment(page, index)
-    box.locator(f".widget-dropdown:has(label:text-is('{label}')) select").select_option(
-        label=choice
-    )
+    listed(page, index, label).select_option(label=choice)
+
+
+def listed(page: Any, index: int, label: str) -> Any:
+    """Return a list of choices."""
+    return experiment(page, index).locator(f".widget-dropdown:has(label:text-is('{label}')) select")
 
 
 def slider_moves(page: Any, eventually: Any, index: int, label: str, key: str) -> None:
@@ -137,6 +141,46 @@ def choice_moves(
     before = page.evaluate(look, index)
     choose(page, index, label, choice)
     eventually(lambda: page.evaluate(look, index) != before, f"a change by {label}")
+
+
+def every_control_moves(
+    page: Any,
+    eventually: Any,
+    index: int,
+    moves: Mapping[str, str],
+    worded: Container[str] = (),
+    at_rest: Callable[[], str] | None = None,
+) -> None:
+    """Assert that each control of an experiment moves a drawing, and bring all back to where they were.
+
+    moves: the key of each slider, or the choice of each list, by label. worded: lists that may move words alone.
+    at_rest: waits until a drawing that comes in parts is whole, and returns it; that, too, has to be another one.
+    """
+    back, seen = [], at_rest and at_rest()
+    for label, move in moves.items():
+        if move in KEYS:
+            handle = slider(page, index, label)
+            at = eventually(
+                lambda h=handle: h.get_attribute("aria-valuenow"), f"a name for {label}"
+            )
+            slider_moves(page, eventually, index, label, move)
+            back.append(lambda h=handle, at=at: slide_to(h, at))
+        else:
+            select = listed(page, index, label)
+            was = select.evaluate("select => select.selectedIndex")
+            choice_moves(page, eventually, index, label, move, SHOWN if label in worded else DRAWN)
+            back.append(lambda s=select, was=was: s.select_option(index=was))
+        if at_rest:
+            before, seen = seen, at_rest()
+            assert seen != before, label
+    for control in reversed(back):
+        control()
+
+
+def slide_to(handle: Any, place: str) -> None:
+    """Bring a slider to a place, as `aria-valuenow` says it."""
+    while (now := float(handle.get_attribute("aria-valuenow"))) != float(place):
+        handle.press("ArrowLeft" if now > float(place) else "ArrowRight")
 
 
 def a_guess_uncovers(
@@ -182,10 +226,11 @@ def everyone_can_use(page: Any, eventually: Any) -> None:
     for width in WIDTHS:
         is_as_wide_as_its_window(page, eventually, width, ".dlhpc-plot:visible")
         eventually(lambda: page.evaluate(CUT) == [], what=lambda: page.evaluate(CUT))
-    assert findings(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert findings(page, "color-contrast") == []
-    page.emulate_media(color_scheme="light")
+    for scheme, rules in (("dark", ["color-contrast"]), ("light", [])):
+        page.emulate_media(color_scheme=scheme)
+        eventually(
+            lambda r=rules: findings(page, *r) == [], lambda r=rules: str(findings(page, *r))
+        )
 
 
 def is_as_wide_as_its_window(

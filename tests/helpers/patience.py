@@ -5,6 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE = 180.0  # s; other tests may have all cores
+# In a page, a number for a text: pictures of hundreds of kilobytes need not be sent to see that they changed.
+DIGEST = """text => { let sum = text.length;
+  for (let i = 0; i < text.length; i++) sum = Math.imul(sum, 31) + text.charCodeAt(i) | 0;
+  return `${sum} `; }"""
 
 
 def eventually(true: Callable[[], Any], what: str | Callable[[], Any] = "it") -> Any:
@@ -12,7 +16,7 @@ def eventually(true: Callable[[], Any], what: str | Callable[[], Any] = "it") ->
 
     LookupError and TypeError count as not true yet.
     """
-    end = time.monotonic() + PATIENCE
+    start = time.monotonic()
     while True:
         missing: Exception | None = None
         try:
@@ -20,7 +24,8 @@ def eventually(true: Callable[[], Any], what: str | Callable[[], Any] = "it") ->
                 return value
         except (LookupError, TypeError) as error:
             missing = error
-        if time.monotonic() > end:
+        waited = time.monotonic() - start
+        if waited > PATIENCE:
             text = what() if callable(what) else what
             raise AssertionError(f"{text}: not true after {PATIENCE:g} s") from missing
-        time.sleep(0.05)
+        time.sleep(min(max(waited / 10, 0.05), 1.0))  # looks cost time that what is awaited lacks
