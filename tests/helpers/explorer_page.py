@@ -58,7 +58,7 @@ def control(page: Any, field: str) -> Any:
 
 def applying(page: Any) -> set[str]:
     """Return the fields of the controls that apply."""
-    rows = """() => [...document.querySelectorAll(".row:not([hidden])")].map(row => row.dataset.field)"""
+    rows = """() => [...document.querySelectorAll(".row[data-field]:not([hidden])")].map(row => row.dataset.field)"""
     return set(page.evaluate(rows))
 
 

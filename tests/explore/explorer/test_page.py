@@ -80,6 +80,33 @@ def test_every_control_moves_a_headline_or_a_chart_for_some_preset(field):
     pytest.fail("it moves nothing")
 
 
+@pytest.mark.parametrize("name", ["goyal-2017", "narayanan-2021", "cosmoflow-2018"])
+def test_every_control_that_applies_to_a_preset_moves_a_number(name):
+    choice = Choice(preset(name))
+    e = experiment_of(choice)
+    before = shown(predict(e))
+    for control in CONTROLS:
+        if not control.off(e):
+            assert any(
+                differs(choice, control, value, before) for _, value in control.options(e)
+            ), control.field
+
+
+def differs(choice, control, value, before):
+    """Whether a value of a control leads to other numbers, or a storage to checkpoints."""
+    try:
+        other, prediction, _ = moved(choice, control.field, value)
+    except SpecError:
+        return False
+    if shown(prediction) != before:
+        return True
+    saved, e = (
+        NAMED["run.checkpoint_interval"],
+        experiment_of(choice),
+    )  # with fast storage it applies
+    return control.field == "storage.tier" and saved.off(experiment_of(other)) != saved.off(e)
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_control_stands_at_the_value_of_its_preset(name):
     choice = Choice(preset(name))
