@@ -6,7 +6,7 @@ from typing import Any
 
 import psutil
 import pytest
-from lesson_page import MOST_MEMORY, kernels, tells
+from lesson_page import MOST_MEMORY, kernels, largest_kernel, tells
 from patience import PATIENCE
 
 from lib_dlhpc.explore.server.serve import served
@@ -55,21 +55,6 @@ def two(tmp_path_factory: pytest.TempPathFactory, notebook: Any) -> Iterator[tup
     folder = tmp_path_factory.mktemp("two")
     with served(notebook(folder / "01_two.ipynb", "# 01 Two figures\n\n$a^2$", TWO_FIGURES)) as at:
         yield at
-
-
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory, notebook: Any) -> Iterator[tuple[str, int]]:
-    """The same page from a server for tests that count its kernels."""
-    folder = tmp_path_factory.mktemp("quiet")
-    with served(notebook(folder / "two.ipynb", "# Two figures", TWO_FIGURES)) as at:
-        yield at
-
-
-@pytest.fixture
-def alone(quiet: tuple[str, int], eventually: Callable[..., Any]) -> tuple[str, int]:
-    """That server without a visitor: the kernels of the test before have ended with their pages."""
-    eventually(lambda: kernels(quiet[1]) == [], what="a server without kernels")
-    return quiet
 
 
 def drawn(page: Any, figures: int = 2) -> Any:
@@ -151,8 +136,7 @@ def test_a_figure_out_of_sight_follows_when_the_controls_rest(eventually: Any, p
     eventually(lambda: page.evaluate(BARS, 1)[0] < before)
 
 
-def test_the_page_can_be_dark(eventually: Any, two: Any, open_page: Any) -> None:
-    page = drawn(open_page(two[0]))
+def test_the_page_can_be_dark(eventually: Any, page: Any) -> None:
     page.emulate_media(color_scheme="dark")
     ink = "getComputedStyle(document.querySelector('.dlhpc-plot .role-axis-label text')).fill"
     paper = "getComputedStyle(document.body).backgroundColor"
@@ -163,23 +147,20 @@ def test_the_page_can_be_dark(eventually: Any, two: Any, open_page: Any) -> None
     eventually(lambda: light(ink) > 0.7 and light(paper) < 0.2)
 
 
+def test_a_visitor_costs_little_memory(page: Any, two: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(two[1]) < MOST_MEMORY
+
+
 def test_a_closed_page_takes_its_kernel_with_it(
-    eventually: Any, alone: Any, open_page: Any
+    eventually: Any, page: Any, two: tuple[str, int]
 ) -> None:
-    address, server = alone
-    page = drawn(open_page(address))
-    eventually(lambda: len(kernels(server)) == 1)
+    server = two[1]
+    (first,) = eventually(lambda: len(found := kernels(server)) == 1 and found)
     page.reload()
     drawn(page)
-    eventually(lambda: len(kernels(server)) == 1)
+    eventually(lambda: len(found := kernels(server)) == 1 and found != [first])
     page.close(run_before_unload=True)
     eventually(lambda: kernels(server) == [])
-
-
-def test_a_visitor_costs_little_memory(eventually: Any, alone: Any, open_page: Any) -> None:
-    drawn(open_page(alone[0]))
-    (kernel,) = eventually(lambda: len(found := kernels(alone[1])) == 1 and found)
-    assert kernel.memory_full_info().uss < MOST_MEMORY
 
 
 def test_a_stopped_server_leaves_no_kernel(eventually: Any, notebook: Any, tmp_path: Path) -> None:
