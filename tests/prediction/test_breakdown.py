@@ -189,6 +189,7 @@ SPECIAL = {
     "strategy.servers": [1, 1, 1],
     "strategy.power_limit": [0.0, 100.0, 250.0],
     "strategy.lora": [0, 0, 0],
+    "machine.domain": [1, 2, 4],
     "machine.switch_power": [0.0, 10.0, 100.0],
     "machine.electricity_price": [0.0, 0.1, 0.2],
     "machine.device_price": [0.0, 1.0, 2.0],
@@ -279,6 +280,7 @@ OTHERWISE = {  # what is legal and does something with these updates
     ("asynchronous", "strategy.servers"): [1, 2, 16],
     ("asynchronous", "calibration.devices"): [1, 1, 1],
     ("asynchronous", "machine.nodes"): [1000, 2000, 3000],
+    ("asynchronous", "machine.domain"): [1, 1, 1],
 } | {
     (update, f"strategy.{name}"): [none] * 3  # only synchronous devices can share out a network
     for update in UPDATED
