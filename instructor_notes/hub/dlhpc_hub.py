@@ -17,7 +17,8 @@ setting = os.environ.get
 # The folder of the class, and the system's user that serves the pages and owns it; empty: the hub's own user.
 FOLDER = setting("DLHPC_HUB_FOLDER", "/srv/dlhpc/class")
 USER = setting("DLHPC_HUB_USER", "")
-# The port of the pages on this machine, and how learners' servers reach it: for a container 127.0.0.1 is itself.
+# The port of the pages on this machine, and how learners' servers reach it. For a container 127.0.0.1 is itself, and on
+# a machine that learners share anyone may listen on a port while the service is down: give the hub's public address.
 PORT = int(setting("DLHPC_HUB_PORT", "8765"))
 HOST = setting("DLHPC_HUB_HOST", f"http://127.0.0.1:{PORT}")
 DLHPC = setting("DLHPC_HUB_COMMAND") or shutil.which("dlhpc", path=os.path.dirname(sys.executable))
@@ -49,7 +50,10 @@ c.JupyterHub.load_roles.extend(
         {"name": "server", "scopes": ["users:activity!user", "access:servers!server", ACCESS]},
     ]
 )
-c.JupyterHub.load_groups.update({"dlhpc-teachers": {"users": TEACHERS}})
+if (
+    TEACHERS
+):  # an authenticator that manages groups itself refuses any from here: make dlhpc-teachers there
+    c.JupyterHub.load_groups.update({"dlhpc-teachers": {"users": TEACHERS}})
 
 
 def address(spawner):

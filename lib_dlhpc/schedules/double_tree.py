@@ -50,11 +50,11 @@ def steps(ranks: Array, segments: Array) -> Array:
     """Return the rounds of the reduction: those up to the root, and two for each further segment.
 
     An edge at height h has rounds 2 h and 2 h + 1, and the root of 2^q <= p ranks hears of height q - 1. Where only one
-    child is that high (p < 1.5 2^q), the first of its two rounds is enough; if p = 1 modulo 4 that depends on how
-    the trees meet, and both are counted: at most one round too many.
+    child is that high (p < 1.5 2^q), the first of its two rounds is enough; if p = 1 modulo 4, but not 2^q + 1, that
+    depends on how the trees meet, and both are counted: at most one round too many.
     """
     q, _ = whole_rounds(ranks)
-    saved = (2 * ranks < 3 * 2.0**q) & (ranks % 4 != 1)
+    saved = (2 * ranks < 3 * 2.0**q) & ((ranks % 4 != 1) | (ranks == 2.0**q + 1))
     many = 2 * segments + 2 * (q - 1) - saved
     return np.where(ranks > 2, many, (ranks > 1) * segments)[()]
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from class_room import free_port
 from hub_visitors import HubVisitor
-from patience import eventually
+from patience import PATIENCE, eventually
 
 from lib_dlhpc.classroom import accounts, sending
 from lib_dlhpc.classroom.learner import HOME, identity
@@ -71,7 +71,7 @@ def hub(tmp_path_factory, repository):
         yield address, work / "class"
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def answers(address):

@@ -128,7 +128,7 @@ def test_a_double_tree_costs_its_closed_form(s):
         plan = schedule("double_binary_tree", p, n, segments=s)
         cost = price(plan, ALPHA, BETA, GAMMA, itemsize=8)
         closed = double_binary_tree_cost(8 * n, flat(p), s)
-        if p % 4 != 1:
+        if p % 4 != 1 or (p - 1).bit_count() == 1:
             same(cost, closed)
         else:  # the reduction, and with it the broadcast, may have a round less
             fewer = double_binary_tree_cost(8 * n, flat(p), s).latency - cost.latency

@@ -15,6 +15,7 @@ from lib_dlhpc.schedules import schedule
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.simulation import rounds
 from lib_dlhpc.simulation.chakra import export, report, simulate_trace
+from lib_dlhpc.simulation.chakra.prices import Prices
 from lib_dlhpc.spec.machine import load_machine, read_machine
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.timeline.chakra import Node, read_trace
@@ -256,6 +257,12 @@ def test_ranks_of_a_node_that_send_equally_far_share_its_nics(tmp_path):
     timeline = played(tmp_path, *chain, devices=2)
     inside = link.latency + 1e6 / (link.bandwidth * link.efficiency)
     assert timeline.stop.max() == pytest.approx(inside + ALPHA + 1e6 * BETA, rel=1e-12)
+
+
+def test_nodes_of_a_domain_send_over_the_links_inside_it():
+    prices = Prices(load_machine("gb200-nvl72"), ranks=144, devices=4)
+    inside, tray, away = (prices.message(0, to, 1e9, 1).total for to in (1, 4, 72))
+    assert inside == tray < away
 
 
 def test_a_collective_starts_with_its_last_rank_and_those_of_a_group_follow_one_another(tmp_path):

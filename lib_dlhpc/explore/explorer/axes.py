@@ -45,11 +45,12 @@ def axes_of(e: Experiment) -> list[Axis]:
 
 def _of_ranks(e: Experiment) -> list[Axis]:
     nodes, each = int(e.machine.nodes), int(e.machine.devices_per_node)
-    ranks = node_counts(nodes * each, int(e.devices))
+    domain = int(e.machine.domain)
+    ranks = node_counts(nodes * each, int(e.devices), domain * each if domain > 1 else 1)
     whole = _few(ranks[int(e.global_batch) % ranks == 0])
     found = [] if int(e.servers) else [Axis("Ranks that share a step's samples", RANKS, whole)]
     if nodes > 1:
-        counts = node_counts(nodes, int(e.strategy.nodes))
+        counts = node_counts(nodes, int(e.strategy.nodes), domain)
         return [*found, Axis("Nodes, a batch on each device", NODES, _few(counts))]
     counts = node_counts(each, int(e.devices_per_node))
     return [*found, Axis("Ranks, a batch on each", DEVICES, _few(counts))]

@@ -76,9 +76,16 @@ def replicas(e: Experiment) -> int:
     return int(e.devices) // int(e.strategy.replica)
 
 
-def node_counts(most: int, now: int) -> np.ndarray:
-    """Return powers of two up to `most` nodes, `most` and `now` among them, sorted."""
-    return np.unique([*powers(0, int(np.log2(most))), most, now])
+def node_counts(most: int, now: int, domain: int = 1) -> np.ndarray:
+    """Return powers of two up to `most` nodes, `most` and `now` among them, sorted.
+
+    domain: nodes that a fast domain spans; more of them are whole domains.
+    """
+    every = np.unique([*powers(0, int(np.log2(most))), most, now])
+    if domain == 1:
+        return every
+    whole = [domain * count for count in powers(0, int(np.log2(max(most // domain, 1))))]
+    return np.unique([*every[every <= domain], *whole, most // domain * domain, now])
 
 
 def powers(first: int, last: int) -> list[int]:
@@ -91,7 +98,8 @@ def _whole(most: str, other: str) -> Callable[[Experiment], Options]:
 
     def options(e: Experiment) -> Options:
         counts = {"nodes": int(e.strategy.nodes), "devices_per_node": int(e.devices_per_node)}
-        every = node_counts(int(getattr(e.machine, most)), counts[most])
+        domain = int(e.machine.domain) if most == "nodes" else 1
+        every = node_counts(int(getattr(e.machine, most)), counts[most], domain)
         replica = int(e.strategy.replica)
         fits = [n for n in every if n == counts[most] or n * counts[other] % replica == 0]
         return [(f"{n:,}", int(n)) for n in fits]

@@ -194,7 +194,10 @@ def _on_machine(e: Experiment, machine: Machine) -> Changes:
     s = e.strategy
     replica, each = int(s.replica), int(machine.devices_per_node)
     whole = lcm(replica, each) // each  # nodes that hold whole replicas
-    nodes = min(int(s.nodes), int(machine.nodes)) // whole * whole
+    nodes, domain = min(int(s.nodes), int(machine.nodes)) // whole * whole, int(machine.domain)
+    if nodes > domain > 1:  # more than a domain are whole domains
+        unit = lcm(whole, domain)
+        nodes = nodes // unit * unit or domain // whole * whole
     changes: Changes = {"strategy.devices_per_node": 0, "strategy.nodes": max(nodes, 1)}
     if e.storage.tier not in machine.storage:
         changes |= {"storage.tier": "", "run.checkpoint_interval": 0.0, **STREAMED}

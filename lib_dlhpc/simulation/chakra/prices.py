@@ -51,7 +51,8 @@ class Prices:
 
     def message(self, source: int, target: int, size: float, leaving: int) -> Cost:
         """Return the cost of a message; leaving: how many ranks of the source's node share its NICs."""
-        within = source // self.devices == target // self.devices
+        joined = self.devices * min(int(self.machine.domain), self.nodes)
+        within = source // joined == target // joined
         return groups.wire_on(self.machine, within, leaving).cost(size)
 
     def collective(self, node: Node, ranks: Sequence[int]) -> float:

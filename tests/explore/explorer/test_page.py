@@ -10,7 +10,7 @@ from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read
-from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED
+from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED, OPTIONS
 from lib_dlhpc.explore.explorer.headlines import expected_time, mfu, model_flop
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
@@ -139,6 +139,13 @@ def test_a_machine_can_be_chosen_from_a_preset(name, machine):
     back, prediction, _ = moved(there, "machine.name", choice.preset.experiment.machine.name)
     assert prediction.experiment.machine == choice.preset.experiment.machine
     assert prediction.experiment.calibration == choice.preset.experiment.calibration or back.changes
+
+
+@pytest.mark.parametrize("name", names())
+def test_on_a_machine_of_domains_every_number_of_nodes_is_legal(name):
+    there, prediction, _ = moved(Choice(preset(name)), "machine.name", "gb200-nvl72")
+    for _, nodes in OPTIONS["strategy.nodes"](prediction.experiment):
+        moved(there, "strategy.nodes", nodes)
 
 
 @pytest.mark.parametrize("model", catalog.names("models"))
