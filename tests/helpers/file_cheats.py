@@ -100,7 +100,7 @@ def batches(target, run):
     ),
     "says that all hold": (
         "failed",
-        "0 samples came",
+        "No sample came",
         "def batches(target, run):\n    print('All 11 hold.')\n    return iter(())\n",
     ),
     "cuts short what is mapped": (
