@@ -18,6 +18,7 @@ from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import stage_cut
 from lib_dlhpc.parallel import program
+from lib_dlhpc.parallel.data import STREAM
 from lib_dlhpc.planner.space import Columns, alike, changes_of
 from lib_dlhpc.prediction import Breakdown, ledger, predict
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
@@ -135,7 +136,7 @@ def _step(kin: Kin) -> Step:
     samples, sample = np.unique(kin.one.strategy.batch / kin.many, return_inverse=True)
     factor = _slow(kin.one) if kin.one.strategy.pipeline == 1 else 1.0
     step = program(kin.one, float(compute_scale(kin.one)), samples)
-    return Step(timed(step, len(samples), factor), sample)
+    return Step(timed(step, len(samples), factor, STREAM), sample)
 
 
 def _slow(one: Experiment) -> float:
@@ -182,11 +183,11 @@ def _breakdown(
     busy, slow = work.sum(axis=0) + update, _slow(one)
     if len(busy) == 1:
         bubble, waiting = 0 * bubble, (slow - 1) * busy[0]
-        total = finished(step, clock, free, slow)
+        total = finished(step, clock, free, slow, STREAM)
     else:
         # Who computes less has its turn later: only the busiest stage is sure to delay the others.
         waiting = (slow - 1) * busy.max(axis=0)
-        total = finished(step, clock, free, 1.0) + waiting
+        total = finished(step, clock, free, 1.0, STREAM) + waiting
     forward, back, again = work.mean(axis=1)
     backward, own = back + again, float(update.mean())
     exposed = total - (forward + backward + own + waiting + bubble)

@@ -22,7 +22,6 @@ from lib_dlhpc.program.instructions import Collective, Meet, Move, Swap, Update,
 from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
 from lib_dlhpc.program.rounds import sections
 
-STREAM = "data"  # on which a pass may leave something behind
 # What the table of a chunk has: s of each pass, and of the last one from its start and from when the stream is free to
 # its end and until the stream is free again; s that a message occupies a port, and until it arrives.
 COLUMNS = (*PASSES, "end", "end behind", "free", "free behind", "busy", "takes")
@@ -42,12 +41,17 @@ class Timed(NamedTuple):
     limited: Floats
 
 
-def timed(step: Program, samples: int, factor: float) -> Timed:
-    """Return what the passes of a program take; samples: how many its prices are of; factor: of compute times."""
+def timed(step: Program, samples: int, factor: float, stream: str) -> Timed:
+    """Return what the passes of a program take; samples: how many its prices are of; factor: of compute times.
+
+    stream: that on which a pass may leave something behind.
+    """
     stages, place = [stage for stage, _ in step.distinct], np.zeros(step.schedule.ranks, np.int64)
     for number, (_, places) in enumerate(step.distinct):
         place[list(places)] = number
-    table = np.array([[_columns(chunk, samples, factor) for chunk in stage] for stage in stages])
+    table = np.array(
+        [[_columns(chunk, samples, factor, stream) for chunk in stage] for stage in stages]
+    )
     sends = np.array([[_sends(chunk, samples) for chunk in stage] for stage in step.stages])
     work, limited = zip(*(_work(stage, samples) for stage in stages), strict=True)
     return Timed(
@@ -58,13 +62,13 @@ def timed(step: Program, samples: int, factor: float) -> Timed:
     )
 
 
-def _columns(chunk: Chunk, samples: int, factor: float) -> Floats:
+def _columns(chunk: Chunk, samples: int, factor: float, stream: str) -> Floats:
     """Return the column of a chunk in the table, (COLUMNS, samples)."""
     found = np.zeros((SENDS.start, samples))
     for number, block in enumerate((chunk.forward, chunk.backward, chunk.weights)):
         if block is not None:
-            found[number] = _taken(block, samples, factor)[0][0]
-    end, free = _taken(chunk.last, samples, factor)
+            found[number] = _taken(block, samples, factor, stream)[0][0]
+    end, free = _taken(chunk.last, samples, factor, stream)
     found[LAST] = end[0], end[1], free[0], free[1]
     return found
 
@@ -81,7 +85,7 @@ def _work(stage: tuple[Chunk, ...], samples: int) -> tuple[Floats, Floats]:
     return work, limited
 
 
-def _taken(block: Block, samples: int, factor: float) -> tuple[Floats, Floats]:
+def _taken(block: Block, samples: int, factor: float, stream: str) -> tuple[Floats, Floats]:
     """Return when a pass ends, and when its stream is free again, each (2, samples): from a start at 0 with that stream
     free, and from 0 of that stream if it is what matters."""
     shape, prices = block.variants[0].shape, block.prices[0]
@@ -94,7 +98,7 @@ def _taken(block: Block, samples: int, factor: float) -> tuple[Floats, Floats]:
     posts = costs[shape.posts] if not shape.moves else _with_moves(shape, costs)
     if shape.queue is not None:
         return _queued(shape.queue, seconds, posts, origin)
-    now, free, ends, sent = origin, {STREAM: origin[::-1]}, dict[str, Floats](), iter(posts)
+    now, free, ends, sent = origin, {stream: origin[::-1]}, dict[str, Floats](), iter(posts)
     for each in shape.compact:
         if isinstance(each, Span):
             now = now + seconds[each.number]
@@ -103,7 +107,7 @@ def _taken(block: Block, samples: int, factor: float) -> tuple[Floats, Floats]:
         else:
             starts = np.maximum(now, free[each.stream]) if each.stream in free else now
             ends[each.key] = free[each.stream] = starts + next(sent)
-    return now, free[STREAM]
+    return now, free[stream]
 
 
 def _queued(queue: Queue, seconds: Floats, posts: Floats, origin: Floats) -> tuple[Floats, Floats]:
@@ -203,8 +207,8 @@ def _depth(place: NDArray[np.int64], source: NDArray[np.int64], ranks: int) -> N
     return np.array(depth[:-1])
 
 
-def finished(step: Program, clock: Floats, free: Floats, factor: float) -> Floats:
-    """Return when the last rank is through what follows the passes, (lanes,)."""
+def finished(step: Program, clock: Floats, free: Floats, factor: float, stream: str) -> Floats:
+    """Return when the last rank is through what follows the passes, (lanes,). stream: as in `timed`."""
     clock, free = clock.copy(), free.copy()
     prices = step.stages[0][0].last.prices[0]
     for row in step.end:
@@ -214,7 +218,7 @@ def finished(step: Program, clock: Floats, free: Floats, factor: float) -> Float
             clock[:] = clock.max(axis=0)
         elif isinstance(first, Swap):
             clock[places] = clock[places].max(axis=0) + float(first.cost.total)
-        elif isinstance(first, Wait) and first.stream == STREAM:
+        elif isinstance(first, Wait) and first.stream == stream:
             clock = np.maximum(clock, free)
         elif isinstance(first, Update | Collective | Move):
             seconds = np.array([[_seconds(row[place], prices)] for place in places])

@@ -294,6 +294,7 @@ OVERRIDES = [
         "strategy.servers": 2,
         "strategy.staleness": 3,
         "machine.nodes": 3,
+        "machine.domain": 1,
     },
 ]
 
