@@ -221,7 +221,7 @@ def shapes(model):
 
 
 def every_layout():
-    """Each model in each shape; other options rotate, so many combinations occur.
+    """Each model in each shape; other options rotate, so that each meets many of the others.
 
     On four and more ranks each model meets every second shape, and each shape every second model.
     """

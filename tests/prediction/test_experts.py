@@ -146,7 +146,7 @@ def test_zero_with_experts_has_limits_that_are_reported(way, words):
 
 @pytest.mark.parametrize("experts", [2, 4, 8, 16])
 def test_state_of_experts_is_sharded_over_those_that_hold_them_and_all_other_over_all(experts):
-    """Together 16 replicas hold it once, however the experts are shared out; with one holder, that is all of them."""
+    """Together 16 replicas hold it once, however the experts are divided; with one holder, that is all of them."""
     run = RUN.set({"strategy.experts": experts, "model.experts": 16, "strategy.optimizer": "adam"})
     whole, own = predict(run), predict(run.set({"strategy.zero": 1}))
     name, element = "optimizer state", 8
