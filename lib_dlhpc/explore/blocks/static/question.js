@@ -140,13 +140,15 @@ function render({ model, el }) {
   model.on("change:question", ask);
   model.on("change:heard", heard);
   addEventListener("dlhpc-joined", enter);
-  // Parents are put on the page after their children.
+  // Parents may be put on the page after their children. Once they are there nothing is observed: what is said later
+  // in this card is a change of the page, too, and would be replaced at once by the verdict.
+  const ready = () => el.isConnected && (!get("gates") || stage());
   const placed = new MutationObserver(() => {
-    if (!el.isConnected || (get("gates") && !stage())) return;
+    if (!ready()) return;
     placed.disconnect();
     show();
   });
-  placed.observe(document.body, { childList: true, subtree: true });
+  if (!ready()) placed.observe(document.body, { childList: true, subtree: true });
   show();
   const before = stored(ANSWERS)[PAGE]?.[get("name")];
   enter();
