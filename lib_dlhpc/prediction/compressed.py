@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from lib_dlhpc.costs import compression, low_rank
 from lib_dlhpc.layout import sizes
-from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
+from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_of
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ def explain_communication(p: "Breakdown") -> Explanation:
         return _explain_factors(p)
     replicas, pair = sizes(e).data, compression.pair_bytes(e.strategy.precision)
     sent = compression.sent(e.model, compression.density(e.training, inf))
-    links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
-    links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
     inputs = [
         ("sparsity", f"{e.training.sparsity:g}", "training.sparsity"),
         ("pairs k of a rank", f"{sent.pairs:,}", "rounded tensor by tensor, 1 or more of each"),
@@ -41,8 +39,7 @@ def explain_communication(p: "Breakdown") -> Explanation:
             "each pair of p ranks read, and read and written where it goes",
         ),
     ]
-    for owner, where in links:
-        inputs += link_inputs(p, owner, where)
+    inputs += links_inputs(p)
     inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
     return Explanation(
         "communication",
@@ -74,10 +71,7 @@ def _explain_factors(p: "Breakdown") -> Explanation:
         ("of matrices of", f"{sent.elements:,} numbers", "layers' shapes"),
         ("products", show(products, "s"), f"{sum(traffic)} numbers read or written an element"),
     ]
-    links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
-    links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
-    for owner, where in links:
-        inputs += link_inputs(p, owner, where)
+    inputs += links_inputs(p)
     return Explanation(
         "communication",
         show(float(p.communication.total), "s"),

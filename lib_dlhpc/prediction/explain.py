@@ -11,7 +11,7 @@ from lib_dlhpc.prediction.accuracy import explain_accuracy
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.energy import explain_carbon, explain_energy
 from lib_dlhpc.prediction.explain_split import explain_split
-from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of, wire_inputs
+from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.io import explain_input
 from lib_dlhpc.prediction.memory import explain_memory
 from lib_dlhpc.prediction.overlap import explain_exposed
@@ -178,8 +178,6 @@ def _outer(p: Breakdown) -> list[tuple[str, str, str]]:
 
 def _communication(p: Breakdown) -> Explanation:
     e, total = p.experiment, p.communication
-    links = [("intra_node", "inside a node")] if int(e.devices_per_node) > 1 else []
-    links += [("inter_node", "between nodes")] if int(e.strategy.nodes) > 1 else []
     every, local = _local_steps(p)
     inputs = [
         (
@@ -192,8 +190,7 @@ def _communication(p: Breakdown) -> Explanation:
         *every,
         *_outer(p),
     ]
-    for owner, where in links:
-        inputs += link_inputs(p, owner, where)
+    inputs += links_inputs(p)
     inputs += [
         ("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
         ("reduction γ", "3 / memory bandwidth", "two reads and a write for each number"),

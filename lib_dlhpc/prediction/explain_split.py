@@ -5,7 +5,7 @@ from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import parts, shards, sizes
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of, wire_inputs
+from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.ledger import explain_split_memory
 from lib_dlhpc.prediction.pipelined import explain_bubble
 from lib_dlhpc.schedules.choice import chosen
@@ -66,8 +66,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         members = int(getattr(e.strategy, kind)) if inside else getattr(sizes(e), ranks)
         inputs.append(("ranks of a group", f"{members}", "given"))
         inputs += [*wire_inputs(p), *_algorithms(p)] * (kind == "data")
-        inputs += link_inputs(p, "intra_node", "inside a node")
-        inputs += link_inputs(p, "inter_node", "between nodes")
+        inputs += links_inputs(p)
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
     else:
         need = p.offloading

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.costs.groups import near
 from lib_dlhpc.costs.wire_format import (
     BYTES,
     cast_time,
@@ -80,6 +81,17 @@ def link_inputs(p: "Breakdown", owner: str, where: str) -> list[tuple[str, str, 
             source_of(p, owner, "efficiency"),
         ),
     ]
+
+
+def links_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
+    """Return those of the links that a run's devices have: inside a node, or a domain of nodes, and between these."""
+    e = p.experiment
+    joint = min(int(e.machine.domain), int(e.strategy.nodes))
+    one, several = ("node", "nodes") if joint == 1 else (f"domain of {joint} nodes", "domains")
+    found = link_inputs(p, "intra_node", f"inside a {one}") if near(e) > 1 else []
+    if int(e.strategy.nodes) > joint:
+        found += link_inputs(p, "inter_node", f"between {several}")
+    return found
 
 
 def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:

@@ -57,6 +57,17 @@ def test_the_machine_is_the_source_where_it_overrides_the_link():
 
 
 @pytest.mark.parametrize(
+    ("nodes", "inside", "between"),
+    [(4, "domain of 4 nodes", ""), (36, "domain of 18 nodes", "domains")],
+)
+def test_links_of_a_domain_are_named_as_such(nodes, inside, between):
+    rack = RUN.set({"machine.name": "gb200-nvl72", "strategy.nodes": nodes})
+    rates = [name for name in inputs_of(rack, "communication") if name.startswith("line rate")]
+    expected = [f"line rate inside a {inside}", f"line rate between {between}"]
+    assert rates == expected[: 1 + bool(between)]
+
+
+@pytest.mark.parametrize(
     ("change", "part", "name"),
     [
         ({"machine.inter_node.bandwidth": 1e9}, "communication", "line rate between nodes"),
