@@ -59,6 +59,14 @@ def test_a_visitor_joins_by_one_click_and_is_known_by_the_cookie(room):
     assert refused(room, "api/join", {"name": "two\nlines"}) == 400
 
 
+@pytest.mark.parametrize(("forwarded", "secure"), [("https", True), ("http", False)])
+def test_a_cookie_given_over_https_comes_back_over_nothing_else(room, forwarded, secure):
+    _, headers = call(room, "api/join", {}, **{"X-Forwarded-Proto": forwarded})
+    given = [each for each in headers.get_all("Set-Cookie") if each.startswith("dlhpc-")]
+    assert given
+    assert all(("; Secure" in each) == secure for each in given)
+
+
 def test_who_has_joined_may_change_the_name(room):
     _, headers = call(room, "api/join", {})
     me = {"Cookie": cookie(headers)}

@@ -25,7 +25,7 @@ from lib_dlhpc.classroom.entry import Entry
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.board.page import board_page
 from lib_dlhpc.explore.board.report import report_page
-from lib_dlhpc.explore.server.door import Account
+from lib_dlhpc.explore.server.door import Account, is_https
 
 LEARNER, ACCOUNT, BOARD = "dlhpc-learner", "dlhpc-account", "dlhpc-board"  # cookies
 TEACHERS = "dlhpc-teachers"  # the group of a hub that sees the board
@@ -62,6 +62,7 @@ class ClassHandler(JupyterHandler):
             expires_days=DAYS,
             httponly=not readable,
             samesite="Strict",
+            secure=is_https(self.request),
         )
 
     def account(self) -> Account | None:

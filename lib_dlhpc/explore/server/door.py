@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth import User
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from tornado.httputil import HTTPServerRequest
 from tornado.web import HTTPError
 from voila.static_file_handler import TemplateStaticFileHandler
 from voila.voila_identity_provider import VoilaIdentityProvider
@@ -50,6 +51,12 @@ def own_names(ip: str, more: Iterable[str] = ()) -> set[str]:
         host = socket.gethostname()
         names |= {host, f"{host.split('.')[0]}.local", socket.getfqdn()}
     return {name.lower().rstrip(".") for name in names}
+
+
+def is_https(request: HTTPServerRequest) -> bool:
+    """Return whether a visitor's browser came over HTTPS, as a proxy in front of this server says it."""
+    forwarded = request.headers.get("X-Forwarded-Proto", request.protocol)
+    return bool(forwarded.split(",")[0].strip().lower() == "https")
 
 
 class Visitors(VoilaIdentityProvider):

@@ -19,7 +19,7 @@ from lib_dlhpc.classroom import accounts, classes
 from lib_dlhpc.classroom.learner import identity
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.server.classroom import ACCOUNT, LEARNER
-from lib_dlhpc.explore.server.door import FOLDER, NAMES, Account, Visitors
+from lib_dlhpc.explore.server.door import FOLDER, NAMES, Account, Visitors, is_https
 
 URL, PREFIX = "JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_SERVICE_PREFIX"
 NEEDED = (URL, PREFIX, "JUPYTERHUB_API_TOKEN", "JUPYTERHUB_CLIENT_ID")
@@ -77,7 +77,8 @@ def _remember(handler: JupyterHandler, account: Account) -> None:
         token = ""
     for name, value in ((LEARNER, token), (ACCOUNT, identity(f"account {account.username}"))):
         if (handler.get_cookie(name) or "") != value:
-            handler.set_cookie(name, value, path=handler.base_url, samesite="Strict")
+            secure = is_https(handler.request)
+            handler.set_cookie(name, value, path=handler.base_url, samesite="Strict", secure=secure)
 
 
 def _login(handler: JupyterHandler) -> str:
