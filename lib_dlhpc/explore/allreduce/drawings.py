@@ -20,7 +20,6 @@ FITS = "(scale('x', datum.stop) - scale('x', datum.start)) > 6.6 * length(datum.
 
 
 @drawing(
-    "Which allreduce is the fastest, for which message?",
     height=300,
     right=150,
     top=46,
@@ -28,7 +27,7 @@ FITS = "(scale('x', datum.stop) - scale('x', datum.start)) > 6.6 * length(datum.
     lines={"line": "algorithm", "size": "message (B)", "seconds": "time (s)"},
 )
 def message_sizes() -> Layers:
-    """Time against message size, log-log; above it a strip that says who wins where."""
+    """Which allreduce is the fastest, for which message?"""
     look: dict[str, Any] = {"tickCount": 9, "grid": False, "scale": {"domain": [1, LARGEST]}}
     x = kit.x_axis("size:Q", BUFFER, SI.format("B"), log=10, **look)
     y = kit.y_axis("seconds:Q", "time of one allreduce", SECONDS, log=10)
@@ -65,7 +64,6 @@ def _now(x: alt.X) -> Layers:
 
 
 @drawing(
-    "What do shared NICs cost?",
     height=210,
     left=130,
     right=30,
@@ -73,19 +71,18 @@ def _now(x: alt.X) -> Layers:
     parts={"row": "", "part": "cause", "size": "time"},
 )
 def nics() -> Layers:
-    """Bars of an allreduce's seconds by cause, fastest on top, with what went through the NICs."""
+    """What do shared NICs cost?"""
     return kit.room("x"), *kit.stacked_bars("time of one allreduce", "s", CAUSES, 160)
 
 
 @drawing(
-    "Which rank sends to which, round by round? (the thicker, the more)",
     height=280,
     left=56,
     labels={"reduce": "reduce: combined with what is there", "copy": "copy: takes its place"},
     arrows={"words": "message"},
 )
 def messages() -> Layers:
-    """Space-time: a line for each message, from its rank and round to the next round; reduce or copy."""
+    """Which rank sends to which, round by round? (the thicker, the more)"""
     counts: dict[str, Any] = {"format": "d", "tickMinStep": 1}
     x = kit.x_axis("from:Q", "rounds", **counts, grid=False, tickCount=12)
     scale = {"reverse": True, "padding": 12}
@@ -115,13 +112,12 @@ def _discs_and_squares(marks: alt.Chart) -> Layers:
 
 
 @drawing(
-    "How long does it take? (symbol: median measured, bar: p10 to p90, dash: predicted)",
     height=260,
     labels={name: name_of(name) for name in ALGORITHMS},
     points={"algorithm": "", "size": "message (B)", **MEASURED},
 )
 def measured() -> Layers:
-    """Measured times over sizes: a bar from p10 to p90, a symbol at the median, a tick at the prediction."""
+    """How long does it take? (symbol: median measured, bar: p10 to p90, dash: predicted)"""
     sizes: dict[str, Any] = {"grid": False, "values": list(SIZES), "scale": {"padding": 28}}
     x = kit.x_axis("place:Q", BUFFER, SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 10}}

@@ -1,14 +1,15 @@
 """What drawings are made of, in Altair: axes, marks, and a view of fixed height whose width follows the page.
 
-    @drawing("How long should a message be?", height=190, right=130, lines={"line": "", "x": "bytes", "y": "s"})
+    @drawing(height=190, right=130, lines={"line": "", "x": "bytes", "y": "s"})
     def message_times():
+        "How long should a message be?"
         x = x_axis("x:Q", "message", SI.format("B"), log=10)
         y = y_axis("y:Q", "time", SI.format("s"), log=10)
         return marker(x), *line_marks(x, y, NAMES, LINES), *values_beside(x, y)
 
-The function's name is the drawing's. Importing Altair takes more than a second and 65 MB, so no visitor's kernel does:
-built.py compiles all drawings once and keeps the result. Whatever a color says, a word, a dash or a hatching says as
-well.
+The function's name is the drawing's, and its docstring the title. Importing Altair takes more than a second and 65 MB,
+so no visitor's kernel does: built.py compiles all drawings once and keeps the result. Whatever a color says, a word, a
+dash or a hatching says as well.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,8 +74,8 @@ class Drawing:
 
 
 def drawing(
-    title: str,
-    height: int,
+    title: str = "",
+    height: int = 190,
     left: int = 74,
     right: int = 24,
     top: int = 14,
@@ -82,9 +83,14 @@ def drawing(
     labels: Mapping[str, str] | None = None,
     **table: dict[str, str],
 ) -> Callable[[Callable[[], Layers]], Drawing]:
-    """Make a function that returns layers a Drawing. table: {column: heading} for each dataset that is listed."""
+    """Make a function that returns layers a Drawing. title: the function's docstring where none is given.
+
+    table: {column: heading} for each dataset that is listed.
+    """
     margins = {"left": left, "top": top, "right": right, "bottom": bottom}
-    return lambda layers: Drawing(layers, title, height, margins, table, labels or {})
+    return lambda layers: Drawing(
+        layers, title or str(layers.__doc__), height, margins, table, labels or {}
+    )
 
 
 def drawings_of(room: ModuleType) -> dict[str, Drawing]:

@@ -10,15 +10,14 @@ TIME = "time of one step"
 
 
 @drawing(
-    "One step, every way",
-    180,
+    height=180,
     left=146,
     right=76,
     parts={"row": "", "part": "part", "size": "time", "share": "share"},
     ends={"row": "", "words": "may be"},
 )
 def compared() -> Layers:
-    """Stacked bars of a step's seconds, a row for each way, with the span in which it may be."""
+    """One step, every way"""
     x = kit.x_axis("start:Q", TIME, SI.format("s"), scale={"domainMin": 0})
     y = kit.rows_axis("row:N", paddingInner=0.3, paddingOuter=0.1)
     low, high, stop = (alt.X(f"{n}:Q", title=TIME) for n in ("low", "high", "stop"))
@@ -37,11 +36,9 @@ def compared() -> Layers:
     )
 
 
-@drawing(
-    "Every setting, every way", 240, left=84, points={"setting": "setting", "way": "", "time": TIME}
-)
+@drawing(height=240, left=84, points={"setting": "setting", "way": "", "time": TIME})
 def swept() -> Layers:
-    """The seconds of a step for each setting of a sweep, a point for each way, with its span."""
+    """Every setting, every way"""
     x = alt.X("setting:N", title="setting", sort=None).axis(kit.axis_of(labelAngle=0, grid=False))
     y = kit.y_axis("seconds:Q", TIME, SI.format("s"), log=10, scale={"padding": 14})
     ways = list(LOOKS)

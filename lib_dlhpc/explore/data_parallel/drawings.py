@@ -16,14 +16,9 @@ DOTS = [2, 3]
 LOSSES = [10.0**k * d for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
 
 
-@drawing(
-    "How large should a bucket be?",
-    height=190,
-    right=130,
-    lines={"line": "exchange", "x": "bucket (B)", "y": "step (s)"},
-)
+@drawing(right=130, lines={"line": "exchange", "x": "bucket (B)", "y": "step (s)"})
 def bucket_sizes() -> Layers:
-    """Time of a step against the size of a bucket, with the allreduce during backward and after it."""
+    """How large should a bucket be?"""
     x = kit.x_axis("x:Q", "bucket", SI.format("B"), log=10, grid=False, values=DECADES)
     look: dict[str, Any] = {"tickCount": 5, "labelOverlap": True, "scale": {"padding": 22}}
     y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **look)
@@ -32,15 +27,9 @@ def bucket_sizes() -> Layers:
     return *floor, *lines, *kit.point(x, y)
 
 
-@drawing(
-    "Who computes (plain), and who is idle (hatched)?",
-    height=130,
-    left=64,
-    top=22,
-    bars={"stop": "GPUs up to", "time": "time over mean"},
-)
+@drawing(height=130, left=64, top=22, bars={"stop": "GPUs up to", "time": "time over mean"})
 def rank_times() -> Layers:
-    """Compute time of each rank in one step, sorted; idle time is hatched."""
+    """Who computes (plain), and who is idle (hatched)?"""
     x = kit.x_axis("start:Q", "GPUs, from the fastest to the slowest", kit.WHOLE, grid=False)
     y = alt.Y("time:Q", title="compute time over mean").scale(nice=False, domainMin=0, padding=10)
     bars = data("bars", x=x, x2="stop:Q")
@@ -53,14 +42,12 @@ def rank_times() -> Layers:
 
 
 @drawing(
-    "How slow is the slowest of p? (line: Blom's formula; square: mean of the draws, bar: p10 to p90)",
-    height=190,
     left=64,
     points={"x": "GPUs", "y": "step, drawn", "low": "p10", "high": "p90"},
     line={"x": "GPUs", "y": "step, formula"},
 )
 def slowest() -> Layers:
-    """Step over mean compute time against ranks: the formula, and what was drawn."""
+    """How slow is the slowest of p? (line: Blom's formula; square: mean of the draws, bar: p10 to p90)"""
     x = kit.by_two("GPUs", padding=14)
     scale = {"zero": False, "padding": 14}
     y = kit.y_axis("y:Q", "step over mean compute time", tickCount=5, scale=scale)
@@ -81,15 +68,9 @@ def slowest() -> Layers:
     )
 
 
-@drawing(
-    "Who learns fastest?",
-    height=220,
-    left=64,
-    right=130,
-    lines={"line": "training", "x": "time (s)", "y": "loss"},
-)
+@drawing(height=220, left=64, right=130, lines={"line": "training", "x": "time (s)", "y": "loss"})
 def race() -> Layers:
-    """Loss against time, for each way to train."""
+    """Who learns fastest?"""
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"zero": True})
     look: dict[str, Any] = {"values": LOSSES, "scale": {"padding": 10}}
     y = kit.y_axis("y:Q", "loss, of that at the start", "format(datum.value, '~g')", log=10, **look)
@@ -98,14 +79,9 @@ def race() -> Layers:
     return *kit.level("target", left=True, strokeDash=[5, 4]), *lines
 
 
-@drawing(
-    "How stale is an asynchronous gradient?",
-    height=100,
-    left=64,
-    bars={"staleness": "updates old", "words": "share"},
-)
+@drawing(height=100, left=64, bars={"staleness": "updates old", "words": "share"})
 def staleness() -> Layers:
-    """How stale the asynchronous gradients are."""
+    """How stale is an asynchronous gradient?"""
     look: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "ticks": False}
     x = kit.x_axis("staleness:O", "updates by others since the weights were read", **look)
     y = kit.y_axis("share:Q", "updates", kit.PERCENT, tickCount=4, scale={"nice": True})
@@ -115,7 +91,6 @@ def staleness() -> Layers:
 
 
 @drawing(
-    "How efficient is each GPU? (diamonds: published)",
     height=200,
     left=64,
     right=70,
@@ -123,7 +98,7 @@ def staleness() -> Layers:
     published={"words": "published", "error": "error of the prediction"},
 )
 def gpu_share() -> Layers:
-    """Efficiency of each GPU against GPUs, weak and strong, with the published points."""
+    """How efficient is each GPU? (diamonds: published)"""
     x, scale = kit.by_two("GPUs"), {"domain": [0, 1.15]}
     y = kit.y_axis(
         "y:Q", "rate of a GPU over that in one node", kit.PERCENT, tickCount=5, scale=scale
@@ -133,27 +108,17 @@ def gpu_share() -> Layers:
     return kit.marker(x), *lines, stars, *kit.values_beside(x, y)
 
 
-@drawing(
-    "How fast is the whole run?",
-    height=190,
-    left=64,
-    right=70,
-    lines={"line": "scaling", "x": "GPUs", "y": "images a second"},
-)
+@drawing(left=64, right=70, lines={"line": "scaling", "x": "GPUs", "y": "images a second"})
 def images_a_second() -> Layers:
-    """Images a second against GPUs, weak, strong and ideal."""
+    """How fast is the whole run?"""
     x, look = kit.by_two("GPUs"), {"values": DECADES, "scale": {"padding": 10}}
     y = kit.y_axis("y:Q", "images a second", "format(datum.value, '~s')", log=10, **look)
     return kit.marker(x), *kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
 
 
-@drawing(
-    "How long does it take? (disc: median measured, bar: p10 to p90, dash: predicted)",
-    height=220,
-    points={"size": "bucket (B)", **MEASURED},
-)
+@drawing(height=220, points={"size": "bucket (B)", **MEASURED})
 def step_exchange() -> Layers:
-    """Measured exchange of one step against the size of its buckets, with its prediction."""
+    """How long does it take? (disc: median measured, bar: p10 to p90, dash: predicted)"""
     sizes: dict[str, Any] = {"grid": False, "values": DECADES, "scale": {"padding": 28}}
     x = kit.x_axis("size:Q", "bucket", SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 12}}

@@ -16,25 +16,15 @@ ENERGIES = [1e3 * k for k in (50, 60, 80, 100, 120, 150, 200, 250, 300, 400, 600
 LISTED = {"words": "run", "details": "time, energy, layout"}
 
 
-@drawing(
-    "How many joules, how many hours to the target? (dots: all runs that meet it)",
-    height=300,
-    top=20,
-    marks=LISTED,
-)
+@drawing(height=300, top=20, marks=LISTED)
 def energy_map() -> Layers:
-    """Energy against time of all runs to an accuracy: front, knee, and lines through the present one."""
+    """How many joules, how many hours to the target? (dots: all runs that meet it)"""
     return _costs(LINES)
 
 
-@drawing(
-    "Which run fits the budget? (dots: layouts; rectangle: within the budget)",
-    height=260,
-    top=20,
-    marks=LISTED,
-)
+@drawing(height=260, top=20, marks=LISTED)
 def energy_plan() -> Layers:
-    """Energy against time of the layouts of a plan: front, knee, budget."""
+    """Which run fits the budget? (dots: layouts; rectangle: within the budget)"""
     area = data("budget", x=alt.X("left:Q"), x2="x:Q", y=alt.Y("low:Q"), y2="y:Q")
     budget = area.mark_rect(color=SERIES[2], opacity=0.13, clip=True)
     return *_costs({"front": LINES["front"]}), budget
@@ -66,7 +56,6 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
 
 
 @drawing(
-    "Where do the joules go?",
     height=112,
     left=74,
     right=76,
@@ -74,12 +63,11 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
     parts={"row": "run", "part": "cause", "size": "energy", "share": "share"},
 )
 def energy_causes() -> Layers:
-    """Energy of some runs by cause, stacked."""
+    """Where do the joules go?"""
     return kit.stacked_bars("energy to the target", "Wh", CAUSES, 70)
 
 
 @drawing(
-    "Who could compute more slowly? (hatched: what a lower clock adds)",
     height=240,
     left=70,
     right=24,
@@ -93,7 +81,7 @@ def energy_causes() -> Layers:
     },
 )
 def energy_slack() -> Layers:
-    """Passes of a pipeline on the lanes of its stages, with what a lower clock adds."""
+    """Who could compute more slowly? (hatched: what a lower clock adds)"""
     x = kit.x_axis("start:Q", "time in the step", SI.format("s"), grid=False)
     y = kit.lane("top")
     color = kit.colors("kind:N", PASSES, True)

@@ -20,7 +20,6 @@ TIMES = (
 
 
 @drawing(
-    "Where the time of one step goes",
     height=96,
     left=46,
     top=8,
@@ -28,22 +27,15 @@ TIMES = (
     parts={"row": "", "part": "part", "size": "time", "share": "share of the step"},
 )
 def explorer_step() -> Layers:
-    """The causes of a step's time beside each other, labeled; below them those of A, pale."""
+    """Where the time of one step goes"""
     hint = data("hint").mark_text(align="left", dx=6, opacity=0.75)
     hint = hint.encode(x=alt.value(0), y=_rows(), text="words:N")
     return *_bars("time of one step", "s", 6), *_span(), hint
 
 
-@drawing(
-    "What the fullest device holds",
-    height=84,
-    left=46,
-    top=24,
-    bottom=42,
-    parts={"row": "", "part": "part", "size": "size"},
-)
+@drawing(height=84, left=46, top=24, bottom=42, parts={"row": "", "part": "part", "size": "size"})
 def explorer_memory() -> Layers:
-    """What the fullest device holds beside each other, with its limit; below them that of A, pale."""
+    """What the fullest device holds"""
     wall = data("wall", x="capacity:Q")
     beyond = wall.mark_rect(opacity=0.12, color=BAD).encode(x2="end:Q")
     rule = wall.mark_rule(strokeWidth=2.5, color=BAD)
@@ -80,14 +72,13 @@ def _span() -> list[Any]:
 
 
 @drawing(
-    "How much faster more devices are",
     height=250,
     left=64,
     lines={"line": "", "devices": "devices", "speedup": "speed-up"},
     points={**POINTS, "speedup": "speed-up"},
 )
 def scaling() -> Layers:
-    """Speed-up against devices, log-log: prediction, the band between the bounds, ideal, points."""
+    """How much faster more devices are"""
     x, y = _devices(), kit.y_axis("speedup:Q", "speed-up over one device", kit.WHOLE, log=2)
     band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
     color, dash = _styles("line:N", LINES, kit.ABOVE)
@@ -96,14 +87,13 @@ def scaling() -> Layers:
 
 
 @drawing(
-    "What is left of each device",
     height=150,
     left=64,
     top=20,
     lines={"line": "", "devices": "devices", "efficiency": "efficiency"},
 )
 def efficiency() -> Layers:
-    """Efficiency against devices: the share of the ideal speed-up that is left."""
+    """What is left of each device"""
     x = _devices()
     y = kit.y_axis(
         "efficiency:Q", "efficiency", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.05]}
@@ -120,14 +110,10 @@ def efficiency() -> Layers:
 
 
 @drawing(
-    "What the whole run costs",
-    height=220,
-    right=176,
-    top=24,
-    curves={"quantity": "", "devices": "devices", "amount": "amount"},
+    height=220, right=176, top=24, curves={"quantity": "", "devices": "devices", "amount": "amount"}
 )
 def totals() -> Layers:
-    """Time, energy and device-hours of the run against devices, relative to the present choice."""
+    """What the whole run costs"""
     x, y = _devices(), kit.y_axis("relative:Q", "times what it is now", TIMES, log=2)
     color, dash = _styles("quantity:N", TOTALS)
     curve = data("curves", x=x, y=y, color=color)
@@ -144,15 +130,10 @@ def totals() -> Layers:
 
 
 @drawing(
-    "What would help most",
-    height=200,
-    left=150,
-    right=60,
-    top=6,
-    parts={"part": "twice as good", "words": "shorter step"},
+    height=200, left=150, right=60, top=6, parts={"part": "twice as good", "words": "shorter step"}
 )
 def sensitivity() -> Layers:
-    """How much shorter a step gets when one part is twice as good; a half is the most there is."""
+    """What would help most"""
     title, most = "shorter step if this were twice as good", {"domain": [0, 0.5]}
     x = kit.x_axis("shorter:Q", title, kit.PERCENT, tickCount=5, scale=most)
     y = kit.rows_axis("part:N", kit.ORDER)

@@ -28,7 +28,6 @@ TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 
 
 
 @drawing(
-    "Which interval loses the least? (crosses: simulated)",
     height=270,
     left=70,
     right=128,
@@ -38,7 +37,7 @@ TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 
     simulated={"x": "simulated at (s)", "y": "mean loss", "low": "10 %", "high": "90 %"},
 )
 def failures_loss() -> Layers:
-    """Shares of the time that are lost against the interval, both axes logarithmic."""
+    """Which interval loses the least? (crosses: simulated)"""
     x = kit.x_axis(
         "x:Q", "training between two checkpoints", TIME, log=10, values=TIMES, grid=False
     )
@@ -74,14 +73,13 @@ def failures_loss() -> Layers:
 
 
 @drawing(
-    "Where does the time of the run go? (✕: a failure)",
     height=110,
     left=92,
     top=18,
     bars={"run": "run", "kind": "what", "start": "from (s)", "stop": "to (s)"},
 )
 def failures_phases() -> Layers:
-    """What runs do from their start on, a row a run; failures are arrows with a bolt."""
+    """Where does the time of the run go? (✕: a failure)"""
     ticks = alt.expr("sequence(0, 1.0001 * data('room')[1].x, data('room')[1].step)")
     x = kit.x_axis("start:Q", "time since the start", TIME, grid=False, values=ticks)
     color = kit.colors("kind:N", {kind: look[0] for kind, look in PHASES.items()}, key=True)
@@ -102,7 +100,6 @@ def failures_phases() -> Layers:
 
 
 @drawing(
-    "How long does one checkpoint take? (■: training stalls until here, ○: durable from here on)",
     height=150,
     left=110,
     right=40,
@@ -110,7 +107,7 @@ def failures_phases() -> Layers:
     points={"way": "way to save", "still": "stall", "written": "durable after"},
 )
 def failures_costs() -> Layers:
-    """For each way to save: how long training stalls, and when the state is durable."""
+    """How long does one checkpoint take? (■: training stalls until here, ○: durable from here on)"""
     ticks: dict[str, Any] = {"values": TIMES, "labelOverlap": True, "grid": False}
     x = kit.x_axis("blocked:Q", "time after the checkpoint begins", TIME, log=10, **ticks)
     points = data("points", x=x, y=kit.rows_axis("way:N", list(WAYS), 110))
@@ -133,7 +130,6 @@ def failures_costs() -> Layers:
 
 
 @drawing(
-    "What does each way lose?",
     height=170,
     left=110,
     right=180,
@@ -141,7 +137,7 @@ def failures_costs() -> Layers:
     ends={"way": "way to save", "words": "becomes training"},
 )
 def failures_ways() -> Layers:
-    """What each way to save loses, by cause."""
+    """What does each way lose?"""
     lost = "share of the time that is lost"
     x = kit.x_axis("start:Q", lost, kit.PERCENT, tickCount=5, scale={"zero": True})
     y = kit.rows_axis("way:N", list(WAYS), 110, paddingInner=0.3)
@@ -162,14 +158,9 @@ def failures_ways() -> Layers:
     )
 
 
-@drawing(
-    "How much did each version write?",
-    height=130,
-    top=12,
-    bars={"version": "version", "written": "written (B)", "details": ""},
-)
+@drawing(height=130, top=12, bars={"version": "version", "written": "written (B)", "details": ""})
 def failures_written() -> Layers:
-    """Bytes that each version wrote, and those of the whole state."""
+    """How much did each version write?"""
     x = alt.X("version:N", title="version", sort=alt.EncodingSortField("order", "min"))
     x = x.axis(kit.axis_of(labelAngle=0, grid=False, labelOverlap=True))
     y = kit.y_axis("written:Q", "written", SI.format("B"), tickCount=4, scale={"zero": True})

@@ -14,7 +14,6 @@ LOOK = {
 
 
 @drawing(
-    "One step, rank by rank (upper bar: computation, lower bar: communication)",
     height=90,
     left=76,
     bars={
@@ -27,7 +26,7 @@ LOOK = {
     },
 )
 def gantt() -> Layers:
-    """Bars on lanes, two or more lanes a rank; the height is a signal, for it follows the ranks."""
+    """One step, rank by rank (upper bar: computation, lower bar: communication)"""
     x = x_axis("start:Q", "time", SI.format("s"), scale={"zero": False})
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     bars = data("bars", x=x, x2="stop:Q", y=y, y2="bottom:Q")

@@ -20,15 +20,15 @@ RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
 SHORT = "bandwidth('x') > 46 ? datum.words : datum.short"
 
 
-@drawing("Where does the time of a step go?", 190, left=178, right=70, parts=PARTS)
+@drawing(left=178, right=70, parts=PARTS)
 def hybrid_terms() -> Layers:
-    """Stacked bars of a step's seconds: a combination beside two or three others."""
+    """Where does the time of a step go?"""
     return _bars("time of one step", "s", TERMS)
 
 
-@drawing("Does it fit on a device?", 190, left=178, top=24, right=86, parts=PARTS | SIZES)
+@drawing(left=178, top=24, right=86, parts=PARTS | SIZES)
 def hybrid_memory() -> Layers:
-    """Stacked bars of what one device holds, against the line of what it has."""
+    """Does it fit on a device?"""
     *beyond, edge = kit.wall(x="capacity:Q", x2="end:Q")
     said = kit.on_top(data("wall", x="capacity:Q"), align=BESIDE["align"], fontWeight="bold")
     *bars, sums = _bars("memory of the fullest device", "B", HELD)
@@ -55,7 +55,6 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
 
 
 @drawing(
-    "How far does it scale? (diamond: published, and used to calibrate)",
     height=200,
     left=64,
     right=70,
@@ -63,7 +62,7 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
     published={"words": "published"},
 )
 def hybrid_scaling() -> Layers:
-    """Samples a second against GPUs: more samples at once, or more GPUs for each."""
+    """How far does it scale? (diamond: published, and used to calibrate)"""
     ticks: dict[str, Any] = {"values": RATES, "labelOverlap": True, "scale": {"padding": 12}}
     x = kit.by_two("GPUs")
     y = kit.y_axis("y:Q", "samples a second", "format(datum.value, '~s')", log=10, **ticks)
@@ -73,13 +72,12 @@ def hybrid_scaling() -> Layers:
 
 
 @drawing(
-    "Which layout is the fastest? Seconds of a step (hatched: does not fit, with the memory needed)",
     height=230,
     right=14,
     cells={"tensor": "tensor", "pipeline": "pipeline", "data": "data", "details": "outcome"},
 )
 def hybrid_map() -> Layers:
-    """All layouts of the devices: tensor by pipeline, what is left is data."""
+    """Which layout is the fastest? Seconds of a step (hatched: does not fit, with the memory needed)"""
     plain = {"grid": False, "ticks": False, "domain": False}
     x = alt.X("pipeline:O", title="pipeline: stages", sort="ascending")
     y = alt.Y("tensor:O", title="tensor: GPUs a layer", sort="ascending")

@@ -25,16 +25,9 @@ BELOW: dict[str, Any] = {  # each chart, a table: dataset, column, heading
 }
 
 
-@drawing(
-    "How many samples a second does each limit allow?",
-    150,
-    left=136,
-    right=60,
-    top=26,
-    **BELOW["io_limits"],
-)
+@drawing(height=150, left=136, right=60, top=26, **BELOW["io_limits"])
 def io_limits() -> Layers:
-    """Samples/s that each limit allows; the one that holds the run up is hatched."""
+    """How many samples a second does each limit allow?"""
     x = kit.x_axis("start:Q", "samples a second", SHORT, log=10, values=RATES)
     y = kit.rows_axis("limit:N", kit.ORDER)
     bars = data("bars")
@@ -52,29 +45,27 @@ def io_limits() -> Layers:
     )
 
 
-@drawing(
-    "Where does the time of a reader go?", 120, left=100, right=60, top=12, **BELOW["io_reader"]
-)
+@drawing(height=120, left=100, right=60, top=12, **BELOW["io_reader"])
 def io_reader() -> Layers:
-    """Seconds of one reader for a sample, by what it does."""
+    """Where does the time of a reader go?"""
     title, from_0 = "time of one reader for one sample", {"zero": True}
     x = kit.x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=from_0)
     bars = data("bars", x=x, y=kit.rows_axis("part:N"))
     return kit.room("x"), bars.mark_bar(color=GREEN), kit.words_beside(bars)
 
 
-@drawing("How often does the policy hit?", 220, left=64, right=100, **BELOW["io_cache"])
+@drawing(height=220, left=64, right=100, **BELOW["io_cache"])
 def io_cache() -> Layers:
-    """Hit rate of one policy against the cached fraction of the data set."""
+    """How often does the policy hit?"""
     title, domain = "cached fraction of the data set", {"domain": [0, 1]}
     x = kit.x_axis("x:Q", title, kit.PERCENT, tickCount=5, grid=False, scale=domain)
     y = kit.y_axis("y:Q", "hit rate", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
     return *kit.line_marks(x, y, ("cached fraction", "hit rate"), LINES), *kit.point(x, y)
 
 
-@drawing("Which policy hits most often?", 170, left=178, top=26, **BELOW["io_policies"])
+@drawing(height=170, left=178, top=26, **BELOW["io_policies"])
 def io_policies() -> Layers:
-    """Hit rate of each rule at one size of the cache."""
+    """Which policy hits most often?"""
     quarters, wide = [0, 0.25, 0.5, 0.75, 1], {"domain": [0, 1.18]}
     x = kit.x_axis("hit:Q", "hit rate", kit.PERCENT, values=quarters, scale=wide)
     bars = data("bars", x=x, y=kit.rows_axis("policy:N", kit.ORDER, 190))
@@ -89,15 +80,9 @@ def io_policies() -> Layers:
     )
 
 
-@drawing(
-    "How efficient is each node? (triangle: published, over 90 %)",
-    220,
-    left=64,
-    right=130,
-    **BELOW["io_efficiency"],
-)
+@drawing(height=220, left=64, right=130, **BELOW["io_efficiency"])
 def io_efficiency() -> Layers:
-    """What is left of each node against nodes, on FanStore and on the shared file system."""
+    """How efficient is each node? (triangle: published, over 90 %)"""
     x, title = kit.by_two("nodes"), "rate of a node over one that never waits"
     y = kit.y_axis("y:Q", title, kit.PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
     names = ("never waiting", "shared file system", "FanStore")
@@ -105,9 +90,9 @@ def io_efficiency() -> Layers:
     return kit.marker(x), *kit.line_marks(x, y, names, LINES), star, *kit.values_beside(x, y)
 
 
-@drawing("Does its part of the data fit into a node? (hatched: no)", 170, **BELOW["io_capacity"])
+@drawing(height=170, **BELOW["io_capacity"])
 def io_capacity() -> Layers:
-    """Bytes that a node keeps of the data set against nodes, and what its SSD holds."""
+    """Does its part of the data fit into a node? (hatched: no)"""
     x, y = kit.by_two("nodes"), _bytes("data in each node")
     line = data("line", x=x, y=y)
     said = data("wall", y=alt.Y("y:Q")).mark_text(
@@ -122,9 +107,9 @@ def io_capacity() -> Layers:
     )
 
 
-@drawing("What does a device read, and what does it send?", 190, right=70, **BELOW["io_volume"])
+@drawing(right=70, **BELOW["io_volume"])
 def io_volume() -> Layers:
-    """Bytes read and sent against the batch of a device."""
+    """What does a device read, and what does it send?"""
     x, y = (
         kit.by_two("samples of each device in a step"),
         _bytes("moved by each device", padding=16),
@@ -132,11 +117,9 @@ def io_volume() -> Layers:
     return kit.marker(x), *kit.line_marks(x, y, ("read", "sent"), LINES), *kit.values_beside(x, y)
 
 
-@drawing(
-    "How fast is the same loader on each?", 170, left=182, right=60, top=12, **BELOW["io_measured"]
-)
+@drawing(height=170, left=182, right=60, top=12, **BELOW["io_measured"])
 def io_measured() -> Layers:
-    """Files/s of one loader on a folder and on a store: predicted, simulated, measured."""
+    """How fast is the same loader on each?"""
     x = kit.x_axis("rate:Q", "files a second, all ranks", SHORT, tickCount=5, scale={"zero": True})
     bars = data("bars", x=x, y=kit.rows_axis("row:N", kit.ORDER, 190))
     real, beside = (bars.transform_filter(f"datum.way {eq} 'measured'") for eq in ("==", "!="))

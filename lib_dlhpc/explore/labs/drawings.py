@@ -11,13 +11,12 @@ COLUMNS = {"name": "", "size": "message (B)", "seconds": "measured (s)"}
 
 
 @drawing(
-    "Measured (symbols), predicted from a ping-pong (lines), by α + nβ as chosen (dotted)",
-    300,
+    height=300,
     labels={name: name_of(name) for name in ALGORITHMS},
     points={**COLUMNS, "predicted": "predicted", "error": "error"},
 )
 def slow_network() -> Layers:
-    """Time over message size: what was measured as symbols, lines as predicted, dotted as the textbook has it."""
+    """Measured (symbols), predicted from a ping-pong (lines), by α + nβ as chosen (dotted)"""
     x_title, wide = "message, the buffer of each rank", {"padding": 10}
     x = kit.x_axis("size:Q", x_title, SOME.format("B"), log=10, scale=wide, grid=False)
     y = kit.y_axis(

@@ -17,15 +17,9 @@ RIGHT: dict[str, Any] = {"type": "log", "reverse": True, "nice": False, "domain"
 HOURS = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + ' h'"
 
 
-@drawing(
-    "How far did others get? ResNet-50, published (square: linear scaling, triangle: LARS, disc: other rules)",
-    height=190,
-    left=64,
-    right=30,
-    points={"line": "rule", "x": "batch", "y": "error", "words": "who"},
-)
+@drawing(left=64, right=30, points={"line": "rule", "x": "batch", "y": "error", "words": "who"})
 def published_error() -> Layers:
-    """Error against batch on ImageNet, as published."""
+    """How far did others get? ResNet-50, published (square: linear scaling, triangle: LARS, disc: other rules)"""
     x, domain = _batch(), [0.2, 0.36]
     y = kit.y_axis(
         "y:Q", "top-1 error on ImageNet", kit.PERCENT, tickCount=5, scale={"domain": domain}
@@ -43,14 +37,13 @@ def published_error() -> Layers:
 
 
 @drawing(
-    "How far does each rule carry? (symbol: mean, bar: one standard deviation of the seeds)",
     height=230,
     left=64,
     right=134,
     points={"line": "rule", "x": "batch", "words": "right, mean and deviation"},
 )
 def batch_accuracy() -> Layers:
-    """Accuracy against batch for each rule, mean and deviation of the seeds."""
+    """How far does each rule carry? (symbol: mean, bar: one standard deviation of the seeds)"""
     x, names = _batch(), ("linear scaling", "SGD, rate retuned", "LARS", "LAMB")
     color, *_ = kit.line_scales(names, LINES)
     ends = data("ends", x=alt.X("x:Q"), y=_level("place"), text="words:N", color=color)
@@ -59,14 +52,13 @@ def batch_accuracy() -> Layers:
 
 
 @drawing(
-    "Which rate was best? (long dashes: warm-up of 12 epochs; tick: the worst seed)",
     height=160,
     left=64,
     top=22,
     points={"line": "rule", "x": "rate", "y": "wrong, mean", "low": "worst seed"},
 )
 def tuning() -> Layers:
-    """Accuracy on the validation split against the rate."""
+    """Which rate was best? (long dashes: warm-up of 12 epochs; tick: the worst seed)"""
     rates = [d * 10.0**k for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
     shown, wide = "format(datum.value, '~g')", {"padding": 16}
     x = kit.x_axis("x:Q", "rate", shown, log=10, grid=False, values=rates, scale=wide)
@@ -84,30 +76,18 @@ def tuning() -> Layers:
     )
 
 
-@drawing(
-    "Which learning rate do these controls set?",
-    height=90,
-    left=64,
-    top=12,
-    line={"x": "epoch", "y": "rate"},
-)
+@drawing(height=90, left=64, top=12, line={"x": "epoch", "y": "rate"})
 def rate_schedule() -> Layers:
-    """The learning rate over the epochs."""
+    """Which learning rate do these controls set?"""
     y = alt.Y("y:Q", title="rate").scale(domainMin=0).axis(kit.axis_of(tickCount=4))
     line = data("line", x=kit.x_axis("x:Q", "epoch", grid=False), y=y)
     edge = {"color": BLUE, "strokeWidth": 2}
     return [line.mark_area(line=edge, color=BLUE, fillOpacity=0.12)]
 
 
-@drawing(
-    "What do your runs learn?",
-    height=210,
-    left=64,
-    right=190,
-    lines={"line": "run", "x": "epoch", "y": "test accuracy"},
-)
+@drawing(height=210, left=64, right=190, lines={"line": "run", "x": "epoch", "y": "test accuracy"})
 def live_runs() -> Layers:
-    """Accuracy against epochs of live runs."""
+    """What do your runs learn?"""
     x = kit.x_axis("x:Q", "epoch", grid=False)
     y = kit.y_axis("y:Q", "test accuracy", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.02]})
     styles = {str(i + 1): style for i, style in enumerate(RUNS)}
@@ -126,14 +106,12 @@ def live_runs() -> Layers:
 
 
 @drawing(
-    "How many steps to the target? (square: measured, line: fit, dots: steps fall as the batch grows)",
-    height=190,
     left=64,
     top=22,
     points={"x": "batch", "y": "steps", "low": "less one deviation", "high": "plus one"},
 )
 def arrival() -> Layers:
-    """Steps to the target against the batch, log-log."""
+    """How many steps to the target? (square: measured, line: fit, dots: steps fall as the batch grows)"""
     x, ticks = _batch(), [20, 50, 100, 200, 500, 1000]
     y = kit.y_axis("y:Q", "steps", kit.WHOLE, log=10, values=ticks, scale={"padding": 12})
     points = data("points", x=x)
@@ -149,14 +127,9 @@ def arrival() -> Layers:
     )
 
 
-@drawing(
-    "How long to the target? (dots: if a larger batch always needed fewer steps)",
-    height=200,
-    top=22,
-    line={"x": "GPUs", "y": "time (s)"},
-)
+@drawing(height=200, top=22, line={"x": "GPUs", "y": "time (s)"})
 def time_to_accuracy() -> Layers:
-    """Time to the target against GPUs."""
+    """How long to the target? (dots: if a larger batch always needed fewer steps)"""
     times = [60 * m for m in (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 6000)]
     x, ticks, scale = _batch("GPUs"), {"values": times, "labelOverlap": True}, {"padding": 14}
     y = kit.y_axis("y:Q", "time to the target", HOURS, log=10, **ticks, scale=scale)

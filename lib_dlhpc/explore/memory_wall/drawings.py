@@ -15,17 +15,9 @@ BYTES = [d * 10.0**k for k in range(6, 14) for d in (1, 2, 5)]
 RATES = [10.0**k for k in range(7, 14)]
 
 
-@drawing(
-    "What one device must hold",
-    height=220,
-    left=150,
-    right=70,
-    top=26,
-    bottom=42,
-    terms={"term": "", "size": "size"},
-)
+@drawing(height=220, left=150, right=70, top=26, bottom=42, terms={"term": "", "size": "size"})
 def memory() -> Layers:
-    """The memory ledger as a staircase up to the wall; what lies beyond is hatched."""
+    """What one device must hold"""
     x = kit.x_axis("start:Q", "memory of one device", SI.format("B"), scale={"domainMin": 0})
     y = kit.rows_axis("term:N", kit.ORDER, 160)
     terms, place = data("terms"), alt.X("capacity:Q")
@@ -46,14 +38,10 @@ def memory() -> Layers:
 
 
 @drawing(
-    "When is the memory fullest? (dark: always there; light: only for a part of the step)",
-    height=210,
-    top=24,
-    peak={"words": "peak"},
-    phases={"words": "phase", "time": "begins at (s)"},
+    height=210, top=24, peak={"words": "peak"}, phases={"words": "phase", "time": "begins at (s)"}
 )
 def memory_course() -> Layers:
-    """Memory against time within a step: what is always there, what comes and goes, the wall."""
+    """When is the memory fullest? (dark: always there; light: only for a part of the step)"""
     x = kit.x_axis("time:Q", "time in a step", SI.format("s"), grid=False)
     y = kit.y_axis("bytes:Q", "memory", SI.format("B"), tickCount=5, scale={"zero": True})
     held, wall, phases = data("held", x=x), data("wall", y=alt.Y("y:Q")), data("phases", x=x)
@@ -77,13 +65,12 @@ def memory_course() -> Layers:
 
 
 @drawing(
-    "What does each way cost? (in brackets, hatched: does not fit)",
     height=int(HIGH),
     top=16,
     ways={"name": "way", "kind": "", "memory": "memory (B)", "seconds": "step (s)"},
 )
 def memory_ways() -> Layers:
-    """Time of a step against memory of a GPU, a point for each way, and the wall."""
+    """What does each way cost? (in brackets, hatched: does not fit)"""
     marks = {"labelOverlap": True, "log": 10}
     title = "memory of a GPU at the peak"
     x = kit.x_axis("memory:Q", title, SI.format("B"), values=BYTES, grid=False, **marks)
@@ -111,7 +98,6 @@ def memory_ways() -> Layers:
 
 
 @drawing(
-    "How fast must the host link be?",
     height=240,
     right=110,
     top=24,
@@ -119,7 +105,7 @@ def memory_ways() -> Layers:
     required={"words": ""},
 )
 def memory_link() -> Layers:
-    """Time of a step against the bandwidth of the host link."""
+    """How fast must the host link be?"""
     title = "bandwidth of the host link, each direction"
     x = kit.x_axis("x:Q", title, SI.format("B/s"), log=10, values=RATES, grid=False)
     axis = {"values": SECONDS, "labelOverlap": True, "scale": {"padding": 14}}

@@ -48,7 +48,6 @@ FITS = (
 
 
 @drawing(
-    "Which GPU has which shard of XA = Y, YB = Z? (dark: GPU 0; below: messages, → forward, ← backward)",
     height=HIGH,
     left=12,
     right=12,
@@ -58,7 +57,7 @@ FITS = (
     parts={"details": "shards"},
 )
 def product_parts() -> Layers:
-    """Two products as five matrices, each cut into what the GPUs have; below, the messages in between."""
+    """Which GPU has which shard of XA = Y, YB = Z? (dark: GPU 0; below: messages, → forward, ← backward)"""
     x = alt.X("left:Q", axis=None).scale(domain=[0, 5], nice=False)
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     shards = data("parts", x=x, x2="right:Q", y=y, y2="bottom:Q", tooltip=kit.tooltip_of("details"))
@@ -86,27 +85,21 @@ def product_parts() -> Layers:
     )
 
 
-@drawing("How long do the products take?", 190, right=130, lines=TIMES)
+@drawing(right=130, lines=TIMES)
 def product_time() -> Layers:
-    """Time of both products against GPUs."""
+    """How long do the products take?"""
     return _lines("GPUs that share each product", "both products", SI.format("s"), PER_MACHINE)
 
 
-@drawing("How much does each GPU send?", 160, right=130, lines=SIZES)
+@drawing(height=160, right=130, lines=SIZES)
 def product_bytes() -> Layers:
-    """What a GPU sends against GPUs, for each way to split."""
+    """How much does each GPU send?"""
     return _lines("GPUs that share each product", "sent by a GPU", SI.format("B"), PER_SPLIT)
 
 
-@drawing(
-    "How large is the bubble? (lines: predicted, diamond: simulated)",
-    height=170,
-    left=64,
-    right=150,
-    lines=BUBBLES,
-)
+@drawing(height=170, left=64, right=150, lines=BUBBLES)
 def pipeline_bubble() -> Layers:
-    """The bubble over the work against microbatches, for each schedule."""
+    """How large is the bubble? (lines: predicted, diamond: simulated)"""
     return _lines("microbatches", "bubble over work", kit.PERCENT, PER_SCHEDULE, 14, "diamond")
 
 
@@ -126,11 +119,9 @@ def _lines(
     return kit.marker(x), *lines, disc, words.encode(text="words:N")
 
 
-@drawing(
-    "Does it fit? (above the bars: microbatches stored at once)", 150, top=20, bars=HELD, tops=KEPT
-)
+@drawing(height=150, top=20, bars=HELD, tops=KEPT)
 def pipeline_memory() -> Layers:
-    """Memory of each rank of a pipeline, with the microbatches that it stores."""
+    """Does it fit? (above the bars: microbatches stored at once)"""
     x = alt.X("rank:O", title="rank of the pipeline", axis=kit.axis_of(labelAngle=0, ticks=False))
     y = kit.y_axis("start:Q", "memory", SI.format("B"), tickCount=4)
     color = kit.colors("term:N", MEMORY, key=True)
@@ -140,9 +131,9 @@ def pipeline_memory() -> Layers:
     return kit.room("y"), bars.mark_bar(), kit.hatched(over, 0.6), *kit.level("capacity"), tops
 
 
-@drawing("How long does each stage take?", 190, top=22, bars=STAGES)
+@drawing(top=22, bars=STAGES)
 def stage_times() -> Layers:
-    """Time of each stage for a microbatch, and of its message."""
+    """How long does each stage take?"""
     x = kit.x_axis(
         "start:Q", "time of a microbatch", SI.format("s"), grid=False, scale={"zero": True}
     )
@@ -164,9 +155,9 @@ def stage_times() -> Layers:
     )
 
 
-@drawing("What would a cut send? (diamonds: where it is cut)", 150, places=PLACES)
+@drawing(height=150, places=PLACES)
 def cut_bytes() -> Layers:
-    """What a cut at each possible place would send."""
+    """What would a cut send? (diamonds: where it is cut)"""
     x = kit.x_axis("x:Q", "layers before the cut", kit.WHOLE, grid=False)
     y = kit.y_axis("y:Q", "sent a microbatch", SI.format("B"), tickCount=4)
     places, cuts = data("places", x=x), data("cuts", x=x, y=y)

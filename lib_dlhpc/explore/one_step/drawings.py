@@ -24,7 +24,6 @@ KINDS = {
 
 
 @drawing(
-    "The roof of the device, and a layer at batches 1 to 4,096",
     height=280,
     left=108,
     top=20,
@@ -32,7 +31,7 @@ KINDS = {
     now={"words": "now"},
 )
 def one_step_roofline() -> Layers:
-    """FLOP/s against FLOP a byte, both logarithmic: the roof, a layer at every batch, where it stands."""
+    """The roof of the device, and a layer at batches 1 to 4,096"""
     label = "format(datum.value, ',~r')"
     intensity = "arithmetic intensity (FLOP a byte)"
     x = kit.x_axis("x:Q", intensity, label, log=10, values=DECADES, grid=False)
@@ -58,7 +57,6 @@ def one_step_roofline() -> Layers:
 
 
 @drawing(
-    "Where does the time of a step go, and what bounds it?",
     height=270,
     left=122,
     right=130,
@@ -66,18 +64,13 @@ def one_step_roofline() -> Layers:
     parts={"part": "pass", "size": "time", "share": "share of the layer"},
 )
 def one_step_layers() -> Layers:
-    """Stacked bars of the passes of each layer, with what bounds it in words."""
+    """Where does the time of a step go, and what bounds it?"""
     return kit.stacked_bars("time of one step", "s", PASSES, 120, tickCount=4)
 
 
-@drawing(
-    "How does a step grow with its batch?",
-    height=200,
-    lines={"line": "", "x": "batch", "y": "time (s)"},
-    now={"words": "now"},
-)
+@drawing(height=200, lines={"line": "", "x": "batch", "y": "time (s)"}, now={"words": "now"})
 def one_step_batch() -> Layers:
-    """Time of a step against the batch, beside what it would be in proportion."""
+    """How does a step grow with its batch?"""
     x = kit.x_axis("x:Q", "batch (samples)", INTEGERS, log=2, grid=False)
     ticks: dict[str, Any] = {"values": SECONDS, "labelOverlap": True}
     y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **ticks)

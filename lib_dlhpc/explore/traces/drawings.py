@@ -11,7 +11,6 @@ BLACK = "currentColor"
 
 
 @drawing(
-    "What does each rank do, and when? (hatched: waits; lines: messages)",
     height=200,
     left=56,
     right=20,
@@ -19,7 +18,7 @@ BLACK = "currentColor"
     bars={"rank": "rank", "what": "what", "start": "from (s)", "seconds": "time (s)"},
 )
 def traces_gantt() -> Layers:
-    """A lane a rank: work, calls split into waiting and the rest; messages as lines; a mark."""
+    """What does each rank do, and when? (hatched: waits; lines: messages)"""
     area, bars, over, names = _lanes("time since the start")
     lines = data("messages", x=alt.X("x:Q"), x2="x2:Q", y=kit.lane("y"), y2="y2:Q")
     mark = data("mark", x=alt.X("x:Q"), y=kit.lane("top"))
@@ -36,7 +35,6 @@ def traces_gantt() -> Layers:
 
 
 @drawing(
-    "Where does each rank's time go? (hatched: waits)",
     height=120,
     left=56,
     right=20,
@@ -44,34 +42,22 @@ def traces_gantt() -> Layers:
     bars={"rank": "rank", "what": "what", "seconds": "time (s)"},
 )
 def traces_ranks() -> Layers:
-    """What becomes of each rank's time, stacked."""
+    """Where does each rank's time go? (hatched: waits)"""
     return _lanes("time of the rank")
 
 
-@drawing(
-    "Which efficiency is the smallest? (as POP defines them)",
-    height=120,
-    left=104,
-    right=44,
-    top=8,
-    bars={"name": "efficiency", "value": "of 1"},
-)
+@drawing(height=120, left=104, right=44, top=8, bars={"name": "efficiency", "value": "of 1"})
 def traces_efficiency() -> Layers:
-    """The five efficiencies of POP as bars of 0 to 1."""
+    """Which efficiency is the smallest? (as POP defines them)"""
     x = kit.x_axis("value:Q", "efficiency (1 is ideal)", kit.PERCENT, scale={"domain": [0, 1]})
     bars = data("bars", x=x, y=kit.rows_axis("name:N", domain=list(EFFICIENCIES)))
     words = bars.mark_text(align="left", dx=5, fontWeight="bold").encode(text="words:N")
     return bars.mark_bar(color=palette.SERIES[0], height=14), words
 
 
-@drawing(
-    "Which placement is the fastest? (time of the mean rank)",
-    height=190,
-    left=118,
-    parts={"row": "placement", "part": "term", "size": "time"},
-)
+@drawing(left=118, parts={"row": "placement", "part": "term", "size": "time"})
 def traces_coupled() -> Layers:
-    """Seconds of the mean rank by term, a bar a placement."""
+    """Which placement is the fastest? (time of the mean rank)"""
     bars = kit.stacked_bars("time of the run", "s", TERMS, 170, hatch=IDLE, grid=False)
     return kit.room("x"), *bars
 
