@@ -11,14 +11,14 @@ from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, bucket_wall, goyal, step_of
 from lib_dlhpc.explore.data_parallel.live import times_as_fast
-from lib_dlhpc.explore.data_parallel.race import Race, courses, race_view
+from lib_dlhpc.explore.data_parallel.race import Race, courses, the_race
 from lib_dlhpc.explore.data_parallel.scaling import (
     Scaling,
     node_rate,
-    scaling_view,
     strong,
     strong_gain,
     weak,
+    weak_and_strong,
 )
 from lib_dlhpc.explore.data_parallel.updates import served
 from lib_dlhpc.explore.data_parallel.waiting import Ranks, expected_wait, waiting_share
@@ -120,7 +120,7 @@ def test_the_higher_the_learning_rate_the_worse_for_the_stale():
     assert low["asynchronous"].reached < 1.1 * low["synchronous"].reached
     assert not high["asynchronous"].reached < np.inf
     assert high["synchronous"].reached < np.inf
-    assert "diverges" in race_view(Race(rate=1.9)).wall
+    assert "diverges" in the_race.view(Race(rate=1.9)).wall
 
 
 def test_16_workers_and_one_server_are_slower_than_synchronous():
@@ -155,8 +155,8 @@ def test_another_allreduce_moves_the_point_where_strong_scaling_turns():
 
 def test_the_two_ends_of_the_strong_line():
     assert strong(Scaling()).gpus[0] == 8 * PER_NODE
-    assert "Memory" in scaling_view(Scaling(gpus=32)).wall
-    assert "less than one each" in scaling_view(Scaling(gpus=16384)).wall
+    assert "Memory" in weak_and_strong.view(Scaling(gpus=32)).wall
+    assert "less than one each" in weak_and_strong.view(Scaling(gpus=16384)).wall
     assert node_rate(Scaling()) == pytest.approx(1089.4 / 8, rel=0.01)
 
 

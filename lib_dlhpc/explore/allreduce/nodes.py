@@ -10,7 +10,7 @@ from lib_dlhpc.costs import Level, Network
 from lib_dlhpc.explore.allreduce.charts import CAUSES, name_of
 from lib_dlhpc.explore.allreduce.sizes import BANDWIDTHS, SIZES, fastest_first
 from lib_dlhpc.explore.blocks.bars import stacks
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, gigabits, on_bench
 from lib_dlhpc.explore.blocks.charts import Data
 from lib_dlhpc.prediction.collectives import Cost
 from lib_dlhpc.schedules import COLLECTIVES, schedule
@@ -42,14 +42,9 @@ class Nodes(NamedTuple):
         return Network(inner, Level(self.nodes, 3e-6, 1 / (self.network * self.nics)), 3 / 900e9)
 
 
-def nodes_and_nics() -> Bench[Nodes]:
-    """Return the experiment of two levels: devices of a node share its NICs."""
-    look = "the traffic of each NIC: long bars send the buffer through it in every round."
-    return Bench(Nodes(), nodes_view, ["nics"], "No algorithm floods the NICs here.", look)
-
-
-def nodes_view(setting: Nodes) -> View:
-    """Return what nodes show: who wins and who loses, what goes through the NICs, and who floods them."""
+@on_bench(Nodes(), "nics", fine="No algorithm floods the NICs here.")
+def nodes_and_nics(setting: Nodes) -> View:
+    """Look for the traffic of each NIC: long bars send the buffer through it in every round."""
     times = fastest_first(setting.size, setting.levels, TWO_LEVELS)
     carried = {name: buffers_out(name, setting.nodes, setting.devices) for name in times}
     (first, best), *_, (last, worst) = times.items()

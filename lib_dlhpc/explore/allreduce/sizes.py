@@ -8,7 +8,7 @@ import numpy as np
 
 from lib_dlhpc.costs import Network, flat
 from lib_dlhpc.explore.allreduce.charts import name_of
-from lib_dlhpc.explore.blocks.bench import Bench, Slider, View, amount, gigabits
+from lib_dlhpc.explore.blocks.bench import Slider, View, amount, gigabits, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, spread_labels
 from lib_dlhpc.prediction.collectives import ALGORITHMS, Cost
 from lib_dlhpc.spec.units import format_quantity
@@ -50,15 +50,11 @@ class Interval(NamedTuple):
     stop: float
 
 
-def message_sizes() -> Bench[Flat]:
-    """Return the experiment: time against message size on a flat network."""
-    fine = "Bandwidth matters here: a faster network shortens the time."
-    look = "the size at which the lines cross, and what moves it: ranks, latency or bandwidth."
-    return Bench(Flat(), sizes_view, ["message_sizes"], fine, look)
-
-
-def sizes_view(setting: Flat) -> View:
-    """Return what a network shows: who wins for which message, and why no bandwidth helps where none does."""
+@on_bench(
+    Flat(), "message_sizes", fine="Bandwidth matters here: a faster network shortens the time."
+)
+def message_sizes(setting: Flat) -> View:
+    """Look for the size at which the lines cross, and what moves it: ranks, latency or bandwidth."""
     times, found = fastest_first(setting.size, setting.network), winners(setting.network)
     best = next(iter(times.values()))
     wall = ""

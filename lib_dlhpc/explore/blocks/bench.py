@@ -6,10 +6,13 @@ class Pipe(NamedTuple):
     ranks: Annotated[int, Slider("GPUs", "p: each has a stage, or several", (2, 4, 8, 16))] = 4
     schedule: Annotated[str, Dropdown("Schedule", "Who computes what when", SCHEDULES)] = "GPipe"
 
-def pipe_view(pipe: Pipe) -> View:
+@on_bench(Pipe(), "gantt", "pipeline_memory", fine="It fits.")
+def a_pipeline(pipe: Pipe) -> View:
+    'Look for the hatched stripes.'
     return View(words=..., wall=..., charts={"gantt": ..., "pipeline_memory": ...})
 
-Bench(Pipe(), pipe_view, ["gantt", "pipeline_memory"], fine="It fits.", look="the hatched stripes.")
+a_pipeline()                the experiment on a page: a Bench
+a_pipeline.view(Pipe(8))    what a setting shows
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,6 +134,28 @@ class Bench(ipywidgets.Box, Generic[S]):
             self._wall.value = wall_html(view.wall, view.fine or self._fine)
         for name, state in view.charts.items():
             update(self.charts[name], state)
+
+
+@dataclass(frozen=True)
+class OnBench(Generic[S]):
+    """An experiment that is not on a page yet: a view, with all else that its bench needs."""
+
+    view: Callable[[S], View]
+    first: S
+    charts: Sequence[str]
+    fine: str | None
+
+    def __call__(self) -> Bench[S]:
+        """Return it on a page."""
+        look = " ".join(str(self.view.__doc__).split()).removeprefix("Look for ")
+        return Bench(self.first, self.view, self.charts, self.fine, look)
+
+
+def on_bench(
+    first: S, *charts: str, fine: str | None = None
+) -> Callable[[Callable[[S], View]], OnBench[S]]:
+    """Make a view an experiment; its docstring says what to look for. first, charts, fine: as of Bench."""
+    return lambda view: OnBench(view, first, charts, fine)
 
 
 def update(figure: Any, state: State | Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.costs import BYTES, buckets
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount, gigabits
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, gigabits, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
@@ -56,15 +56,9 @@ class Step(NamedTuple):
     nic: Nic = 50e9 / 8
 
 
-def one_step() -> Bench[Step]:
-    """Return the experiment: one step as a picture, and its time against the size of a bucket."""
-    look = "the buckets on the communication stream: which of them end after backward?"
-    fine = "Little of the allreduce is exposed."
-    return Bench(Step(), step_view, ["gantt", "bucket_sizes"], fine, look)
-
-
-def step_view(setting: Step) -> View:
-    """Return what a step shows."""
+@on_bench(Step(), "gantt", "bucket_sizes", fine="Little of the allreduce is exposed.")
+def one_step(setting: Step) -> View:
+    """Look for the buckets on the communication stream: which of them end after backward?"""
     experiment = step_of(**setting._asdict())
     prediction, timeline = predict(experiment), simulate(experiment)
     return View(

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.data_parallel.bowl import Floats, most_stale_rate, stale, synchronized
@@ -49,15 +49,9 @@ class Course(NamedTuple):
         return float(self.time[at]) if at < len(self.time) else np.inf
 
 
-def the_race() -> Bench[Race]:
-    """Return the experiment: loss against time for the three, and how stale the gradients are."""
-    fine = "The servers keep up, and no method diverges."
-    look = "which method is the first below the dashed line?"
-    return Bench(Race(), race_view, ["race", "staleness"], fine, look)
-
-
-def race_view(setting: Race) -> View:
-    """Return what the race shows."""
+@on_bench(Race(), "race", "staleness", fine="The servers keep up, and no method diverges.")
+def the_race(setting: Race) -> View:
+    """Look for which method is the first below the dashed line?"""
     runs, run = courses(setting), served(setting.workers, setting.servers, setting.slow)
     charts = {"race": race_chart(runs), "staleness": staleness_chart(run.histogram)}
     return View(_words(setting, runs, run.staleness), _wall(setting, runs), charts)

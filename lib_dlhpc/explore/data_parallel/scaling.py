@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.bench import Bench, Slider, View
+from lib_dlhpc.explore.blocks.bench import Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at, values_at
 from lib_dlhpc.explore.data_parallel.bowl import Floats
@@ -47,15 +47,9 @@ class Curve(NamedTuple):
     left: Floats  # rate of each GPU over that in one node
 
 
-def weak_and_strong() -> Bench[Scaling]:
-    """Return the experiment: efficiency and images a second against GPUs, weak and strong."""
-    look = "where the strong line leaves the weak one, and where it turns down for good."
-    charts = ["gpu_share", "images_a_second"]
-    return Bench(Scaling(), scaling_view, charts, "Both ways still scale here.", look)
-
-
-def scaling_view(setting: Scaling) -> View:
-    """Return what scaling shows: how efficient each GPU is and how long an epoch takes, weak and strong."""
+@on_bench(Scaling(), "gpu_share", "images_a_second", fine="Both ways still scale here.")
+def weak_and_strong(setting: Scaling) -> View:
+    """Look for where the strong line leaves the weak one, and where it turns down for good."""
     curves = {"weak": weak(setting), "strong": strong(setting)}
     said = []
     for name, curve in curves.items():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import slowest
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 
 COUNTS = tuple(2**k for k in range(12))
@@ -29,15 +29,9 @@ class Ranks(NamedTuple):
     seed: Annotated[int, Slider("Draw", "Another draw of the jitter", range(1, 9))] = 1
 
 
-def the_slowest() -> Bench[Ranks]:
-    """Return the experiment: who waits in one step, and how the step grows with the ranks."""
-    fine = "Less than a tenth of the machine is idle."
-    look = "the hatched area: GPUs that are done, and idle. Then double the GPUs: what does the slowest do?"
-    return Bench(Ranks(), waiting_view, ["rank_times", "slowest"], fine, look)
-
-
-def waiting_view(setting: Ranks) -> View:
-    """Return what is drawn: how long the step is, how much of the machine waits, and why that is too much."""
+@on_bench(Ranks(), "rank_times", "slowest", fine="Less than a tenth of the machine is idle.")
+def the_slowest(setting: Ranks) -> View:
+    """Look for the hatched area: GPUs that are done, and idle. Then double the GPUs: what does the slowest do?"""
     times, share = factors(setting), waiting_share(setting)
     expected = float(slowest(setting.ranks, setting.jitter))
     shared = "; the formula knows of no slow GPU" if setting.slow > 1 else ""

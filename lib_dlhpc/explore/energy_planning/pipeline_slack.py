@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.prediction.slack import Slack, slack
 from lib_dlhpc.program.calls import FORWARD
@@ -36,14 +36,9 @@ class Setting(NamedTuple):
     clocks: Annotated[str, Dropdown("Clocks", "Of the passes", (HIGHEST, LOWER))] = LOWER
 
 
-def the_slack() -> Bench[Setting]:
-    """Return the experiment: the passes of a pipeline, each as long as it may take at no cost in time."""
-    look = "which passes are never hatched: they are the critical path. Then more microbatches."
-    return Bench(Setting(), slack_view, ["energy_slack"], "The step is as long as before.", look)
-
-
-def slack_view(setting: Setting) -> View:
-    """Return the passes of a step, and what slack saves."""
+@on_bench(Setting(), "energy_slack", fine="The step is as long as before.")
+def the_slack(setting: Setting) -> View:
+    """Look for which passes are never hatched: they are the critical path. Then more microbatches."""
     own = found(setting)
     times = own.stretched / own.seconds
     slowed, clock = int((times > SLOWED).sum()), float(times.max())

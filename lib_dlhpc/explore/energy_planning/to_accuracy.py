@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Slider, View
+from lib_dlhpc.explore.blocks.bench import Slider, View, on_bench
 from lib_dlhpc.explore.energy_planning.charts import (
     Cost,
     causes_state,
@@ -67,15 +67,9 @@ class Map(NamedTuple):
         return {name: self.settings[row] for name, row in rows.items()}
 
 
-def the_map() -> Bench[Setting]:
-    """Return the experiment: all runs in a chart of energy against time, and the joules of some by cause."""
-    look = "how far right the front goes for its last joules, and how far up for its last minutes."
-    charts = ["energy_map", "energy_causes"]
-    return Bench(Setting(), map_view, charts, "The target was met with such a batch.", look)
-
-
-def map_view(setting: Setting) -> View:
-    """Return where a run is among all that meet the target, and why its joules are what they are."""
+@on_bench(Setting(), "energy_map", "energy_causes", fine="The target was met with such a batch.")
+def the_map(setting: Setting) -> View:
+    """Look for how far right the front goes for its last joules, and how far up for its last minutes."""
     wall = wall_of(setting)
     found = runs(setting.target)
     mine = {} if wall else {"yours": setting}

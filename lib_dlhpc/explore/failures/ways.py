@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.failures.charts import LOST, WAYS
 from lib_dlhpc.explore.failures.interval import (
@@ -48,14 +48,9 @@ class Setting(NamedTuple):
     changed: Annotated[float, CHANGE] = 0.1
 
 
-def four_ways() -> Bench[Setting]:
-    """Return the experiment: one checkpoint of each way, and what each way loses in a long run."""
-    look = "how far the square is from the circle: a cheap checkpoint can be frequent."
-    return Bench(Setting(), four_views, ["failures_costs", "failures_ways"], "", look)
-
-
-def four_views(setting: Setting) -> View:
-    """Return what a setting shows of all ways."""
+@on_bench(Setting(), "failures_costs", "failures_ways", fine="")
+def four_ways(setting: Setting) -> View:
+    """Look for how far the square is from the circle: a cheap checkpoint can be frequent."""
     charts = {"failures_costs": costs_view(setting), "failures_ways": ways_view(setting)}
     walls = " ".join(ways_walls(setting))
     return View(ways_words(setting), walls, charts, room_words(setting))

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from lib_dlhpc.costs import scale_of
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, on_bench
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at
 from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
@@ -42,15 +42,15 @@ class Cubes(NamedTuple):
     tier: Annotated[str, Dropdown("Cubes are in", "Where samples are read from", TIERS)] = ""
 
 
-def the_cubes() -> Bench[Cubes]:
-    """Return the experiment: memory of a GPU, what twice the GPUs bring, weak and strong scaling."""
-    charts = ["hybrid_memory", "hybrid_terms", "hybrid_scaling"]
-    look = "which part of the bar grows when each cube is cut finer, and which does not shrink."
-    return Bench(Cubes(), cubes_view, charts, "It fits, and computation dominates.", look)
-
-
-def cubes_view(setting: Cubes) -> View:
-    """Return what cubes show: the same on 1, 2, 4 ... GPUs a sample; twice the GPUs, spent in two ways; scaling."""
+@on_bench(
+    Cubes(),
+    "hybrid_memory",
+    "hybrid_terms",
+    "hybrid_scaling",
+    fine="It fits, and computation dominates.",
+)
+def the_cubes(setting: Cubes) -> View:
+    """Look for which part of the bar grows when each cube is cut finer, and which does not shrink."""
     held = {}
     for slabs in SLABS:
         name = f"{'yours: ' * (slabs == setting.slabs)}{count(slabs, 'GPU')} a sample"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.io_bottleneck.charts import volume_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.io import Volumes, volumes
@@ -29,14 +29,9 @@ class Setting(NamedTuple):
     per: Annotated[str, Dropdown("In", "What is counted", PER)] = "step"
 
 
-def the_batch() -> Bench[Setting]:
-    """Return the experiment: bytes that a device reads and sends, against its batch."""
-    look = "which of the two lines is flat in a step, and which in an epoch."
-    return Bench(Setting(), batch_view, ["io_volume"], "The batch fits into a GPU.", look)
-
-
-def batch_view(setting: Setting) -> View:
-    """Return what a step or an epoch reads and sends."""
+@on_bench(Setting(), "io_volume", fine="The batch fits into a GPU.")
+def the_batch(setting: Setting) -> View:
+    """Look for which of the two lines is flat in a step, and which in an epoch."""
     at, steps = BATCHES.index(setting.batch), moved(setting).steps
     asked = moved(setting).operations * (steps if setting.per == "epoch" else 1)
     read, sent = each_device(setting)

@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.io_bottleneck import limits
 from lib_dlhpc.explore.io_bottleneck.charts import cache_state, policies_state
 from lib_dlhpc.simulation import hit_rates, orders
@@ -43,14 +43,9 @@ class Setting(NamedTuple):
     ] = 1
 
 
-def the_cache() -> Bench[Setting]:
-    """Return the experiment: hit rates of policies, against the cached fraction."""
-    look = "which policies reach the dashed line; then, on many nodes, which exceeds it, and what it has to know."
-    return Bench(Setting(), cache_view, ["io_cache", "io_policies"], "", look)
-
-
-def cache_view(setting: Setting) -> View:
-    """Return the hit rates of a cache, and what they do for the run of the first figure."""
+@on_bench(Setting(), "io_cache", "io_policies", fine="")
+def the_cache(setting: Setting) -> View:
+    """Look for which policies reach the dashed line; then, on many nodes, which exceeds it, and what it has to know."""
     share, policy, *readers = setting
     hits = np.array([hit_rate(policy, float(each), *readers) for each in SHARES])
     others = {words: hit_rate(name, share, *readers) for name, words in POLICIES.items()}

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Annotated, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.io_bottleneck.charts import limits_state, reader_state
 from lib_dlhpc.prediction import predict
@@ -69,15 +69,9 @@ class Setting(NamedTuple):
     device: Annotated[str, Dropdown("GPU", "How fast it trains", DEVICES)] = "gtx1080ti"
 
 
-def the_hours() -> Bench[Setting]:
-    """Return the experiment: samples/s that each limit allows, and where the time of a reader goes."""
-    look = "which bar ends short of the line; and in the second chart, how little of the time is transfer."
-    fine = "Input keeps up with the GPUs."
-    return Bench(Setting(), hours_view, ["io_limits", "io_reader"], fine, look)
-
-
-def hours_view(setting: Setting) -> View:
-    """Return what a run shows."""
+@on_bench(Setting(), "io_limits", "io_reader", fine="Input keeps up with the GPUs.")
+def the_hours(setting: Setting) -> View:
+    """Look for which bar ends short of the line; and in the second chart, how little of the time is transfer."""
     limits = found(setting)
     rates = {name: float(rate) for name, rate in limits.rates.items() if name != "prefetch"}
     reader = {name: float(seconds) for name, seconds in limits.reader.items()}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, on_bench
 from lib_dlhpc.explore.io_bottleneck.charts import capacity_state, efficiency_state
 from lib_dlhpc.explore.io_bottleneck.limits import published
 from lib_dlhpc.prediction import predict
@@ -48,15 +48,9 @@ class Setting(NamedTuple):
     ssd: Annotated[float, Slider("SSD", "Of each node", SSDS, amount("B"))] = 144e9
 
 
-def fanstore() -> Bench[Setting]:
-    """Return the experiment: the efficiency of each node, and whether its partition of the data fits."""
-    look = "where the dashed line leaves the others, and from how many nodes on the data fits."
-    fine = "The data fits, and input keeps up."
-    return Bench(Setting(), nodes_view, ["io_efficiency", "io_capacity"], fine, look)
-
-
-def nodes_view(setting: Setting) -> View:
-    """Return how much is remote, what each way trains, and whether the data fits."""
+@on_bench(Setting(), "io_efficiency", "io_capacity", fine="The data fits, and input keeps up.")
+def fanstore(setting: Setting) -> View:
+    """Look for where the dashed line leaves the others, and from how many nodes on the data fits."""
     at, copies = NODES.index(setting.nodes), setting.copies
     most, ours, theirs = (format_plain(float(rates(setting, way)[at])) for way in WAYS)
     needed = float(nodes_needed(experiment(setting)))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, chart, columns
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.plain_text import Table
@@ -41,19 +41,17 @@ class Compared(NamedTuple):
     second: Annotated[str, Dropdown("with", "Seed by seed", RULES)] = "tuned"
 
 
-def how_far() -> Bench[Compared]:
-    """Return the experiment: accuracy against the batch, and how the rates were chosen."""
-    fine = "Linear scaling works here: as good as the base batch."
-    look = (
-        "the batch at which each rule leaves the others; then the bars: are the differences larger?"
-    )
-
-    def view(setting: Compared) -> View:
-        batch = setting.batch
-        charts = {"batch_accuracy": accuracy_view(batch), "tuning": tuning_view(batch)}
-        return View(compared(*setting), batch_wall(batch), charts)
-
-    return Bench(Compared(), view, ["batch_accuracy", "tuning"], fine, look)
+@on_bench(
+    Compared(),
+    "batch_accuracy",
+    "tuning",
+    fine="Linear scaling works here: as good as the base batch.",
+)
+def how_far(setting: Compared) -> View:
+    """Look for the batch at which each rule leaves the others; then the bars: are the differences larger?"""
+    batch = setting.batch
+    charts = {"batch_accuracy": accuracy_view(batch), "tuning": tuning_view(batch)}
+    return View(compared(*setting), batch_wall(batch), charts)
 
 
 def mean(rule: str, batch: int) -> Mean:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import ipywidgets
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import chart, columns, marked
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -76,14 +76,9 @@ def steps_needed(batch: int) -> float:
     return steps_to_target(stored_steps())[batch][0]
 
 
-def time_to_accuracy() -> Bench[Cost]:
-    """Return the experiment: time to the target against the GPUs, which the batch grows with."""
-    look = "where the line leaves the dots: beyond, a sample more hardly saves a step."
-    return Bench(Cost(), cost_view, ["time_to_accuracy"], "Twice the GPUs still pay here.", look)
-
-
-def cost_view(cost: Cost) -> View:
-    """Return what a run costs: its time against GPUs, and if steps fell for ever."""
+@on_bench(Cost(), "time_to_accuracy", fine="Twice the GPUs still pay here.")
+def time_to_accuracy(cost: Cost) -> View:
+    """Look for where the line leaves the dots: beyond, a sample more hardly saves a step."""
     gpus, turn = np.array(GPUS), cost.critical / cost.images
     seconds, ideal = seconds_to_accuracy(cost, gpus), seconds_to_accuracy(cost, gpus, np.inf)
     step = float(predicted(cost, cost.gpus).step_time)

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.explorer.controls import DATASETS
 from lib_dlhpc.explore.memory_wall.charts import course_state, memory_state
 from lib_dlhpc.prediction import predict
@@ -64,14 +64,9 @@ class Setting(NamedTuple):
     device: Annotated[str, Dropdown("GPU", "Its memory is the wall", DEVICES)] = "a100-sxm-40gb"
 
 
-def the_ledger() -> Bench[Setting]:
-    """Return the experiment: the ledger as a staircase up to the wall, and memory over a step."""
-    look = "the longest step of the staircase; then the moment of the peak."
-    return Bench(Setting(), ledger_view, ["memory", "memory_course"], "It fits.", look)
-
-
-def ledger_view(setting: Setting) -> View:
-    """Return what the memory of a step shows: how weights and activations compare, and the peak."""
+@on_bench(Setting(), "memory", "memory_course", fine="It fits.")
+def the_ledger(setting: Setting) -> View:
+    """Look for the longest step of the staircase; then the moment of the peak."""
     weights, state, activations = shares(setting)
     moment, larger = fullest(setting), activations > state
     terms = memory_state(moment.terms, capacity(setting))

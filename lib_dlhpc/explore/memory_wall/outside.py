@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.memory_wall import ledger
 from lib_dlhpc.explore.memory_wall.charts import link_state
 from lib_dlhpc.prediction import predict
@@ -49,15 +49,9 @@ class Setting(NamedTuple):
     page: Annotated[int, Slider("Page", "Bytes of a page fault", PAGES)] = PAGE
 
 
-def out_of_core() -> Bench[Setting]:
-    """Return the experiment: time against bandwidth, prefetched, page by page, and recomputed."""
-    look = "where the solid line leaves the dotted one; and where it crosses that of recomputation."
-    fine = "Nothing is exposed: all transfers are hidden."
-    return Bench(Setting(), link_view, ["memory_link"], fine, look)
-
-
-def link_view(setting: Setting) -> View:
-    """Return what is moved, how fast it would have to be, and from where on recomputation loses."""
+@on_bench(Setting(), "memory_link", fine="Nothing is exposed: all transfers are hidden.")
+def out_of_core(setting: Setting) -> View:
+    """Look for where the solid line leaves the dotted one; and where it crosses that of recomputation."""
     need, where = needed(setting), crossing(setting)
     name = next(word for word, rate in LINKS.items() if rate == setting.link)
     ahead, paged, inside = (

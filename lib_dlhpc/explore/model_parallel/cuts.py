@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import BYTES, LayerTimes, layer_times, wire
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.model_parallel.a100 import on_a100
@@ -61,15 +61,11 @@ class Stages(NamedTuple):
         return self.ranks.forward + self.ranks.backward
 
 
-def where_to_cut() -> Bench[Cut]:
-    """Return the experiment: the stages' times, and what a cut at each place would send."""
-    fine = "No stage is much slower than the others."
-    look = "the longest bar, for all wait for it; then whether a cut one place further sends less."
-    return Bench(Cut(), cut_view, ["stage_times", "cut_bytes", "gantt"], fine, look)
-
-
-def cut_view(setting: Cut) -> View:
-    """Return what a network in stages shows."""
+@on_bench(
+    Cut(), "stage_times", "cut_bytes", "gantt", fine="No stage is much slower than the others."
+)
+def where_to_cut(setting: Cut) -> View:
+    """Look for the longest bar, for all wait for it; then whether a cut one place further sends less."""
     charts: dict[str, Any] = {
         "stage_times": stages_view(setting),
         "cut_bytes": bytes_view(setting),

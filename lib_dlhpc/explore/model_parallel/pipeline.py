@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
@@ -57,16 +57,15 @@ class Pipe(NamedTuple):
     recompute: Annotated[str, Dropdown("Activations", LEFT, ACTIVATIONS)] = "none"
 
 
-def a_pipeline() -> Bench[Pipe]:
-    """Return the experiment: one step as a picture, the memory of each rank, the bubble."""
-    charts = ["gantt", "pipeline_memory", "pipeline_bubble"]
-    fine = "It fits, and most of the step is computation."
-    look = "the hatched stripes: who is idle, and for whom does it wait? Then the tallest bar of the memory."
-    return Bench(Pipe(), pipeline_view, charts, fine, look)
-
-
-def pipeline_view(setting: Pipe) -> View:
-    """Return what a pipeline shows; raises SpecError for one that cannot be."""
+@on_bench(
+    Pipe(),
+    "gantt",
+    "pipeline_memory",
+    "pipeline_bubble",
+    fine="It fits, and most of the step is computation.",
+)
+def a_pipeline(setting: Pipe) -> View:
+    """Look for the hatched stripes: who is idle, and for whom does it wait? Then the tallest bar of the memory."""
     step = max(1, setting.ranks // 8)
     gantt = gantt_state(simulated_step(setting), ranks=range(0, setting.ranks, step))
     charts: dict[str, Any] = {

@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
 from lib_dlhpc.explore.model_parallel.a100 import on_a100
@@ -36,16 +36,15 @@ class Products(NamedTuple):
     nic: Annotated[float, Slider("NIC", "Of a node, for all its GPUs", NICS)] = 200e9
 
 
-def split_products() -> Bench[Products]:
-    """Return the experiment: the shards, the time, the bytes sent."""
-    charts = ["product_parts", "product_time", "product_bytes"]
-    fine = "Computation takes longer than communication."
-    look = "where the line of this machine leaves the one of a node for all, and what it does next."
-    return Bench(Products(), products_view, charts, fine, look)
-
-
-def products_view(setting: Products) -> View:
-    """Return what two products show."""
+@on_bench(
+    Products(),
+    "product_parts",
+    "product_time",
+    "product_bytes",
+    fine="Computation takes longer than communication.",
+)
+def split_products(setting: Products) -> View:
+    """Look for where the line of this machine leaves the one of a node for all, and what it does next."""
     split, gpus, width, tokens, *_ = setting
     charts = {
         "product_parts": shards_state(split, gpus, tokens, width),

@@ -18,7 +18,7 @@ from lib_dlhpc.explore.allreduce import measured as here
 from lib_dlhpc.explore.allreduce.charts import LINES
 from lib_dlhpc.explore.allreduce.chunks import Chunks
 from lib_dlhpc.explore.allreduce.messages import messages_chart
-from lib_dlhpc.explore.allreduce.nodes import TWO_LEVELS, Nodes, buffers_out, nodes_view
+from lib_dlhpc.explore.allreduce.nodes import TWO_LEVELS, Nodes, buffers_out, nodes_and_nics
 from lib_dlhpc.explore.allreduce.panel import measured_chart, result_words, run_here
 from lib_dlhpc.explore.allreduce.rounds import Example
 from lib_dlhpc.explore.allreduce.sizes import (
@@ -30,7 +30,7 @@ from lib_dlhpc.explore.allreduce.sizes import (
     Flat,
     crossover,
     fastest_first,
-    sizes_view,
+    message_sizes,
     winners,
 )
 from lib_dlhpc.explore.allreduce.try_out import try_out
@@ -54,8 +54,8 @@ ROWS = [
 CLUSTER = Nodes(32, 8, 1, 12.5e9, 150e9, 64e6)
 RING = Example("ring", 4, 8).plan
 STATES = {
-    **sizes_view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)).charts,
-    **nodes_view(CLUSTER).charts,
+    **message_sizes.view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)).charts,
+    **nodes_and_nics.view(CLUSTER).charts,
     "messages": messages_chart(RING, 2),
     "measured": measured_chart(ROWS),
 }
@@ -91,7 +91,7 @@ def test_the_winner_of_an_interval_is_the_fastest_in_it(
 def test_the_words_name_the_fastest_and_the_wall_stands_where_latency_rules(setting: Flat) -> None:
     costs = [ALGORITHMS[name](setting.size, setting.network) for name in FLAT]
     best = min(costs, key=lambda cost: float(cost.total))
-    view = sizes_view(setting)
+    view = message_sizes.view(setting)
     assert f"{float(best.latency / best.total):.0%} of that is latency" in view.words
     assert bool(view.wall) == bool(best.latency >= 0.9 * best.total)
 
@@ -120,8 +120,8 @@ def test_alone_on_its_node_a_device_sends_what_the_formula_moves(name: str) -> N
 
 def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
     assert buffers_out("recursive_doubling", 32, 8) == 8 * np.log2(32)
-    assert "recursive doubling" in nodes_view(CLUSTER).wall
-    assert nodes_view(CLUSTER._replace(devices=1, nodes=4)).wall == ""
+    assert "recursive doubling" in nodes_and_nics.view(CLUSTER).wall
+    assert nodes_and_nics.view(CLUSTER._replace(devices=1, nodes=4)).wall == ""
     times = STATES["nics"][0]["sums"]["stop"]
     assert times == sorted(times)
 

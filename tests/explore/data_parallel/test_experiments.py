@@ -22,16 +22,14 @@ from lib_dlhpc.explore.data_parallel.buckets import (
     goyal,
     one_step,
     step_of,
-    step_view,
 )
 from lib_dlhpc.explore.data_parallel.charts import LINES
-from lib_dlhpc.explore.data_parallel.race import LASTS, Race, courses, race_view, the_race
+from lib_dlhpc.explore.data_parallel.race import LASTS, Race, courses, the_race
 from lib_dlhpc.explore.data_parallel.real import exchange_chart, exchange_here, exchange_words
 from lib_dlhpc.explore.data_parallel.scaling import (
     GPUS,
     Scaling,
     published,
-    scaling_view,
     strong,
     weak,
     weak_and_strong,
@@ -44,7 +42,6 @@ from lib_dlhpc.explore.data_parallel.waiting import (
     slowest_chart,
     the_slowest,
     waiting_share,
-    waiting_view,
 )
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.prediction import predict
@@ -59,10 +56,10 @@ ROWS = [
 RUN = {"ranks": 4, "alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10, "rows": ROWS}
 SETTING = Scaling()
 STATES = {
-    **step_view(Step()).charts,
-    **waiting_view(Ranks(slow=2.0)).charts,
-    **race_view(Race()).charts,
-    **scaling_view(SETTING).charts,
+    **one_step.view(Step()).charts,
+    **the_slowest.view(Ranks(slow=2.0)).charts,
+    **the_race.view(Race()).charts,
+    **weak_and_strong.view(SETTING).charts,
     "step_exchange": exchange_chart(ROWS),
 }
 EXPERIMENTS = {
@@ -175,8 +172,8 @@ def test_the_last_bar_is_the_slowest_alone_and_the_bars_hold_all_ranks() -> None
 def test_one_slow_gpu_of_two_is_a_wall_and_equal_ones_wait_for_nobody() -> None:
     assert waiting_share(Ranks(jitter=0.0)) == 0
     assert waiting_share(Ranks(ranks=256, jitter=0.0, slow=2.0)) == pytest.approx(0.5, abs=0.01)
-    assert "One slow GPU among 256" in waiting_view(Ranks(slow=2.0)).wall
-    assert "The jitter of" in waiting_view(Ranks(jitter=0.2)).wall
+    assert "One slow GPU among 256" in the_slowest.view(Ranks(slow=2.0)).wall
+    assert "The jitter of" in the_slowest.view(Ranks(jitter=0.2)).wall
 
 
 # the race -------------------------------------------------------------------------------------------
@@ -218,9 +215,9 @@ def test_a_slow_worker_delays_the_synchronous_and_not_the_asynchronous() -> None
 def test_stale_gradients_diverge_first_and_one_server_is_a_wall_for_sixteen() -> None:
     fast = courses(Race(rate=1.9))
     assert fast["asynchronous"].loss[-1] > 1 > fast["synchronous"].loss[-1]
-    assert "asynchronous diverges" in race_view(Race(rate=1.9)).wall
-    assert "The servers: 16 workers" in race_view(Race(workers=16, servers=1)).wall
-    assert race_view(Race()).wall == ""
+    assert "asynchronous diverges" in the_race.view(Race(rate=1.9)).wall
+    assert "The servers: 16 workers" in the_race.view(Race(workers=16, servers=1)).wall
+    assert the_race.view(Race()).wall == ""
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8, 16])
@@ -262,13 +259,13 @@ def test_strong_scaling_begins_where_memory_allows_and_ends_at_one_image_each() 
     ],
 )
 def test_each_wall_of_scaling_says_its_reason(gpus: int, wall: str) -> None:
-    reason = scaling_view(SETTING._replace(gpus=gpus)).wall
+    reason = weak_and_strong.view(SETTING._replace(gpus=gpus)).wall
     assert reason.startswith(wall) and bool(reason) == bool(wall)
 
 
 @given(st.sampled_from(GPUS), st.sampled_from([256, 8192]), st.sampled_from([4, 64]))
 def test_any_scaling_can_be_shown(gpus: int, batch: int, images: int) -> None:
-    for _, summary in scaling_view(Scaling(gpus, images, batch)).charts.values():
+    for _, summary in weak_and_strong.view(Scaling(gpus, images, batch)).charts.values():
         assert summary.endswith(".")
 
 

@@ -24,14 +24,13 @@ from lib_dlhpc.explore.energy_planning.budget import (
 from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PLACES
 from lib_dlhpc.explore.energy_planning.here import Ran, expected, problem_of, result_html, two_plans
 from lib_dlhpc.explore.energy_planning.here import Setting as Here
-from lib_dlhpc.explore.energy_planning.pipeline_slack import HIGHEST, found, slack_view, the_slack
+from lib_dlhpc.explore.energy_planning.pipeline_slack import HIGHEST, found, the_slack
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.questions import ask
 from lib_dlhpc.explore.energy_planning.to_accuracy import (
     TARGETS,
     by_cause,
     cost,
-    map_view,
     predicted,
     runs,
     the_map,
@@ -39,7 +38,11 @@ from lib_dlhpc.explore.energy_planning.to_accuracy import (
 )
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 
-STATES = {**map_view(Run()).charts, **budget_view(Setting()).charts, **slack_view(Pipe()).charts}
+STATES = {
+    **the_map.view(Run()).charts,
+    **budget_view(Setting()).charts,
+    **the_slack.view(Pipe()).charts,
+}
 EXPERIMENTS = {"map": the_map, "budget": the_budget, "slack": the_slack, "here": two_plans}
 ONE, OTHER = (
     Ran(10_000.0, seconds, accuracy, 7 * seconds, "modeled")
@@ -93,13 +96,13 @@ def test_what_nobody_measured_is_refused_and_what_does_not_fit_says_so() -> None
     assert wall_of(Run(2048, 65536, target=0.66)) == ""
     assert "too much" in wall_of(Run(gpus=32))
     assert "too few for 2,048 GPUs" in wall_of(Run(2048, 1024))
-    view = map_view(Run(batch=65536))
+    view = the_map.view(Run(batch=65536))
     assert view.wall and not view.charts["energy_map"][0]["now"]
 
 
 def test_what_is_better_in_both_is_named() -> None:
-    assert "No other run" in map_view(Run()).words
-    assert "less energy" in map_view(Run(limit=125)).words
+    assert "No other run" in the_map.view(Run()).words
+    assert "less energy" in the_map.view(Run(limit=125)).words
     assert predicted(Run()).to_accuracy.known
 
 
@@ -133,7 +136,7 @@ def test_the_batch_stays_in_every_choice() -> None:
 def test_bars_of_a_stage_do_not_overlap_and_end_with_the_step(schedule: str) -> None:
     for clocks in (HIGHEST, Pipe().clocks):
         setting = Pipe(schedule=schedule, clocks=clocks)
-        bars = slack_view(setting).charts["energy_slack"][0]["passes"]
+        bars = the_slack.view(setting).charts["energy_slack"][0]["passes"]
         stage, start, stop = (np.array(bars[name]) for name in ("stage", "start", "stop"))
         assert stop.max() == pytest.approx(found(setting).step)
         for each in range(1, 9):
@@ -143,9 +146,9 @@ def test_bars_of_a_stage_do_not_overlap_and_end_with_the_step(schedule: str) -> 
 
 
 def test_where_there_is_little_slack_it_says_why() -> None:
-    assert "GPUs compute for" in slack_view(Pipe(stages=2)).wall
-    assert "In GPipe" in slack_view(Pipe("gpt3-175b", schedule="gpipe")).wall
-    assert slack_view(Pipe()).wall == ""
+    assert "GPUs compute for" in the_slack.view(Pipe(stages=2)).wall
+    assert "In GPipe" in the_slack.view(Pipe("gpt3-175b", schedule="gpipe")).wall
+    assert the_slack.view(Pipe()).wall == ""
 
 
 # here -----------------------------------------------------------------------------------------------

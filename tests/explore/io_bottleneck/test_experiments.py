@@ -25,7 +25,6 @@ from lib_dlhpc.explore.io_bottleneck.limits import (
     demand_table,
     experiment,
     found,
-    hours_view,
     hours_words,
     profile_table,
     the_hours,
@@ -36,10 +35,10 @@ from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.prediction.validate import results
 
 STATES = {
-    **hours_view(Setting()).charts,
-    **cache.cache_view(cache.Setting()).charts,
-    **nodes.nodes_view(nodes.Setting()).charts,
-    **batch.batch_view(batch.Setting()).charts,
+    **the_hours.view(Setting()).charts,
+    **cache.the_cache.view(cache.Setting()).charts,
+    **nodes.fanstore.view(nodes.Setting()).charts,
+    **batch.the_batch.view(batch.Setting()).charts,
     "io_measured": measured_state({"folder": (1000.0, 950.0, 900.0)}),
 }
 EXPERIMENTS = {
@@ -81,7 +80,7 @@ def test_labels_of_lines_that_end_together_are_apart():
 @pytest.mark.parametrize("size", SIZES)
 def test_the_bar_that_holds_is_the_limit_of_the_library(size):
     setting = Setting(size=size)
-    data, summary = hours_view(setting).charts["io_limits"]
+    data, summary = the_hours.view(setting).charts["io_limits"]
     bars = data["bars"]
     held = [name for name, holds in zip(bars["limit"], bars["holds"], strict=True) if holds]
     assert held == [WORDS[found(setting).limit]]
@@ -98,7 +97,7 @@ def test_where_nothing_holds_the_gpus_are_the_limit():
 
 
 def test_a_reader_that_waits_for_a_share_has_all_shares_reported():
-    data, _ = hours_view(Setting()).charts["io_reader"]
+    data, _ = the_hours.view(Setting()).charts["io_reader"]
     parts = dict(zip(data["bars"]["part"], data["bars"]["seconds"], strict=True))
     assert sum(parts.values()) == pytest.approx(sum(found(Setting()).reader.values()))
 
@@ -186,7 +185,7 @@ def test_the_wall_says_why_a_cache_finds_little():
     same = cache.Setting(fresh=False, nodes=8)
     assert "the same part" in cache.cache_fine(same)
     assert "All of it fits" in cache.cache_fine(cache.Setting(1.0))
-    assert "no limit at all" in cache.cache_view(cache.Setting(1.0)).words
+    assert "no limit at all" in cache.the_cache.view(cache.Setting(1.0)).words
 
 
 # nodes ------------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ def test_fanstore_is_drawn_from_the_node_on_that_its_data_fits():
     assert nodes.curves(setting)["FanStore"][0][0] == 8
     assert nodes.node_wall(setting) == ""
     assert "it takes 8 nodes" in nodes.node_wall(setting._replace(nodes=4))
-    assert "at least 16 nodes" in nodes.nodes_view(setting._replace(nodes=16, copies=2)).words
+    assert "at least 16 nodes" in nodes.fanstore.view(setting._replace(nodes=16, copies=2)).words
     assert "4 copies need as many nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
 
 
@@ -213,7 +212,7 @@ def test_no_way_is_better_than_never_waiting():
 
 
 def test_the_picture_of_capacity_has_the_wall_of_the_ssd():
-    data, summary = nodes.nodes_view(nodes.Setting(4, IMAGES, ssd=60e9)).charts["io_capacity"]
+    data, summary = nodes.fanstore.view(nodes.Setting(4, IMAGES, ssd=60e9)).charts["io_capacity"]
     assert data["wall"]["y"] == [60e9] and "does not fit" in summary
     assert data["now"]["y"] == [pytest.approx(455e9 / 4)]
 

@@ -43,7 +43,6 @@ from lib_dlhpc.explore.large_batch.rules import (
 )
 from lib_dlhpc.explore.large_batch.time import (
     Cost,
-    cost_view,
     saved,
     seconds_to_accuracy,
     steps_measured,
@@ -62,7 +61,7 @@ STATES = {
     "rate_schedule": asked_view(Setting()).charts["rate_schedule"],
     "live_runs": runs_state(CURVES, 40, (0.9, "the base")),
     "arrival": (steps_measured().children[0].data, steps_measured().children[0].summary),
-    "time_to_accuracy": cost_view(Cost()).charts["time_to_accuracy"],
+    "time_to_accuracy": time_to_accuracy.view(Cost()).charts["time_to_accuracy"],
 }
 RESULT = {"accuracy": 0.93, "terms": {"forward": 0.01, "backward": 0.02}}
 

@@ -21,7 +21,7 @@ from lib_dlhpc.explore.memory_wall.charts import (
     memory_state,
     thinned,
 )
-from lib_dlhpc.explore.memory_wall.ledger import Setting, fullest, in_time, ledger_view, the_ledger
+from lib_dlhpc.explore.memory_wall.ledger import Setting, fullest, in_time, the_ledger
 from lib_dlhpc.explore.memory_wall.live import (
     Outcome,
     calibrated,
@@ -35,7 +35,6 @@ from lib_dlhpc.explore.memory_wall.live import experiment as live_experiment
 from lib_dlhpc.explore.memory_wall.outside import (
     RATES,
     curves,
-    link_view,
     link_wall,
     needed,
     out_of_core,
@@ -57,9 +56,9 @@ from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.prediction import predict
 
 STATES = {
-    **ledger_view(Setting()).charts,
+    **the_ledger.view(Setting()).charts,
     **ways_view(Step()).charts,
-    **link_view(Away()).charts,
+    **out_of_core.view(Away()).charts,
     "memory": memory_state({"weights": 1e9, "activations": 9e9}, 16e9),
 }
 EXPERIMENTS = {"ledger": the_ledger, "ways": four_ways, "out of core": out_of_core}
@@ -90,7 +89,7 @@ def test_every_position_of_every_control_shows_something_of_its_own(name: str) -
 @pytest.mark.parametrize("model", ["resnet50", "gpt3-175b", "cosmoflow-512"])
 def test_the_picture_has_the_peak_of_the_ledger(model: str) -> None:
     setting = Setting(model, 2)
-    data, _ = ledger_view(setting).charts["memory_course"]
+    data, _ = the_ledger.view(setting).charts["memory_course"]
     assert max(data["held"]["bytes"]) == pytest.approx(fullest(setting).total)
     assert data["peak"]["bytes"] == [pytest.approx(fullest(setting).total)]
     assert len(data["held"]["time"]) <= 402
@@ -104,8 +103,8 @@ def test_thinning_keeps_the_highest() -> None:
 
 
 def test_words_say_which_part_is_the_larger() -> None:
-    assert "and the larger term" in ledger_view(Setting()).words
-    assert "and the smaller term" in ledger_view(Setting(batch=1)).words
+    assert "and the larger term" in the_ledger.view(Setting()).words
+    assert "and the smaller term" in the_ledger.view(Setting(batch=1)).words
     assert in_time(Setting()).end > 0
     assert "ZeRO 3" in ask("published").value
 

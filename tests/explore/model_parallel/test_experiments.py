@@ -61,7 +61,6 @@ from lib_dlhpc.explore.model_parallel.products import (
     Products,
     bytes_sent,
     products,
-    products_view,
     products_wall,
     split_products,
 )
@@ -76,7 +75,7 @@ from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
 STATES: dict[str, Any] = {
-    **products_view(Products(gpus=4)).charts,
+    **split_products.view(Products(gpus=4)).charts,
     "pipeline_memory": memory_view(Pipe(batch=128)),
     "pipeline_bubble": bubble_view(Pipe()),
     "stage_times": stages_of.stages_view(Cut()),
