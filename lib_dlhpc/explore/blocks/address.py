@@ -88,6 +88,3 @@ class Address(anywidget.AnyWidget):
     state = traitlets.Unicode().tag(sync=True)
     arrived = traitlets.Unicode().tag(sync=True)
     arrivals = traitlets.Int().tag(sync=True)
-
-    def __repr__(self) -> str:
-        return "Address()"

@@ -23,6 +23,3 @@ class ExperimentFile(anywidget.AnyWidget):
     loaded: traitlets.List = traitlets.List().tag(sync=True)
     problem = traitlets.Unicode().tag(sync=True)
     largest = traitlets.Int(LARGEST_FILE).tag(sync=True)
-
-    def __repr__(self) -> str:
-        return "ExperimentFile()"

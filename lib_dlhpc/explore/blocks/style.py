@@ -12,6 +12,3 @@ class Labels(anywidget.AnyWidget):
     """Gives every slider handle and field without a label the name that stands beside it."""
 
     _esm = HERE / "static" / "labels.js"
-
-    def __repr__(self) -> str:
-        return "Labels()"

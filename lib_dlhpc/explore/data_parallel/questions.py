@@ -1,7 +1,4 @@
-"""What module 02 asks: the figures and the numbers of lesson.toml.
-
-ask("exposed")     a question, a list of things to try, or a table, by its name there
-"""
+"""What module 02 asks: the figures and the numbers of lesson.toml."""
 
 from typing import Any
 

@@ -25,9 +25,6 @@ class Bar(anywidget.AnyWidget):
     file: traitlets.List = traitlets.List().tag(sync=True)
     link = traitlets.Unicode().tag(sync=True)
 
-    def __repr__(self) -> str:
-        return "Bar()"
-
 
 def bar_state(chosen: str, changed: bool, back: bool, ahead: bool, pinned: bool) -> dict[str, Any]:
     """Return what the line shows."""

@@ -46,9 +46,6 @@ class Panel(Readable, anywidget.AnyWidget):
         """Return the groups with their summaries."""
         return "\n".join(f"{g['name']}: {g['summary']}" for g in self.state.get("groups", []))
 
-    def __repr__(self) -> str:
-        return "Panel()"
-
 
 def panel_state(choice: Choice, e: Experiment, stall: float, serial: int) -> dict[str, Any]:
     """Return all controls as they stand. stall: s that a step waits for input. serial: of the move that is answered."""

@@ -1,7 +1,4 @@
-"""What module 00 asks: the answers of lesson.toml that are numbers.
-
-ask("exposed")     a question by its name there
-"""
+"""What module 00 asks: the answers of lesson.toml that are numbers."""
 
 from functools import cache
 

@@ -1,7 +1,4 @@
-"""What module 09 asks: the figures and the numbers of lesson.toml.
-
-ask("best_interval")     a question, a list of things to try, or a table, by its name there
-"""
+"""What module 09 asks: the figures and the numbers of lesson.toml."""
 
 from typing import Any
 

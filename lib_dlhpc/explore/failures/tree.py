@@ -25,9 +25,6 @@ class VersionTree(anywidget.AnyWidget):
     other = traitlets.Int(0).tag(sync=True)
     busy = traitlets.Bool(False).tag(sync=True)
 
-    def __repr__(self) -> str:
-        return f"VersionTree({len(self.rows)} versions)"
-
 
 def tree_rows(trunk: Trunk) -> list[dict[str, Any]]:
     """Return what the tree shows: each version with its parent, the lane of its branch, and what it is."""

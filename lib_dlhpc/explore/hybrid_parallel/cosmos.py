@@ -182,8 +182,3 @@ def cubes_wall(setting: Cubes) -> str:
 def memory_alone() -> float:
     """Return the GB that one of the published samples takes on one GPU."""
     return float(step_of(Cubes(slabs=1)).memory_total) / 1e9
-
-
-def strong_gain() -> float:
-    """Return how many times faster the published batch is where each cube is cut into 32, not 4."""
-    return float(step_of(Cubes()).step_time / step_of(finer(Cubes(), 8)).step_time)

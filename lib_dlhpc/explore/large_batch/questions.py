@@ -1,7 +1,4 @@
-"""What module 06 asks: the figures and the numbers of lesson.toml.
-
-ask("retuned")     a question, a list of things to try, or a table, by its name there
-"""
+"""What module 06 asks: the figures and the numbers of lesson.toml."""
 
 import ipywidgets
 import numpy as np

@@ -1,7 +1,4 @@
-"""What module 11 asks: the figures and the numbers of lesson.toml.
-
-ask("ideal_network")     a question or a list of things to try, by its name there
-"""
+"""What module 11 asks: the figures and the numbers of lesson.toml."""
 
 import numpy as np
 
