@@ -9,10 +9,10 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.folder import Folder
 from lib_dlhpc.explore.blocks.live_run import Begin
-from lib_dlhpc.explore.blocks.runner import Runner, Thread
+from lib_dlhpc.explore.blocks.panel import Panel
+from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import dropdown, verdict_html
 from lib_dlhpc.explore.large_batch.charts import Curve, runs_state
@@ -46,38 +46,33 @@ def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> ipywi
     numbers = dropdown("Numbers", "Precision of the ranks", PRECISIONS, "fp32")
     epochs = float(experiment().run.epochs)
     level = (base().mean, f"the base batch, stored: {base().mean:.1%}")
-    figure, below = chart("live_runs", *runs_state([], epochs, level)), ipywidgets.VBox([])
 
-    def draw(*curves: Curve) -> None:
-        figure.update(*runs_state(curves, epochs, level))
+    def work(panel: Panel) -> None:
+        def draw(*curves: Curve) -> None:
+            panel.show(runs_state(curves, epochs, level))
 
-    def on_ranks(runner: Runner, precision: str) -> tuple[Curve, dict[str, Any]]:
+        precision = numbers.value
+        panel.say(f"{RANKS} ranks are at work ...")
         job = begin(experiment(precision), RANKS)
         kept = Folder("run", job.folder)  # no longer than this page's kernel
         try:
-            below.children = (figure,)
             while job.state not in ENDS:
-                if runner.stop.wait(PAUSE):
+                if panel.stop.wait(PAUSE):
                     job.cancel()
                 draw(curve_of(job.metrics()))
-            return curve_of(job.metrics()), job.wait()
+            ranks, result = curve_of(job.metrics()), job.wait()
         finally:
             kept.remove()
-
-    def work(runner: Runner) -> None:
-        precision = numbers.value
-        runner.say(f"{RANKS} ranks are at work ...")
-        ranks, result = on_ranks(runner, precision)
         alone = begun("one rank")
-        learn(experiment(precision, 1), alone.add, runner.check)
+        learn(experiment(precision, 1), alone.add, panel.check)
         draw(ranks, alone)
-        runner.say(result_words(result, alone.accuracy[-1], precision))
+        panel.say(result_words(result, alone.accuracy[-1], precision))
 
     idle = "Not run yet. It takes some ten seconds; the page stays usable."
-    runner = Runner(f"Train on {RANKS} MPI ranks", work, idle, thread=thread)
-    box = ipywidgets.VBox([numbers, runner.widget, below])
-    box.add_class("dlhpc-results")
-    return box
+    panel = Panel(f"Train on {RANKS} MPI ranks", "live_runs", work, idle, thread=thread)
+    panel.widget.children = (numbers, *panel.widget.children)
+    panel.widget.add_class("dlhpc-results")
+    return panel.widget
 
 
 def curve_of(metrics: list[dict[str, Any]]) -> Curve:
