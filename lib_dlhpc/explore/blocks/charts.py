@@ -38,15 +38,20 @@ def spread_labels(places: Sequence[float], shown: Iterable[float]) -> list[float
     """Move labels on a logarithmic axis apart until a line of text fits between them."""
     all_places = np.log(np.asarray(list(shown)))
     gap = max(float(all_places.max() - all_places.min()), 0.05) * 0.085
-    order = np.argsort(places)
-    moved = np.log(np.asarray(places, dtype=float))
-    for _ in range(4):  # each pass halves what still overlaps
+    return [float(place) for place in np.exp(apart(np.log(places), gap, passes=4))]
+
+
+def apart(places: Iterable[float], gap: float, passes: int = 12) -> list[float]:
+    """Move labels on a linear axis apart until `gap` lies between them; each pass halves what is missing."""
+    moved = np.asarray(list(places), dtype=float)
+    order = np.argsort(moved, kind="stable")
+    for _ in range(passes):
         for low, high in pairwise(order):
             missing = gap - (moved[high] - moved[low])
             if missing > 0:
                 moved[low] -= missing / 2
                 moved[high] += missing / 2
-    return [float(place) for place in np.exp(moved)]
+    return [float(place) for place in moved]
 
 
 def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -7,14 +7,10 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.data_parallel.charts import LINES
 from lib_dlhpc.explore.hybrid_parallel.charts import HELD, IDLE, TERMS
 from lib_dlhpc.results.palette import SERIES
 
-LINES = {
-    "weak": (SERIES[0], [1, 0], "circle"),
-    "strong": (SERIES[1], [6, 3], "square"),
-    "ideal": (SERIES[6], [2, 3], "diamond"),
-}
 PARTS, SIZES = {"row": "", "part": "part", "size": "time", "share": "share"}, {"size": "size"}
 RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
 SHORT = "bandwidth('x') > 46 ? datum.words : datum.short"
@@ -67,7 +63,7 @@ def hybrid_scaling() -> Layers:
     x = kit.by_two("GPUs")
     y = kit.y_axis("y:Q", "samples a second", "format(datum.value, '~s')", log=10, **ticks)
     diamond = kit.published(x, y, "words")
-    lines = kit.line_marks(x, y, list(LINES), LINES)
+    lines = kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
     return kit.marker(x), *lines, diamond, *kit.values_beside(x, y)
 
 

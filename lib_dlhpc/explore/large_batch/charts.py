@@ -1,12 +1,9 @@
 """What the charts of the lesson on large batches share: how lines look, means with deviations, labels, runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.charts import State, apart, columns
 from lib_dlhpc.results.palette import SERIES
 
 # No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
@@ -74,7 +71,7 @@ def runs_state(
 ) -> State:
     """Return accuracy against epochs of at most six runs; target: a level to compare with, and its words."""
     shown = {str(i + 1): curve for i, curve in enumerate(curves) if curve.epochs}
-    places = spread_labels((curve.accuracy[-1] for curve in shown.values()), 1.0)
+    places = apart((curve.accuracy[-1] for curve in shown.values()), GAP)
     data = {
         "lines": columns(
             {"line": number, "x": x, "y": y}
@@ -92,16 +89,3 @@ def runs_state(
         f"{number}: {c.name} {c.accuracy[-1]:.1%}" for number, c in shown.items()
     )
     return data, f"Test accuracy: {accuracies}." if accuracies else "Nothing trained yet."
-
-
-def spread_labels(places: Iterable[float], axis: float) -> list[float]:
-    """Move labels on a linear axis of this length apart until a line of text fits between them."""
-    moved = np.asarray(list(places), dtype=float)
-    order = np.argsort(moved, kind="stable")
-    for _ in range(12):
-        for low, high in pairwise(order):
-            missing = GAP * axis - (moved[high] - moved[low])
-            if missing > 0:
-                moved[low] -= missing / 2
-                moved[high] += missing / 2
-    return [float(place) for place in moved]

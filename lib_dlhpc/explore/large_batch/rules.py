@@ -13,10 +13,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
-from lib_dlhpc.explore.blocks.charts import State, chart, columns
+from lib_dlhpc.explore.blocks.charts import State, apart, chart, columns
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.large_batch.charts import LOWEST, Point, measured, spread_labels
+from lib_dlhpc.explore.large_batch.charts import GAP, LOWEST, Point, measured
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.catalog import ROOT
 from lib_dlhpc.spec.training import Training
@@ -88,7 +88,7 @@ def accuracy_view(batch: int) -> State:
         for name, own in found.items()
     }
     ends = {name: points[-1] for name, points in wrong.items() if len(points) > 1}
-    places = np.exp(spread_labels(np.log([p.y for p in ends.values()]), 3.4))
+    places = np.exp(apart(np.log([p.y for p in ends.values()]), 3.4 * GAP))
     names = {"line": list(ends), "words": list(ends)}
     data: dict[str, dict[str, Any]] = {
         "points": measured(wrong),
