@@ -17,7 +17,6 @@ from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, cost, limit_words, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.spec.experiment import Experiment
 
 FAST = "eight 200 Gb/s InfiniBand"
 PUBLISHED = {
@@ -67,25 +66,15 @@ def nodes_on_front(network: str) -> str:
     return ", ".join(map(str, found_))
 
 
-def gpt3(**changes: Any) -> Experiment:
-    """Return Megatron's GPT-3 with a target, which nobody measured."""
-    return replay("narayanan-2021").experiment.set({"run.target": budget.ASKED, **changes})
-
-
 def gpt3_reason() -> str:
-    """Return what the library says of GPT-3 at twice the batch."""
-    file = gpt3()
+    """Return what the library says of GPT-3 at twice the batch, with a target that nobody measured."""
+    file = replay("narayanan-2021").experiment.set({"run.target": budget.ASKED})
     return verdict(file.set({"strategy.batch": 2 * file.strategy.batch}), file).reason
 
 
 def saving(**setting: Any) -> str:
     """Return what slack saves."""
     return f"{found(Pipe(**setting)).saving:.1%}"
-
-
-def best_batch() -> int:
-    """Return the batch that is predicted to meet the target first on the catalog's laptop."""
-    return min(here.BATCHES, key=lambda batch: here.times_as_long(Here(other=batch)))
 
 
 def own_limit(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
@@ -141,7 +130,7 @@ lesson = Lesson.read(
         "busy": lambda: pipeline_slack.busy(found(Pipe()), found(Pipe()).seconds),
         "busy_slowed": lambda: pipeline_slack.busy(found(Pipe()), found(Pipe()).stretched),
         "more_epochs": lambda: here.more_epochs(Here()),
-        "best_batch": best_batch,
+        "best_batch": lambda: min(here.BATCHES, key=lambda b: here.times_as_long(Here(other=b))),
         "one": Here().one,
         "other": Here().other,
     },

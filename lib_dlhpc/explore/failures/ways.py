@@ -52,8 +52,9 @@ class Setting(NamedTuple):
 def four_ways(setting: Setting) -> View:
     """Look for how far the square is from the circle: a cheap checkpoint can be frequent."""
     charts = {"failures_costs": costs_view(setting), "failures_ways": ways_view(setting)}
-    walls = " ".join(ways_walls(setting))
-    return View(ways_words(setting), walls, charts, room_words(setting))
+    copy = float(found(setting, "asynchronous").saving.host_copy)
+    fine = f"Every copy fits, {show(copy, 'B')} of {show(setting.memory, 'B')}, and is written in time."
+    return View(ways_words(setting), " ".join(ways_walls(setting)), charts, fine)
 
 
 @lru_cache(maxsize=512)
@@ -159,9 +160,3 @@ def ways_walls(setting: Setting) -> list[str]:
                 f" {show(every, 's')} the next one is due: training waits {show(behind - every, 's')} for each."
             )
     return walls
-
-
-def room_words(setting: Setting) -> str:
-    """Say how much of the host's memory a copy takes."""
-    copy = float(found(setting, "asynchronous").saving.host_copy)
-    return f"Every copy fits, {show(copy, 'B')} of {show(setting.memory, 'B')}, and is written in time."

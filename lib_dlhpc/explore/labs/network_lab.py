@@ -102,7 +102,7 @@ def state(bandwidth: float, latency: float, found: Crossover | None) -> State:
             "seconds": row.measured,
             "measured": show(row.measured, "s"),
             "predicted": show(row.predicted, "s"),
-            "error": _percent(row.error),
+            "error": f"{round(100 * row.error):+d}%".replace("+0%", "0%"),
         }
         for row in (found.rows if found else ())
     ]
@@ -132,7 +132,3 @@ def words(found: Crossover) -> str:
         if each.measured and each.predicted
     ]
     return verdict_html("<br>".join(lines))
-
-
-def _percent(error: float) -> str:
-    return f"{round(100 * error):+d}%".replace("+0%", "0%")

@@ -27,6 +27,7 @@ DEVICES = {
     "A100, 16 bits": "a100-sxm-40gb",
     "H100, 16 bits": "h100-sxm-80gb",
 }
+_catalog = cache(read_device)
 Raw = Mapping[str, Any]  # what calibration/worker.py writes
 
 
@@ -72,11 +73,6 @@ def example_points() -> Raw:
     names = ("what", "size", "seconds")
     points = [dict(zip(names, line, strict=True)) for line in lines if line[0] != LOADS]
     return {"others": loads, "points": points}
-
-
-@cache
-def _catalog(name: str) -> Device:
-    return read_device(name)
 
 
 def precision_of(device: Device) -> str:

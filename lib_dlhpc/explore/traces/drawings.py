@@ -66,7 +66,8 @@ def _lanes(title: str) -> list[alt.Chart]:
     """The extent, bars, the hatching of waits, and the name of each lane."""
     inks = {what: look[0] for what, look in LOOKS.items()}
     color = kit.colors("what:N", inks, key=True)
-    bars = data("bars", x=_time(title), x2="stop:Q", y=kit.lane("top"), y2="bottom:Q")
+    x = kit.x_axis("start:Q", title, SI.format("s"), grid=False, scale={"zero": False})
+    bars = data("bars", x=x, x2="stop:Q", y=kit.lane("top"), y2="bottom:Q")
     names = data("rows", x=alt.value(-8), y=kit.lane("middle"))
     return [
         kit.room("x").encode(y=kit.lane("y")),
@@ -74,7 +75,3 @@ def _lanes(title: str) -> list[alt.Chart]:
         kit.hatched(bars.transform_filter("datum.hatched"), 0.6, "rect", clip=True),
         names.mark_text(align="right", baseline="middle").encode(text="name:N"),
     ]
-
-
-def _time(title: str) -> alt.X:
-    return kit.x_axis("start:Q", title, SI.format("s"), grid=False, scale={"zero": False})
