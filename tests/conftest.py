@@ -16,6 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+# Tests start hundreds of programs. Where none may write bytecode beside its source, they share a folder of it:
+# else each would compile the package again, which takes longer than most of what it is started for.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    user = getattr(os, "getuid", lambda: "")()
+    os.environ.setdefault(
+        "PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir(), f"dlhpc-bytecode-{user}"))
+    )
+    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+
 import pytest
 from hypothesis import settings
 from lanes import lane_of, order_of
@@ -27,15 +36,6 @@ pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", 
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
 settings.register_profile("lib_dlhpc", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("lib_dlhpc")
-
-# Tests start hundreds of programs. Where none may write bytecode beside its source, they share a folder of it:
-# else each would compile the package again, which takes longer than most of what it is started for.
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    user = getattr(os, "getuid", lambda: "")()
-    os.environ.setdefault(
-        "PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir(), f"dlhpc-bytecode-{user}"))
-    )
-    sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
 # The user who runs the tests may have joined a class: tests write nothing into that record.
 os.environ["DLHPC_LEARNER"] = str(Path(tempfile.gettempdir(), f"dlhpc-nobody-{os.getpid()}"))
