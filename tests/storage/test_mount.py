@@ -29,10 +29,10 @@ from lib_dlhpc.storage.packed import open_store
 FUNCTIONS = ("stat", "lstat", "listdir", "scandir", "access", "mkdir", "open", "remove", "replace")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A realistic data set: nested, spaces, Unicode, an empty file, an empty folder, arrays and text."""
-    place = tmp_path / "folder"
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """A realistic data set: nested, spaces, Unicode, an empty file, an empty folder, arrays and text; and its store."""
+    place = tmp_path_factory.mktemp("packed") / "folder"
     for name in ("cats", "dogs/big ones", "Öffnung", "empty"):
         (place / name).mkdir(parents=True)
     for number in range(6):
@@ -43,12 +43,19 @@ def folder(tmp_path):
     (place / "Öffnung" / "größe.json").write_text('{"x": [1, "ü"]}', encoding="utf-8")
     (place / "words.txt").write_bytes("eins\r\nzwei\nö".encode())
     (place / "nothing").write_bytes(b"")
-    return place
+    pack(place, place.parent / "data.store", partitions=3, codec="zlib")
+    return place.parent
 
 
 @pytest.fixture
-def store(folder, tmp_path):
-    pack(folder, tmp_path / "data.store", partitions=3, codec="zlib")
+def folder(packed, tmp_path):
+    """A copy of the data set."""
+    return shutil.copytree(packed / "folder", tmp_path / "folder")
+
+
+@pytest.fixture
+def store(packed, tmp_path):
+    shutil.copytree(packed / "data.store", tmp_path / "data.store")
     with open_store(tmp_path / "data.store") as store:
         yield store
 
@@ -278,7 +285,7 @@ def test_what_a_store_cannot_do_is_refused_with_a_number(folder, there, change, 
     assert folder_loader.epoch(there, 1) == before == folder_loader.epoch(folder, 1)
 
 
-def test_relative_paths_and_those_with_dots_lead_to_the_store(there, tmp_path, monkeypatch):
+def test_relative_paths_and_those_with_dots_lead_to_the_store(folder, there, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path in ("train/nothing", "./train/nothing", "folder/../train/cats/../nothing"):
         assert open(path, "rb").read() == b"" and os.path.isfile(path)
