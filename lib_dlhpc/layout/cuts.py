@@ -27,6 +27,7 @@ def length(ranges: Ranges) -> int:
     return sum(stop - start for start, stop in ranges)
 
 
+@lru_cache(maxsize=1024)
 def scaled(ranges: Ranges, factor: int) -> Ranges:
     """Return the ranges with `factor` elements in the place of each."""
     return tuple((start * factor, stop * factor) for start, stop in ranges)

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,13 +37,24 @@ def names(kind: str) -> tuple[str, ...]:
 def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
     """Return one entry as a dict of its TOML file, [sources] included; an error names `field`. The caller
     may change the dict. Raises SpecError."""
+    return _copied(_entry(kind, name, field))
+
+
+def _entry(kind: str, name: str, field: str) -> dict[str, Any]:
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
         raise SpecError(
             f"{field or kind.rstrip('s')} = {name!r}: not in the catalog; legal: {', '.join(legal)}."
             f"{suggest(name, legal)}"
         )
-    return deepcopy(_parsed(kind, name))
+    return _parsed(kind, name)
+
+
+def _copied(table: Any) -> Any:
+    """Return a copy of what a TOML file holds: tables, arrays, and values that cannot change."""
+    if isinstance(table, dict):
+        return {key: _copied(value) for key, value in table.items()}
+    return [_copied(value) for value in table] if isinstance(table, list) else table
 
 
 @cache
@@ -61,7 +71,9 @@ def body(kind: str, name: str, field: str = "") -> dict[str, Any]:
     """Return the entry without documentation: title, description, sources, expected."""
     documentation = ("title", "description", "sources", "expected")
     return {
-        key: value for key, value in read(kind, name, field).items() if key not in documentation
+        key: _copied(value)
+        for key, value in _entry(kind, name, field).items()
+        if key not in documentation
     }
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ SECTIONS = (  # of an experiment
     "plan",
 )
 REQUIRED = dataclasses.MISSING
+_SCALAR = (str, int, float)
 LEARNING = "what a network learns, not the time of a step"
 # Effect of a run-only field (run_only.py), or of some of its values; None: all engines read the field.
 RunOnly: TypeAlias = str | Mapping[str, str] | None
@@ -162,7 +164,13 @@ def _check_number(meta: Mapping[str, Any], value: Any, path: str) -> Any:
     elif isinstance(value, np.generic):
         return _check_number(meta, value.item(), path)
     else:
-        array = np.asarray(parse_quantity(value, unit, path))
+        number = parse_quantity(value, unit, path)
+        if SMALLEST <= number <= GREATEST and least <= number <= most:  # nearly all numbers
+            if meta["kind"] != "whole":
+                return number
+            if number.is_integer():
+                return int(number)
+        array = np.asarray(number)
     wrong = ~((array >= least) & (array <= most))
     if meta["positive"]:
         wrong |= array == 0
@@ -251,6 +259,7 @@ def _plain(value: Any, unit: str) -> Any:
     return value
 
 
+@lru_cache(maxsize=4096)  # the numbers of the catalog, again and again
 def readable(value: float, unit: str) -> Any:
     """Return the quantity as text with a prefix if that parses to the same number, else the number."""
     shown = format_quantity(value, unit, digits=9).replace("µ", "u")
@@ -275,6 +284,12 @@ def difference(table: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
                 found[key] = value  # an override was removed: the name resets the table
             elif inner:
                 found[key] = inner
-        elif key not in base or not np.array_equal(value, old):
+        elif key not in base or not _equal(value, old):
             found[key] = value
     return found
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, _SCALAR) and isinstance(other, _SCALAR):
+        return bool(one == other)
+    return bool(np.array_equal(one, other))

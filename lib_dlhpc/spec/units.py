@@ -33,6 +33,7 @@ FACTORS: dict[str, dict[str, float]] = {
 NO_TIME = 1e-12  # s; less is rounding error, printed as 0 s
 COUNTABLE = 9  # digits before the decimal point; longer numbers have an exponent
 LONGEST = 100  # characters; bounds the time of the regular expression
+_LEGAL = (int, float, str)
 _NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*)?")
 
 
@@ -60,7 +61,7 @@ def parse_quantity(value: Any, unit: str, field: str = "value") -> float:
     unit: one of s, B, B/s, FLOP, FLOP/s, W, J, op/s, g/kWh or "" (dimensionless).
     Raises SpecError, which names `field` and a legal spelling.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, _LEGAL):
         raise SpecError(f"{field} = {value!r}: expected {_example(unit)}.")
     if not isinstance(value, str):
         try:

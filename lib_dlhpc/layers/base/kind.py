@@ -72,17 +72,24 @@ class Layer:
 
 
 _LIKENESSES: dict[tuple[Any, ...], int] = {}
+_PLAIN = (
+    str,
+    int,
+    float,
+)  # a union would be made anew, and be slower to ask, for each of many attributes
 
 
 def _frozen(value: Any) -> Any:
     """Return an attribute as something hashable; layers by their likeness."""
-    if isinstance(value, str | int | float):
+    if isinstance(value, _PLAIN):
         return value
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
     if isinstance(value, Layer):
         return value.likeness
     if isinstance(value, Mapping):
         return tuple((key, _frozen(each)) for key, each in value.items())
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+    return value
 
 
 class Site(NamedTuple):
