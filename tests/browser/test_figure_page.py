@@ -63,10 +63,16 @@ LATE = """{ const soon = setTimeout, Socket = WebSocket, unheard = [];
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory, notebook: Any) -> Iterator[tuple[str, int]]:
-    """Address and process of a server that all tests here share; each page has its own kernel."""
-    folder = tmp_path_factory.mktemp("two")
-    with served(notebook(folder / "01_two.ipynb", "# 01 Two figures\n\n$a^2$", TWO_FIGURES)) as at:
+def gallery(
+    tmp_path_factory: pytest.TempPathFactory, notebook: Any, chromium: Any
+) -> Iterator[tuple[str, int]]:
+    """Address and process of a server of a folder that all tests here share; each page has its own kernel."""
+    folder = tmp_path_factory.mktemp("gallery")
+    about = "# 01 Two figures\n\nWhat do they show?\n\n$a^2$"
+    notebook(folder / "01_two.ipynb", about, TWO_FIGURES)
+    notebook(folder / "02_text.ipynb", "# Text only", "1 + 1")
+    notebook(folder / "03_bad.ipynb", "# Bad", "entrusted_word = 1\n1 / 0")
+    with served(folder) as at:
         yield at
 
 
@@ -76,9 +82,9 @@ def drawn(page: Any, figures: int = 2) -> Any:
 
 
 @pytest.fixture(scope="module")
-def page(two: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
+def page(gallery: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any:
     """One page for the tests that only look at it and move its control, in their order."""
-    return drawn(open_lasting_page(two[0]))
+    return drawn(open_lasting_page(f"{gallery[0]}voila/render/01_two.ipynb"))
 
 
 def test_the_words_and_numbers_say_what_the_drawing_shows(eventually: Any, page: Any) -> None:
@@ -160,14 +166,14 @@ def test_the_page_can_be_dark(eventually: Any, page: Any) -> None:
     eventually(lambda: light(ink) > 0.7 and light(paper) < 0.2)
 
 
-def test_a_visitor_costs_little_memory(page: Any, two: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(two[1]) < MOST_MEMORY
+def test_a_visitor_costs_little_memory(page: Any, gallery: tuple[str, int]) -> None:
+    assert 0 < largest_kernel(gallery[1]) < MOST_MEMORY
 
 
 def test_a_page_that_hears_late_is_whole_and_takes_its_kernel_with_it(
-    eventually: Any, page: Any, two: tuple[str, int]
+    eventually: Any, page: Any, gallery: tuple[str, int]
 ) -> None:
-    server = two[1]
+    server = gallery[1]
     (first,) = eventually(lambda: len(found := kernels(server)) == 1 and found)
     page.add_init_script(LATE)
     page.reload()
@@ -183,15 +189,11 @@ def test_a_stopped_server_leaves_no_kernel(eventually: Any, notebook: Any, tmp_p
     assert psutil.wait_procs(left, timeout=PATIENCE)[1] == []
 
 
-def test_a_folder_is_a_gallery(
-    notebook: Any, tmp_path: Path, serve: Any, open_page: Any, eventually: Any
-) -> None:
-    notebook(tmp_path / "01_two.ipynb", "# 01 Two figures\n\nWhat do they show?", TWO_FIGURES)
-    notebook(tmp_path / "02_text.ipynb", "# Text only", "1 + 1")
-    page = open_page(serve(tmp_path)[0])
+def test_a_folder_is_a_gallery(gallery: tuple[str, int], open_page: Any, eventually: Any) -> None:
+    page = open_page(gallery[0])
     eventually(lambda: page.title() == "What-if lab for deep learning on HPC")
     names = page.locator(".name")
-    eventually(lambda: names.all_inner_texts() == ["Two figures", "Text only"])
+    eventually(lambda: names.all_inner_texts() == ["Two figures", "Text only", "Bad"])
     eventually(lambda: page.locator(".about").first.inner_text() == "What do they show?")
     page.get_by_text("Two figures").click()
     drawn(page)
@@ -201,11 +203,9 @@ def test_a_folder_is_a_gallery(
 
 
 def test_sources_and_tracebacks_stay_on_the_server(
-    notebook: Any, tmp_path: Path, serve: Any, open_page: Any, eventually: Any
+    gallery: tuple[str, int], open_page: Any, eventually: Any
 ) -> None:
-    page = open_page(
-        serve(notebook(tmp_path / "bad.ipynb", "# Bad", "entrusted_word = 1\n1 / 0"))[0]
-    )
+    page = open_page(f"{gallery[0]}voila/render/03_bad.ipynb")
     page.wait_for_selector("text=error when executing")
     for words in ("entrusted_word", "ZeroDivisionError"):
         eventually(lambda words=words: words not in page.content(), what=f"no {words}")
