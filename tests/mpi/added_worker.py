@@ -1,16 +1,12 @@
 """On every rank: an allreduce registered in one place executes and trains. Started by test_execute.py."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
-from mpi4py import MPI
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 import star
+from mpi4py import MPI
 
 from lib_dlhpc.schedules import execute, schedule
 from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.training.trainer import train
 
 RUN = """
@@ -37,6 +33,7 @@ star_loss, ring_loss = (
     train(loads(RUN.format(ranks=comm.size, allreduce=name)), comm).loss
     for name in ("star", "ring")
 )
+del ALLREDUCES["star"]  # these ranks stay
 assert np.isclose(star_loss, ring_loss, rtol=1e-9)
 if comm.rank == 0:
     print(f"{comm.size} ranks: all right")

@@ -1,16 +1,15 @@
-"""Real ranks: worker programs started with the environment's own mpiexec, oversubscribed if necessary."""
+"""Real ranks: worker programs on resident ranks or ranks of their own, oversubscribed if necessary."""
 
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from patience import PATIENCE
+from resident_ranks import Resident
 
-from lib_dlhpc.launch.mpi import ONE_THREAD, SLEEPING
+from lib_dlhpc.launch.mpi import run_to_end
 
 
 @pytest.fixture(scope="session")
@@ -22,20 +21,22 @@ def mpiexec(require) -> str:
     return str(found)
 
 
-@pytest.fixture(scope="session")
-def run_ranks(mpiexec) -> Callable[..., str]:
-    """A function: `run_ranks(4, worker, *arguments)` runs the file `worker` on 4 ranks and returns its output."""
+@pytest.fixture(scope="package")
+def run_ranks(mpiexec) -> Iterator[Callable[..., str]]:
+    """A function: `run_ranks(4, worker, *arguments)` runs the file `worker` on 4 resident ranks; returns its output."""
+    ranks = Resident(mpiexec, PATIENCE)
+    yield ranks.run
+    ranks.close()
 
-    def run_ranks(ranks: int, worker: Path, *arguments: str) -> str:
-        run = subprocess.run(
-            [mpiexec, "-n", str(ranks), sys.executable, str(worker), *arguments],
-            env=SLEEPING | os.environ | ONE_THREAD,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+
+@pytest.fixture(scope="session")
+def start_ranks(mpiexec) -> Callable[..., str]:
+    """The same on ranks of their own, for what looks at a whole process: its memory, its trace."""
+
+    def start_ranks(ranks: int, worker: Path, *arguments: str) -> str:
+        run = run_to_end(ranks, str(worker), *arguments, patience=PATIENCE)
         assert run.returncode == 0, run.stdout + run.stderr
         assert f"{ranks} ranks" in run.stdout  # some launchers start lone programs instead
         return run.stdout
 
-    return run_ranks
+    return start_ranks

@@ -3,7 +3,6 @@
 import shutil
 import sys
 import tempfile
-import traceback
 from dataclasses import replace
 from itertools import cycle, pairwise, product
 from math import prod
@@ -290,7 +289,7 @@ MOST_TENSOR |= dict.fromkeys(LONG, 2)
 def random_ways(seed="0", number="40"):
     """Random legal choices for every field, for any number of seeds.
 
-    mpiexec -n 4 python tests/mpi/hybrid_worker.py random_ways 7 500
+    mpiexec -n 4 python -m mpi4py tests/mpi/hybrid_worker.py random_ways 7 500
     """
     draw = np.random.default_rng([int(seed), p])
     legal, met = 0, {}
@@ -719,15 +718,7 @@ def divergence_is_reported():
         )
 
 
-def abort(kind, value, trace):
-    traceback.print_exception(kind, value, trace)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    comm.Abort(1)
-
-
 if __name__ == "__main__":
-    sys.excepthook = abort
     if sys.argv[1:2] == ["random_ways"]:
         random_ways(*sys.argv[2:])
         sys.exit()

@@ -1,7 +1,5 @@
 """On every rank: layers that communicate, and parts of layers, against the full layer. Started by test_layers.py."""
 
-import sys
-import traceback
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -401,15 +399,7 @@ def mistakes_are_found():
         assert off > 1e-3, (name, off)
 
 
-def abort(kind, value, trace):
-    traceback.print_exception(kind, value, trace)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    comm.Abort(1)
-
-
 if __name__ == "__main__":
-    sys.excepthook = abort
     for check in (
         exchanges,
         halos,

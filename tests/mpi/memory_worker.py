@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import sys
-import traceback
 
 import numpy as np
 import patient
@@ -196,14 +195,7 @@ def compare(name, model, batch, split):
     return worst
 
 
-def abort(kind, value, trace):
-    traceback.print_exception(kind, value, trace)
-    sys.stderr.flush()
-    comm.Abort(1)
-
-
 if __name__ == "__main__":
-    sys.excepthook = abort
     ones = np.ones((512, 512), np.float32)
     ones @ ones  # the BLAS library allocates its buffers
     train(experiment_of("words", 2, {"microbatches": 2}), comm)  # as do the others when first used

@@ -1,9 +1,9 @@
 """On every rank: the loader of a folder, on that folder and on a store that the ranks hold together."""
 
 import sys
-import traceback
 from pathlib import Path
 
+import folder_loader
 from mpi4py import MPI
 
 from lib_dlhpc.storage.mount import mounted
@@ -11,10 +11,7 @@ from lib_dlhpc.storage.packed import open_store
 
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
-folder, target, helpers = sys.argv[1:]
-sys.path.insert(0, helpers)
-
-import folder_loader  # noqa: E402
+folder, target = sys.argv[1:]
 
 
 def main():
@@ -36,8 +33,4 @@ def main():
         print(f"{ranks} ranks all right", flush=True)
 
 
-try:
-    main()
-except BaseException:
-    traceback.print_exc()
-    comm.Abort(1)
+main()

@@ -28,8 +28,7 @@ def run(placement, simulating, ranks, **coupling):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
-def test_blocks_equal_the_whole_and_batches_arrive(run_ranks, monkeypatch, ranks):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
+def test_blocks_equal_the_whole_and_batches_arrive(run_ranks, ranks):
     assert "all right" in run_ranks(ranks, WORKER)
 
 

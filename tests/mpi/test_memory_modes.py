@@ -33,5 +33,5 @@ WORKER = Path(__file__).with_name("memory_worker.py")
         (8, []),
     ],
 )
-def test_the_ledger_of_each_rank_is_what_it_measures(run_ranks, ranks, modes):
-    assert "all right" in run_ranks(ranks, WORKER, *modes)
+def test_the_ledger_of_each_rank_is_what_it_measures(start_ranks, ranks, modes):
+    assert "all right" in start_ranks(ranks, WORKER, *modes)

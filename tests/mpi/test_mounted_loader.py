@@ -8,7 +8,6 @@ import pytest
 from lib_dlhpc.storage.pack import pack
 
 WORKER = Path(__file__).with_name("mounted_loader_worker.py")
-HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
@@ -25,4 +24,4 @@ def test_an_unmodified_loader_on_ranks(run_ranks, ranks, tmp_path):
     (tmp_path / "folder" / "empty").touch()
     pack(tmp_path / "folder", tmp_path / "data.store", partitions=4, codec="zstd")
     folder, target = str(tmp_path / "folder"), str(tmp_path / "data.store")
-    assert "all right" in run_ranks(ranks, WORKER, folder, target, str(HELPERS))
+    assert "all right" in run_ranks(ranks, WORKER, folder, target)

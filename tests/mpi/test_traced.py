@@ -205,8 +205,8 @@ def test_a_folder_of_what_ranks_left_is_put_together_by_whoever_has_it(mpiexec, 
     assert "rank 1 left nothing" in gather(tmp_path / "kept").lost[0]
 
 
-def test_a_program_traces_itself(run_ranks):
-    run_ranks(4, HERE / "traced_here_worker.py")
+def test_a_program_traces_itself(start_ranks):
+    start_ranks(4, HERE / "traced_here_worker.py")
 
 
 @pytest.mark.parametrize(

@@ -159,9 +159,9 @@ def test_a_slow_link_is_found(require, tmp_path):
     assert theirs.sum() > 0.9 * len(theirs) * 40_000 / 1e6  # what such a link takes at least
 
 
-def test_a_slow_disk_of_the_trainer_is_found(run_ranks, store, tmp_path):
+def test_a_slow_disk_of_the_trainer_is_found(start_ranks, store, tmp_path):
     """Ranks train on samples that they read from a store as they need them; rank 1 has a slow disk."""
-    told = json.loads(run_ranks(2, READER, store, str(tmp_path / "run.npz")).splitlines()[-1])
+    told = json.loads(start_ranks(2, READER, store, str(tmp_path / "run.npz")).splitlines()[-1])
     said = analyze(load(tmp_path / "run.npz"))
     (one,) = [finding for finding in said.findings if finding.kind == "slow disk"]
     assert (one.rank, one.where.rank, one.where.name) == (1, 1, "fetch the batch")

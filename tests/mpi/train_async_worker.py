@@ -1,7 +1,6 @@
 """On every rank: asynchronous and compressed runs keep their laws. Started by test_train_async.py."""
 
 import sys
-import traceback
 from pathlib import Path
 from time import sleep
 
@@ -283,14 +282,6 @@ def compressed_runs_resume_bit_for_bit():
         assert sent == whole.sent * 46 * p  # what the rows say is what the run says
 
 
-def abort(kind, value, trace):
-    """A rank that fails ends the others, which may be waiting for its messages."""
-    traceback.print_exception(kind, value, trace)
-    sys.stderr.flush()
-    comm.Abort(1)
-
-
-sys.excepthook = abort
 words = ""
 if p == 1:
     refused("1 ranks leave no worker; start 2 or more", asynchronous())

@@ -2,7 +2,6 @@
 
 import sys
 import tempfile
-import traceback
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -337,16 +336,8 @@ def recorded_events():
                 assert max(e.start for e in step) <= min(e.stop for e in step) + 1e-3, (name, step)
 
 
-def abort(kind, value, trace):
-    traceback.print_exception(kind, value, trace)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    comm.Abort(1)
-
-
 execute_file = sys.modules[execute.__module__]
 if __name__ == "__main__":
-    sys.excepthook = abort
     chosen = sys.argv[1:]
     checks = [every_exchange, local_updates]
     # More ranks on few cores are slow, and have nothing new here.

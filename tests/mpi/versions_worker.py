@@ -1,8 +1,6 @@
 """On every rank: versions of a run, restored by any layout and any number of ranks. See test_versions.py."""
 
-import sys
 import tempfile
-import traceback
 from pathlib import Path
 
 from hybrid_worker import difference, experiment_of, layouts, one_rank
@@ -121,15 +119,7 @@ def fewer_ranks_restore_the_mean_of_local_state():
         assert run.samples == 24 and store.newest().step == STEPS + 1
 
 
-def abort(kind, value, trace):
-    traceback.print_exception(kind, value, trace)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    comm.Abort(1)
-
-
 if __name__ == "__main__":
-    sys.excepthook = abort
     # Each on few ranks and on more: what differs between three and four is the number of layouts.
     checks = [any_layout_resumes_from_any_other] if p in (2, 4) else []
     checks += [any_version_can_be_resumed] if p in (2, 3) else []
