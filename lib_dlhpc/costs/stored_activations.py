@@ -237,7 +237,9 @@ def _gathers(layer: Layer) -> bool:
 
 
 def moved_elements(model: Model) -> NDArray[np.float64]:
-    """Return the elements of a sample that each layer reads and writes or stores, shape (layers,)."""
+    """Return the elements of a sample that each layer reads and writes or stores, or works with, shape (layers,)."""
     views = np.array([layer.traits.view for layer in model.layers])
     most = np.maximum(model.layer_output_elements, model.layer_stored)
-    return np.where(views, 0.0, model.layer_input_elements + most)
+    found = np.where(views, 0.0, model.layer_input_elements + most)
+    working = np.array([layer.traits.working_elements(layer) for layer in model.layers])
+    return np.where(working > 0, working, found)

@@ -10,7 +10,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Factor, Kind, Layer, Site
 from lib_dlhpc.layers.base.routing import NO_LIMIT, Routing, most, routed, scores_gradient
-from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks
 from lib_dlhpc.layers.gelu import gelu, gelu_slope
 
 
@@ -53,6 +53,8 @@ class Experts(Kind):
     product = True
     tensor = "experts"
     expert_parameters: tuple[str, ...] = ("expand", "expand_bias", "contract", "contract_bias")
+    kept: tuple[str, ...] = ("rows", "hidden", "active")  # what backward reads of the networks
+    gradients_within = 1  # of `features` elements a row
     dimensions = (2,)
 
     @staticmethod
@@ -86,6 +88,18 @@ class Experts(Kind):
         """Return the elements of copied positions, and of what GELU reads and writes."""
         options = layer.attributes
         return float(options["routed"] * (4 * layer.output_shape[-1] + 4 * options["features"]))
+
+    @classmethod
+    def working_elements(cls, layer: Layer) -> float:
+        """Return the gradients of the output, and of each row: of its output, its input and within its network.
+
+        A row that travels is in memory three times before that: as it leaves, as it arrives, and by expert.
+        """
+        options, width = layer.attributes, layer.output_shape[-1]
+        row = 2 * width + cls.gradients_within * options["features"]
+        if "own" in options:
+            row = max(row, 3 * width)
+        return float(prod(layer.output_shape) + options["routed"] * row)
 
     def __init__(self, layer: Layer) -> None:
         options = layer.attributes
@@ -126,6 +140,7 @@ class Experts(Kind):
         sent[:, :-1] = x.reshape(-1, self.width)[order // self.chosen]
         sent[:, -1] = routing.weights.reshape(-1)[order]
         rows = self.travel.there(saved, sent)
+        del sent
         saved.values.update(rows=rows, here=here, order=order, **routing._asdict())
         out = self.networks(weights, saved, rows[:, :-1], here)
         out *= rows[:, -1:]
@@ -136,7 +151,11 @@ class Experts(Kind):
         values = saved.values
         order, routing = values["order"], Routing(*(values[name] for name in Routing._fields))
         g = self.travel.there(saved, dy.reshape(-1, self.width)[order // self.chosen])
-        back = self.travel.home(saved, self.networks_back(weights, gradients, saved, g))
+        back = self.networks_back(weights, gradients, saved, g)
+        del g
+        for name in self.kept:
+            del values[name]
+        back = self.travel.home(saved, back)
         dweights = np.zeros_like(routing.weights)
         dweights.reshape(-1)[order] = back[:, -1]
         dx = self._sum(saved, back[:, :-1], order, dy.shape)
@@ -148,7 +167,9 @@ class Experts(Kind):
         for expert, own in slices(here):
             np.matmul(x[own], weights["expand"][expert], out=hidden[own])
             hidden[own] += weights["expand_bias"][expert]
-        active = gelu(hidden)
+        active = np.empty_like(hidden)
+        for y, part in chunks(active, hidden):
+            y[...] = gelu(part)
         for expert, own in slices(here):
             np.matmul(active[own], weights["contract"][expert], out=out[own])
             out[own] += weights["contract_bias"][expert]
@@ -167,7 +188,8 @@ class Experts(Kind):
             back[own, -1] += g[own] @ weights["contract_bias"][expert]
         g *= rows[:, -1:]
         t *= rows[:, -1:]
-        t *= gelu_slope(hidden)
+        for part, of in chunks(t, hidden):
+            part *= gelu_slope(of)
         for expert, own in slices(here):
             np.matmul(active[own].T, g[own], out=gradients["contract"][expert])
             np.matmul(rows[own, :-1].T, t[own], out=gradients["expand"][expert])

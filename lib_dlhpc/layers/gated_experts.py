@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.layers.base.kind import Counts, Factor, Layer, Site
 from lib_dlhpc.layers.base.routing import NO_LIMIT
-from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks
 from lib_dlhpc.layers.experts import Experts, pairs_of, slices
 from lib_dlhpc.layers.glu import FUNCTIONS
 
@@ -18,6 +18,8 @@ class GatedExperts(Experts):
     """
 
     expert_parameters = ("gate", "up", "down")
+    kept = ("rows", "gate", "up", "active")
+    gradients_within = 2
 
     @staticmethod
     def describe(
@@ -65,7 +67,9 @@ class GatedExperts(Experts):
         for expert, own in slices(here):
             np.matmul(x[own], weights["gate"][expert], out=gate[own])
             np.matmul(x[own], weights["up"][expert], out=up[own])
-        active = self.function(gate) * up
+        active = np.empty_like(gate)
+        for y, a, b in chunks(active, gate, up):
+            np.multiply(self.function(a), b, out=y)
         for expert, own in slices(here):
             np.matmul(active[own], weights["down"][expert], out=out[own])
         saved.values.update(gate=gate, up=up, active=active)
@@ -81,7 +85,11 @@ class GatedExperts(Experts):
         back[:, -1] = np.einsum("ij,ij->i", t, active)
         g *= rows[:, -1:]
         t *= rows[:, -1:]
-        dgate, dup = t * up * self.slope(gate), t * self.function(gate)
+        dgate, dup = np.empty_like(t), t
+        for down, both, a, b in chunks(dgate, t, gate, up):
+            np.multiply(both, b, out=down)
+            down *= self.slope(a)
+            both *= self.function(a)
         for expert, own in slices(here):
             x = rows[own, :-1]
             np.matmul(active[own].T, g[own], out=gradients["down"][expert])

@@ -1,5 +1,6 @@
 """Laws of layers: derivatives equal differences, results equal plain formulas, memory changes nothing."""
 
+import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -362,6 +363,23 @@ def test_experts_that_have_no_position_get_no_gradient(name):
     _, _, gradients = one.run([x, scores], np.ones_like(x))
     for gradient in gradients.values():
         assert np.all(gradient[0] == 0) == chosen
+
+
+@pytest.mark.parametrize("kind", ["experts", "gated_experts"])
+def test_backward_of_experts_holds_what_is_counted(kind):
+    """Beside what forward has stored; no function of all rows makes copies of its own."""
+    router = {"kind": "dense", "features": 4, "name": "router"}
+    options = {"experts": 4, "chosen": 2, "features": 640, "inputs": ["input", "router"]}
+    model = model_of((256, 160), router, {"kind": kind, **options})
+    one, inputs = bench(model), inputs_of(model, 8)
+    dy = np.ones_like(one.forward(inputs))
+    gradients = {name: np.empty_like(weight) for name, weight in one.weights.items()}
+    tracemalloc.start()
+    one.layer.backward(one.weights, gradients, one.saved, dy)
+    peak = tracemalloc.get_traced_memory()[1] + dy.nbytes
+    tracemalloc.stop()
+    counted = KINDS[kind].working_elements(one.noun) * dy.nbytes / dy[0].size
+    assert peak == pytest.approx(counted, rel=0.1)
 
 
 def test_an_evaluation_and_a_recomputed_pass_count_no_load():

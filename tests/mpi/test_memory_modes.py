@@ -19,6 +19,7 @@ WORKER = Path(__file__).with_name("memory_worker.py")
                 "alone",
                 "llama",
                 "llama, fused",
+                "experts alone",
                 "llama, full",
                 "microbatches",
                 "selective",

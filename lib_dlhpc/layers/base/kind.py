@@ -191,6 +191,11 @@ class Kind:
         """Return the elements that the numpy passes move beside input and output."""
         return 0.0
 
+    @classmethod
+    def working_elements(cls, layer: Layer) -> float:
+        """Return the elements that backward holds at once beside the stored ones; 0: as many as it reads and writes."""
+        return 0.0
+
     @staticmethod
     def repeated_flop(layer: Layer) -> float:
         """Return the FLOP of its forward pass that the kernel of its backward pass repeats."""

@@ -30,7 +30,7 @@ def routed(scores: Array, chosen: int, limit: int) -> Routing:
     """
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     p /= p.sum(axis=-1, keepdims=True)
-    experts = np.argsort(-p, axis=-1, kind="stable")[..., :chosen]
+    experts = np.argsort(-p, axis=-1, kind="stable")[..., :chosen].copy()
     weights = np.take_along_axis(p, experts, axis=-1)
     if chosen > 1:
         weights = weights / weights.sum(axis=-1, keepdims=True)
