@@ -15,7 +15,13 @@ with b s of that pass, and as no mean is above the maximum,
 
 With ZeRO 2 each backward pass exchanges them, and with ZeRO 3 each pass gathers weights: a pass takes no less than
 either its layers or its messages. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights; a
-gather behind a forward pass may take no time. The fullest rank holds no less than the mean stage.
+gather behind a forward pass may take no time.
+
+The fullest rank holds no less than any mean of all. Stages have A B of state between them, and store B B for a
+microbatch, of which the k-th keeps n_k when it begins its first backward pass; whatever their cut, with weights of
+1 / (a + n_k) and any a >= 0
+
+    memory >= [A / (a + max n) + B min n / (a + min n)] / sum of 1 / (a + n_k)
 """
 
 from collections.abc import Iterable
@@ -29,7 +35,9 @@ from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.power import clocked, drawn
+from lib_dlhpc.costs.segments import BLOCK
 from lib_dlhpc.costs.state import MASTER_BYTES
+from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import chain
@@ -52,19 +60,20 @@ OUTSIDE = (
 
 @dataclass(frozen=True)
 class Bound:
-    """Lower bounds of each combination: s of a step, B of state on the fullest device.
+    """Lower bounds of each combination: s of a step; B on the fullest device, of state alone and with activations.
 
     joules: what the mean device draws above its idle power in the passes of a step, J.
     """
 
     step: Floats
     state: Floats
+    memory: Floats
     joules: Floats
 
 
 class Unsplit(NamedTuple):
     """An unsplit pipeline, of each combination: s of a microbatch's computation, of its passes with what is exchanged
-    within them, and of an update; weights; J of a microbatch above idle power."""
+    within them, and of an update; weights; J of a microbatch above idle power; B of a sample that are stored."""
 
     work: Floats
     forward: Floats
@@ -72,6 +81,7 @@ class Unsplit(NamedTuple):
     update: Floats
     weights: Floats
     joules: Floats
+    stored: Floats
 
 
 def bound(experiment: Experiment, combinations: Space) -> Bound:
@@ -96,7 +106,10 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     step = step + one.update / p / sharded + np.where(after, gathered, 0.0)
     step = np.where((c["zero"] == 3) & ~behind, np.maximum(step, 2 * m * gathered), step)
     state = _state(experiment, combinations, one.weights, sharded)
-    return Bound(step * (1 - 1e-12), state, m * one.joules / p * (1 - 1e-12))
+    memory = np.maximum(state / p, _with_activations(experiment, combinations, one, state))
+    reserved = float(experiment.machine.device.reserved_memory)
+    found = step, state / p + reserved, memory + reserved, m * one.joules / p
+    return Bound(*(each * (1 - 1e-12) for each in found))
 
 
 def _passes(c: Columns, both: Floats) -> Floats:
@@ -115,7 +128,7 @@ def _plain(c: Columns) -> NDArray[np.bool_]:
 def _unsplit(experiment: Experiment, combinations: Space) -> Unsplit:
     c = combinations.columns
     names = [name for name in c if name not in (*OUTSIDE, "batch")]
-    samples, found = c["batch"] // c["microbatches"], np.zeros((6, len(combinations)))
+    samples, found = c["batch"] // c["microbatches"], np.zeros((len(Unsplit._fields), len(combinations)))
     for rows in alike([c[name] for name in names]):
         each, place = np.unique(samples[rows], return_inverse=True)
         fields = {name: c[name][rows[0]].item() for name in names}
@@ -142,13 +155,14 @@ def _of_microbatches(
         many = samples.tolist() if experiment.calibration.rate else samples[:1].tolist()
         scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
-        return Unsplit(*np.zeros((6, len(samples))))
+        return Unsplit(*np.zeros((len(Unsplit._fields), len(samples))))
     passes = _Passes(one, step, samples.astype(float), scale[:, None])
     work, forward, backward, joules = passes.work()
     ahead, back = passes.exchanged()
     update = scale * work_of(step).update.min() + 0 * work
     weights = step.stages[0][0].forward.prices[0].weights.sum() + 0 * work
-    return Unsplit(work, forward + ahead, backward + back, update, weights, joules)
+    stored = passes.stored() + 0 * work
+    return Unsplit(work, forward + ahead, backward + back, update, weights, joules, stored)
 
 
 class _Passes:
@@ -179,6 +193,15 @@ class _Passes:
             joules = np.tensordot(watts, limited.sum(axis=1), 1)
             found.append([seconds.sum(axis=0), seconds[0], seconds[1:].sum(axis=0), joules])
         return np.min(found, axis=0)
+
+    def stored(self) -> float:
+        """Return the least B of a sample that a variant stores; 0 where that depends on how stages are cut."""
+        one, variants = self.experiment, range(len(self.chunk.backward.variants))
+        how, blocks = one.strategy.recompute, any(BLOCK.match(x.name) for x in one.model.layers)
+        if how == "full" and not blocks:
+            return 0.0
+        held = (chain(one, variant)[0][0] for variant in variants)
+        return min(stored_bytes(part, int(self.size), how) for part in held)
 
     def exchanged(self) -> list[Floats]:
         """Return the seconds of exchanges within a forward and a backward pass of the variant with most."""
@@ -262,15 +285,42 @@ def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> F
 
 
 def _state(experiment: Experiment, combinations: Space, weights: Floats, sharded: Floats) -> Floats:
-    """Return the bytes of weights, gradients and optimizer state of a mean stage."""
+    """Return the bytes of weights, gradients and optimizer state of all stages."""
     c, strategy = combinations.columns, experiment.strategy
     if "precision" in c or np.any(c.get("offload", np.array(strategy.offload)) == "all"):
         return np.zeros(len(combinations))
     size = compute.BYTES[strategy.precision]
     master = MASTER_BYTES * (strategy.precision in compute.MIXED)
     optimizer = compute.STATE[strategy.optimizer] * max(size, MASTER_BYTES)
-    zero, held = c["zero"], weights / c["pipeline"]
     each = ((size, 3), (size, 2), (master + optimizer, 1))
-    parts = sum(count / np.where(zero >= level, sharded, 1) for count, level in each)
-    total: Floats = held * parts + float(experiment.machine.device.reserved_memory)
-    return total
+    parts = sum(count / np.where(c["zero"] >= level, sharded, 1) for count, level in each)
+    return weights * parts
+
+
+def _with_activations(
+    experiment: Experiment, combinations: Space, one: Unsplit, state: Floats
+) -> Floats:
+    """Return the bytes of state and of what is stored for backward passes on the fullest of all stages."""
+    c, strategy = combinations.columns, experiment.strategy
+    here = c.get("offload", np.array(strategy.offload)) == "none"
+    if "precision" in c or "experts" in c or strategy.experts > 1:  # not known here
+        return np.zeros(len(combinations))
+    stored = np.where(here, one.stored * c["batch"] / c["microbatches"], 0.0)
+    found, names = np.zeros(len(combinations)), ("pipeline", "microbatches", "schedule")
+    for rows in alike([c[name] for name in names]):
+        kept = _kept(*(c[name][rows[0]].item() for name in names))
+        for beside in (0.0, 1.0, float(kept.mean()), float(kept.max())):
+            weights = 1 / (beside + kept)
+            mean = state[rows] * weights.min() + stored[rows] * (weights * kept).min()
+            found[rows] = np.maximum(found[rows], mean / weights.sum())
+    return found
+
+
+def _kept(stages: int, many: int, schedule: str) -> Floats:
+    """Return of each stage the least number of microbatches that a part of it keeps at its first backward pass."""
+    if schedule == "gpipe":
+        return np.full(stages, float(many))
+    behind = np.arange(stages, 0, -1.0)
+    if schedule == "interleaved":  # the last chunk keeps the fewest
+        return np.minimum(stages, 2 * behind - 1)
+    return np.minimum(many, behind)

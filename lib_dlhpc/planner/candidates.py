@@ -1,4 +1,4 @@
-"""Candidates of a plan: the combinations that are legal and whose state fits, with their bounds, found in chunks.
+"""Candidates of a plan: the combinations that are legal and may fit, with their bounds, found in chunks.
 
 A combination is a number, so that no list of all of them is made: 24 B are held for each candidate.
 """
@@ -18,14 +18,14 @@ from lib_dlhpc.scale_out.work import experiment_of, part
 from lib_dlhpc.spec.experiment import Experiment, dumps
 
 SIZE = 2**20  # combinations of a chunk
-UNFIT = "does not fit: the state alone"
+UNFIT = ("does not fit: the state alone", "does not fit: state and activations")
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Combinations by their numbers, with lower bounds of a step (s) and of the energy above idle power (J).
 
-    legal: how many are legal, and whether their state fits or not. left_out: of all combinations, by reason.
+    legal: how many are legal, whether they fit or not. left_out: of all combinations, by reason.
     """
 
     experiment: Experiment
@@ -82,8 +82,9 @@ def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:
     numbers = within.numbers
     if len(within):
         bounds = bound(experiment, within)
-        fits = bounds.state <= float(experiment.machine.device.memory)
-        left_out += Counter({UNFIT: int((~fits).sum())})
+        room = float(experiment.machine.device.memory)
+        fits, alone = bounds.memory <= room, int((bounds.state > room).sum())
+        left_out += Counter(dict(zip(UNFIT, (alone, int((~fits).sum()) - alone), strict=True)))
         numbers, step, joules = numbers[fits], bounds.step[fits], bounds.joules[fits]
     return {
         "numbers": numbers,

@@ -85,7 +85,7 @@ def predicted(
     for kin in found:
         progress(len(kin.rows))
         try:
-            memory = _memory(kin)
+            memory = ledger.peaks(kin.one, kin.many, kin.schedules)
             fits = np.sum([*memory.values()], axis=0) <= kin.one.machine.device.memory
             if any(fits):
                 steps.append(_step(kin.only(fits)))
@@ -214,13 +214,3 @@ def _breakdown(
         recomputation=again,
         single_device=np.nan,
     )
-
-
-def _memory(kin: Kin) -> dict[str, Floats]:
-    """Return the bytes of each term on the fullest device of each layout."""
-    found = {name: np.zeros(len(kin.rows)) for name in ledger.TERMS}
-    for schedule in {*kin.schedules.tolist()}:
-        some = kin.schedules == schedule
-        for name, each in ledger.peaks(kin.one, kin.many[some], schedule).items():
-            found[name][some] = each
-    return found

@@ -112,7 +112,7 @@ class _Search:
         Next are those whose bounds, times the least price over its bound of their kind so far, are least: four times as
         many each time, since many at once take less time each.
         """
-        tried, size = self.found.left_out[UNFIT], 1
+        tried, size = sum(self.found.left_out[reason] for reason in UNFIT), 1
 
         def each(many: int) -> None:
             nonlocal tried

@@ -6,6 +6,7 @@ communication buffers. With offloading only the current layer and the one in fli
 are on the device. Fragmentation is not modeled.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -122,27 +123,44 @@ def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
     return [[of(chain[rank]) for chain in chains] for rank in range(stages)]
 
 
-def peaks(experiment: Experiment, many: NDArray[np.int64], schedule: str) -> dict[str, Floats]:
-    """Return the terms of the highest peak of all ranks, for each number of microbatches.
+def peaks(
+    experiment: Experiment, many: NDArray[np.int64], schedules: NDArray[np.str_]
+) -> dict[str, Floats]:
+    """Return the terms of the highest peak of all ranks, for each number of microbatches with its schedule.
 
-    The experiment holds no arrays; stages are cut as with its own microbatches. B, (microbatches,) each.
+    The experiment holds no arrays and does not offload; stages are cut as with its own microbatches, and backward
+    passes have as many parts as with its own schedule. B, (microbatches,) each.
     """
-    stages, one_of_each = sizes(experiment).pipeline, _one_of_each(experiment, schedule)
-    seen, found = set[int](), list[Floats]()
+    places = dict[int, tuple[Needs, list[int]]]()
     for rank, needs in enumerate(_needs_of_ranks(experiment)):
         for one in needs:
-            if one_of_each and id(one) in seen:
-                continue
-            seen.add(id(one))
-            keeps, extra, _, between = _bytes(experiment, one, (rank, stages), many, schedule)
-            terms = {name: size + 0 * keeps for name, size in one.fixed.items()}
-            terms["communication buffer"] = terms["communication buffer"] + between
-            for kept, beside in ((keeps, 0 * extra), (keeps, extra), (0 * keeps, 0 * extra)):
-                terms |= {"activations": kept, "working set": beside}
-                found.append(np.array([terms[name] for name in TERMS]))
-    every = np.array(found)
-    fullest = every.sum(axis=1).argmax(axis=0)
-    return dict(zip(TERMS, every[fullest, :, np.arange(len(many))].T, strict=True))
+            places.setdefault(id(one), (one, []))[1].append(rank)
+    found = np.empty((len(TERMS), len(many)))
+    for schedule in {*schedules.tolist()}:
+        some, first = schedules == schedule, _one_of_each(experiment, schedule)
+        each = [
+            _held(experiment, one, ranks[:1] if first else ranks, many[some], schedule)
+            for one, ranks in places.values()
+        ]
+        every = np.concatenate(each, axis=1)
+        fullest = every.sum(axis=0).argmax(axis=0)
+        found[:, some] = every[:, fullest, np.arange(len(fullest))]
+    return dict(zip(TERMS, found, strict=True))
+
+
+def _held(
+    experiment: Experiment, needs: "Needs", ranks: list[int], many: NDArray[np.int64], schedule: str
+) -> Floats:
+    """Return what ranks hold in the backward pass where they hold most, (terms, ranks, microbatches)."""
+    at = np.array(ranks)[:, None] if len(ranks) > 1 else ranks[0]
+    place = at, sizes(experiment).pipeline
+    keeps, extra, _, between = _bytes(experiment, needs, place, many, schedule)
+    found = np.empty((len(TERMS), len(ranks), len(many)))
+    found[:] = np.array([*needs.fixed.values()])[:, None, None]
+    found[TERMS.index("activations")] = keeps
+    found[TERMS.index("working set")] = extra
+    found[TERMS.index("communication buffer")] += between
+    return found
 
 
 def _one_of_each(experiment: Experiment, schedule: str) -> bool:
@@ -157,11 +175,11 @@ class Needs(NamedTuple):
     beside: Floats  # B of a sample by which the backward pass of each part exceeds that
     waiting: float  # B of a sample that wait for weight gradients
     resident: tuple[float, float]  # B of a sample if activations are offloaded: stored, working set
-    summed: float  # B of the largest gradient of a pass, to be accumulated
-    fixed: dict[str, float]  # B by term
-    away: float  # B offloaded of the state
     before: float  # elements of a sample that a part receives from the stage before it
     after: float  # and sends to the next
+    summed: float = 0.0  # B of the largest gradient of a pass, to be accumulated
+    fixed: Mapping[str, float] = {}  # B by term
+    away: float = 0.0  # B offloaded of the state
 
 
 def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
@@ -169,22 +187,33 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
     size, out = BYTES[strategy.precision], strategy.offload != "none"
     in_two = strategy.schedule == "zb-h1" and stages > 1
     how = (size, strategy.recompute, out, in_two)
-    fixed, away = _state(experiment, rank_model(held))
+    model = rank_model(held)
+    fixed, away = _state(experiment, model)
     fixed["input batch"] = _samples(experiment, held) * size
-    fixed["communication buffer"] = _buffers(experiment, held)
+    fixed["communication buffer"] = _buffers(experiment, model)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     whole = strategy.zero < 2 or shards(experiment) == 1
     accumulates = whole and strategy.offload != "all"
-    largest = max(part.model.layer_trained.max(initial=0.0) for part in held)
-    residents = (resident_bytes(part, size, strategy.recompute) for part in held) if out else ()
+    largest = float(model.layer_trained.max(initial=0.0))
+    return _activations(Keyed(held, *map(id, held), *how), *how)._replace(
+        summed=largest * size if accumulates else 0.0,
+        fixed={name: float(fixed.get(name, 0.0)) for name in TERMS},
+        away=away,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _activations(
+    key: Keyed[tuple[Part, ...]], size: int, recompute: str, out: bool, in_two: bool
+) -> Needs:
+    """Return what a rank holds for each sample, which is the same with any ZeRO, machine and number of replicas."""
+    held = key.value
+    residents = (resident_bytes(part, size, recompute) for part in held) if out else ()
     return Needs(
-        np.array([stored_bytes(part, size, strategy.recompute, out) for part in held]),
-        np.array([backward_extra(part, *how) for part in held]),
+        np.array([stored_bytes(part, size, recompute, out) for part in held]),
+        np.array([backward_extra(part, size, recompute, out, in_two) for part in held]),
         sum(waiting_bytes(part, size) for part in held) if in_two else 0.0,
         max(residents, key=sum, default=(0.0, 0.0)),
-        float(largest * size) if accumulates else 0.0,
-        {name: float(fixed.get(name, 0.0)) for name in TERMS},
-        away,
         *(
             max(part.elements(getattr(part, word)) for part in held)
             for word in ("receives", "sends")
@@ -216,12 +245,12 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
 def _bytes(
     experiment: Experiment,
     needs: Needs,
-    at: tuple[int, int],
+    at: tuple[Any, int],
     many: NDArray[np.int64],
     schedule: str,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return for each number of microbatches the B of activations, of the working set, that are offloaded, and of the
-    buffers of messages between stages; at: rank and stages."""
+    buffers of messages between stages; at: rank and stages; of several ranks, (ranks, 1), arrays are of each."""
     strategy, (rank, stages) = experiment.strategy, at
     batch = np.ceil(strategy.batch / many)
     later = waiting(rank, stages, many, schedule)
@@ -295,10 +324,9 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     return float(experiment.strategy.batch * np.prod(shape) / experiment.strategy.context)
 
 
-def _buffers(experiment: Experiment, held: tuple[Part, ...]) -> float:
+def _buffers(experiment: Experiment, model: Model) -> float:
     """Return the bytes of the buffers in which weights and gradients are exchanged."""
-    strategy = experiment.strategy
-    model, found = rank_model(held), 0.0
+    strategy, found = experiment.strategy, 0.0
     element = BYTES[strategy.precision]
     if sizes(experiment).data > 1:
         bucket = float(strategy.bucket)

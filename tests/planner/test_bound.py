@@ -65,7 +65,7 @@ def test_no_prediction_is_below_its_bound(name):
             continue
         seen += 1
         assert 0 < least.step[row] <= prediction.step_time, combinations.changes(row)
-        assert least.state[row] <= prediction.memory_total * (1 + 1e-12), combinations.changes(row)
+        assert least.memory[row] <= prediction.memory_total * (1 + 1e-12), combinations.changes(row)
         drawn = sum(j for cause, j in prediction.energy.items() if cause.startswith("devices"))
         idle = run.machine.device.idle_power * prediction.step_time
         above = drawn / run.devices - idle
