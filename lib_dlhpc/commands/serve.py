@@ -126,6 +126,10 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
     for name, step in (("prefill", found.prefill), ("decode", found.decode)):
         terms = ", ".join(f"{term} {shown(s, 's')}" for term, s in step.terms.items() if s)
         lines.append(f"  {name:<8} {shown(step.total, 's'):>8}, limited by {step.bound}: {terms}")
+    if service.draft:
+        lines.append(
+            f"  {found.tokens:.2f} tokens a step of each sequence, {service.drafts} drafted"
+        )
     priced = found.full.cost == found.full.cost
     money = f" {f'{service.machine.currency}/M tokens':>13}" * priced
     lines.append(

@@ -2,12 +2,14 @@
 
 service.py      Service: a model, a machine, how it is served, which requests come; read_service
 shard.py        what one device of a replica holds and computes for a token; the cache of keys and values
+speculate.py    speculative decoding: the tokens of a step, expected and drawn
 price.py        the price of a step: some tokens of prompts, and one token of each sequence
 predict.py      predict_service: bytes, times and costs in closed form
 load.py         the steady state at a rate of requests: batch, wait
 scheduler.py    continuous and static batching: which requests are in the next step
 simulate.py     simulate_service: every request and every step
 decoder.py      decode, Decoder: a language model in numpy, with a cache of keys and values
+verify.py       decode_with_draft: a small decoder drafts, a large one verifies
 run.py          run_service: the same requests, decoded for real
 measure.py      on_this_machine: a service with the measured times of this machine's decoder
 published.py    published(): measurements of others, beside their predictions
@@ -20,12 +22,14 @@ from lib_dlhpc.serving.predict import Point, ServicePrediction, predict_service
 from lib_dlhpc.serving.price import Chunk, Prices, StepTime
 from lib_dlhpc.serving.published import Published, published
 from lib_dlhpc.serving.run import run_service
-from lib_dlhpc.serving.service import Requests, Service, Serving, read_service
+from lib_dlhpc.serving.service import Drafting, Requests, Service, Serving, read_service
 from lib_dlhpc.serving.simulate import ServiceTrace, simulate_service
+from lib_dlhpc.serving.verify import decode_with_draft
 
 __all__ = [
     "Chunk",
     "Decoder",
+    "Drafting",
     "Load",
     "Point",
     "Prices",
@@ -37,6 +41,7 @@ __all__ = [
     "Serving",
     "StepTime",
     "decode",
+    "decode_with_draft",
     "on_this_machine",
     "predict_service",
     "published",

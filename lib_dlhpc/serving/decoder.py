@@ -87,6 +87,10 @@ class Decoder:
             self.held[name] += len(each)
         return outputs[self.model.layers[-1].name][0]
 
+    def keep(self, name: Hashable, tokens: int) -> None:
+        """Forget all but the first tokens of a sequence, such as drafts that were rejected."""
+        self.held[name] = min(self.held.get(name, 0), tokens)
+
     def free(self, name: Hashable) -> None:
         """Release the cache of a sequence."""
         del self.cache[name], self.held[name]

@@ -4,6 +4,8 @@ weights + sequences * cache + activations <= memory             which batch fits
 time to first token    = prefill of the prompt
 time per output token  = a step of decode: weights once, the cache of each sequence
 tokens a second        = batch * answer / (prefill of the batch + answer - 1 steps of decode)
+
+With a draft model a step of decode drafts and verifies, and each gives several tokens (speculate.py).
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from lib_dlhpc.results import Columns, Result, Summary, shown
 from lib_dlhpc.serving.load import Load, load_of
 from lib_dlhpc.serving.price import STEP_TOKENS, Prices, StepTime
 from lib_dlhpc.serving.service import Service
+from lib_dlhpc.serving.speculate import expected_tokens
 from lib_dlhpc.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -71,6 +74,11 @@ class ServicePrediction(Result):
         return self.curve[0]
 
     @property
+    def tokens(self) -> float:
+        """Mean tokens that a step of decode gives each sequence."""
+        return expected_tokens(self.service.drafting.acceptance, self.service.drafts)
+
+    @property
     def full(self) -> Point:
         """The full batch."""
         return self.curve[-1]
@@ -84,6 +92,8 @@ class ServicePrediction(Result):
             "prefill": f"{shown(self.prefill.total, 's')}, limited by {self.prefill.bound}",
             "decode": f"{shown(self.decode.total, 's')}, limited by {self.decode.bound}",
         }
+        if self.service.draft:
+            facts["tokens of a step"] = f"{self.tokens:.2f} of each sequence"
         rows = [
             [
                 *(str(point.batch), shown(point.ttft, "s"), shown(point.tpot, "s")),
@@ -118,6 +128,7 @@ class ServicePrediction(Result):
             "batch": self.batch,
             "prefill": self.prefill.terms,
             "decode": self.decode.terms,
+            "tokens_per_step": self.tokens,
             "prefill_flop": self.prefill_flop,
             "curve": [point._asdict() for point in self.curve],
             "load": self.load._asdict() if self.load else None,
@@ -127,8 +138,8 @@ class ServicePrediction(Result):
 def predict_service(service: Service) -> ServicePrediction:
     """Predict a service; raises SpecError if the model, or one sequence, does not fit the devices."""
     prices, load = Prices(service), service.requests
-    shard, room = prices.shard, room_of(service, prices)
-    sequence = shard.cached(service.longest - 1)
+    room = room_of(service, prices)
+    sequence = prices.cached(service.longest - 1)
     sequences = int(room // sequence)
     if sequences < 1:
         raise SpecError(
@@ -142,7 +153,7 @@ def predict_service(service: Service) -> ServicePrediction:
     full = curve[-1]
     return ServicePrediction(
         service=service,
-        weights=shard.weights,
+        weights=weights_of(prices),
         activations=activations_of(service, prices),
         room=room,
         cache_token=sequence / max(1, service.longest - 1),
@@ -168,13 +179,13 @@ def named(service: Service) -> str:
 
 def room_of(service: Service, prices: Prices) -> float:
     """Return the bytes of a device that are left for the cache; raises SpecError if there are none."""
-    device, shard = service.machine.device, prices.shard
-    room = float(device.memory - device.reserved_memory) - shard.weights
+    device, weights = service.machine.device, weights_of(prices)
+    room = float(device.memory - device.reserved_memory) - weights
     room -= activations_of(service, prices)
     if room <= 0:
         raise SpecError(
             f"service.devices = {service.service.devices}: the weights of {service.model.name or 'the model'} in"
-            f" {service.service.precision} take {format_quantity(shard.weights, 'B')} a device, activations of a step"
+            f" {service.service.precision} take {format_quantity(weights, 'B')} a device, activations of a step"
             f" {format_quantity(activations_of(service, prices), 'B')}, and"
             f" {device.name or 'the device'} has"
             f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal: more devices, a"
@@ -184,14 +195,23 @@ def room_of(service: Service, prices: Prices) -> float:
 
 
 def activations_of(service: Service, prices: Prices) -> float:
-    """Return the bytes of the widest layer's input and output, for the most tokens of a step, and of logits."""
+    """Return the bytes of the widest layer's input and output, for the most tokens of a step, and of logits.
+
+    Those of a draft model are freed before the model's own begin, and are fewer.
+    """
     serving, shard = service.service, prices.shard
-    tokens = serving.chunk + serving.batch
+    new = serving.batch * (1 + service.drafts)
+    tokens = serving.chunk + new
     if not serving.chunk:
         prompt = service.requests.prompt
-        tokens = max(min(max(STEP_TOKENS, prompt), serving.batch * prompt), serving.batch)
+        tokens = max(min(max(STEP_TOKENS, prompt), serving.batch * prompt), new)
     wide = shard.widest * BYTES[shard.precision] * tokens
-    return float(wide + LOGITS * shard.logits * serving.batch)
+    return float(wide + LOGITS * shard.logits * new)
+
+
+def weights_of(prices: Prices) -> float:
+    """Return the bytes of the weights on a device, those of the draft model included."""
+    return prices.shard.weights + (prices.draft.shard.weights if prices.draft else 0.0)
 
 
 def _point(service: Service, prices: Prices, batch: int) -> Point:

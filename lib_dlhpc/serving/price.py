@@ -5,7 +5,8 @@
     exchanges  the allreduces of tensor parallelism, by the cheapest algorithm
 
 Weights are read once a step, however many tokens it has; the cache is read for each sequence. That is why batching
-pays, and until when (Pope et al. 2022, section 2).
+pays, and until when (Pope et al. 2022, section 2). With a draft model a step verifies some drafts of each sequence: it
+reads weights and caches once for all of them, and computes as if they were sequences (speculate.py).
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from lib_dlhpc.costs.tiles import TILES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.service import Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of
+from lib_dlhpc.serving.speculate import expected_tokens
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 
@@ -74,16 +76,24 @@ class StepTime(NamedTuple):
         """Return the seconds of both steps."""
         return StepTime(*map(add, self, other))
 
-    def times(self, steps: int) -> "StepTime":
+    def times(self, steps: float) -> "StepTime":
         """Return the seconds of a number of such steps."""
         return StepTime(*(steps * each for each in self))
 
 
 class Prices:
-    """The prices of a service's steps on one replica. Raises SpecError if the device lacks the precision."""
+    """The prices of a service's steps on one replica. Raises SpecError if the device lacks the precision.
+
+    draft: those of its draft model. step_tokens: mean that a step gives each sequence.
+    """
 
     def __init__(self, service: Service) -> None:
-        self.shard = shard_of(service)
+        self.shard, self.drafts = shard_of(service), service.drafts
+        self.draft: Prices | None = None
+        self.step_tokens = 1.0
+        if service.draft:
+            self.draft = Prices(replace(service, model=service.draft, draft=None))
+            self.step_tokens = expected_tokens(service.drafting.acceptance, self.drafts)
         machine, serving = service.machine, service.service
         self.precision, self.apart = self.shard.precision, serving.attention == "apart"
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
@@ -96,19 +106,33 @@ class Prices:
         self._tokens = lru_cache(maxsize=None)(self._of_tokens)
 
     def step(self, chunks: Sequence[Chunk] = (), contexts: Sequence[float] = ()) -> StepTime:
-        """Return the seconds of a step.
+        """Return the seconds of a step, those of its drafts included.
 
         chunks: of prompts. contexts: of each sequence that is decoded, the tokens that its new token sees, itself
         included.
         """
-        tokens = sum(each.tokens for each in chunks) + len(contexts)
+        found = self.verify(chunks, contexts)
+        if self.draft:
+            found += self.draft.step(chunks, contexts)
+            found += self.draft.step((), contexts).times(self.drafts - 1)
+        return found
+
+    def verify(self, chunks: Sequence[Chunk], contexts: Sequence[float]) -> StepTime:
+        """Return the seconds of the model's own part of a step: one token of each sequence, and its drafts."""
+        new = len(contexts) * (1 + self.drafts)
+        tokens = sum(each.tokens for each in chunks) + new
         if not tokens:
             return StepTime()
-        found = self._tokens(tokens, len(chunks) + len(contexts))
+        found = self._tokens(tokens, len(chunks) + new, len(chunks) + len(contexts))
         for kind in self.shard.attended:
-            for work in (_prompts(kind, chunks), _decoded(kind, contexts)):
+            for work in (_prompts(kind, chunks), _decoded(kind, contexts, self.drafts)):
                 found += self._attention(kind, *work)
         return found
+
+    def cached(self, tokens: int) -> float:
+        """Return the bytes of cache of a sequence of this number of tokens, with room for its drafts."""
+        own = self.shard.cached(tokens + self.drafts)
+        return own + (self.draft.cached(tokens + self.drafts) if self.draft else 0.0)
 
     def prefill(self, prompt: int) -> StepTime:
         """Return the seconds of the step of one whole prompt, which ends with the first token."""
@@ -125,8 +149,13 @@ class Prices:
         return self.step([Chunk(prompt)] * together).times(full) + self.step([Chunk(prompt)] * rest)
 
     def answers(self, batch: int, prompt: int, answer: int) -> StepTime:
-        """Return the seconds of the answer - 1 steps that decode `batch` sequences to the end of their answers."""
-        found = self._tokens(batch, batch).times(answer - 1)
+        """Return the seconds of the steps that decode `batch` sequences to the end of their answers.
+
+        They are answer - 1; with drafts as many fewer as a step has more tokens on average, of the mean context.
+        """
+        if self.draft:
+            return self.decode(batch, prompt + answer / 2).times((answer - 1) / self.step_tokens)
+        found = self._tokens(batch, batch, batch).times(answer - 1)
         for kind in self.shard.attended:
             seen = prompt + np.arange(1.0, answer)
             seen = batch * (np.minimum(seen, kind.window) if kind.window else seen)
@@ -157,9 +186,9 @@ class Prices:
         late = (started > memory) * (started - attention - cache)
         return StepTime(attention=attention, cache=cache, launch=late)
 
-    def _of_tokens(self, tokens: int, sequences: int) -> StepTime:
-        """Return the seconds of all but attention over the cache; logits are of one token a sequence."""
-        shard, rows = self.shard, np.array([tokens, sequences])
+    def _of_tokens(self, tokens: int, logits: int, sequences: int) -> StepTime:
+        """Return the seconds of all but attention over the cache; logits: tokens that have some."""
+        shard, rows = self.shard, np.array([tokens, logits])
         model, device = _routed(shard.model, tokens), self.device
         if tokens < FEWEST_ROWS:
             device = replace(device, multiprocessors=0)
@@ -177,13 +206,13 @@ class Prices:
             arithmetic=float(arithmetic.sum()),
             activations=float(memory[~product].sum()),
             launch=float(launch.sum()) + again,
-            communication=self._exchanged(tokens, sequences),
+            communication=self._exchanged(tokens, logits),
         )
 
-    def _exchanged(self, tokens: int, sequences: int) -> float:
+    def _exchanged(self, tokens: int, of_logits: int) -> float:
         size, total, known = BYTES[self.precision], 0.0, dict[tuple[str, float], float]()
         for goal, elements, logits in self.shard.exchanges:
-            key = (goal, float(elements * size * (sequences if logits else tokens)))
+            key = (goal, float(elements * size * (of_logits if logits else tokens)))
             if key not in known:
                 known[key] = float(collective(*key, self.net).total)
             total += known[key]
@@ -235,10 +264,17 @@ def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
     return flop, kind.stored * sum(seen)
 
 
-def _decoded(kind: Attended, contexts: Sequence[float]) -> tuple[float, float]:
-    """Return FLOP and bytes of attention of one layer for new tokens that see `contexts` tokens each."""
-    seen = sum(min(each, kind.window) for each in contexts) if kind.window else sum(contexts)
-    return kind.flop * seen, kind.stored * seen
+def _decoded(kind: Attended, contexts: Sequence[float], drafts: int = 0) -> tuple[float, float]:
+    """Return FLOP and bytes of attention of one layer for new tokens that see `contexts` tokens each.
+
+    Drafts of a sequence see one token more each; its cache is read once for them all.
+    """
+    seen, read = (1 + drafts) * (sum(contexts) + len(contexts) * drafts / 2), sum(contexts)
+    if kind.window:
+        every = (each + at for each in contexts for at in range(1 + drafts))
+        seen = sum(min(each, kind.window) for each in every)
+        read = sum(min(each, kind.window) for each in contexts)
+    return kind.flop * seen, kind.stored * (read + len(contexts) * drafts)
 
 
 def pairs(chunk: Chunk, window: int = 0) -> float:

@@ -90,6 +90,11 @@ def _carry_out(step: Step, scheduler: Scheduler, decoder: Decoder, texts: _Texts
 def check_run(service: Service) -> None:
     """Raise SpecError unless numpy can serve it."""
     serving = service.service
+    if service.draft:
+        raise SpecError(
+            f"draft = {service.draft.name or service.draft.family!r}: a real run has no draft model; legal here: none."
+            " lib_dlhpc.serving.decode_with_draft decodes one sequence with a draft."
+        )
     if serving.devices * serving.replicas > 1:
         raise SpecError(
             f"service.devices = {serving.devices}, service.replicas = {serving.replicas}: a real run has one of each;"

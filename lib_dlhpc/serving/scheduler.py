@@ -63,6 +63,9 @@ class Scheduler:
     serving: Serving
     cached: Callable[[int], float]
     room: float
+    advance: Callable[[], int] = lambda: (
+        1
+    )  # tokens of a sequence that a step makes, drawn where some are drafted
     queue: deque[Request] = field(default_factory=deque)
     running: list[Request] = field(default_factory=list)  # in the order of admission
 
@@ -102,8 +105,10 @@ class Scheduler:
             if request.computed == request.tokens:
                 self._token(request, now)
         for request in step.decoded:
-            request.computed += 1
-            self._token(request, now)
+            made = min(self.advance(), request.answer - request.made)
+            request.computed += made
+            for _ in range(made):
+                self._token(request, now)
 
     def _token(self, request: Request, now: float) -> None:
         request.made += 1

@@ -45,6 +45,18 @@ class Serving:
 
 
 @dataclass(frozen=True)
+class Drafting:
+    """How a draft model is used (Leviathan et al. 2023, "speculative decoding").
+
+    tokens: drafted before each step of the model that answers, which verifies them. acceptance: probability that a
+    draft is accepted if those before it are; a property of both models and of the texts.
+    """
+
+    tokens: int = whole(default=4, most=64)
+    acceptance: float = number(default=0.7, most=1.0)
+
+
+@dataclass(frozen=True)
 class Requests:
     """The load: Poisson arrivals, and lengths in tokens.
 
@@ -63,12 +75,22 @@ class Requests:
 
 @dataclass(frozen=True)
 class Service:
-    """A service: the input of predict_service, simulate_service and run_service."""
+    """A service: the input of predict_service, simulate_service and run_service.
+
+    draft: a smaller model on the same devices, whose tokens `model` verifies; None: each token takes a step.
+    """
 
     model: Model
     machine: Machine
     service: Serving = field(default_factory=Serving)
     requests: Requests = field(default_factory=Requests)
+    draft: Model | None = None
+    drafting: Drafting = field(default_factory=Drafting)
+
+    @property
+    def drafts(self) -> int:
+        """Tokens that are drafted before each step of the model."""
+        return self.drafting.tokens if self.draft else 0
 
     @property
     def longest(self) -> int:
@@ -76,11 +98,13 @@ class Service:
         return self.requests.prompt + self.requests.answer
 
     def set(self, **changes: Any) -> "Service":
-        """Return a service with changed fields of [service] and [requests]; raises SpecError."""
+        """Return a service with changed fields of [service], [requests] and [draft]; raises SpecError."""
         ours = {key: changes.pop(key) for key in list(changes) if key in Serving.__annotations__}
+        drafts = {key: changes.pop(key) for key in list(changes) if key in Drafting.__annotations__}
         serving = read_table(Serving, {**vars(self.service), **ours}, "service")
         requests = read_table(Requests, {**vars(self.requests), **changes}, "requests")
-        return checked(replace(self, service=serving, requests=requests))
+        drafting = read_table(Drafting, {**vars(self.drafting), **drafts}, "draft")
+        return checked(replace(self, service=serving, requests=requests, drafting=drafting))
 
 
 def read_service(source: Mapping[str, Any] | str | Path) -> Service:
@@ -109,29 +133,44 @@ def tables_of(path: str | Path) -> dict[str, Any]:
 
 
 def _read(tables: Mapping[str, Any]) -> Service:
-    check_keys(tables, ("model", "machine", "service", "requests"), "service file")
+    check_keys(tables, ("model", "machine", "service", "requests", "draft"), "service file")
     for section in ("model", "machine"):
         if section not in tables:
             raise SpecError(f"[{section}] is missing; a service needs [model] and [machine].")
+    draft, drafting = _read_draft(tables.get("draft"))
     return checked(
         Service(
             read_model(tables["model"]),
             read_machine(tables["machine"]),
             read_table(Serving, tables.get("service", {}), "service"),
             read_table(Requests, tables.get("requests", {}), "requests"),
+            draft,
+            drafting,
         )
     )
 
 
+def _read_draft(table: Any) -> tuple[Model | None, Drafting]:
+    """Return the draft model of [draft], which has its name or its family, and how it is used."""
+    if not isinstance(table, Mapping):
+        return (None if table is None else read_model(table, "draft")), Drafting()
+    own = {key: table[key] for key in table if key in Drafting.__annotations__}
+    model = {key: table[key] for key in table if key not in own}
+    return read_model(model, "draft"), read_table(Drafting, own, "draft")
+
+
 def checked(service: Service) -> Service:
     """Return the service; raise SpecError unless it is of a language model, and its replicas are on the machine."""
-    model, machine, serving = service.model, service.machine, service.service
-    seen = [each.attributes for each in model.layers if is_attention(each.kind)]
-    if not seen or not all(each.get("causal", "values" in each) for each in seen):
-        raise SpecError(
-            f"model = {model.name or model.family!r}: generates no text; legal: language models of the families"
-            " decoder, llama, palm, gpt, opt, bloom and mpt."
-        )
+    machine, serving = service.machine, service.service
+    _check_text("model", service.model)
+    if service.draft:
+        _check_text("draft", service.draft)
+        words = [each.layers[0].attributes["vocabulary"] for each in (service.model, service.draft)]
+        if words[0] != words[1]:
+            raise SpecError(
+                f"draft = {service.draft.name or service.draft.family!r}: has a vocabulary of {words[1]:,}; legal:"
+                f" models with that of the model, {words[0]:,}."
+            )
     most = int(machine.nodes * machine.devices_per_node)
     if serving.devices * serving.replicas > most:
         raise SpecError(
@@ -139,6 +178,16 @@ def checked(service: Service) -> Service:
             f" {machine.name or 'the machine'} has {most} devices; legal: a product of at most {most}."
         )
     return service
+
+
+def _check_text(path: str, model: Model) -> None:
+    """Raise SpecError unless a model generates text."""
+    seen = [each.attributes for each in model.layers if is_attention(each.kind)]
+    if not seen or not all(each.get("causal", "values" in each) for each in seen):
+        raise SpecError(
+            f"{path} = {model.name or model.family!r}: generates no text; legal: language models of the families"
+            " decoder, llama, palm, gpt, opt, bloom and mpt."
+        )
 
 
 def is_attention(kind: str) -> bool:

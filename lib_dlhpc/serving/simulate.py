@@ -6,6 +6,7 @@ Requests arrive by a Poisson process, at the replica with the fewest of them.
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from lib_dlhpc.serving.predict import named, room_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
 from lib_dlhpc.serving.service import Service, arrivals, lengths
+from lib_dlhpc.serving.speculate import drawn_tokens
 
 if TYPE_CHECKING:
     import altair as alt
@@ -197,7 +199,11 @@ def requests_of(service: Service) -> list[Request]:
 
 def scheduler_of(service: Service, prices: Prices) -> Scheduler:
     """Return the scheduler of an idle replica; raises SpecError if the model does not fit."""
-    return Scheduler(service.service, prices.shard.cached, room_of(service, prices))
+    scheduler = Scheduler(service.service, prices.cached, room_of(service, prices))
+    if service.draft:
+        rng = np.random.default_rng([service.requests.seed, 3])
+        scheduler.advance = partial(drawn_tokens, rng, service.drafting.acceptance, service.drafts)
+    return scheduler
 
 
 def seconds_of(prices: Prices, step: Step) -> float:
