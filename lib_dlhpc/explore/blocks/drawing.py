@@ -168,6 +168,16 @@ def colors(field: str, inks: Mapping[str, str], key: bool = False) -> alt.Color:
     )
 
 
+def inks_and_dashes(
+    field: str, styles: Mapping[str, Any], key: bool = False
+) -> tuple[alt.Color, alt.StrokeDash]:
+    """Return the encodings of a field by color and dash. key: whether they are explained above."""
+    inks, dashes = zip(*styles.values(), strict=True)
+    dash = alt.StrokeDash(field, legend=ABOVE if key else None)
+    dash = dash.scale(domain=list(styles), range=list(dashes))
+    return colors(field, dict(zip(styles, inks, strict=True)), key), dash
+
+
 def tooltip_of(*fields: str) -> list[alt.Tooltip]:
     """Return a tooltip that shows these fields."""
     return [alt.Tooltip(field, type="nominal", title=field) for field in fields]
@@ -215,11 +225,11 @@ def lane(field: str) -> alt.Y:
     return alt.Y(f"{field}:Q", axis=None).scale(nice=False, reverse=True)
 
 
-def point(x: alt.X, y: alt.Y, **look: Any) -> Layers:
-    """Return the present choice as a disc, with its words."""
-    now = data("now", x=x, y=y)
+def point(x: alt.X, y: alt.Y, name: str = "now", dy: Any = -12, **look: Any) -> list[alt.Chart]:
+    """Return the present choice as a disc, with its words. name: of the dataset."""
+    now = data(name, x=x, y=y)
     disc = {"shape": "circle", "filled": True, "fill": SERIES[0], "size": 110, "opacity": 1}
-    words = now.mark_text(fontWeight="bold", **BESIDE, dy=-12, **HALO)
+    words = now.mark_text(fontWeight="bold", **BESIDE, dy=dy, **HALO)
     return [
         now.mark_point(**{**disc, "stroke": "white", "strokeWidth": 1.5, **look}),
         words.encode(text="words:N"),

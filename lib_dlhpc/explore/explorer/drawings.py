@@ -1,6 +1,5 @@
 """The explorer's drawings: one step and one device's memory, each over that of A; and charts over devices."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
@@ -81,7 +80,7 @@ def scaling() -> Layers:
     """How much faster more devices are"""
     x, y = _devices(), kit.y_axis("speedup:Q", "speed-up over one device", kit.WHOLE, log=2)
     band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
-    color, dash = _styles("line:N", LINES, kit.ABOVE)
+    color, dash = kit.inks_and_dashes("line:N", LINES, True)
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash).mark_line(strokeWidth=2)
     return band, lines, *_points(x, y, "drop")
 
@@ -115,7 +114,7 @@ def efficiency() -> Layers:
 def totals() -> Layers:
     """What the whole run costs"""
     x, y = _devices(), kit.y_axis("relative:Q", "times what it is now", TIMES, log=2)
-    color, dash = _styles("quantity:N", TOTALS)
+    color, dash = kit.inks_and_dashes("quantity:N", TOTALS)
     curve = data("curves", x=x, y=y, color=color)
     dots = curve.mark_point(filled=True, size=40, opacity=0.9)
     end = data("ends", x=x, y=alt.Y("place:Q"), text="words:N").mark_text(align="left", dx=8)
@@ -147,17 +146,7 @@ def _devices() -> alt.X:
     return kit.x_axis("devices:Q", "devices", kit.WHOLE, log=2)
 
 
-def _styles(field: str, styles: Mapping[str, Any], key: Any = None) -> tuple[Any, Any]:
-    """Return the encodings of a field by color and dash."""
-    inks, dashes = zip(*styles.values(), strict=True)
-    color = alt.Color(field, legend=key).scale(domain=list(styles), range=list(inks))
-    return color, alt.StrokeDash(field, legend=key).scale(domain=list(styles), range=list(dashes))
-
-
 def _points(x: alt.X, y: alt.Y, drop: str) -> list[alt.Chart]:
     """Where the controls stand, with its words."""
-    point = data("points", x=x, y=y)
-    look: dict[str, Any] = {"shape": "circle", "filled": True, "fill": palette.SERIES[0]}
-    mark = point.mark_point(**look, size=110, opacity=1, stroke="white", strokeWidth=1.5)
-    words = point.mark_text(fontWeight="bold", **BESIDE, dy=alt.expr(f"datum.{drop}"), **HALO)
-    return [mark.encode(tooltip=kit.tooltip_of("words", "devices")), words.encode(text="words:N")]
+    disc, words = kit.point(x, y, "points", alt.expr(f"datum.{drop}"))
+    return [disc.encode(tooltip=kit.tooltip_of("words", "devices")), words]

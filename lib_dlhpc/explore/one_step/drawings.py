@@ -74,9 +74,7 @@ def one_step_batch() -> Layers:
     x = kit.x_axis("x:Q", "batch (samples)", INTEGERS, log=2, grid=False)
     ticks: dict[str, Any] = {"values": SECONDS, "labelOverlap": True}
     y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **ticks)
-    color = kit.colors("line:N", {name: ink for name, (ink, _) in LINES.items()}, key=True)
-    dash = alt.StrokeDash("line:N", legend=kit.ABOVE)
-    dash = dash.scale(domain=list(LINES), range=[dashes for _, dashes in LINES.values()])
+    color, dash = kit.inks_and_dashes("line:N", LINES, True)
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash)
     said = data("wall", x=x).mark_text(**BESIDE, dy=-6, baseline="bottom", **HALO)
     now = data("now", x=x, y=y)
