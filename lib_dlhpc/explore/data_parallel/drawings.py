@@ -7,10 +7,22 @@ import altair as alt
 from lib_dlhpc.explore.allreduce.drawings import MEASURED, SECONDS
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import SI, Layers, data, drawing
-from lib_dlhpc.explore.data_parallel.charts import LINES
 from lib_dlhpc.results import palette
 from lib_dlhpc.results.palette import SERIES
 
+# No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
+FIRST = (SERIES[0], [1, 0], "circle")
+SECOND = (SERIES[1], [6, 3], "square")
+LINES = {
+    "during backward": FIRST,
+    "after backward": SECOND,
+    "weak": FIRST,
+    "strong": SECOND,
+    "ideal": (SERIES[6], [2, 3], "diamond"),
+    "synchronous": FIRST,
+    "asynchronous": SECOND,
+    "local": (SERIES[2], [2, 2], "triangle-up"),
+}
 DECADES = [10**k for k in range(10)]
 DOTS = [2, 3]
 LOSSES = [10.0**k * d for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]

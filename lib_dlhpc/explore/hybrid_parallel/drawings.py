@@ -7,7 +7,7 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
-from lib_dlhpc.explore.data_parallel.charts import LINES
+from lib_dlhpc.explore.data_parallel.drawings import LINES
 from lib_dlhpc.explore.hybrid_parallel.charts import HELD, IDLE, TERMS
 from lib_dlhpc.results.palette import SERIES
 

@@ -23,7 +23,7 @@ from lib_dlhpc.explore.data_parallel.buckets import (
     one_step,
     step_of,
 )
-from lib_dlhpc.explore.data_parallel.charts import LINES
+from lib_dlhpc.explore.data_parallel.drawings import LINES
 from lib_dlhpc.explore.data_parallel.race import LASTS, Race, courses, the_race
 from lib_dlhpc.explore.data_parallel.real import exchange_chart, exchange_here, exchange_words
 from lib_dlhpc.explore.data_parallel.scaling import (
