@@ -225,6 +225,19 @@ def lane(field: str) -> alt.Y:
     return alt.Y(f"{field}:Q", axis=None).scale(nice=False, reverse=True)
 
 
+def lanes(x: alt.X, field: str, looks: Mapping[str, Any], hatch: float) -> list[alt.Chart]:
+    """Return the extent, the bars on their lanes, the hatching, and the name of each lane. looks: the color first."""
+    color = colors(field, {what: look[0] for what, look in looks.items()}, key=True)
+    bars = data("bars", x=x, x2="stop:Q", y=lane("top"), y2="bottom:Q")
+    names = data("rows", x=alt.value(-8), y=lane("middle"), text="name:N")
+    return [
+        room("x").encode(y=lane("y")),
+        bars.mark_rect(clip=True).encode(color=color, tooltip=tooltip_of("details")),
+        hatched(bars.transform_filter("datum.hatched"), hatch, "rect", clip=True),
+        names.mark_text(align="right", baseline="middle"),
+    ]
+
+
 def point(x: alt.X, y: alt.Y, name: str = "now", dy: Any = -12, **look: Any) -> list[alt.Chart]:
     """Return the present choice as a disc, with its words. name: of the dataset."""
     now = data(name, x=x, y=y)

@@ -82,21 +82,11 @@ def failures_phases() -> Layers:
     """Where does the time of the run go? (✕: a failure)"""
     ticks = alt.expr("sequence(0, 1.0001 * data('room')[1].x, data('room')[1].step)")
     x = kit.x_axis("start:Q", "time since the start", TIME, grid=False, values=ticks)
-    color = kit.colors("kind:N", {kind: look[0] for kind, look in PHASES.items()}, key=True)
-    bars = data("bars", x=x, x2="stop:Q", y=kit.lane("top"), y2="bottom:Q")
-    solid = bars.mark_rect(clip=True).encode(color=color, tooltip=kit.tooltip_of("details"))
     failed = data("strikes", x="x:Q", y=kit.lane("top"))
     bolt = failed.mark_rule(strokeWidth=2, color=RED).encode(y2="bottom:Q")
     sign = failed.mark_text(text="✕", fontWeight="bold", color=RED, dy=-5, fontSize=13)
-    rows = data("rows", x=alt.value(-8), y=kit.lane("middle"), text="name:N")
-    return (
-        kit.room("x").encode(y=kit.lane("y")),
-        solid,
-        kit.hatched(bars.transform_filter("datum.hatched"), 0.5, "rect", clip=True),
-        bolt,
-        sign,
-        rows.mark_text(align="right", baseline="middle"),
-    )
+    *bars, names = kit.lanes(x, "kind:N", PHASES, 0.5)
+    return *bars, bolt, sign, names
 
 
 @drawing(

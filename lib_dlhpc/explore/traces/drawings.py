@@ -63,15 +63,5 @@ def traces_coupled() -> Layers:
 
 
 def _lanes(title: str) -> list[alt.Chart]:
-    """The extent, bars, the hatching of waits, and the name of each lane."""
-    inks = {what: look[0] for what, look in LOOKS.items()}
-    color = kit.colors("what:N", inks, key=True)
     x = kit.x_axis("start:Q", title, SI.format("s"), grid=False, scale={"zero": False})
-    bars = data("bars", x=x, x2="stop:Q", y=kit.lane("top"), y2="bottom:Q")
-    names = data("rows", x=alt.value(-8), y=kit.lane("middle"))
-    return [
-        kit.room("x").encode(y=kit.lane("y")),
-        bars.mark_rect(clip=True).encode(color=color, tooltip=kit.tooltip_of("details")),
-        kit.hatched(bars.transform_filter("datum.hatched"), 0.6, "rect", clip=True),
-        names.mark_text(align="right", baseline="middle").encode(text="name:N"),
-    ]
+    return kit.lanes(x, "what:N", LOOKS, 0.6)
