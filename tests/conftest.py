@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +125,23 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    kind = _turn_of(item.path)
+    with turn(kind, _locks() if kind else Path()), _no_browser_loop(item.path):
+        return (yield)
+
+
+@cache
+def _turn_of(path: Path) -> str:
+    return turn_of(path, Path(__file__).parent)
+
+
+@cache
+def _locks() -> Path:
+    """Return the folder of the locks of this run of the tests."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     place = Path(tempfile.gettempdir()) / f"dlhpc-tests-{run}"
     place.mkdir(parents=True, exist_ok=True)
-    kind = turn_of(item.path, Path(__file__).parent)
-    with turn(kind, place), _no_browser_loop(item.path):
-        return (yield)
+    return place
 
 
 @contextmanager
