@@ -60,23 +60,15 @@ def arrivals(
 
     Raises SpecError unless rate and service are above 0.
     """
-    import simpy
-
     for name, value in (("rate", rate), ("service", service)):
         if not value > 0:
             raise SpecError(f"{name} = {value:g}: expected a number above 0.")
-    env, station = simpy.Environment(), Station(servers)
-    between = np.random.default_rng(seed).exponential(1 / rate, requests).tolist()
-
-    def source() -> Generator[Any, Any, None]:
-        for gap in between:
-            yield env.timeout(gap)
-            station.take(env.now, service)
-
-    env.process(source())
-    env.run()
-    use = station.busy / (servers * float(env.now))
-    return StorageWaits(requests / float(env.now), {"server": station.mean_wait}, {"server": use})
+    station = Station(servers)
+    times = np.random.default_rng(seed).exponential(1 / rate, requests).cumsum().tolist()
+    for now in times:
+        station.take(now, service)
+    use = station.busy / (servers * times[-1])
+    return StorageWaits(requests / times[-1], {"server": station.mean_wait}, {"server": use})
 
 
 def clients(
