@@ -96,11 +96,15 @@ def chromium(require: Callable[[object, str], None]) -> Iterator[Any]:
 
 @contextmanager
 def _pages(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Give a function that opens pages; at the end none may have complained."""
+    """Give a function that opens pages; at the end none may have complained.
+
+    Without motion: a bar that moves while a kernel starts takes time that the kernel lacks.
+    """
     complaints: list[str] = []
     contexts = []
 
     def open_page(address: str, width: int = 1280, **options: Any) -> Any:
+        options = {"reduced_motion": "reduce", **options}
         context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()

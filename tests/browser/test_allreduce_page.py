@@ -76,6 +76,7 @@ def test_chunks_play_step_and_drag_and_the_diagram_follows(page: Any, eventually
     chunks.get_by_role("button", name="One round on").press("Enter")
     eventually(lambda: stage.get_attribute("data-round") == "1")
     eventually(lambda: plot.locator("svg").evaluate("svg => svg.outerHTML") != before)
+    page.emulate_media(reduced_motion="no-preference")
     chunks.get_by_role("button", name="Play").click()
     eventually(lambda: chunks.locator(".flying").count() > 0, what="chunks in the air")
     eventually(lambda: int(stage.get_attribute("data-round")) >= 3)
@@ -111,10 +112,10 @@ def test_a_wrong_algorithm_and_a_right_one_show_their_results(page: Any, eventua
 
 
 def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
-    page: Any, eventually: Any
+    page: Any, eventually: Any, server: tuple[str, int]
 ) -> None:
     run = page.get_by_role("button", name="Run on 4 MPI ranks")
-    moves_meanwhile(page, 0, "Message", run, "4 ranks are at work")
+    moves_meanwhile(page, 0, "Message", run, "4 ranks are at work", server[1])
     eventually(lambda: page.get_by_text("How long does it take? (symbol: median").count() == 1)
     has(page.get_by_text("There is no network: messages are copies"))
 

@@ -99,10 +99,10 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
-    page: Any, eventually: Any
+    page: Any, eventually: Any, server: tuple[str, int]
 ) -> None:
     run = page.get_by_role("button", name="Exchange on 4 MPI ranks")
-    moves_meanwhile(page, 0, "Bucket", run, "4 ranks are at work")
+    moves_meanwhile(page, 0, "Bucket", run, "4 ranks are at work", server[1])
     eventually(lambda: page.get_by_text("How long does it take? (disc: median").count() == 1)
     has(page.get_by_text("A network, and backward to overlap with."))
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 def page(server: tuple[str, int], open_lasting_page: Any, eventually: Any) -> Any:
     """The front door of a server without kernels: those of other files' pages have ended."""
     eventually(lambda: kernels(server[1]) == [], what="a server without kernels")
-    return open_lasting_page(server[0])
+    return open_lasting_page(server[0], reduced_motion="no-preference")
 
 
 def test_it_is_there_without_a_kernel(page: Any, server: tuple[str, int]) -> None:
