@@ -90,14 +90,22 @@ def test_every_control_moves_a_number_of_a_preset_that_it_applies_to(page: Any) 
     for preset in (GOYAL, GPT3, "CosmoFlow"):
         chip(page, preset)
         for field in sorted(applying(page) - seen):
-            chip(page, preset)
-            if control(page, field).locator("input[type=range]:disabled").count():
-                continue
-            applied = applying(page)
-            moved = moves_numbers(page, field)
-            lets = {LETS.get(field)} & (applied ^ applying(page))
-            assert moved or lets, f"{field} of {preset}"
+            # From where the control before has left the page, or else from the preset as it is.
+            if moves(page, field) is not True:
+                chip(page, preset)
+                moved = moves(page, field)
+                assert moved is not False, f"{field} of {preset}"
+                if moved is None:
+                    continue
             seen.add(field)
+
+
+def moves(page: Any, field: str) -> bool | None:
+    """Return whether a control moves a number, or lets another apply; None where it cannot be moved."""
+    applied, line = applying(page), control(page, field)
+    if field not in applied or line.locator("input[type=range]:disabled").count():
+        return None
+    return moves_numbers(page, field) or bool({LETS.get(field)} & (applied ^ applying(page)))
 
 
 def test_a_control_says_its_value_and_goes_back(page: Any, eventually: Any) -> None:
