@@ -98,13 +98,15 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
     eventually(lambda: page.get_by_text("Yes: the terms that do not shrink").count() == 1)
 
 
-def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
+def test_a_real_run_leaves_the_page_usable_and_can_be_cancelled(
     page: Any, eventually: Any, server: tuple[str, int]
 ) -> None:
     run = page.get_by_role("button", name="Exchange on 4 MPI ranks")
-    moves_meanwhile(page, 0, "Bucket", run, "4 ranks are at work", server[1])
-    eventually(lambda: page.get_by_text("How long does it take? (disc: median").count() == 1)
-    has(page.get_by_text("A network, and backward to overlap with."))
+    panel = page.locator(".dlhpc-results").filter(has=run).last
+    cancel = panel.get_by_role("button", name="Cancel").click
+    moves_meanwhile(page, 0, "Bucket", run, "4 ranks are at work", server[1], then=cancel)
+    tells(panel, "Cancelled.")
+    eventually(run.is_enabled, what="another run")
 
 
 def test_whole_steps_train_on_real_ranks_and_stand_beside_their_prediction(

@@ -1,7 +1,7 @@
 """Page object of a lesson in a browser: guesses, experiments and their controls, memory of a visitor."""
 
 from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import psutil
@@ -79,24 +79,40 @@ def can_be_cancelled(place: Any, name: str) -> None:
 
 
 def moves_meanwhile(
-    page: Any, index: int, label: str, button: Any, words: str, server: int
+    page: Any,
+    index: int,
+    label: str,
+    button: Any,
+    words: str,
+    server: int,
+    then: Callable[[], Any] = lambda: None,
 ) -> None:
     """Assert that a slider redraws its experiment while ranks work, as `words` show.
 
-    server: its process id. What its kernels have started is stopped until then: on a busy machine the run would end
-    before the redraw.
+    server: its process id. What launches the ranks is stopped until then: on a busy machine the run would end before
+    the redraw. then: done before it goes on.
     """
     button.click()
-    ranks = eventually(lambda: [p for each in kernels(server) for p in each.children()], "ranks")
-    for each in ranks:
-        each.suspend()
-    tells(page.locator("body"), words)
-    before = page.evaluate(DRAWN, index)
-    slider(page, index, label).press("ArrowRight")
-    eventually(lambda: page.evaluate(DRAWN, index) != before, f"{label} moved")
-    assert page.get_by_text(words).count()
-    for each in ranks:
-        each.resume()
+    with ExitStack() as afterwards:
+        for each in eventually(lambda: launchers(server), "ranks"):
+            each.suspend()
+            afterwards.callback(each.resume)
+        tells(page.locator("body"), words)
+        before = page.evaluate(DRAWN, index)
+        slider(page, index, label).press("ArrowRight")
+        eventually(lambda: page.evaluate(DRAWN, index) != before, f"{label} moved")
+        assert page.get_by_text(words).count()
+        then()
+
+
+def launchers(server: int) -> list[psutil.Process]:
+    """Return each mpiexec that a kernel of a server (a process id) has started."""
+    found = []
+    for child in (child for kernel in kernels(server) for child in kernel.children()):
+        with suppress(psutil.Error):
+            if "mpiexec" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 def commit(page: Any, number: int, guess: str | int) -> None:
