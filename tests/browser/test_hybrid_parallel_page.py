@@ -107,6 +107,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 0, "GPUs a sample").press("End")
     choose(page, 0, "Cubes are in", "GPFS, shared by all")
     eventually(lambda: "Input: a batch is" in wall(page, 0))
+    choose(page, 1, "Run", MOVES[1]["Run"])  # the least to compute
     slider(page, 1, "GPUs a node").press("Home")
     eventually(lambda: "tensor groups of 8 span 8 nodes" in wall(page, 1))
     eventually(lambda: "Memory: data alone needs" in wall(page, 2))
@@ -122,10 +123,9 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
     panel = experiment(page, 3)
     choose(page, 3, "Network", "GPT, tensor ranks")
-    for label, presses in (("Stages", 1), ("Replicas", 1), ("Microbatches", 2)):
-        for _ in range(presses):
-            slider(page, 3, label).press("ArrowRight")
-    eventually(lambda: "= 8 ranks" in panel.inner_text())
+    for label in ("Stages", "Microbatches", "Microbatches"):
+        slider(page, 3, label).press("ArrowRight")
+    eventually(lambda: "= 4 ranks" in panel.inner_text())
     panel.get_by_role("button", name="Train").click()
     eventually(lambda: "It is the same run, split" in panel.inner_text())
     tells(panel, "predicted", "simulated", "measured", "predicted less measured", "inside layers")
