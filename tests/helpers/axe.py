@@ -8,7 +8,7 @@ from typing import Any
 # where it is not there.
 RUN = """async options => {
   const style = document.head.appendChild(document.createElement("style"));
-  style.textContent = ".dlhpc-plot svg > * { display: none }";
+  style.textContent = ".dlhpc-plot svg > *, svg[aria-hidden=true] > * { display: none }";
   const { violations } = await axe.run({ exclude: [".dlhpc-plot svg"] }, { resultTypes: ["violations"], ...options });
   style.remove();
   return violations.filter(found => ["serious", "critical"].includes(found.impact))
