@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
-from explorer_page import applying, changes, chip, control, move, moves_numbers, opened, part, use
+from explorer_page import applying, changes, chip, control, move, moves, opened, part, use
 from lesson_page import MOST_MEMORY, everyone_can_use, has, kernels, largest_kernel, tells
 from patience import PATIENCE
 
@@ -91,21 +91,13 @@ def test_every_control_moves_a_number_of_a_preset_that_it_applies_to(page: Any) 
         chip(page, preset)
         for field in sorted(applying(page) - seen):
             # From where the control before has left the page, or else from the preset as it is.
-            if moves(page, field) is not True:
+            if not moves(page, field, LETS.get(field)):
                 chip(page, preset)
-                moved = moves(page, field)
+                moved = moves(page, field, LETS.get(field))
                 assert moved is not False, f"{field} of {preset}"
                 if moved is None:
                     continue
             seen.add(field)
-
-
-def moves(page: Any, field: str) -> bool | None:
-    """Return whether a control moves a number, or lets another apply; None where it cannot be moved."""
-    applied, line = applying(page), control(page, field)
-    if field not in applied or line.locator("input[type=range]:disabled").count():
-        return None
-    return moves_numbers(page, field) or bool({LETS.get(field)} & (applied ^ applying(page)))
 
 
 def test_a_control_says_its_value_and_goes_back(page: Any, eventually: Any) -> None:

@@ -115,6 +115,14 @@ def moves_numbers(page: Any, field: str) -> bool:
     return False
 
 
+def moves(page: Any, field: str, lets: str | None = None) -> bool | None:
+    """Return whether a control moves a number, or lets the control `lets` apply; None where it cannot be moved."""
+    applied, line = applying(page), control(page, field)
+    if field not in applied or line.locator("input[type=range]:disabled").count():
+        return None
+    return moves_numbers(page, field) or lets in applied ^ applying(page)
+
+
 def use(page: Any, text: str | Path) -> None:
     """Choose a file with this content, or one of this machine, which the browser reads itself."""
     file = {"name": "mine.toml", "mimeType": "text/plain", "buffer": str(text).encode()}
