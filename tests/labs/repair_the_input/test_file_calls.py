@@ -162,6 +162,14 @@ def test_files_on_their_way_are_counted_until_they_are_delivered(folder):
     assert calls.most_ahead == 3
 
 
+def test_nobody_is_waited_for_where_no_thread_could_ask(folder):
+    with counted(folder) as calls:
+        assert not calls.wait_for(1, 3600.0)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(calls.asked, 1, 10)
+            assert calls.wait_for(1, 3600.0)
+
+
 def test_a_mounted_store_is_no_folder(folder):
     pack(folder, folder.parent / "store")
     view = folder.parent / "view"
