@@ -77,20 +77,22 @@ class Graph:
             changed["whole"] = whole
         if sums and whole.parameters:
             changed["sum"] = (self.group,)
-        local = replace(
-            whole,
-            inputs=tuple(source.name for source in inputs),
-            input_shape=self.local_shape(inputs[0]),
-            output_shape=output,
-            parameters=whole.parameters if parameters is None else parameters,
-            forward_flop=whole.forward_flop * share,
-            stored=round(whole.stored * kept) if stored is None else stored,
-            mask_bytes=round(whole.mask_bytes * kept),
-            attributes=changed,
+        local = Layer(  # dataclasses.replace would take longer than all the rest
+            whole.name,
+            whole.kind,
+            tuple(source.name for source in inputs),
+            self.local_shape(inputs[0]),
+            output,
+            whole.parameters if parameters is None else parameters,
+            whole.forward_flop * share,
+            round(whole.stored * kept) if stored is None else stored,
+            round(whole.mask_bytes * kept),
+            changed,
+            whole.frozen,
         )
         self.place(local, home)
-        self.held[whole.name] = replace(gives, name=whole.name)
-        return self.held[whole.name]
+        held = self.held[whole.name] = Held(whole.name, gives.shape, gives.axis, gives.ranges)
+        return held
 
     def exchange(
         self,
