@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.compute import update_time
 from lib_dlhpc.costs.split_calibration import measured_with
 from lib_dlhpc.costs.work import device_work
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.prediction.hybrid import split_step
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.spec.calibration import Calibration
@@ -48,6 +50,12 @@ def alone(experiment: Experiment) -> Experiment:
         np.equal(measured.devices, 1) & np.greater(measured.batch, 0)
     ):
         return experiment
+    return _alone(Keyed(experiment, id(experiment)))
+
+
+@lru_cache(maxsize=64)  # every control of a page starts from the same run
+def _alone(key: Keyed[Experiment]) -> Experiment:
+    experiment = key.value
     return _one_device(experiment, compute_scale(experiment), _batch(experiment))
 
 

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.schema import difference, number, to_table, whole
+from lib_dlhpc.spec.schema import number, whole
 
 if TYPE_CHECKING:
     from lib_dlhpc.spec.experiment import Experiment
@@ -58,13 +58,15 @@ def check_calibration(calibration: Calibration) -> None:
 def after_change(before: "Experiment", after: "Experiment", changes: Iterable[str]) -> "Experiment":
     """Return `after` without the measured numbers that `changes` (dotted fields) invalidated, with warnings."""
     invalid: dict[str, tuple[Any, str]] = {}
-    for name, fields in _MEASURED_WITH.items():
-        keys = {key: _differs(before, after, key) for key in changes if fields.match(key)}
+    for name, depends in _MEASURED_WITH.items():
+        if not np.any(getattr(after.calibration, name)):
+            continue
+        keys = {key: _differs(before, after, key) for key in changes if depends.match(key)}
         keys = {key: where for key, where in keys.items() if np.any(where)}
         if keys:
             where = reduce(np.logical_or, keys.values())
             invalid[name] = where, _change(before, after, list(keys))
-    return _without(after, invalid)
+    return _without(after, invalid) if invalid else after
 
 
 def without(experiment: "Experiment", why: str) -> "Experiment":
@@ -97,9 +99,22 @@ def _differs(before: "Experiment", after: "Experiment", key: str) -> Any:
         return np.not_equal(old, new)
     one, other = (_part(experiment, key) for experiment in (before, after))
     if is_dataclass(one) and not key.startswith("model."):
-        first, second = to_table(one), to_table(other)
-        return bool(difference(first, second) or difference(second, first))
+        return not _alike(one, other)
     return bool(one != other)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two machines, or parts of them, are equal in all fields; they may hold arrays."""
+    if one is other:
+        return True
+    if is_dataclass(one):
+        names = [each.name for each in fields(one)]
+        return type(one) is type(other) and all(
+            _alike(getattr(one, name), getattr(other, name)) for name in names
+        )
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    return np.array_equal(one, other)
 
 
 def _part(experiment: "Experiment", key: str) -> Any:

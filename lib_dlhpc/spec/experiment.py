@@ -209,8 +209,8 @@ def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -
     """Return one noun of the experiment with `changes` (dotted keys within it) applied."""
     noun = getattr(experiment, section)
     if section in _READERS:
-        table = _section_table(experiment, section)
         # A new name drops the overrides of the old entry, so it is applied before its sibling fields.
+        table = {} if "name" in changes else _section_table(experiment, section)
         for key, value in sorted(changes.items(), key=_names_first):
             _place(table, key, value, section)
         return _READERS[section](table)

@@ -259,7 +259,7 @@ def _plain(value: Any, unit: str) -> Any:
     return value
 
 
-@lru_cache(maxsize=4096)  # the numbers of the catalog, again and again
+@lru_cache(maxsize=4096, typed=True)  # tables have the same quantities again and again
 def readable(value: float, unit: str) -> Any:
     """Return the quantity as text with a prefix if that parses to the same number, else the number."""
     shown = format_quantity(value, unit, digits=9).replace("µ", "u")
