@@ -77,13 +77,19 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
     return found.set({f"machine.host_link.{name}": value for name, value in link.items()})
 
 
-@lru_cache(maxsize=256)
 def seconds(setting: Setting, way: str) -> float:
     """Return the step of "in core", as if it fitted, "recompute", "prefetched", or "page by page"."""
     if way == "page by page":
         own = experiment(setting, offload=setting.what)
         moved = needed(setting).moved
         return seconds(setting, "in core") + paged_time(own, moved, setting.page)
+    if way != "prefetched":  # nothing crosses the link
+        setting = Setting(setting.model, setting.batch)
+    return _seconds(setting._replace(page=PAGE), way)
+
+
+@lru_cache(maxsize=1024)
+def _seconds(setting: Setting, way: str) -> float:
     strategies = {"recompute": {"recompute": "full"}, "prefetched": {"offload": setting.what}}
     return float(predict(experiment(setting, **strategies.get(way, {}))).step_time)
 
@@ -93,9 +99,13 @@ def forward_share(setting: Setting) -> float:
     return float(predict(experiment(setting)).forward) / seconds(setting, "in core")
 
 
-@lru_cache(maxsize=256)
 def needed(setting: Setting) -> Need:
     """Return the transfers of the run."""
+    return _needed(setting._replace(page=PAGE))
+
+
+@lru_cache(maxsize=1024)
+def _needed(setting: Setting) -> Need:
     return offloading(experiment(setting, offload=setting.what))
 
 
