@@ -58,13 +58,22 @@ def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> lis
     gather, found = _gather(experiment), list[Instruction]()
     for chunk, part in enumerate(held):
         for bucket in cut(experiment, part):
-            layers = chunk, bucket.first, bucket.stop
-            if strategy.experts == 1:
-                found.append(gather(bucket.elements, layers, ""))
-                continue
-            for group, count, omits in holders(part, *layers[1:], bucket.elements):
-                found.append(gather(count, layers, "")._replace(group=group, omits=omits))
+            whole = gather(bucket.elements, (chunk, bucket.first, bucket.stop), "")
+            found += _of_each_group(experiment, part, whole)
     return found
+
+
+def _of_each_group(experiment: Experiment, part: Part, whole: Collective) -> list[Collective]:
+    """Return the all-gathers of some weights: those of experts are sharded over the replicas that hold them."""
+    if experiment.strategy.experts == 1:
+        return [whole]
+    _, first, stop = whole.layers
+    return [
+        whole._replace(
+            group=group, elements=count, omits=omits, key=whole.key and f"{whole.key} {group}"
+        )
+        for group, count, omits in holders(part, first, stop, whole.elements)
+    ]
 
 
 def _gathered_once(
@@ -121,17 +130,21 @@ def _gathered(
     first, last = {at[0] for _, at in needs}, {at[-1] for _, at in needs}
     gather_of = _gather(experiment)
     coming, found = iter(needs), list[Instruction]()
+    keys = dict[int, list[str]]()  # of the gathers to wait for, by where they are needed
 
     def gather() -> None:
         for unit, at in islice(coming, 1):
             one = (chunk, layers[unit].start, layers[unit].stop)
-            found.append(gather_of(sizes[unit], one, f"weights {at[0]}"))
+            whole = gather_of(sizes[unit], one, f"weights {at[0]}")
+            each = _of_each_group(experiment, part, whole)
+            keys[at[0]] = [one.key for one in each]
+            found.extend(each)
 
     for _ in range(AT_ONCE if experiment.overlap else 1):
         gather()
     for at, each in enumerate(instructions):
         if at in first:
-            found.append(_wait("data", STREAM, f"weights {at}", LABEL))
+            found += [_wait("data", STREAM, key, LABEL) for key in keys[at]]
         found.append(each)
         if at in last:
             gather()

@@ -203,7 +203,6 @@ def _rules(
     yield ("offload with zb-h1", (offload != "none") & (c["schedule"] == "zb-h1") & staged)
     if "experts" in c:
         yield "experts do not divide the replicas", data % c["experts"] != 0
-        yield "experts with ZeRO 2 and 3", (c["experts"] > 1) & (c["zero"] > 1)
     if "gather" in c:
         yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
     if "zero_unit" in c:

@@ -211,19 +211,26 @@ def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequen
     """Prove that layers have the weights that are gathered for them, and that few are gathered ahead."""
     visits = [each.layer for each in instructions if isinstance(each, Compute) and read[each.layer]]
     to_come = deque(visits)
-    coming: dict[str, range] = {}  # layers by key
-    here = range(0)
+    coming: dict[str, Collective] = {}  # by key
+    here, has = (
+        range(0),
+        set[int](),
+    )  # the unit whose layers compute, and those that have their weights
     for each in instructions:
         if gathers(each):
-            coming[each.key] = range(*each.layers[1:])
-            held = {*coming.values(), *([here] if to_come and to_come[0] in here else [])}
+            coming[each.key] = each
+            units = {range(*one.layers[1:]) for one in coming.values()}
+            held = units | ({here} if to_come and to_come[0] in here else set())
             if len(held) > AHEAD:
                 raise ProofError(f"{where}: has the weights of {len(held)} units at once.")
         elif isinstance(each, Wait) and each.key in coming:
-            here = coming.pop(each.key)
+            gathered = coming.pop(each.key)
+            unit = range(*gathered.layers[1:])
+            has = (has if unit == here else set()) | {*summed_layers(gathered)}
+            here = unit
         elif isinstance(each, Compute) and read[each.layer]:
             to_come.popleft()
-            if each.layer not in here:
+            if each.layer not in has:
                 raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
 
 

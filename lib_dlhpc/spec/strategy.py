@@ -73,7 +73,7 @@ class Strategy:
     "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023).
     zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
     al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
-    Zhao et al. 2023, "PyTorch FSDP"); that of experts, with 1, over the replicas that hold the same ones.
+    Zhao et al. 2023, "PyTorch FSDP"); that of experts over the replicas that hold the same ones.
     gather: when updated weights are gathered: "usual": after the update with zero = 1 and 2, before each pass with 3;
     "forward": once a step, behind the first forward pass (Megatron-LM's overlap-param-gather; FSDP's
     reshard_after_forward = False). zero_unit: what ZeRO 3 gathers at a time: a block of the network, whose gradients
@@ -295,11 +295,6 @@ def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
 def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
     """Return what sharding of the state contradicts: whether it does, and what to say."""
     return (
-        (
-            np.greater(s.experts, 1) & np.greater(s.zero, 1),
-            f"strategy.zero = {s.zero}: with strategy.experts = {s.experts} the legal values are 0, 1; gradients and"
-            " weights of experts are not sharded.",
-        ),
         (
             np.greater(s.experts, 1) & np.greater(s.shards, 0),
             f"strategy.shards = {s.shards}: with strategy.experts = {s.experts} the legal value is 0; the state of"

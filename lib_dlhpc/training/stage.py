@@ -155,6 +155,8 @@ class Stage:
             tables=self._tables,
             kept=kept,
             by_layer=self.level == 3 and not kept and strategy.zero_unit == "layer",
+            alike=self.alike,
+            experts=self.experts,
         )
 
     @property
@@ -190,12 +192,12 @@ class Stage:
             self.wait(what.label)
         elif isinstance(what, Collective) and not self.on_disk:
             _, first, stop = what.layers
+            holders = self.alike if what.group == "alike" else self.shards
             if gathers(what) and self.level == 3 and not self.once:
-                self.store.fetch(first, stop)
+                self.store.fetch(first, stop, holders)
             elif gathers(what):
                 part = range_of(self.network.parameters, first, stop)
                 flat = self.store.to_gather(*part) if self.level == 3 else self._whole_weights()
-                holders = self.alike if what.group == "alike" else self.shards
                 self.gathers.start(flat, part, what.key, holders)
             elif what.group == "copies":
                 return  # it follows the reduce-scatter of the shards at once

@@ -11,7 +11,7 @@ or a layer (costs/units.py).
 With hybrid sharding neighbors do so, and those that have the same shard sum its gradients (Zhao et al. 2023).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ class Shards:
 
     layers: of each bucket, the last first: the first, and one past the last. tables: of other stages, too.
     kept: whether weights are gathered once a step, a bucket at a time, and stay until the update; by_layer: or before
-    each pass, a layer at a time.
+    each pass, a layer at a time. alike: the replicas with the same experts, which shard the tensors `experts`.
     """
 
     def __init__(
@@ -48,14 +48,17 @@ class Shards:
         tables: Sequence[str] = (),
         kept: bool = False,
         by_layer: bool = False,
+        alike: Any = None,
+        experts: Collection[str] = (),
     ) -> None:
         self.kept = kept
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
         self.recorder, self.arena = recorder, arena
         self.layers, self.buckets = layers, [range_of(table.parameters, *each) for each in layers]
         units = bounds_of(table.parameters) if by_layer else self.buckets
-        units = cut_out(units, [p for p in table.parameters if p.name in tables])
-        self.sharding = Sharding(units, comm, copies)
+        theirs = [p for p in table.parameters if p.name in experts]
+        apart = [p for p in table.parameters if p.name in tables] + theirs
+        self.sharding = Sharding(cut_out(units, apart), comm, copies, alike, theirs)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
         self.weights = np.zeros(self.sharding.size if level == 3 else 0, dtype)  # of the shard
         self.gradients = np.zeros(self.sharding.size, dtype)
@@ -70,6 +73,8 @@ class Shards:
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
         self._sums = InOrder()  # of buckets
+        self.owners = (comm, alike) if experts else (comm,)
+        self._begun = -1  # the bucket that another group sums next
 
     def begin(self, passes: int) -> None:
         """Zero the gradients and drop gathered weights, which may be outdated."""
@@ -154,34 +159,49 @@ class Shards:
             with self.recorder.waits("a bucket"):
                 self._sums.wait()
 
-    def fetch(self, first: int, stop: int) -> None:
-        """Start to gather the weights that layers first, ..., stop - 1 see, after those that are being gathered."""
+    def fetch(self, first: int, stop: int, comm: Any) -> None:
+        """Start to gather what a group owns of the weights that layers first, ..., stop - 1 see.
+
+        It follows those that are being gathered.
+        """
         layers = range(first, stop)
-        if layers in self._here:
-            return
         here, name = self._here.setdefault(layers, {}), self._name(layers)
         seen = (p for layer in layers for p in self.table.of[layer].values())
-        for unit in sorted({self.sharding.unit(p.start) for p in seen}):
+        for unit in sorted({self.sharding.unit(p.start) for p in seen} - here.keys()):
+            if self.sharding.group(unit) is not comm:
+                continue
             rounds, flat = self.sharding.gathering(self.weights, *unit)
-            size = flat.nbytes // self.sharding.comm.size  # what this rank contributes
+            size = flat.nbytes // comm.size  # what this rank contributes
             ends = (partial(self.recorder.begin, name, size), partial(self.recorder.end, name))
             here[unit] = self._gathers.post(Later(rounds), *ends), flat
 
     def post(self, number: int) -> None:
-        """Start the reduce-scatter of a bucket after the previous one, so that at most two are in memory."""
-        self.finish()
-        flat, name = self._bucket(number), f"bucket {self.first_bucket + number}"
-        del self._filled[number]
+        """Start the reduce-scatter of a bucket after the previous one, so that at most two are in memory.
+
+        With experts each bucket has two numbers, as in expert_exchange.py.
+        """
+        bucket, which = divmod(number, len(self.owners))
+        comm, bounds = self.owners[which], self.buckets[bucket]
+        if bucket != self._begun:
+            self.finish()
+        flat, name = self._bucket(bucket), f"bucket {self.first_bucket + bucket}"
+        own = [self.sharding.group(unit) for unit in self.sharding.within(*bounds)]
+        more = any(group is each for each in self.owners[which + 1 :] for group in own)
+        self._begun = bucket if more else -1
+        if not more:
+            del self._filled[bucket]
         self._sums.post(
-            Later(partial(self._sum, self.buckets[number], flat)),
+            Later(partial(self._sum, bounds, flat, comm)),
             partial(self.recorder.begin, name, flat.nbytes),
             partial(self.recorder.end, name),
         )
 
-    def _sum(self, bucket: Range, flat: Array) -> Rounds:
-        """Reduce-scatter a bucket and add it to the shard's gradients."""
-        yield from self.sharding.reduce_scatter(flat, bucket[0])
+    def _sum(self, bucket: Range, flat: Array, comm: Any) -> Rounds:
+        """Reduce-scatter what a group owns of a bucket and add it to the shard's gradients."""
+        yield from self.sharding.reduce_scatter(flat, bucket[0], comm)
         for unit in self.sharding.within(*bucket):
+            if self.sharding.group(unit) is not comm:
+                continue
             own = self.sharding.own(*unit)
             summed = flat[own.start - bucket[0] : own.stop - bucket[0]]
             self.gradients[self.sharding.mine(*unit)] += summed

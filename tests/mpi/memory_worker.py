@@ -143,6 +143,17 @@ MODES = {
         {"zero": 3, "shards": 2, "optimizer": "adam", "bucket": "6 MB"},
     ),
     ("experts, zero 1", 4): ("mixture", 4, {"experts": 2, "zero": 1, "optimizer": "adam"}),
+    ("experts, zero 2", 4): (
+        "mixture",
+        8,
+        {"experts": 2, "zero": 2, "optimizer": "adam", "bucket": "6 MB"},
+    ),
+    ("experts, zero 3", 4): ("mixture", 8, {"experts": 2, "zero": 3, "optimizer": "adam"}),
+    ("experts, zero 3 by layer", 4): (
+        "mixture",
+        8,
+        {"experts": 2, "zero": 3, "zero_unit": "layer", "optimizer": "adam", "bucket": "6 MB"},
+    ),
     ("experts, batch 2", 4): ("mixture", 2, {"experts": 2, "optimizer": "adam"}),
     ("experts, batch 8", 4): ("mixture", 8, {"experts": 2, "optimizer": "adam"}),
     ("experts, batch 16", 4): ("mixture", 16, {"experts": 2, "optimizer": "adam"}),

@@ -5,7 +5,7 @@ from split_runs import MOE, split
 
 from lib_dlhpc import parallel
 from lib_dlhpc.parallel import step
-from lib_dlhpc.program import Collective, Compute, prove
+from lib_dlhpc.program import Collective, Compute, gathers, prove
 from lib_dlhpc.program.instructions import summed_layers
 from lib_dlhpc.schedules.checks import ProofError
 
@@ -55,6 +55,36 @@ def test_experts_are_summed_where_they_are_alike_and_all_else_everywhere(bucket)
     assert sorted(summed["alike"]) == [at for at, yes in enumerate(of_kind) if yes]
     weights = [at for at, layer in enumerate(layers) if layer.parameters and not of_kind[at]]
     assert sorted(summed["data"]) == weights
+
+
+@pytest.mark.parametrize("unit", ["block", "layer"])
+def test_weights_of_experts_are_gathered_from_those_that_hold_them(unit):
+    """Before each pass all weights arrive once, experts' over replicas with the same ones, all other over all."""
+    for _, layers, instructions in passes_of(zero=3, zero_unit=unit):
+        found = [each for each in instructions if gathers(each)]
+        for group in ("data", "alike"):
+            own = [at for each in found if each.group == group for at in summed_layers(each)]
+            of_group = [
+                at
+                for at, layer in enumerate(layers)
+                if layer.parameters and (layer.kind == "experts") == (group == "alike")
+            ]
+            assert sorted(at for at in own if layers[at].parameters) == of_group
+        for each in found:
+            if each.group == "alike":
+                assert each.elements == sum(layers[at].parameters for at in summed_layers(each))
+
+
+def test_experts_that_compute_before_their_weights_arrive_are_found(monkeypatch):
+    def hasty(experiment, held, passes):
+        alike = [each for each in passes.forward if gathers(each) and each.group == "alike"]
+        late = [each for each in passes.forward if getattr(each, "key", "") == alike[0].key]
+        passes.forward.remove(late[-1])
+        passes.forward.append(late[-1])
+
+    monkeypatch.setattr(step, "PASSES", (*step.PASSES, hasty))
+    with pytest.raises(ProofError, match="computes without its weights"):
+        prove(parallel.steps(split(MOE, **EXPERTS, zero=3, bucket=2.7e4)))
 
 
 @pytest.mark.parametrize(("omits", "times"), [((), 2), (range(1000), 0)])

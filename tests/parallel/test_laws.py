@@ -35,6 +35,7 @@ KINDS = {
     "ring of keys": {"context": 4, "context_exchange": "ring", "fused_attention": "auto"},
     "experts": {"data": 4, "experts": 2},
     "experts, zero 1": {"data": 4, "experts": 2, "zero": 1},
+    "experts, zero 3": {"data": 4, "experts": 2, "zero": 3},
     "gpipe": {"pipeline": 2, "microbatches": 4, "schedule": "gpipe"},
     "1f1b": {"pipeline": 2, "microbatches": 4},
     "interleaved": {"pipeline": 2, "microbatches": 4, "chunks": 2, "schedule": "interleaved"},

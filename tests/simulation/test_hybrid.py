@@ -126,6 +126,13 @@ def test_it_takes_what_is_predicted(model, ways):
     assert breakdown(simulate(run)).step_time == pytest.approx(predict(run).step_time, rel=1e-9)
 
 
+def test_weights_on_their_way_get_in_the_way_of_positions():
+    """ZeRO 3 gathers over the NIC by which positions go to their experts; rounds gives each a link of its own."""
+    run = split(MOE, data=4, experts=2, zero=3)
+    rounds, events = (breakdown(simulate(run, fidelity)) for fidelity in ("rounds", "events"))
+    assert rounds.step_time < events.step_time < 1.01 * rounds.step_time
+
+
 def test_groups_in_one_node_get_in_each_others_way():
     """Replicas of different tensor ranks exchange over the same NICs at once."""
     run = split(GPT, tensor=2, data=4, devices_per_node=2, overlap=False)

@@ -110,14 +110,12 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.fused_attention" if value == "off" and s.has_ring:
             return {"strategy.context_exchange": "heads"}
         case "strategy.experts" if value > 1:
-            return {**NO_ZERO, "strategy.zero": min(int(s.zero), 1), **PLAIN_WIRE}
+            return {"strategy.shards": 0, "strategy.gather": "usual", **PLAIN_WIRE}
         case "strategy.lora" if value:
             return _adapted(experiment)
         case "strategy.zero":
             rest = {key: none for key, none in NO_ZERO.items() if key != field}
             own: Changes = {} if value == 3 else {**BLOCKS}
-            if value > 1:
-                own["strategy.experts"] = 1
             return {**PLAIN_WIRE, **own} if value else rest
         case "strategy.wire" if value != SAME:
             near = {"strategy.offload": "activations"} if s.offload == "all" else {}
