@@ -91,6 +91,13 @@ def backward_bytes(
         inside = slice(segment.first, segment.stop)
         before = own[segment.first - 1] if segment.first else 0.0
         held[inside] = before + np.cumsum(whole[inside])
+    return held + _moved(model, part.sends, size, gathered)
+
+
+@lru_cache(maxsize=1024)
+def _moved(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> Floats:
+    """Return the bytes of a sample of gradients and copies in the backward pass of each layer, shape (layers,)."""
+    whole = _stored(model, sends, size, "none", gathered)
     moved = size * moved_elements(model)
     fetched = {layer.name for layer in model.layers if _gathers(layer) and not gathered}
     for index, layer in enumerate(model.layers):
@@ -105,7 +112,9 @@ def backward_bytes(
             moved[index] -= whole[index]
             if size < BYTES["fp32"] and whole[index]:  # replaced by gradients of 32-bit logits
                 moved[index] += layer.mask_bytes
-    return held + moved + size * pending_gradients(model)
+    found: Floats = moved + size * pending_gradients(model)
+    found.setflags(write=False)
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -201,6 +210,7 @@ def _stored(
     return found
 
 
+@lru_cache(maxsize=1024)
 def _readers(model: Model, gathered: bool) -> dict[str, list[Layer]]:
     """Return the layers whose backward pass may read each output; an exchange without state passes it through."""
     found: dict[str, list[Layer]] = {}

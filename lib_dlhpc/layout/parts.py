@@ -144,11 +144,12 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
         comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
         found.append(Part(own, stage, comes, goes))
         start = stop
-    shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
-    found = [
-        replace(part, model=own_experts(part.model, shared, apart % shared, busiest))
-        for part in found
-    ]
+    if any(layer.traits.tensor == "experts" for layer in model.layers):
+        shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
+        found = [
+            replace(part, model=own_experts(part.model, shared, apart % shared, busiest))
+            for part in found
+        ]
     return _with_tables(found, layers)
 
 
@@ -172,12 +173,14 @@ def _received(layer: Layer) -> Layer:
 def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ...]:
     """Give stages whose dense layer is tied to an embedding on another stage a table of its weights."""
     owners = {layer.name: layer for layer in layers if layer.traits.lookup}
+    readers = {layer.name for layer in layers if layer.attributes.get("tied") in owners}
     tied: dict[str, set[int]] = {}
     for part in found:
         for layer in part.model.layers:
-            for name in (layer.attributes.get("tied"), layer.name):
-                if name in owners:
-                    tied.setdefault(name, set()).add(part.stage)
+            if layer.name in owners:
+                tied.setdefault(layer.name, set()).add(part.stage)
+            if layer.name in readers and "tied" in layer.attributes:
+                tied.setdefault(layer.attributes["tied"], set()).add(part.stage)
     result = []
     for part in found:
         shared = {
@@ -185,10 +188,12 @@ def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ..
             for name, stages in tied.items()
             if part.stage in stages and len(stages) > 1
         }
-        has = {layer.name for layer in part.model.layers}
-        tables = tuple(_table(owners[name]) for name in shared if name not in has)
-        model = replace(part.model, layers=(*tables, *part.model.layers))
-        result.append(replace(part, model=model, shared=shared))
+        if shared:
+            has = {layer.name for layer in part.model.layers}
+            tables = tuple(_table(owners[name]) for name in shared if name not in has)
+            model = replace(part.model, layers=(*tables, *part.model.layers))
+            part = replace(part, model=model, shared=shared)
+        result.append(part)
     return tuple(result)
 
 

@@ -186,13 +186,13 @@ class _Room:
         state = (STATE_BYTES[strategy.precision] * model.layer_trained + frozen) / strategy.tensor
         kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
         if strategy.recompute == "selective":
-            kept = np.where([layer.traits.selective for layer in model.layers], 0.0, kept)
+            kept = np.where(_selective(model), 0.0, kept)
         kept = kept * strategy.batch / strategy.microbatches
         if strategy.recompute == "full" or strategy.offload != "none":
             kept = np.zeros_like(kept)
         # Up to each edge.
         self.states, self.keeps = (np.concatenate([[0.0], np.cumsum(e)])[at] for e in (state, kept))
-        self.in_flight = np.array([_in_flight(experiment, stage) for stage in range(stages)])
+        self.in_flight = _in_flight(experiment, stages)
         device = experiment.machine.device
         self.room = (device.memory - device.reserved_memory) / strategy.chunks
 
@@ -211,14 +211,20 @@ class _Room:
         return fits[alike]
 
 
-def _in_flight(experiment: Experiment, stage: int) -> float:
-    """Return the microbatches in flight of a stage; with chunks, the mean of its rank."""
+@lru_cache(maxsize=256)
+def _selective(model: Model) -> NDArray[np.bool_]:
+    """Return which layers selective recomputation recomputes."""
+    return np.array([layer.traits.selective for layer in model.layers], bool)
+
+
+def _in_flight(experiment: Experiment, stages: int) -> NDArray[np.float64]:
+    """Return the microbatches in flight of each stage; with chunks, the mean of its rank."""
     strategy = experiment.strategy
     ranks, many, chunks = int(strategy.pipeline), int(strategy.microbatches), int(strategy.chunks)
-    rank = stage % ranks
+    behind = ranks - np.arange(stages) % ranks
     if strategy.schedule == "gpipe":
-        return many
+        return np.full(stages, float(many))
     if chunks > 1:
-        warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
-        return min(many, (warm_up + 1) / chunks)
-    return min(many, ranks - rank)
+        warm_up = 2 * (behind - 1) + (chunks - 1) * ranks
+        return np.minimum(many, (warm_up + 1) / chunks)
+    return np.minimum(many, behind).astype(float)

@@ -176,7 +176,7 @@ def walk(
     return clock, free, idle
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)  # the pipelines of a space
 def _depths(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Depth, ...]:
     """Return the passes of a pipeline by their depth: one more than those before it on its rank, and its source."""
     each = sections(pipeline(schedule, ranks, many, chunks))
