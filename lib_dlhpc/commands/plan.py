@@ -73,6 +73,7 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
     columns = found.to_columns()
     return {
         "objectives": list(found.objectives),
+        "accuracy": found.accuracy,
         "certificate": found.certificate,
         "gap": found.gap,
         "legal": found.legal,

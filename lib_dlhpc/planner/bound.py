@@ -128,7 +128,10 @@ def _plain(c: Columns) -> NDArray[np.bool_]:
 def _unsplit(experiment: Experiment, combinations: Space) -> Unsplit:
     c = combinations.columns
     names = [name for name in c if name not in (*OUTSIDE, "batch")]
-    samples, found = c["batch"] // c["microbatches"], np.zeros((len(Unsplit._fields), len(combinations)))
+    samples, found = (
+        c["batch"] // c["microbatches"],
+        np.zeros((len(Unsplit._fields), len(combinations))),
+    )
     for rows in alike([c[name] for name in names]):
         each, place = np.unique(samples[rows], return_inverse=True)
         fields = {name: c[name][rows[0]].item() for name in names}

@@ -94,6 +94,8 @@ class Choice:
             if given > 1 if name == "data" else staged or given != getattr(Strategy, name):
                 named.append(text.format(given))
         named += ["sequence parallel"] * bool(strategy.sequence_parallel)
+        if self.base.plan.batch:
+            named.append(f"batch {int(self.experiment.global_batch):,}")
         plain = {f"strategy.{name}" for name in (*WORDS, "sequence_parallel", "batch")}
         named += [
             f"{name[9:]} {given}" for name, given in self.changes.items() if name not in plain
@@ -107,7 +109,7 @@ class Plan(Result):
 
     left_out: combinations that are illegal or do not fit, by reason. legal: combinations that were searched, of which
     `predicted` were predicted and `pruned` were not, as their bound is at least `least`. same: combinations that were
-    the same as another.
+    the same as another. accuracy: where the batch was a choice, where its epochs are from, or that nobody knows.
     """
 
     base: Experiment
@@ -119,6 +121,7 @@ class Plan(Result):
     pruned: int
     least: float
     same: int
+    accuracy: str = ""
 
     @property
     def best(self) -> Choice:
@@ -171,6 +174,8 @@ class Plan(Result):
         facts = {"best": self.best.words}
         if several:
             facts["knee"] = self.knee.words
+        if self.accuracy:
+            facts["accuracy"] = self.accuracy
         facts |= {
             "certificate": self.certificate,
             "searched": f"{self.legal:,} layouts, {self.predicted:,} predicted",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import length
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner.batches import of_batches
 from lib_dlhpc.planner.candidates import UNFIT, Candidates, candidates
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
@@ -43,8 +44,9 @@ def plan(
     of the default ones (space.py), such as {"least": 2, "most": 8}. most: predictions; if the search ends before it
     has proved the best, the plan has its gap to the bound. best: how many of the best are to be proved. progress:
     called before each with how many were tried, and of how many; what it raises ends the search. where: the bounds of
-    combinations are found in chunks, here or elsewhere (scale_out/). Raises SpecError, also where nothing fits, and
-    LostError where workers are lost.
+    combinations are found in chunks, here or elsewhere (scale_out/). Where [plan] has several batches, time and energy
+    are those to run.target with each, and batches of which nobody knows the epochs are left out. Raises SpecError, also
+    where nothing fits, and LostError where workers are lost.
     """
     asked = overridden(
         experiment.plan, objectives=objective, limits=limit, axes=choose, predictions=most
@@ -53,10 +55,13 @@ def plan(
         raise SpecError("A plan is of one experiment with synchronous updates, without arrays.")
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
-    base = replace(_with_scale(experiment), plan=asked)
-    found = _Search(base, candidates(base, where))
-    found.run(best, progress or (lambda tried, of: None))
-    return found.plan()
+    base, found = replace(_with_scale(experiment), plan=asked), _Search()
+    runs, refused, accuracy = of_batches(base)
+    for run in runs:
+        found.add(run, candidates(run, where))
+        found.run(best, progress or (lambda tried, of: None))
+    found.left_out += Counter(refused)
+    return found.plan(base, accuracy)
 
 
 def _with_scale(experiment: Experiment) -> Experiment:
@@ -70,18 +75,25 @@ def _with_scale(experiment: Experiment) -> Experiment:
 
 
 class _Search:
-    def __init__(self, base: Experiment, found: Candidates) -> None:
+    """The search of one run after another; a later one starts with the best of those before it."""
+
+    def __init__(self) -> None:
+        self.left_out, self.ranked = Counter[str](), list[Choice]()
+        self.predicted = self.legal = self.pruned = 0
+        self.bound = np.inf
+
+    def add(self, base: Experiment, found: Candidates) -> None:
+        """Search the candidates of another run."""
         self.base, self.found, self.wanted = base, found, base.plan.objectives
         self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
-        self.left_out = Counter(found.left_out)
+        self.left_out += found.left_out
+        self.legal += found.legal
         self.least = self._least(self.wanted[0])
         self.kinds = self._kinds()
         self.above = np.ones(
             self.kinds.max(initial=0) + 1
         )  # the least price over its bound, by kind
         self.waiting = np.ones(len(found), bool)
-        self.ranked: list[Choice] = []
-        self.predicted = 0
 
     def _kinds(self) -> NDArray[np.int64]:
         """Return the kind of each combination; what the bound leaves out is much the same for all of a kind."""
@@ -123,11 +135,13 @@ class _Search:
         while self.predicted < self.base.plan.predictions:
             rows = np.flatnonzero(self.waiting & (self.least <= self._last(best)))
             if not len(rows):
-                return
+                break
             expected = self.least[rows] * self.above[self.kinds[rows]]
             most = min(size, self.base.plan.predictions - self.predicted)
             self._try(rows[np.lexsort((rows, expected))[:most]], each)
             size = min(4 * size, MOST)
+        self.pruned += int(self.waiting.sum())
+        self.bound = min(self.bound, float(self.least[self.waiting].min(initial=np.inf)))
 
     def _last(self, best: int) -> float:
         if len(self.wanted) > 1 or len(self.ranked) < best:
@@ -178,25 +192,25 @@ class _Search:
             else:
                 self.left_out[reason] += 1
 
-    def plan(self) -> Plan:
+    def plan(self, base: Experiment, accuracy: str) -> Plan:
         """Return what was found; raises SpecError where nothing was."""
         if not self.ranked:
             unfit = {r: n for r, n in self.left_out.items() if r.startswith(("does not", "over"))}
             most = Counter(unfit or self.left_out).most_common(3)
             reasons = "; ".join(f"{count:,} {reason}" for reason, count in most)
             raise SpecError(f"No layout was found for this run: {reasons}.")
-        least = float(self.least[self.waiting].min(initial=np.inf))
         same = self.left_out.pop(SAME, 0)
         return Plan(
-            self.base,
-            self.wanted,
+            base,
+            base.plan.objectives,
             tuple(self.ranked),
             self.left_out,
-            self.found.legal,
+            self.legal,
             self.predicted,
-            int(self.waiting.sum()),
-            least,
+            self.pruned,
+            self.bound,
             same,
+            accuracy,
         )
 
 

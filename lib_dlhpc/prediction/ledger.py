@@ -214,10 +214,8 @@ def _activations(
         np.array([backward_extra(part, size, recompute, out, in_two) for part in held]),
         sum(waiting_bytes(part, size) for part in held) if in_two else 0.0,
         max(residents, key=sum, default=(0.0, 0.0)),
-        *(
-            max(part.elements(getattr(part, word)) for part in held)
-            for word in ("receives", "sends")
-        ),
+        max(part.elements(part.receives) for part in held),
+        max(part.elements(part.sends) for part in held),
     )
 
 

@@ -47,13 +47,15 @@ class Planning:
     """What is asked of a plan.
 
     objectives: time, energy or cost; several for a Pareto front, of which the first orders the search. limits: the most
-    of each. axes: for a field of the strategy, its values, or bounds of the default ones. predictions: the most.
+    of each. axes: for a field of the strategy, its values, or bounds of the default ones. predictions: the most. batch:
+    global batches to choose from; none given, that of the experiment.
     """
 
     objectives: tuple[str, ...] = ("time",)
     limits: Limits = Limits()
     axes: Axes = field(default_factory=dict)
     predictions: int = whole(default=2000)
+    batch: tuple[int, ...] = ()
 
 
 def read_planning(value: Any, path: str = "plan") -> Planning:
@@ -67,6 +69,7 @@ def read_planning(value: Any, path: str = "plan") -> Planning:
         "objectives": _objectives(table.get("objectives", ["time"]), f"{path}.objectives"),
         "limits": read_table(Limits, table.get("limits", {}), f"{path}.limits"),
         "axes": _axes(table.get("axes", {}), f"{path}.axes"),
+        "batch": _batches(table.get("batch", ()), f"{path}.batch"),
     }
     found: Planning = read_table(Planning, table, path, given)
     return found
@@ -91,6 +94,14 @@ def _objectives(value: Any, path: str) -> tuple[str, ...]:
             near = suggest(str(name), OBJECTIVES)
             raise SpecError(f"{path}: {name!r}: legal: {', '.join(OBJECTIVES)}.{near}")
     return tuple(dict.fromkeys(names))
+
+
+def _batches(value: Any, path: str) -> tuple[int, ...]:
+    values = value if isinstance(value, list | tuple) else (value,)
+    for each in values:
+        if isinstance(each, bool) or not isinstance(each, int) or each < 1:
+            raise SpecError(f"{path}: {each!r}: expected whole numbers of samples, at least 1.")
+    return tuple(dict.fromkeys(values))
 
 
 def _axes(table: Any, path: str) -> Axes:
