@@ -21,21 +21,23 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "13_serving.ipynb"
-PLOTS = 7
-QUESTIONS = 31
+PLOTS = 9
+QUESTIONS = 37
 SLIDERS = {
     0: {"Batch": "ArrowRight", "Prompt": "ArrowRight"},
     1: {"GPUs": "ArrowRight", "Tokens": "ArrowLeft"},
     2: {"Requests/s": "ArrowRight"},
     3: {"GPUs a replica": "ArrowLeft", "Sequences": "ArrowLeft", "Price": "ArrowRight"},
+    4: {"Drafts": "ArrowRight", "Acceptance": "ArrowLeft", "Batch": "ArrowRight"},
 }
 DROPDOWNS = {
     0: [("GPU", "H200 141 GB"), ("Weights", "fp8, 1 byte")],
     1: [("Network", "Llama 2 13B"), ("Cache", "fp8, 1 byte")],
     2: [("Batching", "continuous"), ("Latency", "longest pause, 90 %")],
     3: [("Weights", "fp8, 1 byte"), ("Cost in", "joules")],
+    4: [("Draft model", "Llama 3 8B")],
 }
-GUESSES = {0: "1.5", 7: "17", 12: "100", 17: 2, 22: "5"}  # a number: that choice of a list
+GUESSES = {0: "1.5", 7: "17", 12: "100", 17: 2, 22: "1", 27: "5"}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
@@ -76,6 +78,8 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 3, "Sequences").press("End")
     slider(page, 3, "GPUs a replica").press("Home")
     eventually(lambda: "wait in the queue" in wall(page, 3))
+    slider(page, 4, "Batch").press("End")
+    eventually(lambda: "Slower than without drafts" in wall(page, 4))
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
@@ -86,10 +90,9 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 def test_a_decoder_runs_and_its_error_is_discussed(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 4)
-    slider(page, 4, "Width").press("Home")
-    slider(page, 4, "Batch").press("Home")
-    slider(page, 4, "Answer").press("Home")
+    panel = experiment(page, 5)
+    for label in ("Width", "Batch", "Answer"):
+        slider(page, 5, label).press("Home")
     eventually(lambda: "8 tokens each" in panel.inner_text())
     panel.get_by_role("button", name="Decode").click()
     tells(panel, "A batch of 2 gets", "2 sequences, measured", "calibrated here", "Why they differ")

@@ -5,6 +5,9 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc.costs.energy import drawn
+from lib_dlhpc.explore.serving import drafts
+from lib_dlhpc.explore.serving.drafts import Setting as Drafted
+from lib_dlhpc.explore.serving.drafts import gain
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC, felt, simulated
 from lib_dlhpc.explore.serving.load import Setting as Busy
 from lib_dlhpc.explore.serving.memory import Setting as Room
@@ -38,6 +41,8 @@ from lib_dlhpc.explore.serving.served import service
 from lib_dlhpc.serving import predict_service, simulate_service
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.published import published
+from lib_dlhpc.serving.speculate import improvement
+from lib_dlhpc.spec.experiment import read_model
 
 
 def test_the_answer_takes_many_times_as_long_as_the_prompt_and_is_bound_by_weights():
@@ -150,6 +155,23 @@ def test_a_token_pays_for_its_part_of_the_prompt():
     assert point.cost == pytest.approx(1e6 * Eight().price / 3600 * Eight().ranks * a_token)
 
 
+def test_drafts_help_until_arithmetic_is_what_a_step_waits_for():
+    gains = [gain(Drafted(batch=batch)) for batch in (1, 64, 128, 256)]
+    assert gains == sorted(gains, reverse=True) and 2 < gains[0] < 2.2 and gains[1] > 1 > gains[2]
+    verify = drafts.step(Drafted())[1]
+    assert verify.total < 1.02 * drafts.plain(1).total and verify.bound == "weights"
+    assert drafts.step(Drafted(batch=256))[1].bound == "arithmetic"
+    formula = [improvement(0.7, 4, drafts.cost(Drafted(batch=batch))) for batch in (1, 256)]
+    assert formula == pytest.approx([2.1, 2.1], abs=0.05)  # it knows no batch
+    assert [drafts.best(Drafted(batch=batch)) for batch in (1, 64)] == [4, 2]
+    assert gain(Drafted("Llama 3 8B", acceptance=0.8)) < gain(Drafted())
+
+
+def test_small_networks_have_the_weights_of_their_names():
+    sizes = [read_model(drafts.MODELS[name]).parameters for name in drafts.MODELS]
+    assert sizes == [1_235_814_400, 3_212_749_824, 8_030_261_248]
+
+
 def test_few_users_get_two_thirds_of_the_time_from_ranks_and_not_from_replicas():
     one, two = (
         Prices(service("llama3-8b", "h100-pod", {"prompt": 1000}, devices=g)) for g in (1, 2)
@@ -192,7 +214,7 @@ def test_weights_in_bf16_of_70b_do_not_fit_one_gpu_and_in_int4_do():
 
 
 def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "13_serving.ipynb", 5, 5)
+    has_every_part(repository / "modules" / "13_serving.ipynb", 6, 6)
 
 
 def test_near_the_largest_rate_a_fifth_more_requests_wait_several_times_as_long():

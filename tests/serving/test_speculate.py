@@ -1,5 +1,6 @@
 """Speculative decoding: the closed form is a mean of draws, its price a roofline, and its text that of the target."""
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -23,6 +24,12 @@ def drafted(drafts: int = 4, acceptance: float = 0.7, **changes: object):
     draft = {"name": "llama3-8b", "tokens": drafts, "acceptance": acceptance}
     tables = {"model": "llama3-70b", "machine": "h100-pod", "draft": draft}
     return read_service(tables).set(**{"devices": 8, "prompt": 1000, "answer": 200, **changes})
+
+
+@cache
+def plain(model: str = "llama3-70b"):
+    """Return the prices of a model on the same GPUs, without drafts."""
+    return Prices(large(model, devices=8))
 
 
 # closed form ------------------------------------------------------------------------------------------
@@ -56,34 +63,32 @@ def test_the_improvement_is_theorem_3_8_and_its_corollary_3_9():
 
 
 def test_a_step_reads_weights_once_and_computes_for_every_draft():
-    plain, own = Prices(large("llama3-70b", devices=8)), Prices(drafted(7))
+    own = Prices(drafted(7))
     verified = own.verify((), [1000.0] * 64)
-    one, eight = plain.decode(64, 1000), plain.decode(8 * 64, 1000)
+    one, eight = plain().decode(64, 1000), plain().decode(8 * 64, 1000)
     assert verified.weights <= one.weights * (1 + 1e-9)
     assert verified.cache == pytest.approx(one.cache, rel=0.01)
     assert verified.arithmetic == pytest.approx(eight.arithmetic)
     step = own.decode(64, 1000)
-    small = Prices(large("llama3-8b", devices=8)).decode(64, 1000)
+    small = plain("llama3-8b").decode(64, 1000)
     assert step.total == pytest.approx(verified.total + 7 * small.total)
 
 
 def test_drafts_help_few_sequences_and_not_many():
-    gains = []
+    gains, own = [], Prices(drafted())
     for batch in (1, 16, 256):
-        own, plain = Prices(drafted()), Prices(large("llama3-70b", devices=8))
-        gains.append(
-            own.step_tokens * plain.decode(batch, 1000).total / own.decode(batch, 1000).total
-        )
+        once = plain().decode(batch, 1000).total
+        gains.append(own.step_tokens * once / own.decode(batch, 1000).total)
     assert gains[0] > 1.2 and gains[0] > gains[1] > gains[2] and gains[2] < 1
 
 
 def test_a_draft_model_takes_room_for_its_weights_and_its_cache():
     with_draft = predict_service(drafted())
-    plain = predict_service(large("llama3-70b", devices=8, prompt=1000, answer=200))
-    assert with_draft.weights > plain.weights and with_draft.sequences < plain.sequences
-    draft = Prices(large("llama3-8b", devices=8)).shard
+    without = predict_service(large("llama3-70b", devices=8, prompt=1000, answer=200))
+    assert with_draft.weights > without.weights and with_draft.sequences < without.sequences
+    draft = plain("llama3-8b").shard
     assert with_draft.cache_sequence == pytest.approx(
-        Prices(large("llama3-70b", devices=8)).shard.cached(1203) + draft.cached(1203)
+        plain().shard.cached(1203) + draft.cached(1203)
     )
 
 
@@ -136,12 +141,12 @@ def test_a_real_service_has_no_draft():
 @pytest.mark.parametrize("same", [True, False])
 def test_greedy_text_is_that_of_the_target_token_by_token(drafts, same):
     model = read_model(TINY)
-    (plain,) = decode(model, [[3, 1, 4]], 20, 5, np.float64)
+    (alone,) = decode(model, [[3, 1, 4]], 20, 5, np.float64)
     target = Decoder(model, 5, np.float64, 32)
     draft = Decoder(model if same else read_model(SMALL), 5, np.float64, 32)
     for _ in range(2):  # decoders may be used again
         found = decode_with_draft(target, draft, [3, 1, 4], 20, drafts)
-        assert found.answer == plain
+        assert found.answer == alone
         if same:  # all are accepted
             assert (found.steps, found.accepted) == (-(-20 // (drafts + 1)), found.drafted)
         else:

@@ -6,6 +6,7 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.serving.drafts import DRAFT, MODELS, PARTS
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC
 from lib_dlhpc.explore.serving.memory import GROUPED, MEMORY, MULTI, SHARED
 from lib_dlhpc.explore.serving.replicas import SHAPES
@@ -38,6 +39,7 @@ LOOKS = (
     (SERIES[3], [8, 2, 2, 2], "diamond"),
 )
 REPLICAS = dict(zip(SHAPES.values(), LOOKS, strict=True))
+DRAFTS = dict(zip(MODELS, LOOKS, strict=False))
 
 
 @drawing(
@@ -163,6 +165,36 @@ def serving_price() -> Layers:
     x = kit.x_axis("x:Q", "time per output token", SI.format("s"), grid=False, **ROUND)
     y = kit.y_axis("y:Q", "a million tokens: $ or J", "format(datum.value, '~s')", **ROUND)
     return *kit.line_marks(x, y, list(REPLICAS), REPLICAS), *kit.point(x, y)
+
+
+@drawing(
+    "What does a token wait for? (of each sequence; hatched: the draft model)",
+    height=92,
+    left=110,
+    right=76,
+    top=8,
+    parts={"row": "decoding", "part": "term", "size": "time", "share": "share"},
+)
+def serving_drafts() -> Layers:
+    """Time of a token without and with drafts, by what it waits for."""
+    return kit.stacked_bars("time of a token", "s", PARTS, 106, (DRAFT,), tickCount=5)
+
+
+@drawing(
+    "Until which batch do drafts help? (below 1: slower)",
+    height=210,
+    left=80,
+    right=110,
+    top=20,
+    lines={"line": "draft model", "x": "batch", "y": "times as fast"},
+)
+def serving_gain() -> Layers:
+    """How many times as fast answers come with drafts against the batch, for each draft model."""
+    x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
+    values = [2.0**k for k in range(-3, 4)]
+    y = kit.y_axis("y:Q", "times as fast as without", log=2, values=values, scale={"padding": 14})
+    lines = kit.line_marks(x, y, list(DRAFTS), DRAFTS)
+    return *lines, *kit.level("even", y, left=True, below=True), *kit.point(x, y)
 
 
 @drawing(

@@ -7,7 +7,9 @@ import numpy as np
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.serving import here, load, memory, phases, replicas
+from lib_dlhpc.explore.serving import drafts, here, load, memory, phases, replicas
+from lib_dlhpc.explore.serving.drafts import Setting as Drafted
+from lib_dlhpc.explore.serving.drafts import gain
 from lib_dlhpc.explore.serving.here import Setting as Here
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, STATIC, felt, simulated
 from lib_dlhpc.explore.serving.load import Setting as Busy
@@ -21,6 +23,7 @@ from lib_dlhpc.explore.serving.served import bytes_read, service
 from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.published import Published, published
+from lib_dlhpc.serving.speculate import expected_tokens
 from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -131,6 +134,11 @@ def dearer(batch: int) -> float:
     return eight / one
 
 
+def verified(batch: int) -> float:
+    """Return how many times as long a step is if it verifies drafts."""
+    return drafts.step(Drafted(batch=batch))[1].total / drafts.plain(batch).total
+
+
 def row(name: str) -> Published:
     """Return a published measurement."""
     return next(each for each in published() if each.name == name)
@@ -165,6 +173,7 @@ lesson = Lesson.read(
         "sequences_fit": lambda: fit(THIRTEEN, heads_of(THIRTEEN)).fitting,
         "static_rate": lambda: 1e3 * felt(FULL).first,
         "replicas": shape,
+        "drafts_many": lambda: gain(Drafted(batch=256)),
         "here_batch": lambda: here.gain(Here()),
     },
     figures={
@@ -172,6 +181,7 @@ lesson = Lesson.read(
         "sequences_fit": memory.sequences_fit,
         "static_rate": load.busy_service,
         "replicas": replicas.one_or_eight,
+        "drafts_many": drafts.small_and_large,
         "here_batch": here.decode_here,
     },
     numbers={
@@ -239,6 +249,24 @@ lesson = Lesson.read(
         "slow_8b": lambda: quickest_of(1),
         "dearer_8b": lambda: dearer(8),
         "dearer_1024": lambda: dearer(1024),
+        "drafts": Drafted().drafts,
+        "more": Drafted().drafts,
+        "acceptance": Drafted().acceptance,
+        "tokens": lambda: expected_tokens(Drafted().acceptance, Drafted().drafts),
+        "gain_one": lambda: gain(Drafted()),
+        "even": lambda: drafts.even(Drafted()),
+        "verify_more": lambda: verified(1) - 1,
+        "verify_256": lambda: verified(256),
+        "best": lambda: drafts.best(Drafted()),
+        "best_sure": lambda: drafts.best(Drafted(acceptance=0.9)),
+        "best_64": lambda: drafts.best(Drafted(batch=64)),
+        "gain_8b": lambda: gain(Drafted("Llama 3 8B")),
+        "gain_8b_more": lambda: gain(Drafted("Llama 3 8B", acceptance=0.8)),
+        "cost_8b": lambda: drafts.cost(Drafted("Llama 3 8B")),
+        "cost_1b": lambda: drafts.cost(Drafted()),
+        "gpt_gain": lambda: drafts.published()[0],
+        "gpt_cost": lambda: drafts.published()[1],
+        "gpt_acceptance": lambda: drafts.published()[2],
         "here_weights": lambda: show(Prices(here.small(Here(), 1)).shard.weights, "B"),
         "here_batch": Here().batch,
     },

@@ -9,7 +9,7 @@ from experiment_page import Now, button, each_position_shows_its_own, fills, res
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.serving import drawings, here, load, memory, phases, replicas
+from lib_dlhpc.explore.serving import drafts, drawings, here, load, memory, phases, replicas
 from lib_dlhpc.explore.serving.here import Setting as Here
 from lib_dlhpc.explore.serving.here import Times
 from lib_dlhpc.explore.serving.load import (
@@ -42,6 +42,7 @@ STATES = {
     **memory.memory_view(Room()).charts,
     **load.load_view(Busy()).charts,
     **replicas.replicas_view(Eight()).charts,
+    **drafts.drafts_view(drafts.Setting()).charts,
     "serving_here": here.here_state(Here(), FOUND),
 }
 EXPERIMENTS = {
@@ -49,6 +50,7 @@ EXPERIMENTS = {
     "memory": memory.sequences_fit,
     "load": load.busy_service,
     "replicas": replicas.one_or_eight,
+    "drafts": drafts.small_and_large,
     "here": here.decode_here,
 }
 
@@ -59,7 +61,13 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 
 
 def test_nothing_is_said_by_color_alone() -> None:
-    for styles in (drawings.ATTENTION, drawings.WAYS, drawings.REPLICAS, drawings.PHASES):
+    for styles in (
+        drawings.ATTENTION,
+        drawings.WAYS,
+        drawings.REPLICAS,
+        drawings.PHASES,
+        drawings.DRAFTS,
+    ):
         assert len({json.dumps(dash) for _, dash, _ in styles.values()}) == len(styles)
         assert len({shape for *_, shape in styles.values()}) == len(styles)
     assert set(drawings.WAYS) == set(BATCHINGS) and set(drawings.REPLICAS) == set(SHAPES.values())
