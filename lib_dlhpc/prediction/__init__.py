@@ -8,6 +8,7 @@ overlap.py      overlap of gradient buckets with backward
 price.py        the price of a program (lib_dlhpc/program/): its longest path, term by term
 hybrid.py       a split network: its step, which rank holds what, offload traffic
 pipelined.py    textbook formulas of pipelines, beside the longest path
+bubbles.py      idle time and memory of 1F1B, ZB-H1 and DualPipe, side by side
 memory.py       memory ledger of one device; checkpoint sizes
 ledger.py       memory of each rank of a split network, over a step
 offload.py      out of core: bytes, required bandwidth, exposed time

@@ -22,8 +22,8 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "12_train_a_language_model.ipynb"
-PLOTS = 5
-QUESTIONS = 34
+PLOTS = 6
+QUESTIONS = 36
 SLIDERS = {
     0: {"Context": "ArrowRight", "Pipeline": "ArrowRight"},
     1: {"Stages": "ArrowLeft", "Microbatches": "ArrowRight"},
@@ -36,7 +36,7 @@ DROPDOWNS = {
     2: [("Network", "one NIC a node")],
     3: [("Products", "all at the rate of fp8"), ("Recomputed", "nothing")],
 }
-GUESSES = {0: "10", 9: "10", 14: "5", 19: "25", 25: "4"}
+GUESSES = {0: "10", 9: "10", 15: "5", 20: "25", 26: "4"}
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(

@@ -5,7 +5,15 @@ from module_text import has_every_part
 
 from lib_dlhpc.costs.groups import shard_network
 from lib_dlhpc.explore.language_model import experts, layout, sequences
-from lib_dlhpc.explore.language_model.bubbles import ALL, SCHEDULES, TWO, bubble, fullest
+from lib_dlhpc.explore.language_model.bubbles import (
+    ALL,
+    SCHEDULES,
+    TWO,
+    bubble,
+    closed_forms,
+    experiment,
+    fullest,
+)
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
 from lib_dlhpc.explore.language_model.charts import causes
 from lib_dlhpc.explore.language_model.experts import Setting as Mixture
@@ -22,6 +30,7 @@ from lib_dlhpc.explore.language_model.questions import (
     zb_part,
 )
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec import catalog
@@ -91,6 +100,15 @@ def test_context_ranks_halve_memory_of_activations_and_the_bubble():
     assert two.pipeline_bubble < 0.6 * own.pipeline_bubble and mfu(two) > mfu(own)
 
 
+def test_the_closed_forms_of_the_second_chart_are_the_bubbles_of_the_first():
+    """Idle time of equal stages in closed form; the first and the last stage are a layer shorter or have the words."""
+    closed = closed_forms(Pipe())
+    for schedule, name in ((SCHEDULES[0], "1F1B"), (SCHEDULES[-1], "ZB-H1")):
+        own = float(predict(experiment(Pipe(schedule=schedule))).pipeline_bubble)
+        assert closed[name].idle == pytest.approx(own, rel=0.1)
+    assert 0.7 < closed["DualPipe"].idle / closed["ZB-H1"].idle < 1
+
+
 def test_no_schedule_is_without_a_bubble():
     one, two, most, apart = (
         bubble(Pipe(schedule=s)) for s in (SCHEDULES[0], TWO, ALL, SCHEDULES[-1])
@@ -143,4 +161,4 @@ def test_experts_wide_enough_to_hide_their_exchange_would_be_wider_than_deepseek
 
 
 def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "12_train_a_language_model.ipynb", 5, 4)
+    has_every_part(repository / "modules" / "12_train_a_language_model.ipynb", 5, 5)

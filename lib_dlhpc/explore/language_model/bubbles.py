@@ -4,9 +4,11 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.language_model.layout import LAYERS, RECOMPUTES, base, wall
 from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.bubbles import Held, Passes, bubbles
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -29,7 +31,7 @@ class Setting(NamedTuple):
 def the_bubble() -> Bench[Setting]:
     """Return the experiment: a step of one pipeline as a picture, with bubble and memory in words."""
     look = "the hatched stripes, then the words on memory: what does each schedule pay for its smaller bubble?"
-    return Bench(Setting(), bubble_view, ["gantt"], "It fits.", look)
+    return Bench(Setting(), bubble_view, ["gantt", "llm_bubbles"], "It fits.", look)
 
 
 def bubble_view(setting: Setting) -> View:
@@ -37,7 +39,8 @@ def bubble_view(setting: Setting) -> View:
     step = simulated(setting)
     shown = range(0, step.ranks, step.ranks // LANES)  # a rank of each stage, or of each second
     gantt = {**gantt_state(step, ranks=shown), "summary": gantt_words(setting)}
-    return View(bubble_words(setting), wall(predicted(setting)), {"gantt": gantt})
+    charts: dict[str, Any] = {"gantt": gantt, "llm_bubbles": bubbles_state(setting)}
+    return View(bubble_words(setting), wall(predicted(setting)), charts)
 
 
 def experiment(setting: Setting, nodes: int = 0) -> Experiment:
@@ -62,6 +65,38 @@ def predicted(setting: Setting) -> Breakdown:
 def simulated(setting: Setting) -> Timeline:
     """Return a step of one pipeline, simulated."""
     return simulate(experiment(setting))
+
+
+@lru_cache(maxsize=4)
+def passes(stages: int, recompute: str) -> Passes:
+    """Return the seconds of a middle stage for a microbatch, its tensor collectives included."""
+    own = simulate(experiment(Setting(stages, 1, SCHEDULES[-1], recompute)))
+    middle = own.rank == own.ranks // 2
+    parts = zip(own.name[middle], own.stop[middle] - own.start[middle], strict=True)
+    took = {str(own.names[name]): float(seconds) for name, seconds in parts}
+    forward, backward = (
+        took[each] + took.get(f"tensor exchange: {each}", 0.0)
+        for each in ("forward 0", "backward 0")
+    )
+    weights = took["weight gradients 0"]
+    return Passes(forward, backward + weights, weights)
+
+
+def closed_forms(setting: Setting) -> dict[str, Held]:
+    """Return the idle time of three schedules in closed form, and what they hold."""
+    return bubbles(setting.stages, passes(setting.stages, setting.recompute))
+
+
+def bubbles_state(setting: Setting) -> State:
+    """Return the idle time of three schedules, with what they hold."""
+    rows: list[dict[str, Any]] = []
+    for name, own in closed_forms(setting).items():
+        times = "twice" if own.weights == 2 else "once"
+        words, held = f"{show(own.idle, 's')}, weights {times}", f"{own.activations} microbatches"
+        row = {"label": name, "order": len(rows), "idle": own.idle, "words": words, "held": held}
+        rows.append(row)
+    said = "; ".join(f"{row['label']} {row['words']}, {row['held']}" for row in rows)
+    return {"bars": columns(rows)}, f"Idle time of a rank in closed form: {said}."
 
 
 @lru_cache(maxsize=64)

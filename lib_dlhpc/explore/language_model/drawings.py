@@ -3,6 +3,7 @@
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import Layers, drawing
 from lib_dlhpc.explore.language_model.charts import CAUSES, HATCHED, LINES
+from lib_dlhpc.results.palette import BUBBLE
 
 LENGTHS = [2**k for k in range(13, 18)]
 SHARES = [d * 10.0**k for k in range(-4, 1) for d in (1, 2, 5)]
@@ -21,6 +22,22 @@ def llm_step() -> Layers:
     """Time of some steps by cause, stacked, and the published time."""
     *bars, words = kit.stacked_bars("time of a step", "s", CAUSES, 94, HATCHED)
     return *bars, *kit.upright("published"), words
+
+
+@drawing(
+    "How long is a rank idle, and what does it hold? (closed forms, equal stages)",
+    height=84,
+    left=80,
+    right=140,
+    top=8,
+    bars={"label": "schedule", "words": "idle, and holds", "held": "activations of"},
+)
+def llm_bubbles() -> Layers:
+    """Idle time of a rank for three schedules, with the weights and activations that it holds."""
+    x = kit.x_axis("idle:Q", "bubble", kit.SI.format("s"), tickCount=4, scale={"domainMin": 0})
+    bars = kit.data("bars", x=x, y=kit.rows_axis("label:N", kit.ORDER, 76))
+    drawn = bars.mark_bar(color=BUBBLE)
+    return drawn, kit.hatched(bars), kit.words_beside(bars, "words:N")
 
 
 @drawing(

@@ -92,6 +92,11 @@ def zb_part() -> str:
     return f"{float(apart.pipeline_bubble / one.pipeline_bubble):.0%}"
 
 
+def idle(schedule: str) -> str:
+    """Return how long a rank is idle, in closed form."""
+    return show(bubbles.closed_forms(Pipe())[schedule].idle, "s")
+
+
 def held(**changes: Any) -> tuple[int, str]:
     """Return the fullest rank of a pipeline, and what each of its GPUs holds."""
     rank, size = fullest(Pipe()._replace(**changes))
@@ -162,6 +167,8 @@ PIPED = {
     "one_memory": lambda: held(schedule=ONE)[1],
     "zb_memory_full": lambda: held(schedule=ZB, recompute="full")[1],
     "zb_part": zb_part,
+    "idle_zb": lambda: idle("ZB-H1"),
+    "idle_dual": lambda: idle("DualPipe"),
     "bubble_32": lambda: piped(microbatches=32),
     "bubble_8": lambda: piped(microbatches=8),
     "bubble_8_stages": lambda: piped(stages=8),

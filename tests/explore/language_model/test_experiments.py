@@ -36,7 +36,11 @@ from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.explore.language_model.sequences import curves, sequence_view
 from lib_dlhpc.prediction.validate import quantity_of
 
-STATES = {**layout_view(Layout()).charts, **sequence_view(Long()).charts}
+STATES = {
+    **layout_view(Layout()).charts,
+    **sequence_view(Long()).charts,
+    "llm_bubbles": bubbles.bubbles_state(Pipe()),
+}
 EXPERIMENTS = {
     "layout": layout.the_layout,
     "bubble": bubbles.the_bubble,
