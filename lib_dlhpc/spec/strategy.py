@@ -2,7 +2,6 @@
 
 from collections import ChainMap, OrderedDict
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -136,7 +135,7 @@ class Strategy:
     lora: int = whole(default=0, least=0)  # rank of adapters; 0: none, all weights are trained
     adapted: str = choice(ADAPTED, default="queries_values")  # products that have adapters
 
-    @cached_property
+    @property
     def is_split(self) -> bool:
         """Whether the strategy is more than plain data parallelism."""
         return any(
