@@ -56,6 +56,15 @@ for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.
 YOUNG, MIDDLE, OLD = 700, 10, 100  # of gc.set_threshold; Python's own for the oldest is 10
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
