@@ -228,7 +228,6 @@ def test_any_permutation_in_any_order(p, seed, times):
 
 
 @every_algorithm
-@settings(max_examples=40)
 @given(p=st.integers(1, 20), n=st.integers(0, 99), seed=st.integers(0, 99), late=st.floats(0, 1))
 def test_nobody_is_through_before_the_last_has_come_and_lateness_never_helps(
     name, p, n, seed, late
