@@ -1,8 +1,10 @@
 """Polling for what a test asserts: a busy machine is slower, and only a failing test waits for long."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import psutil
 
 PATIENCE = 180.0  # s; other tests may have all cores
 # In a page, a number for a text: pictures of hundreds of kilobytes need not be sent to see that they changed.
@@ -29,3 +31,14 @@ def eventually(true: Callable[[], Any], what: str | Callable[[], Any] = "it") ->
             text = what() if callable(what) else what
             raise AssertionError(f"{text}: not true after {PATIENCE:g} s") from missing
         time.sleep(min(max(waited / 10, 0.05), 1.0))  # looks cost time that what is awaited lacks
+
+
+def living(pids: Iterable[int]) -> list[int]:
+    """Those of some processes that have not ended. One that its parent has yet to reap has: init may take seconds."""
+    found = []
+    for pid in pids:
+        try:
+            found += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
+        except psutil.NoSuchProcess:
+            continue
+    return found

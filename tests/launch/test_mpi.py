@@ -6,15 +6,14 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
+from patience import PATIENCE, eventually, living
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import mpi
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.spec.host import cores
 
-PATIENCE = 180.0
 SLEEPER = "import os, sys, time; open(sys.argv[1] + str(os.getpid()), 'w'); time.sleep(600)"
 
 
@@ -39,10 +38,7 @@ def ranks_of(place, count):
 
 
 def gone(pids):
-    end = time.monotonic() + PATIENCE
-    while any(map(psutil.pid_exists, pids)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not any(map(psutil.pid_exists, pids))
+    return eventually(lambda: not living(pids), what="the end of all ranks")
 
 
 def test_of_more_ranks_than_cores_those_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch):
@@ -58,7 +54,7 @@ def test_of_more_ranks_than_cores_those_that_wait_sleep_unless_the_user_says_oth
 
 def test_ranks_are_ended_at_the_timeout(tmp_path):
     pids: list[int] = []
-    for patience in (5, 40, PATIENCE):  # a busy machine is slow to start them
+    for patience in (2, 40, PATIENCE):  # a busy machine is slow to start them
         with pytest.raises(subprocess.TimeoutExpired):
             mpi.run_to_end(2, "-c", SLEEPER, f"{tmp_path}{os.sep}", patience=patience)
         pids = [int(path.name) for path in tmp_path.iterdir()]

@@ -8,9 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
-from patience import PATIENCE, eventually
+from patience import PATIENCE, eventually, living
 
 from lib_dlhpc.lifetime import guard, owned
 from lib_dlhpc.lifetime.signals import taken
@@ -65,9 +64,7 @@ def closed(process):
 
 
 def ended(pids):
-    return eventually(
-        lambda: not any(map(psutil.pid_exists, pids)), what="the end of all processes"
-    )
+    return eventually(lambda: not living(pids), what="the end of all processes")
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM, "exit"])
@@ -86,7 +83,7 @@ def test_all_ends_with_its_owner_and_nothing_else(tmp_path, way):
         lambda: [path.name for path in own.iterdir()] == ["status.json"], what="its folder's end"
     )
     eventually(lambda: (own / "status.json").read_text() == "lost", what="its last words")
-    assert all(map(psutil.pid_exists, others)) and len(list(place.iterdir())) == 2
+    assert living(others) == others and len(list(place.iterdir())) == 2
     other.kill()
     other.wait(PATIENCE)
     closed(other)
