@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import psutil
 import pytest
-from patience import PATIENCE, eventually
+from patience import PATIENCE, eventually, living
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, Site, attach, start, submit, submit_sweep
@@ -34,9 +34,19 @@ tier = "ssd"
 epochs = 2
 """)
 LONG = SHORT.set({"run.epochs": 10_000})
+OFTEN = SHORT.set({"run.checkpoint_interval": 1e-9})
+SLOW = """
+import time
+from lib_dlhpc.layers.dense import Dense
+backward = Dense.backward
+def slow(self, weights, gradients, kept, dy):
+    time.sleep(0.1)
+    return backward(self, weights, gradients, kept, dy)
+Dense.backward = slow
+"""
 SLURM = Site(name="here", ranks_per_node=2)
 
-pytestmark = pytest.mark.usefixtures("slurm", "own_state")
+pytestmark = pytest.mark.usefixtures("slurm", "overdue", "own_state")
 
 
 @pytest.fixture
@@ -45,19 +55,35 @@ def own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
+def mischievous(folder, monkeypatch, program):
+    """Have a program run in every rank before it begins."""
+    folder.mkdir(exist_ok=True)
+    head = "import os, signal, sys\nif any('worker' in a for a in sys.orig_argv):\n"
+    body = "".join(f"    {line}\n" for line in program.strip().splitlines())
+    (folder / "sitecustomize.py").write_text(head + body)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
 @pytest.fixture
 def mischief(tmp_path, monkeypatch):
-    """A function: `mischief(program)` is run in every rank before it begins."""
+    return lambda program: mischievous(tmp_path / "mischief", monkeypatch, program)
 
-    def mischief(program):
-        folder = tmp_path / "mischief"
-        folder.mkdir(exist_ok=True)
-        head = "import os, signal, sys\nif any('worker' in a for a in sys.orig_argv):\n"
-        body = "".join(f"    {line}\n" for line in program.strip().splitlines())
-        (folder / "sitecustomize.py").write_text(head + body)
-        monkeypatch.setenv("PYTHONPATH", str(folder))
 
-    yield mischief
+@pytest.fixture(scope="module")
+def overdue(slurm, tmp_path_factory):
+    """A running job that is over its time limit, and the processes of its ranks.
+
+    Slurm rounds limits up to minutes, so the end is moved; it notices within 30 s, in which other tests run.
+    """
+    folder = tmp_path_factory.mktemp("overdue")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        mischievous(folder / "mischief", patch, SLOW)
+        job = submit(OFTEN.set({"run.epochs": 10_000}), 2, "slurm", SLURM, folder / "run")
+        saved(job)
+        pids = ranks_of(job)
+    control("update", f"JobId={job.native_id}", "EndTime=now+1")
+    return job, pids
 
 
 @pytest.fixture
@@ -105,17 +131,6 @@ def ranks_of(job):
     until(lambda: len(list(job.folder.glob("rank-*.json"))) == number, job)
     files = job.folder.glob("rank-*.json")
     return [json.loads(path.read_text())["process"] for path in files]
-
-
-def living(pids):
-    """Those of some processes that have not ended."""
-    found = []
-    for pid in pids:
-        try:
-            found += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
-        except psutil.NoSuchProcess:
-            continue
-    return found
 
 
 def saved(job):
@@ -192,40 +207,6 @@ def test_a_job_that_never_comes_to_its_run_reports_what_it_printed(tmp_path):
     job = submit(SHORT, 1, "slurm", site, tmp_path / "run")
     assert ended(job) == "failed"
     assert f"failed: source {tmp_path}/not-there.sh" in job.why() and "slurm job" in job.why()
-
-
-@pytest.mark.slow
-def test_a_time_limit_ends_a_job_that_then_resumes_to_the_same_bits(
-    tmp_path, mischief, monkeypatch
-):
-    """Slurm rounds limits up to minutes; the end of a running job is moved instead, and noticed within 30 s."""
-    mischief("""
-import time
-from lib_dlhpc.layers.dense import Dense
-backward = Dense.backward
-def slow(self, weights, gradients, kept, dy):
-    time.sleep(0.02)
-    return backward(self, weights, gradients, kept, dy)
-Dense.backward = slow
-""")
-    often = SHORT.set({"run.checkpoint_interval": 1e-9})
-    job = submit(often.set({"run.epochs": 10_000}), 2, "slurm", SLURM, tmp_path / "run")
-    saved(job)
-    pids = ranks_of(job)
-    control("update", f"JobId={job.native_id}", "EndTime=now+1")
-    with pytest.raises(JobError, match=r"ended at its time limit of 10 min.*--resume"):
-        job.wait()
-    assert ended(job) == "out of time" == attach(job.folder).state
-    assert "JobState=TIMEOUT" in control("show", "job", "-o", job.native_id)
-    assert not living(pids)
-    monkeypatch.delenv("PYTHONPATH")
-    with np.load(job.folder / "snapshot.npz") as file:
-        step = int(file["place"][0])
-    longer = often.set({"run.epochs": step // 15 + 3})
-    result = submit(longer, 2, "slurm", SLURM, job.folder, resume=True).wait()
-    assert 0 < result["samples"] <= 3 * 1438
-    start(longer, 2, tmp_path / "straight").wait()
-    assert weights(job.folder) == weights(tmp_path / "straight")
 
 
 @pytest.mark.parametrize("to", ["slurm", "local"])
@@ -567,3 +548,20 @@ def test_what_is_legal_reaches_slurm_and_the_shell_as_it_is(tmp_path, monkeypatc
     )
     assert message.read_text().splitlines() == ["load|intel/19.1.1|", "use|/opt/own|", "sourced"]
     assert shlex.quote(odd) == odd
+
+
+@pytest.mark.slow
+def test_a_time_limit_ends_a_job_that_then_resumes_to_the_same_bits(tmp_path, overdue):
+    job, pids = overdue
+    with pytest.raises(JobError, match=r"ended at its time limit of 10 min.*--resume"):
+        job.wait()
+    assert ended(job) == "out of time" == attach(job.folder).state
+    assert "JobState=TIMEOUT" in control("show", "job", "-o", job.native_id)
+    assert not living(pids)
+    with np.load(job.folder / "snapshot.npz") as file:
+        step = int(file["place"][0])
+    longer = {"run.epochs": step // 15 + 3}
+    result = submit(OFTEN.set(longer), 2, "slurm", SLURM, job.folder, resume=True).wait()
+    assert 0 < result["samples"] <= 3 * 1438
+    start(SHORT.set(longer), 2, tmp_path / "straight").wait()
+    assert weights(job.folder) == weights(tmp_path / "straight")
