@@ -1,9 +1,9 @@
 """Ranks that stay: checks run one after the other on as many of them as each asks for, without a start of their own.
 
-A start costs each rank half a CPU second, most of it imports. `Resident` starts this file on MOST ranks. They wait for
-the next check at a socket, where they take no core from those that work. A check is a program for mpiexec and remains
-one: its COMM_WORLD holds the ranks that it asked for, and its module is executed anew. What it changes in the package
-it restores.
+A start costs each rank half a CPU second, most of it imports. `Resident` starts this file on as many ranks as any check
+needs. They wait for the next one at a socket, where they take no core from those that work. A check is a program for
+mpiexec and remains one: its COMM_WORLD holds the ranks that it asked for, and its module is executed anew. What it
+changes in the package it restores.
 """
 
 import io
@@ -15,22 +15,22 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
 
 from lib_dlhpc.launch.mpi import ONE_THREAD, SLEEPING
 from lib_dlhpc.lifetime import owned
 
-MOST = 8
-
 
 class Resident:
     """Ranks from their first check on; after a failed one others are started."""
 
-    def __init__(self, mpiexec: str, patience: float) -> None:
-        self._words = [mpiexec, "-n", str(MOST), sys.executable, str(Path(__file__).resolve())]
-        self._patience = patience  # s that a check may take, or a start
+    def __init__(self, mpiexec: str, patience: float, most: int = 8) -> None:
+        file = str(Path(__file__).resolve())
+        self._words = [mpiexec, "-n", str(most), sys.executable, file, str(most)]
+        self.most = most  # ranks of a check
+        self.patience = patience  # s that a check may take, or a start
         self._process: subprocess.Popen[bytes] | None = None
         self._lines: list[Connection] = []
 
@@ -42,7 +42,7 @@ class Resident:
             lines, told = self._lines[:ranks], {}
             for line in lines:
                 line.send((ranks, str(program), arguments))
-            until = time.monotonic() + self._patience
+            until = time.monotonic() + self.patience
             while len(told) < ranks:
                 ready = wait([line for line in lines if line not in told], until - time.monotonic())
                 assert ready, f"{ranks - len(told)} of {ranks} ranks do not end"
@@ -66,13 +66,13 @@ class Resident:
         env = SLEEPING | os.environ | ONE_THREAD
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as door:
             door.bind(f"{folder}/ranks")
-            door.listen(MOST)
-            door.settimeout(self._patience)
+            door.listen(self.most)
+            door.settimeout(self.patience)
             words = [*self._words, f"{folder}/ranks"]
             self._process = owned.start(words, stdin=subprocess.DEVNULL, env=env)
-            self._lines = [Connection(door.accept()[0].detach()) for _ in range(MOST)]
+            self._lines = [Connection(door.accept()[0].detach()) for _ in range(self.most)]
         by_rank = {line.recv(): line for line in self._lines}
-        self._lines = [by_rank[rank] for rank in range(MOST)]
+        self._lines = [by_rank[rank] for rank in range(self.most)]
 
 
 def _answer(line: Connection) -> tuple[str, bool]:
@@ -83,21 +83,18 @@ def _answer(line: Connection) -> tuple[str, bool]:
         return "It ended.", True
 
 
-def main(address: str) -> None:
+def main(ranks: str, address: str) -> None:
     """One rank: run checks until the socket is closed."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    assert world.size == MOST  # some launchers start lone programs instead
-    with Client(address) as line:
+    assert world.size == int(ranks)  # some launchers start lone programs instead
+    # The socket is closed when the tests end, or give up a check that other ranks have finished.
+    with Client(address) as line, suppress(EOFError, OSError):
         line.send(world.rank)
         while True:
-            try:
-                ranks, program, arguments = line.recv()
-            except (EOFError, OSError):
-                return
-            group = world.group.Range_incl([(0, ranks - 1, 1)])
-            MPI.COMM_WORLD = world.Create_group(group)
+            size, program, arguments = line.recv()
+            MPI.COMM_WORLD = world.Create_group(world.group.Range_incl([(0, size - 1, 1)]))
             line.send(told(program, arguments))
             MPI.COMM_WORLD.Free()
 
@@ -122,4 +119,4 @@ def told(program: str, arguments: tuple[str, ...]) -> tuple[str, bool]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
