@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import psutil
-
 PATIENCE = 180.0  # s; other tests may have all cores
 # In a page, a number for a text: pictures of hundreds of kilobytes need not be sent to see that they changed.
 DIGEST = """text => { let sum = text.length;
@@ -35,6 +33,8 @@ def eventually(true: Callable[[], Any], what: str | Callable[[], Any] = "it") ->
 
 def living(pids: Iterable[int]) -> list[int]:
     """Those of some processes that have not ended. One that its parent has yet to reap has: init may take seconds."""
+    import psutil
+
     found = []
     for pid in pids:
         try:
