@@ -76,8 +76,7 @@ def test_the_starter_is_right_for_one_microbatch_and_slow_for_a_stated_reason(ow
     assert "nobody can go on" in told or "is of shape" in told
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_wrong_stream_is_named(own, solved, name):
+def test_each_wrong_stream_is_named(own, solved):
     for stream, (law, words) in solved.WRONG_STREAMS.items():
         finding = found(own.streams(stream, stream), law)
         assert finding.right is False and words in finding.words, (stream.__name__, finding)

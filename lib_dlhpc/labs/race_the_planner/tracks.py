@@ -121,7 +121,8 @@ class Track:
             experiment = self.experiment_of(row)
             if float(peak(experiment).total) > float(experiment.machine.device.memory):
                 return inf
-        return self.outcome(row).value
+            self._known[row] = _outcome(predict(experiment), self.objective)
+        return self._known[row].value
 
     def regret(self, value: float) -> float:
         """Return by how much an objective is above the least of all layouts, as a fraction of that."""
