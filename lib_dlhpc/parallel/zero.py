@@ -81,10 +81,11 @@ def _gathered_once(
 ) -> list[Instruction]:
     """Post all buckets, the first layers' first; wait for each before the first layer of it that needs weights."""
     weights, found, gather_of = weights_read(part.model), list[Instruction](), _gather(experiment)
-    gathers = [
-        gather_of(bucket.elements, (chunk, bucket.first, bucket.stop), f"weights {number}")
-        for number, bucket in enumerate(reversed(cut(experiment, part)))
-    ]
+    gathers = list[Collective]()
+    for number, bucket in enumerate(reversed(cut(experiment, part))):
+        layers = chunk, bucket.first, bucket.stop
+        whole = gather_of(bucket.elements, layers, f"weights {number}")
+        gathers += _of_each_group(experiment, part, whole)
     if experiment.overlap:
         found += gathers
     coming = deque(gathers)

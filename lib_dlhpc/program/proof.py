@@ -139,15 +139,15 @@ def _prove_first(where: str, block: Block) -> None:
     if alone.streams:
         raise ProofError(f"{where}: ends before {alone.streams[0]} does.")
     for variant, prices in zip(block.variants, block.prices, strict=True):
-        coming: dict[str, range] = {}  # layers by key
+        coming: dict[str, list[int]] = {}  # layers by key
         there: set[int] = set()
         for each in variant.instructions:
             if gathers(each):
-                coming[each.key] = range(*each.layers[1:])
+                coming[each.key] = summed_layers(each)
             elif isinstance(each, Wait):
                 there.update(coming.pop(each.key, ()))
             elif isinstance(each, Compute) and prices.weights_read[each.layer]:
-                late = any(layers.start <= each.layer for layers in coming.values())  # or tied ones
+                late = any(layers[0] <= each.layer for layers in coming.values())  # or tied ones
                 if late or (prices.weights[each.layer] and each.layer not in there):
                     raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
 

@@ -300,11 +300,6 @@ def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             " experts is sharded over all replicas that hold them, that of all other weights over all replicas.",
         ),
         (
-            np.greater(s.experts, 1) & (s.gather != "usual"),
-            f"strategy.gather = {s.gather!r}: with strategy.experts = {s.experts} the legal value is 'usual'; weights"
-            " of experts are gathered after the update.",
-        ),
-        (
             np.greater(s.experts, 1) & np.greater(s.zero, 0) & (s.offload == "all"),
             f"strategy.offload = 'all': with strategy.experts = {s.experts} and strategy.zero = {s.zero} the legal"
             " values are 'none', 'activations'.",

@@ -50,6 +50,15 @@ MODELS["gated"] = {
     "experts": {"experts": 8, "chosen": 2, "features": 6, "shared": 6, "shared_gate": True},
 }
 SHARDED = ("free", "limited", "switch")
+ZEROS = (
+    {},
+    {"zero": 1},
+    {"zero": 3},
+    {"zero": 2},
+    {"zero": 3, "zero_unit": "layer"},
+    {"zero": 1, "gather": "forward"},
+    {"zero": 3, "gather": "forward"},
+)
 known, largest = {}, [0.0]
 
 
@@ -158,7 +167,7 @@ def every_layout():
             {"recompute": "selective", "bucket": 1},
         )
     )
-    sequences, zeros = cycle((False, True)), cycle((0, 1, 2, 3, 3))
+    sequences, zeros = cycle((False, True)), cycle(ZEROS)
     for number, split in enumerate([each for _ in range(2 if p < 4 else 1) for each in ways()]):
         # On many ranks each layout meets one model less, or one alone; the next layout another.
         models = (
@@ -169,11 +178,7 @@ def every_layout():
             if split["pipeline"] > 1 and more.get("offload") == "all":
                 more = {"microbatches": 4}  # the table of words is tied
             if more.get("offload") != "all":
-                zero = next(zeros)
-                more = more | {
-                    "zero": zero,
-                    "zero_unit": ("block", "layer")[zero == 3 and number % 2],
-                }
+                more = more | next(zeros)
             if split["tensor"] > 1:
                 more = more | {"sequence_parallel": next(sequences)}
             if "microbatches" in more:

@@ -148,6 +148,11 @@ MODES = {
         8,
         {"experts": 2, "zero": 2, "optimizer": "adam", "bucket": "6 MB"},
     ),
+    ("experts, zero 3, gathered once", 4): (
+        "mixture",
+        8,
+        {"experts": 2, "zero": 3, "gather": "forward", "optimizer": "adam", "bucket": "6 MB"},
+    ),
     ("experts, zero 3", 4): ("mixture", 8, {"experts": 2, "zero": 3, "optimizer": "adam"}),
     ("experts, zero 3 by layer", 4): (
         "mixture",

@@ -134,7 +134,6 @@ def test_what_cannot_be_sharded_is_reported():
     ("way", "words"),
     [
         ({"strategy.zero": 1, "strategy.shards": 2}, r"shards = 2: .* the legal value is 0"),
-        ({"strategy.zero": 1, "strategy.gather": "forward"}, r"gather = 'forward': .*'usual'"),
         ({"strategy.zero": 1, "strategy.offload": "all"}, r"offload = 'all': .*'activations'"),
     ],
 )

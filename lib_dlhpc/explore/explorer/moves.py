@@ -110,7 +110,7 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.fused_attention" if value == "off" and s.has_ring:
             return {"strategy.context_exchange": "heads"}
         case "strategy.experts" if value > 1:
-            return {"strategy.shards": 0, "strategy.gather": "usual", **PLAIN_WIRE}
+            return {"strategy.shards": 0, **PLAIN_WIRE}
         case "strategy.lora" if value:
             return _adapted(experiment)
         case "strategy.zero":
