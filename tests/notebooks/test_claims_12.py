@@ -148,7 +148,7 @@ def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_n
     device = experts.predicted(node).experiment.machine.device
     sharded = experts.with_zero1(node)
     assert sharded.fits and float(sharded.memory_total) < 0.6 * float(device.memory)
-    assert float(sharded.memory_total) == pytest.approx(41.9e9, rel=1e-3)
+    assert float(sharded.memory_total) == pytest.approx(41.946e9, rel=1e-3)
     assert float(sharded.step_time) == pytest.approx(29.6, abs=0.05)
 
 
