@@ -3,15 +3,19 @@
     python benchmarks/planner.py
 
 GPT-3 (175 billion parameters) on 1,024 A100 of Selene, global batch 1,536. Rates depend on the machine; the number of
-layouts that have to be predicted does not. Then the search on 50 small spaces, each enumerated: its regret with
-predictions of 5 % of the layouts, and the predictions until the best is proved.
+layouts that have to be predicted does not. Where Calculon or mlsysim is installed (benchmarks/peers.py says how), it is
+asked for steps of the same random layouts in the same run. Then the search on 50 small spaces, each enumerated: its
+regret with predictions of 5 % of the layouts, and the predictions until the best is proved.
 """
 
 import argparse
 import random
 import time
+from importlib.util import find_spec
 from math import inf
 
+import _peer_calculon
+import _peer_mlsysim
 from _quick import add_quick
 
 from lib_dlhpc.errors import SpecError
@@ -24,6 +28,7 @@ from lib_dlhpc.planner.space import space
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment
 
+PEERS = {"calculon": _peer_calculon, "mlsysim": _peer_mlsysim}
 SPACES, SHARE = 50, 0.05  # small spaces; predictions over layouts
 
 
@@ -61,12 +66,36 @@ def main() -> None:
         fit = sum(len(some) for some, one in found if isinstance(one, Breakdown))
         rate = f"{len(rows) / spent:,.1f} a CPU second"
         print(f"{len(rows):,} random layouts at once, {name}: {rate}, {fit:,} of them fit")
+    layouts = [run.set(combinations.changes(row)) for row in rows[:200]]
+    for name in PEERS:
+        beside(name, layouts, len(rows) / spent)
     for name in ("first", "again"):
         began = time.process_time()
         best = plan(run, choose=choose, most=5 if options.quick else None)
         spent = time.process_time() - began
         print(f"plan, {name}: {spent:.1f} CPU s, {best.predicted} predicted, {best.certificate}")
     small_spaces(1 if options.quick else SPACES)
+
+
+def beside(name: str, layouts: list[Experiment], ours_warm: float) -> None:
+    """Print how many steps a peer predicts a CPU second, and the ratio of our rate to that."""
+    if find_spec(name) is None:
+        print(f"{name}: not installed")
+        return
+    answered, began = 0, 0.0
+    for number, one in enumerate([layouts[0], *layouts]):
+        if number == 1:  # the first call reads its modules and files
+            answered, began = 0, time.process_time()
+        try:
+            PEERS[name].step_time(one)
+        except SpecError:  # it has no word for this layout
+            continue
+        answered += 1
+    rate = len(layouts) / (time.process_time() - began)
+    print(
+        f"{name}: {rate:,.1f} a CPU second, {answered} of {len(layouts)} answered; ours at once, warm: "
+        f"{ours_warm / rate:,.1f} times that"
+    )
 
 
 def small_spaces(count: int) -> None:
