@@ -121,7 +121,7 @@ class _Search:
     def run(self, best: int, progress: Callable[[int, int], None]) -> None:
         """Predict combinations until no bound is below the last of the best, or enough are predicted.
 
-        Next are those whose bounds, times the least price over its bound of their kind so far, are least: four times as
+        Next are those whose bounds, times the least price over its bound of their kind so far, are least: twice as
         many each time, since many at once take less time each.
         """
         tried, size = sum(self.found.left_out[reason] for reason in UNFIT), 1
@@ -139,7 +139,7 @@ class _Search:
             expected = self.least[rows] * self.above[self.kinds[rows]]
             most = min(size, self.base.plan.predictions - self.predicted)
             self._try(rows[np.lexsort((rows, expected))[:most]], each)
-            size = min(4 * size, MOST)
+            size = min(2 * size, MOST)
         self.pruned += int(self.waiting.sum())
         self.bound = min(self.bound, float(self.least[self.waiting].min(initial=np.inf)))
 
