@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -53,17 +54,22 @@ ROWS = [
 ]
 CLUSTER = Nodes(32, 8, 1, 12.5e9, 150e9, 64e6)
 RING = Example("ring", 4, 8).plan
-STATES = {
-    **message_sizes.view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)).charts,
-    **nodes_and_nics.view(CLUSTER).charts,
-    "messages": messages_chart(RING, 2),
-    "measured": measured_chart(ROWS),
-}
+
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        **message_sizes.view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)).charts,
+        **nodes_and_nics.view(CLUSTER).charts,
+        "messages": messages_chart(RING, 2),
+        "measured": measured_chart(ROWS),
+    }
 
 
 @pytest.mark.parametrize("name", drawings_of(allreduce_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 def test_no_two_lines_look_alike_without_color() -> None:
@@ -122,7 +128,7 @@ def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
     assert buffers_out("recursive_doubling", 32, 8) == 8 * np.log2(32)
     assert "recursive doubling" in nodes_and_nics.view(CLUSTER).wall
     assert nodes_and_nics.view(CLUSTER._replace(devices=1, nodes=4)).wall == ""
-    times = STATES["nics"][0]["sums"]["stop"]
+    times = states()["nics"][0]["sums"]["stop"]
     assert times == sorted(times)
 
 
@@ -145,7 +151,7 @@ def test_the_animation_ends_with_every_contribution_once(
 
 
 def test_every_message_is_a_line_from_its_rank_and_round_to_the_next() -> None:
-    data, summary = STATES["messages"]
+    data, summary = states()["messages"]
     arrows, rounds = data["arrows"], list(RING)
     assert len(arrows["from"]) == sum(map(len, rounds))
     assert {b - a for a, b in zip(arrows["from"], arrows["to"], strict=True)} == {1}

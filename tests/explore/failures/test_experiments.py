@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,20 @@ from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.launch.local import JobError
 
 HUGE = Setting(131072, 30 * DAY)
-STATES = {
-    "failures_loss": loss_view(Setting(), simulated_points(Setting())),
-    "failures_phases": phases_view(Setting()),
-    "failures_costs": costs_view(Saved()),
-    "failures_ways": ways_view(Saved()),
-    "failures_written": written_view(Trunk()),
-}
+
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        "failures_loss": loss_view(Setting(), simulated_points(Setting())),
+        "failures_phases": phases_view(Setting()),
+        "failures_costs": costs_view(Saved()),
+        "failures_ways": ways_view(Saved()),
+        "failures_written": written_view(Trunk()),
+    }
+
+
 ALONE = Alone(1.0, 10.0, 0.5, 0.01, 1000, b"weights", 0.9)
 LEGS = [
     Leg(0.0, 1.1, 4.0, 0, 290, 1),  # 290 steps, of which 200 are kept
@@ -80,7 +87,7 @@ OUTCOME = Outcome(Machine(4.0, 100, 2, 0), ALONE, OWN)
 
 @pytest.mark.parametrize("name", drawings_of(failures_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:

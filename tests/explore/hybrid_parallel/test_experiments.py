@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -41,12 +42,17 @@ from lib_dlhpc.prediction import predict
 FITS = Way(4, 2, 1, 8, 2.0, 10e9, 16e9, "", (1.0,) * len(TERMS), (2e9,) * len(HELD))
 WALL = Way(1, 2, 1, 32, 1.0, 20e9, 16e9, "", (0.5,) * len(TERMS), (4e9,) * len(HELD))
 NEVER = Way(8, 2, 1, 0, illegal="64 GPUs are no multiple")
-STATES = {
-    "hybrid_terms": terms_state({"yours": parts_of(step_of(Cubes()))}),
-    "hybrid_memory": memory_state({"yours": held_by(step_of(Cubes()))}, 16e9),
-    "hybrid_scaling": scaling_view(Cubes()),
-    "hybrid_map": ways.cells_state([FITS, WALL, NEVER], (1, 2)),
-}
+
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        "hybrid_terms": terms_state({"yours": parts_of(step_of(Cubes()))}),
+        "hybrid_memory": memory_state({"yours": held_by(step_of(Cubes()))}, 16e9),
+        "hybrid_scaling": scaling_view(Cubes()),
+        "hybrid_map": ways.cells_state([FITS, WALL, NEVER], (1, 2)),
+    }
 
 
 def some(setting: Any) -> Iterator[Way]:
@@ -86,7 +92,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", drawings_of(hybrid_parallel_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 @pytest.mark.parametrize("looks", [TERMS, HELD])

@@ -1,6 +1,7 @@
 """The lesson on language models: every control moves something, causes add up, walls say why, a run reports itself."""
 
 import json
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,17 @@ from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.explore.language_model.sequences import curves, sequence_view
 from lib_dlhpc.prediction.validate import quantity_of
 
-STATES = {
-    **layout_view(Layout()).charts,
-    **sequence_view(Long()).charts,
-    "llm_bubbles": bubbles.bubbles_state(Pipe()),
-}
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        **layout_view(Layout()).charts,
+        **sequence_view(Long()).charts,
+        "llm_bubbles": bubbles.bubbles_state(Pipe()),
+    }
+
+
 EXPERIMENTS = {
     "layout": layout.the_layout,
     "bubble": bubbles.the_bubble,
@@ -52,7 +59,7 @@ EXPERIMENTS = {
 
 @pytest.mark.parametrize("name", drawings_of(drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:

@@ -1,6 +1,7 @@
 """The lesson on large batches: every control moves something, walls stand where they say, runs can be cancelled."""
 
 import threading
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,15 +55,22 @@ from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.spec.experiment import load
 
 CURVES = [Curve("LARS 512", [0, 1, 2], [0.1, 0.5, 0.9]), Curve("SGD 512", [0, 1], [0.1, 0.5])]
-STATES = {
-    "published_error": (published_error().data, published_error().summary),
-    "batch_accuracy": accuracy_view(1024),
-    "tuning": tuning_view(1024),
-    "rate_schedule": asked_view(Setting()).charts["rate_schedule"],
-    "live_runs": runs_state(CURVES, 40, (0.9, "the base")),
-    "arrival": (steps_measured().children[0].data, steps_measured().children[0].summary),
-    "time_to_accuracy": time_to_accuracy.view(Cost()).charts["time_to_accuracy"],
-}
+
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        "published_error": (published_error().data, published_error().summary),
+        "batch_accuracy": accuracy_view(1024),
+        "tuning": tuning_view(1024),
+        "rate_schedule": asked_view(Setting()).charts["rate_schedule"],
+        "live_runs": runs_state(CURVES, 40, (0.9, "the base")),
+        "arrival": (steps_measured().children[0].data, steps_measured().children[0].summary),
+        "time_to_accuracy": time_to_accuracy.view(Cost()).charts["time_to_accuracy"],
+    }
+
+
 RESULT = {"accuracy": 0.93, "terms": {"forward": 0.01, "backward": 0.02}}
 
 
@@ -92,7 +100,7 @@ class FakeJob:
 
 @pytest.mark.parametrize("name", drawings_of(large_batch_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 @pytest.mark.parametrize("make", [how_far, break_and_repair, time_to_accuracy])

@@ -1,6 +1,7 @@
 """The lesson on memory: every control moves something, walls stand where they say, a run reports its outcome."""
 
 import json
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -55,12 +56,18 @@ from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.prediction import predict
 
-STATES = {
-    **the_ledger.view(Setting()).charts,
-    **ways_view(Step()).charts,
-    **out_of_core.view(Away()).charts,
-    "memory": memory_state({"weights": 1e9, "activations": 9e9}, 16e9),
-}
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        **the_ledger.view(Setting()).charts,
+        **ways_view(Step()).charts,
+        **out_of_core.view(Away()).charts,
+        "memory": memory_state({"weights": 1e9, "activations": 9e9}, 16e9),
+    }
+
+
 EXPERIMENTS = {"ledger": the_ledger, "ways": four_ways, "out of core": out_of_core}
 DONE = CappedRun("", 84e6, 0.2, "0x1p0", "abc")
 AWAY = CappedRun("", 20e6, 0.25, "0x1p0", "abc")
@@ -69,7 +76,7 @@ OUTCOME = Outcome(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
 
 @pytest.mark.parametrize("name", drawings_of(memory_wall_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:

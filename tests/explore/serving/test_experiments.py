@@ -1,6 +1,7 @@
 """The lesson on serving: every control moves something, numbers are the engines', a run reports its outcome."""
 
 import json
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,14 +38,21 @@ FOUND = {
     1: Times((0.01, 0.012), (0.002, 0.0021), (0.04, 0.05)),
     8: Times((0.01, 0.011), (0.008, 0.007), (0.14, 0.13)),
 }
-STATES = {
-    **phases.phases_view(Phases()).charts,
-    **memory.memory_view(Room()).charts,
-    **load.load_view(Busy()).charts,
-    **replicas.replicas_view(Eight()).charts,
-    **drafts.drafts_view(drafts.Setting()).charts,
-    "serving_here": here.here_state(Here(), FOUND),
-}
+
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        **phases.phases_view(Phases()).charts,
+        **memory.memory_view(Room()).charts,
+        **load.load_view(Busy()).charts,
+        **replicas.replicas_view(Eight()).charts,
+        **drafts.drafts_view(drafts.Setting()).charts,
+        "serving_here": here.here_state(Here(), FOUND),
+    }
+
+
 EXPERIMENTS = {
     "phases": phases.two_phases,
     "memory": memory.sequences_fit,
@@ -57,7 +65,7 @@ EXPERIMENTS = {
 
 @pytest.mark.parametrize("name", drawings_of(drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,18 +38,24 @@ from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, analyzed, r
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyze
 
-STATES = {
-    "traces_gantt": trace_state(trace(Setting()), analyzed(Setting()).findings[0].where),
-    "traces_ranks": ranks_state(analyzed(Setting())),
-    "traces_efficiency": efficiency_state(analyzed(Setting())),
-    "traces_coupled": coupled_state({"1 + 1": {"simulate": 1.0, "idle": 0.5}}, "1 + 1"),
-}
+
+@cache
+def states() -> dict[str, Any]:
+    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
+    return {
+        "traces_gantt": trace_state(trace(Setting()), analyzed(Setting()).findings[0].where),
+        "traces_ranks": ranks_state(analyzed(Setting())),
+        "traces_efficiency": efficiency_state(analyzed(Setting())),
+        "traces_coupled": coupled_state({"1 + 1": {"simulate": 1.0, "idle": 0.5}}, "1 + 1"),
+    }
+
+
 SETTINGS = [Setting(), Setting(how="sends late"), Setting(how="reads slowly"), Setting(IN_TURN)]
 
 
 @pytest.mark.parametrize("name", drawings_of(traces_drawings))
 def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, STATES[name])
+    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:
@@ -86,7 +94,7 @@ def test_a_window_shows_what_lies_in_it_and_no_more() -> None:
     data, _ = trace_state(trace(Setting()), window=(0.1, 0.2))
     bars = data["bars"]
     assert min(bars["start"]) >= 0.1 and max(bars["stop"]) <= 0.2
-    assert len(bars["start"]) < len(STATES["traces_gantt"][0]["bars"]["start"]) / 2
+    assert len(bars["start"]) < len(states()["traces_gantt"][0]["bars"]["start"]) / 2
 
 
 def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> None:
