@@ -72,11 +72,8 @@ class Layer:
 
 
 _LIKENESSES: dict[tuple[Any, ...], int] = {}
-_PLAIN = (
-    str,
-    int,
-    float,
-)  # a union would be made anew, and be slower to ask, for each of many attributes
+# Not a union, which would be made anew for each of many attributes.
+_PLAIN = (str, int, float)
 
 
 def _frozen(value: Any) -> Any:
