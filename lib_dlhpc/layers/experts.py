@@ -10,7 +10,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Factor, Kind, Layer, Site
 from lib_dlhpc.layers.base.routing import NO_LIMIT, Routing, most, routed, scores_gradient
-from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks, parts
 from lib_dlhpc.layers.gelu import gelu, gelu_slope
 
 
@@ -195,7 +195,7 @@ class Experts(Kind):
             np.matmul(rows[own, :-1].T, t[own], out=gradients["expand"][expert])
             np.sum(g[own], axis=0, out=gradients["contract_bias"][expert])
             np.sum(t[own], axis=0, out=gradients["expand_bias"][expert])
-            back[own, :-1] = t[own] @ weights["expand"][expert].T
+            np.matmul(t[own], weights["expand"][expert].T, out=back[own, :-1])
         return back
 
     def _by_expert(self, routing: Routing) -> tuple[Array, Array]:
@@ -216,8 +216,9 @@ class Experts(Kind):
         total.fill(0)
         flat = total.reshape(prod(shape[:-1]), self.width)
         for number in range(self.chosen):  # a position occurs once among its n-th choices
-            some = order % self.chosen == number
-            flat[order[some] // self.chosen] += rows[some]
+            some = np.flatnonzero(order % self.chosen == number)
+            for at in (some[part] for part in parts(rows)):
+                flat[order[at] // self.chosen] += rows[at]
         return total
 
     def _count(self, routing: Routing, here: Array) -> None:

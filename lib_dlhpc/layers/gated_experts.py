@@ -95,7 +95,7 @@ class GatedExperts(Experts):
             np.matmul(active[own].T, g[own], out=gradients["down"][expert])
             np.matmul(x.T, dgate[own], out=gradients["gate"][expert])
             np.matmul(x.T, dup[own], out=gradients["up"][expert])
-            back[own, :-1] = (
-                dgate[own] @ weights["gate"][expert].T + dup[own] @ weights["up"][expert].T
-            )
+            np.matmul(dgate[own], weights["gate"][expert].T, out=back[own, :-1])
+            np.matmul(dup[own], weights["up"][expert].T, out=x)  # not read any more
+            back[own, :-1] += x
         return back

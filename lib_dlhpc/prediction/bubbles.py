@@ -38,13 +38,20 @@ class Held(NamedTuple):
 
 
 def bubbles(stages: int, passes: Passes) -> dict[str, Held]:
-    """Return what each schedule costs; raises SpecError for an odd number of stages, which DualPipe cannot have."""
+    """Return what each schedule costs.
+
+    Raises SpecError for an odd number of stages, which DualPipe cannot have, and for weight gradients that take so
+    long that idle time would be negative.
+    """
     if stages < 2 or stages % 2:
         raise SpecError(
             f"stages = {stages}: DualPipe has microbatches from both ends; legal: even numbers from 2."
         )
     f, b, w, both = passes
     both = f + b if both is None else both
+    most = min(b, (f + b) / 2, (both + b) / 3)
+    if not 0 <= w <= most:
+        raise SpecError(f"weights = {w:g} s: legal: 0 to {most:g} s beside the other passes.")
     return {
         "1F1B": Held((stages - 1) * (f + b), 1, stages),
         "ZB-H1": Held((stages - 1) * (f + b - 2 * w), 1, stages),

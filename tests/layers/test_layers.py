@@ -366,12 +366,16 @@ def test_experts_that_have_no_position_get_no_gradient(name):
 
 
 @pytest.mark.parametrize("kind", ["experts", "gated_experts"])
-def test_backward_of_experts_holds_what_is_counted(kind):
-    """Beside what forward has stored; no function of all rows makes copies of its own."""
-    router = {"kind": "dense", "features": 4, "name": "router"}
-    options = {"experts": 4, "chosen": 2, "features": 640, "inputs": ["input", "router"]}
+@pytest.mark.parametrize(
+    ("several", "chosen", "features", "samples"), [(4, 2, 640, 8), (2, 1, 40, 24)]
+)
+def test_backward_of_experts_holds_what_is_counted(kind, several, chosen, features, samples):
+    """Beside what forward has stored; no function of all rows, nor a product, makes copies of its own."""
+    router = {"kind": "dense", "features": several, "name": "router"}
+    options = {"experts": several, "chosen": chosen, "features": features}
+    options["inputs"] = ["input", "router"]
     model = model_of((256, 160), router, {"kind": kind, **options})
-    one, inputs = bench(model), inputs_of(model, 8)
+    one, inputs = bench(model), inputs_of(model, samples)
     dy = np.ones_like(one.forward(inputs))
     gradients = {name: np.empty_like(weight) for name, weight in one.weights.items()}
     tracemalloc.start()

@@ -34,3 +34,10 @@ def test_what_overlaps_counts_for_half_of_the_stages_only():
 def test_an_odd_number_of_stages_has_no_two_ends(stages):
     with pytest.raises(SpecError, match=f"stages = {stages}: .* legal: even numbers from 2"):
         bubbles(stages, Passes(1.0, 2.0, 1.0))
+
+
+@pytest.mark.parametrize("weights", [-0.1, 1.6])
+def test_weight_gradients_leave_no_negative_idle_time(weights):
+    with pytest.raises(SpecError, match=rf"weights = {weights} s: legal: 0 to 1.5 s"):
+        bubbles(8, Passes(1.0, 2.0, weights))
+    assert bubbles(8, Passes(1.0, 2.0, 1.5))["ZB-H1"].idle == 0.0

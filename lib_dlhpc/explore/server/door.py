@@ -55,7 +55,7 @@ def own_names(ip: str, more: Iterable[str] = ()) -> set[str]:
 
 def is_https(request: HTTPServerRequest) -> bool:
     """Return whether a visitor's browser came over HTTPS, as a proxy in front of this server says it."""
-    forwarded = request.headers.get("X-Forwarded-Proto", request.protocol)
+    forwarded = request.headers.get("X-Forwarded-Proto") or request.protocol
     return bool(forwarded.split(",")[0].strip().lower() == "https")
 
 
