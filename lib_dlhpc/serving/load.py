@@ -1,8 +1,8 @@
 """The steady state of a replica under Poisson arrivals: Little's law and a wait in the queue.
 
 A request holds its place for h(b) = first + (answer - 1) s(b) / (1 - rate * interruption), in a batch of b: of a
-second, rate * interruption belongs to prompts of others, and stretches the steps s that decode (with drafts: s is over
-the tokens of a step). By Little's law
+second, rate * interruption belongs to prompts of others, and stretches the steps s that decode (with drafts they are
+fewer than answer - 1). By Little's law
 
     b = rate * h(b)
 
@@ -94,6 +94,4 @@ def _of_whole(service: Service, prices: Prices, rate: float, batch: int) -> _Hel
         both = prices.step([Chunk(size, (load.prompt - size) // 2)], others).total
         first, interruption = steps * both, steps * (both - prices.step((), others).total)
     prompts = min(rate * interruption * (batch - 1) / batch, 0.999)
-    return _Held(
-        first, (load.answer - 1) * step / prices.step_tokens / (1 - prompts), step, prompts
-    )
+    return _Held(first, prices.steps(load.answer) * step / (1 - prompts), step, prompts)

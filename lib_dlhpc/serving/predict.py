@@ -3,7 +3,7 @@
 weights + sequences * cache + activations <= memory             which batch fits
 time to first token    = prefill of the prompt
 time per output token  = a step of decode: weights once, the cache of each sequence
-tokens a second        = batch * answer / (prefill of the batch + answer - 1 steps of decode)
+tokens a second        = batch * answer / (prefill of the batch + the steps of decode)
 
 With a draft model a step of decode drafts and verifies, and each gives several tokens (speculate.py).
 """
@@ -156,7 +156,7 @@ def predict_service(service: Service) -> ServicePrediction:
         weights=weights_of(prices),
         activations=activations_of(service, prices),
         room=room,
-        cache_token=sequence / max(1, service.longest - 1),
+        cache_token=sequence / max(1, service.longest - 1 + service.drafts),
         cache_sequence=sequence,
         sequences=sequences,
         batch=batch,
@@ -197,16 +197,17 @@ def room_of(service: Service, prices: Prices) -> float:
 def activations_of(service: Service, prices: Prices) -> float:
     """Return the bytes of the widest layer's input and output, for the most tokens of a step, and of logits.
 
-    Those of a draft model are freed before the model's own begin, and are fewer.
+    Those of a draft model are freed before the model's own begin: the larger of both.
     """
     serving, shard = service.service, prices.shard
-    new = serving.batch * (1 + service.drafts)
+    new = serving.batch * (1 + prices.drafts)
     tokens = serving.chunk + new
     if not serving.chunk:
         prompt = service.requests.prompt
         tokens = max(min(max(STEP_TOKENS, prompt), serving.batch * prompt), new)
     wide = shard.widest * BYTES[shard.precision] * tokens
-    return float(wide + LOGITS * shard.logits * new)
+    own = float(wide + LOGITS * shard.logits * new)
+    return max(own, activations_of(service, prices.draft)) if prices.draft else own
 
 
 def weights_of(prices: Prices) -> float:

@@ -23,7 +23,7 @@ from lib_dlhpc.costs.tiles import TILES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.service import Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of
-from lib_dlhpc.serving.speculate import expected_tokens
+from lib_dlhpc.serving.speculate import expected_steps
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 
@@ -84,16 +84,15 @@ class StepTime(NamedTuple):
 class Prices:
     """The prices of a service's steps on one replica. Raises SpecError if the device lacks the precision.
 
-    draft: those of its draft model. step_tokens: mean that a step gives each sequence.
+    draft: those of its draft model, and acceptance that of its drafts.
     """
 
     def __init__(self, service: Service) -> None:
         self.shard, self.drafts = shard_of(service), service.drafts
         self.draft: Prices | None = None
-        self.step_tokens = 1.0
+        self.acceptance = service.drafting.acceptance
         if service.draft:
             self.draft = Prices(replace(service, model=service.draft, draft=None))
-            self.step_tokens = expected_tokens(service.drafting.acceptance, self.drafts)
         machine, serving = service.machine, service.service
         self.precision, self.apart = self.shard.precision, serving.attention == "apart"
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
@@ -151,10 +150,10 @@ class Prices:
     def answers(self, batch: int, prompt: int, answer: int) -> StepTime:
         """Return the seconds of the steps that decode `batch` sequences to the end of their answers.
 
-        They are answer - 1; with drafts as many fewer as a step has more tokens on average, of the mean context.
+        With drafts they are all of the mean context.
         """
         if self.draft:
-            return self.decode(batch, prompt + answer / 2).times((answer - 1) / self.step_tokens)
+            return self.decode(batch, prompt + answer / 2).times(self.steps(answer))
         found = self._tokens(batch, batch, batch).times(answer - 1)
         for kind in self.shard.attended:
             seen = prompt + np.arange(1.0, answer)
@@ -163,12 +162,19 @@ class Prices:
             found += StepTime(*(float(np.sum(each)) for each in steps))
         return found
 
+    def steps(self, answer: int) -> float:
+        """Return the mean steps from the first token of an answer to its end: answer - 1, or fewer with drafts."""
+        if not self.draft:
+            return answer - 1
+        return expected_steps(answer - 1, self.acceptance, self.drafts)
+
     def flop(self, prompt: int) -> float:
-        """Return the FLOP of a whole prompt on one device."""
+        """Return the FLOP of a whole prompt on one device, those of the draft model included."""
         products = self.shard.model.layer_forward_flop
         body, head = products[: self.shard.head].sum(), products[self.shard.head :].sum()
         seen = sum(kind.layers * _prompts(kind, [Chunk(prompt)])[0] for kind in self.shard.attended)
-        return float(prompt * body + head + seen)
+        own = float(prompt * body + head + seen)
+        return own + (self.draft.flop(prompt) if self.draft else 0.0)
 
     def _attention(self, kind: Attended, flop: Any, read: Any) -> StepTime:
         """Return the seconds of all layers of a kind, one for each element of flop and read, which are of one layer.

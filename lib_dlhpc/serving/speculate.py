@@ -11,12 +11,36 @@ one with a single token, which is true while it waits for weights; price.py pric
 Source: Leviathan, Kalman, Matias 2023, "Fast Inference from Transformers via Speculative Decoding", arXiv:2211.17192.
 """
 
+from functools import lru_cache
+
 import numpy as np
+
+RENEWED = 8192  # tokens after which steps have forgotten that they began together with the answer
 
 
 def expected_tokens(acceptance: float, drafts: int) -> float:
     """Return the mean tokens that a step gives a sequence: the accepted drafts, and one of the large model."""
     return sum(acceptance**at for at in range(drafts + 1))
+
+
+@lru_cache(maxsize=256)
+def expected_steps(tokens: int, acceptance: float, drafts: int) -> float:
+    """Return the mean steps until a sequence has so many tokens more; the last step may draft too many.
+
+    More than tokens / expected_tokens: R(n) = 1 + sum over j of P(a step gives j) R(n - j), and 0 from n = 0 down.
+    Beyond RENEWED tokens R grows by the mean.
+    """
+    if tokens > RENEWED:
+        more = tokens - RENEWED
+        more += -more % (drafts + 1)  # whole steps: exact if all drafts are accepted
+        rest = expected_steps(tokens - more, acceptance, drafts)
+        return rest + more / expected_tokens(acceptance, drafts)
+    reject = (1 - acceptance) * acceptance ** np.arange(drafts)
+    odds = np.append(reject, acceptance**drafts)[::-1]  # of drafts + 1 tokens, ..., 2, 1
+    steps = np.zeros(drafts + 1 + tokens)  # of -drafts, ..., tokens
+    for at in range(drafts + 1, len(steps)):
+        steps[at] = 1 + odds @ steps[at - drafts - 1 : at]
+    return float(steps[-1])
 
 
 def improvement(acceptance: float, drafts: int, cost: float) -> float:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.decoder import Decoder
 
 Floats = NDArray[np.float64]
@@ -42,8 +43,10 @@ def decode_with_draft(
     """Return `answer` tokens after a prompt, distributed as those of the target alone.
 
     drafts: most tokens that are drafted before a step of the target. temperature: 0 takes the most likely token.
-    choose: the source of randomness, by default a generator with seed 0.
+    choose: the source of randomness, by default a generator with seed 0. Raises SpecError for one decoder as both, or
+    for two of different vocabularies.
     """
+    _check_pair(target, draft)
     choose = choose or drawing(np.random.default_rng(0))
     text, goal, steps, drafted, accepted = list(prompt), len(prompt) + answer, 0, 0, 0
     for decoder in (target, draft):
@@ -89,6 +92,20 @@ def probabilities(logits: NDArray[Any], temperature: float) -> Floats:
 def scaled(weights: Floats) -> Floats:
     """Return weights that sum to 1."""
     return np.asarray(weights / weights.sum())
+
+
+def _check_pair(target: Decoder, draft: Decoder) -> None:
+    """Raise SpecError unless these are two decoders, each with a cache of its own, of the same words."""
+    names = [each.model.name or each.model.family for each in (target, draft)]
+    if draft is target:
+        raise SpecError(
+            f"target and draft are one Decoder of {names[0]}, with one cache; legal: two, of one model or of two."
+        )
+    words = [each.model.layers[0].attributes["vocabulary"] for each in (target, draft)]
+    if words[0] != words[1]:
+        raise SpecError(
+            f"draft {names[1]} has a vocabulary of {words[1]:,}; legal: that of the target {names[0]}, {words[0]:,}."
+        )
 
 
 def _drafts(

@@ -12,7 +12,7 @@ from lib_dlhpc.serving import Decoder, decode, decode_with_draft, predict_servic
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.run import check_run
 from lib_dlhpc.serving.simulate import simulate_service
-from lib_dlhpc.serving.speculate import drawn_tokens, expected_tokens, improvement
+from lib_dlhpc.serving.speculate import drawn_tokens, expected_steps, expected_tokens, improvement
 from lib_dlhpc.serving.verify import probabilities
 from lib_dlhpc.spec.experiment import read_model
 
@@ -52,6 +52,28 @@ def test_the_tokens_of_a_step_are_the_mean_of_all_ways_to_accept(acceptance, dra
         assert mean == pytest.approx(paper)
 
 
+@pytest.mark.parametrize("acceptance", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("drafts", [1, 4])
+def test_the_steps_of_an_answer_are_the_mean_of_all_ways_to_reach_its_end(acceptance, drafts):
+    def mean(tokens):
+        if tokens <= 0:
+            return 0.0
+        odds = [(1 - acceptance) * acceptance**at for at in range(drafts)] + [acceptance**drafts]
+        return 1 + sum(p * mean(tokens - 1 - at) for at, p in enumerate(odds) if p)
+
+    for tokens in range(10):
+        assert expected_steps(tokens, acceptance, drafts) == pytest.approx(mean(tokens))
+    assert expected_steps(1, acceptance, drafts) == 1  # a step is whole
+    many = expected_steps(4000, acceptance, drafts) / 4000
+    assert many == pytest.approx(1 / expected_tokens(acceptance, drafts), rel=1e-3)
+
+
+def test_steps_without_rejections_are_rounded_up():
+    assert [expected_steps(n, 1.0, 4) for n in (0, 1, 5, 6, 10, 11)] == [0, 1, 1, 2, 2, 3]
+    assert expected_steps(1_000_001, 1.0, 4) == pytest.approx(200_001)
+    assert [expected_steps(n, 0.7, 0) for n in (0, 1, 9)] == [0, 1, 9]  # no drafts
+
+
 def test_the_improvement_is_theorem_3_8_and_its_corollary_3_9():
     assert improvement(0.8, 5, 0.1) == pytest.approx((1 - 0.8**6) / (0.2 * 1.5))
     for acceptance, cost in ((0.5, 0.4), (0.9, 0.1)):  # a > c: some number of drafts pays
@@ -78,7 +100,7 @@ def test_drafts_help_few_sequences_and_not_many():
     gains, own = [], Prices(drafted())
     for batch in (1, 16, 256):
         once = plain().decode(batch, 1000).total
-        gains.append(own.step_tokens * once / own.decode(batch, 1000).total)
+        gains.append(expected_tokens(0.7, 4) * once / own.decode(batch, 1000).total)
     assert gains[0] > 1.2 and gains[0] > gains[1] > gains[2] and gains[2] < 1
 
 
@@ -90,10 +112,24 @@ def test_a_draft_model_takes_room_for_its_weights_and_its_cache():
     assert with_draft.cache_sequence == pytest.approx(
         plain().shard.cached(1203) + draft.cached(1203)
     )
+    short = predict_service(drafted(prompt=5, answer=2))  # room for drafts is of tokens, too
+    assert short.cache_token == pytest.approx(plain().shard.cached(1) + draft.cached(1))
+
+
+def test_both_models_read_the_prompt_and_the_larger_has_the_most_activations():
+    large_one, small_one = (
+        predict_service(large(name, devices=8)) for name in ("llama3-70b", "llama3-8b")
+    )
+    tables = {"machine": "h100-pod", "service": {"devices": 8}}
+    for names in (("llama3-70b", "llama3-8b"), ("llama3-8b", "llama3-70b")):
+        draft = {"name": names[1], "tokens": 1}
+        both = predict_service(read_service({"model": names[0], "draft": draft, **tables}))
+        assert both.prefill_flop == pytest.approx(large_one.prefill_flop + small_one.prefill_flop)
+        assert both.activations >= large_one.activations > small_one.activations
 
 
 def test_simulation_and_closed_form_agree():
-    """One after another, but for the last step of an answer, whose drafts may be too many; and in a busy batch."""
+    """One after another, the last step of an answer included, whose drafts may be too many; and in a busy batch."""
     service = tiny_drafted(batch=1, answer=200, count=30)
     point, trace = predict_service(service).full, simulate_service(service)
     assert all(each.made == each.answer for each in trace.requests)
@@ -101,6 +137,17 @@ def test_simulation_and_closed_form_agree():
     busy = service.set(batch=8, rate=2 * point.tokens_per_second / 200, count=80)
     load, trace = predict_service(busy).load, simulate_service(busy)
     assert load.tpot == pytest.approx(trace.tpot.mean(), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "acceptance", "answer", "band"),
+    [(4, 0.7, 10, 0.05), (4, 0.7, 3, 0.05), (4, 0.7, 2, 1e-3), (64, 1.0, 20, 1e-2)],
+)
+def test_a_short_answer_has_whole_steps(drafts, acceptance, answer, band):
+    service = tiny_drafted(batch=1, answer=answer, count=400, acceptance=acceptance, tokens=drafts)
+    point, trace = predict_service(service).full, simulate_service(service)
+    assert trace.tpot.mean() == pytest.approx(point.tpot, rel=band)
+    assert predict_service(service.set(rate=1e-6)).load.tpot == pytest.approx(point.tpot)
 
 
 def test_drafts_that_are_never_accepted_are_steps_of_one_token():
@@ -132,6 +179,14 @@ def test_a_wrong_draft_is_named(draft, words):
 def test_a_real_service_has_no_draft():
     with pytest.raises(SpecError, match="decode_with_draft decodes one sequence with a draft"):
         check_run(tiny_drafted())
+
+
+def test_decoders_that_cannot_work_together_are_named():
+    own, other = (Decoder(read_model({**TINY, "vocabulary": n}), longest=8) for n in (17, 11))
+    with pytest.raises(SpecError, match=r"vocabulary of 11; legal: that of the target .*, 17"):
+        decode_with_draft(own, other, [1], 2, 1)
+    with pytest.raises(SpecError, match=r"target and draft are one Decoder of .*; legal: two"):
+        decode_with_draft(own, own, [1], 2, 1)
 
 
 # text ---------------------------------------------------------------------------------------------
