@@ -15,32 +15,43 @@ from lib_dlhpc.spec.experiment import Experiment
 def of_batches(experiment: Experiment) -> tuple[list[Experiment], Counter[str], str]:
     """Return the run of each batch of the [plan], batches that are refused by reason, and what is known of accuracy.
 
-    Without batches in the [plan] that is the experiment as it is. Raises SpecError for a batch that the replicas of the
-    experiment do not divide, or if every batch is refused.
+    A run has one batch in its [plan], whatever the layout of the file, and runs are in the order of their batches.
+    Without batches in the [plan] that is the experiment as it is. Raises SpecError if every batch is refused.
     """
     asked = experiment.plan.batch
     if not asked:
         return [experiment], Counter(), ""
     runs, refused = list[Experiment](), Counter[str]()
-    for batch in asked:
-        run = _with_batch(experiment, batch)
-        offered, reason = verdict(run, experiment)
+    for batch in sorted(asked):
+        run = replace(experiment, plan=replace(experiment.plan, batch=(batch,)))
+        offered, reason = verdict(alone(run), experiment)
         if not offered:
             refused[f"batch of {batch:,}: {reason}"] += 1
             continue
-        if (found := epochs_of(run)).known:
+        if (found := epochs_of(alone(run))).known:
             run = replace(run, run=replace(run.run, epochs=float(found.epochs)))
         runs.append(run)
     if not runs:
         raise SpecError(f"plan.batch: every batch is refused: {'; '.join(refused)}.")
-    return runs, refused, epochs_of(runs[0]).reason
+    return runs, refused, epochs_of(alone(runs[0])).reason
 
 
-def _with_batch(experiment: Experiment, batch: int) -> Experiment:
-    """Return the experiment with a global batch."""
-    replicas = int(experiment.devices // experiment.strategy.replica)
-    if batch % replicas:
-        raise SpecError(
-            f"plan.batch: {batch:,}: expected multiples of the {replicas:,} replicas of the experiment."
-        )
-    return experiment.set({"strategy.batch": batch // replicas})
+def samples(experiment: Experiment) -> int:
+    """Return the global batch of a run: the one of its [plan], or else its own."""
+    asked = experiment.plan.batch
+    return asked[0] if len(asked) == 1 else int(experiment.global_batch)
+
+
+def alone(experiment: Experiment) -> Experiment:
+    """Return a run with its global batch on one device: what its steps and epochs are, whatever the layout."""
+    strategy = replace(
+        experiment.strategy,
+        nodes=1,
+        devices_per_node=1,
+        tensor=1,
+        pipeline=1,
+        spatial=1,
+        context=1,
+        batch=samples(experiment),
+    )
+    return replace(experiment, strategy=strategy)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import length
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner.batches import of_batches
+from lib_dlhpc.planner.batches import alone, of_batches, samples
 from lib_dlhpc.planner.candidates import UNFIT, Candidates, candidates
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
@@ -24,6 +24,7 @@ from lib_dlhpc.spec.planning import overridden
 
 BEST = 11  # the best and the ten next
 MOST = 1024  # layouts at once
+KINDS = 8  # of each batch: ZeRO, and whether there is a pipeline
 
 
 def plan(
@@ -55,13 +56,12 @@ def plan(
         raise SpecError("A plan is of one experiment with synchronous updates, without arrays.")
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
-    base, found = replace(_with_scale(experiment), plan=asked), _Search()
+    base = replace(_with_scale(experiment), plan=asked)
     runs, refused, accuracy = of_batches(base)
-    for run in runs:
-        found.add(run, candidates(run, where))
-        found.run(best, progress or (lambda tried, of: None))
-    found.left_out += Counter(refused)
-    return found.plan(base, accuracy)
+    found = _Search(base, [candidates(run, where) for run in runs])
+    found.left_out += refused
+    found.run(best, progress or (lambda tried, of: None))
+    return found.plan(accuracy)
 
 
 def _with_scale(experiment: Experiment) -> Experiment:
@@ -75,48 +75,22 @@ def _with_scale(experiment: Experiment) -> Experiment:
 
 
 class _Search:
-    """The search of one run after another; a later one starts with the best of those before it."""
+    """The search of the candidates of all batches at once; rows are numbered through them."""
 
-    def __init__(self) -> None:
-        self.left_out, self.ranked = Counter[str](), list[Choice]()
-        self.predicted = self.legal = self.pruned = 0
-        self.bound = np.inf
-
-    def add(self, base: Experiment, found: Candidates) -> None:
-        """Search the candidates of another run."""
+    def __init__(self, base: Experiment, found: Sequence[Candidates]) -> None:
         self.base, self.found, self.wanted = base, found, base.plan.objectives
         self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
-        self.left_out += found.left_out
-        self.legal += found.legal
-        self.least = self._least(self.wanted[0])
-        self.kinds = self._kinds()
-        self.above = np.ones(
-            self.kinds.max(initial=0) + 1
-        )  # the least price over its bound, by kind
-        self.waiting = np.ones(len(found), bool)
-
-    def _kinds(self) -> NDArray[np.int64]:
-        """Return the kind of each combination; what the bound leaves out is much the same for all of a kind."""
-        c = self.found.columns("zero", "pipeline")
-        kinds: NDArray[np.int64] = c["zero"] * 2 + (c["pipeline"] > 1)
-        return kinds
-
-    def _least(self, objective: str) -> Any:
-        """Return a lower bound of an objective for each combination."""
-        experiment, found = self.base, self.found
-        nodes: Any = experiment.strategy.nodes
-        if "nodes" in found.axes:
-            nodes = found.columns("nodes")["nodes"]
-        devices = nodes * experiment.devices_per_node
-        seconds = found.step * float(length.steps(experiment))
-        if objective == "time":
-            return seconds
-        if objective == "cost":
-            return seconds * devices / 3600
-        machine, idle = experiment.machine, experiment.machine.device.idle_power
-        above = found.joules * float(length.steps(experiment))
-        standing = seconds * (devices * idle + nodes * machine.node_power)
-        return (standing + devices * above) * machine.pue
+        self.left_out, self.ranked = Counter[str](), list[Choice]()
+        for each in found:
+            self.left_out += each.left_out
+            if base.plan.batch and not len(each):
+                self.left_out[f"batch of {samples(each.experiment):,}: no layout fits it"] += 1
+        self.predicted, self.legal = 0, sum(each.legal for each in found)
+        self.ends = np.cumsum([len(each) for each in found])
+        self.least = np.concatenate([_least(each, self.wanted[0]) for each in found])
+        self.kinds = np.concatenate([_kinds(each) + KINDS * at for at, each in enumerate(found)])
+        self.above = np.ones(KINDS * len(found))  # the least price over its bound, by kind
+        self.waiting = np.ones(len(self.least), bool)
 
     def run(self, best: int, progress: Callable[[int, int], None]) -> None:
         """Predict combinations until no bound is below the last of the best, or enough are predicted.
@@ -124,12 +98,12 @@ class _Search:
         Next are those whose bounds, times the least price over its bound of their kind so far, are least: twice as
         many each time, since many at once take less time each.
         """
-        tried, size = sum(self.found.left_out[reason] for reason in UNFIT), 1
+        tried, size = sum(self.left_out[reason] for reason in UNFIT), 1
 
         def each(many: int) -> None:
             nonlocal tried
             for _ in range(many):
-                progress(tried, self.found.legal)
+                progress(tried, self.legal)
                 tried += 1
 
         while self.predicted < self.base.plan.predictions:
@@ -140,8 +114,6 @@ class _Search:
             most = min(size, self.base.plan.predictions - self.predicted)
             self._try(rows[np.lexsort((rows, expected))[:most]], each)
             size = min(2 * size, MOST)
-        self.pruned += int(self.waiting.sum())
-        self.bound = min(self.bound, float(self.least[self.waiting].min(initial=np.inf)))
 
     def _last(self, best: int) -> float:
         if len(self.wanted) > 1 or len(self.ranked) < best:
@@ -150,21 +122,31 @@ class _Search:
 
     def _try(self, rows: NDArray[np.intp], progress: Callable[[int], None]) -> None:
         self.waiting[rows] = False
+        of = np.searchsorted(self.ends, rows, side="right")
+        for at in np.unique(of).tolist():
+            self._predict(self.found[at], rows[of == at], self.ends[at], progress)
+        self.ranked.sort(key=lambda choice: choice.values[self.wanted[0]])
+
+    def _predict(
+        self, these: Candidates, rows: NDArray[np.intp], end: int, progress: Callable[[int], None]
+    ) -> None:
+        """Predict candidates of one batch; end: the row behind its last."""
         known = self.above > 1
-        columns = self.found.combinations(rows)
-        for some, found in predicted(self.base, columns, progress):
+        base = replace(these.experiment, plan=self.base.plan)
+        columns = these.combinations(rows - end + len(these))
+        for some, found in predicted(base, columns, progress):
             if isinstance(found, SpecError):
                 self.left_out[f"not legal: {_short(found)}"] += len(some)
             elif isinstance(found, Breakdown):
-                self._learn(rows[some], columns, some, found, known)
+                self._learn(base, rows[some], columns, some, found, known)
             else:
                 names = list(found)
                 for most in np.argmax([*found.values()], axis=0).tolist():
                     self.left_out[f"does not fit: most by {names[most]}"] += 1
-        self.ranked.sort(key=lambda choice: choice.values[self.wanted[0]])
 
     def _learn(
         self,
+        base: Experiment,
         rows: NDArray[np.intp],
         columns: Columns,
         some: NDArray[np.intp],
@@ -188,11 +170,11 @@ class _Search:
             over = (name for name, most in self.limits.items() if own[name] > most)
             reason = f"over the limit of {next(over, '')}" if fits[at] else "does not fit"
             if fits[at] and reason == "over the limit of ":
-                self.ranked.append(Choice(self.base, changes_of(columns, row), own))
+                self.ranked.append(Choice(base, changes_of(columns, row), own))
             else:
                 self.left_out[reason] += 1
 
-    def plan(self, base: Experiment, accuracy: str) -> Plan:
+    def plan(self, accuracy: str) -> Plan:
         """Return what was found; raises SpecError where nothing was."""
         if not self.ranked:
             unfit = {r: n for r, n in self.left_out.items() if r.startswith(("does not", "over"))}
@@ -201,14 +183,14 @@ class _Search:
             raise SpecError(f"No layout was found for this run: {reasons}.")
         same = self.left_out.pop(SAME, 0)
         return Plan(
-            base,
-            base.plan.objectives,
+            self.base,
+            self.wanted,
             tuple(self.ranked),
             self.left_out,
             self.legal,
             self.predicted,
-            self.pruned,
-            self.bound,
+            int(self.waiting.sum()),
+            float(self.least[self.waiting].min(initial=np.inf)),
             same,
             accuracy,
         )
@@ -217,3 +199,28 @@ class _Search:
 def _short(error: SpecError) -> str:
     """Return what an error names, without the numbers that differ from one combination to the next."""
     return str(error).partition(" = ")[0]
+
+
+def _kinds(found: Candidates) -> NDArray[np.int64]:
+    """Return the kind of each candidate; what the bound leaves out is much the same for all of a kind."""
+    c = found.columns("zero", "pipeline")
+    kinds: NDArray[np.int64] = c["zero"] * 2 + (c["pipeline"] > 1)
+    return kinds
+
+
+def _least(found: Candidates, objective: str) -> NDArray[np.float64]:
+    """Return a lower bound of an objective for each candidate."""
+    experiment, steps = found.experiment, float(length.steps(alone(found.experiment)))
+    nodes: Any = experiment.strategy.nodes
+    if "nodes" in found.axes:
+        nodes = found.columns("nodes")["nodes"]
+    devices = nodes * experiment.devices_per_node
+    seconds: NDArray[np.float64] = found.step * steps
+    if objective == "time":
+        return seconds
+    if objective == "cost":
+        return seconds * devices / 3600
+    machine, idle = experiment.machine, experiment.machine.device.idle_power
+    standing = seconds * (devices * idle + nodes * machine.node_power)
+    least: NDArray[np.float64] = (standing + devices * found.joules * steps) * machine.pue
+    return least

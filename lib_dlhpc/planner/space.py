@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.groups import near
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import cut_points
+from lib_dlhpc.planner.batches import samples
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import Bounds, read_planning
 from lib_dlhpc.spec.strategy import RECOMPUTES, SCHEDULES
@@ -101,7 +102,7 @@ def space(
     columns = values_at(axes, numbers)
     devices = _follow(columns, experiment)
     left_out, alive = Counter[str](), np.ones(len(numbers), bool)
-    for reason, wrong in _rules(columns, devices, int(experiment.global_batch), experiment):
+    for reason, wrong in _rules(columns, devices, experiment):
         left_out[reason] += int((alive & wrong).sum())
         alive &= ~wrong
     legal = {name: each[alive] for name, each in columns.items()}
@@ -133,7 +134,7 @@ def _follow(columns: Columns, experiment: Experiment) -> Any:
     replica = columns["tensor"] * columns["pipeline"] * columns["spatial"] * columns["context"]
     data = devices // replica
     columns["data"] = np.broadcast_to(data, replica.shape).copy()
-    columns["batch"] = int(experiment.global_batch) // np.maximum(data, 1)
+    columns["batch"] = samples(experiment) // np.maximum(data, 1)
     return devices
 
 
@@ -142,7 +143,7 @@ def _defaults(experiment: Experiment) -> dict[str, list[Any]]:
     devices, model, now = int(experiment.devices), experiment.model, experiment.strategy
     flat = len(model.input_shape) < 3
     attention = any(layer.traits.selective for layer in model.layers)
-    many = _divisors(int(experiment.global_batch))
+    many = _divisors(samples(experiment))
     return {
         "tensor": sorted({*_divisors(near(experiment)), int(now.tensor)}),
         "pipeline": [p for p in _divisors(devices) if p < len(cut_points(model, 1))],
@@ -172,7 +173,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def _rules(
-    c: Columns, devices: Any, samples: int, experiment: Experiment
+    c: Columns, devices: Any, experiment: Experiment
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield what is illegal, or the same as another combination: a reason, and where it applies."""
     replica, data = (
@@ -185,7 +186,7 @@ def _rules(
         "tensor x pipeline x spatial x context does not divide the devices",
         devices % replica != 0,
     )
-    yield "the replicas do not divide the global batch", samples % data != 0
+    yield "the replicas do not divide the global batch", samples(experiment) % data != 0
     yield "microbatches do not divide the batch", c["batch"] % c["microbatches"] != 0
     yield "tensor and spatial at once", (c["tensor"] > 1) & (c["spatial"] > 1)
     yield "sequence parallelism without tensor", c["sequence_parallel"] & (c["tensor"] == 1)
