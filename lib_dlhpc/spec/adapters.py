@@ -42,17 +42,22 @@ def _rank(lora: Any) -> int:
     return int(found[0])
 
 
-@lru_cache(maxsize=64)
 def with_adapters(model: Model, rank: int, adapted: str) -> Model:
     """Return the network frozen and with adapters, or for rank = 0 as it was; the same object if it is so.
 
     Raises SpecError for a network without attention whose queries and values one product makes, or with weights
     other than those of products, tables and normalizations.
     """
+    return _changed(model, rank, adapted) or model
+
+
+@lru_cache(maxsize=64)
+def _changed(model: Model, rank: int, adapted: str) -> Model | None:
+    """Return the network if it becomes another one; None is of all networks that are equal, `model` of one of them."""
     options = (layer.attributes for layer in model.layers if layer.kind == ADAPTER)
     ways = {(each["rank"], each["adapted"]) for each in options}
     if ways == ({(rank, adapted)} if rank else set()):
-        return model
+        return None
     plain = replace(model, layers=_without(model.layers))
     return replace(plain, layers=_with(plain.layers, rank, adapted)) if rank else plain
 

@@ -14,12 +14,17 @@ PAIRS = {  # kinds apart and fused, and what makes one the other
 CHANGES = {kind: change for kinds, change in PAIRS.items() for kind in kinds}
 
 
-@lru_cache(maxsize=64)
 def with_attention(model: Model, fuse: bool) -> Model:
     """Return the network with all attention fused, or none; the same object if it is so."""
+    return _changed(model, fuse) or model
+
+
+@lru_cache(maxsize=64)
+def _changed(model: Model, fuse: bool) -> Model | None:
+    """Return the network if it becomes another one; None is of all networks that are equal, `model` of one of them."""
     others = {kinds[not fuse] for kinds in PAIRS}
     if all(layer.kind not in others for layer in model.layers):
-        return model
+        return None
     layers = (
         CHANGES[layer.kind](layer, fuse) if layer.kind in CHANGES else layer
         for layer in model.layers
