@@ -22,13 +22,8 @@ from lib_dlhpc import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
-WITHOUT = (
-    "explore",
-    "commands",
-    "cli",
-    "renamed",
-    "torch_ranks",
-)  # of the reference: pages, the command line, old names, what imports PyTorch
+# Of the reference: pages, the command line and old names.
+WITHOUT = ("explore", "commands", "cli", "renamed")
 PAGES = (
     "README.md",
     "CHANGELOG.md",
@@ -58,13 +53,28 @@ FIGURE = 0  # of a notebook: the first stored picture
 
 
 def public(package: ModuleType = lib_dlhpc) -> Iterator[tuple[ModuleType, list[str]]]:
-    """Yield each package and the names that its page has: its own, and those of its modules."""
-    modules = [each for each in pkgutil.iter_modules(package.__path__) if each.name not in WITHOUT]
+    """Yield each package and the names that its page has: its own, and those of its modules.
+
+    What imports a library that is not installed here, such as PyTorch, has no page.
+    """
+    modules = [
+        each
+        for each in pkgutil.iter_modules(package.__path__)
+        if each.name not in WITHOUT and _imports(f"{package.__name__}.{each.name}")
+    ]
     own = getattr(package, "__all__", [])
     yield package, [*own, *(module.name for module in modules if module.name not in own)]
     for module in modules:
         if module.ispkg:
             yield from public(import_module(f"{package.__name__}.{module.name}"))
+
+
+def _imports(module: str) -> bool:
+    try:
+        import_module(module)
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 def reference(folder: Path) -> None:
