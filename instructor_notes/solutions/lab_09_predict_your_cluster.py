@@ -69,7 +69,7 @@ def card(fit, job, ranks, nodes):
 
 
 def late(fit, job, ranks, nodes):
-    """Return the terms where each step another rank is late: the latest of so many (Blom 1958)."""
+    """Return the terms where ranks are late by chance: all wait for the latest of so many (Blom 1958)."""
     predicted = terms(fit, job, ranks)
     latest = NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
     return {**predicted, "waiting": SPREAD * latest * predicted["compute"]}
@@ -114,6 +114,8 @@ MISTAKES = {
         FIT_M,
         "A size that stands out alone",
     ),
+    "one size early": ("fit_messages", '"step": step', '"step": step / 2', FIT_M, "size too early"),
+    "bytes a second": ("fit_messages", '"beta": beta', '"beta": 1 / beta', FIT_M, "seconds a byte"),
     "infinite": ("fit_messages", '"beta": beta', '"beta": np.inf', FIT_M, '"beta" is inf'),
     "a tuple": (
         "fit_messages",
@@ -156,6 +158,13 @@ MISTAKES = {
         f"{SQUARES}(rows / t[:, None], t / t)",
         FIT_M,
         "all nine",
+    ),
+    "seconds a FLOP": (
+        "fit_products",
+        '"rate": 1 / slope',
+        '"rate": slope',
+        FIT_P,
+        "FLOP a second",
     ),
     "no rate": ("fit_products", '"rate": 1 / slope', '"rate": 0', FIT_P, '"rate" is 0'),
     "all samples": ("terms", "flop / ranks", "flop", SAYS, "Who works on which"),
@@ -202,6 +211,13 @@ MISTAKES = {
         "",
         SAYS,
         "which side of your step",
+    ),
+    "after the step": (
+        "terms",
+        'job.gradient >= fit["step"]',
+        'job.gradient > fit["step"]',
+        SAYS,
+        "exactly the size",
     ),
     "it stops": ("terms", "log2(ranks)", "log2(0)", SAYS, "stopped with ValueError"),
     "lowest to highest": (

@@ -35,6 +35,7 @@ from lib_dlhpc.labs.predict_your_cluster.laws import (
     MESSAGES,
     NARROW,
     PRODUCTS,
+    SHOWS,
     STEP,
     TARGET,
     cause_finding,
@@ -46,6 +47,14 @@ from lib_dlhpc.launch.mpi import mpiexec
 
 LAB = "09_predict_your_cluster"
 SURPRISES = (CARD, JITTER, CORES)
+LEADS = {
+    (CARD, "-"): "Which part of it do they share",
+    (CARD, "+"): "is a latency shared as well",
+    (JITTER, "-"): "no later than the latest of fewer",
+    (JITTER, "+"): "twice as late",
+    (CORES, "-"): "Does each further one slow",
+    (CORES, "+"): "lose that has none",
+}
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +121,39 @@ def test_each_mistake_is_named(own, solved, function):
             )
             finding = found(findings, law)
             assert finding.right is False and words in finding.words, (mistake, finding)
+
+
+def test_a_mistake_is_named_where_its_value_equals_that_of_another(own, solved):
+    terms = changed(solved, "terms", ("rounds = log2(ranks)", "rounds = 1"))
+    machine = own.own_of("learner 225")  # whose jump is as long as a message of the small network
+    words = own.terms_finding(terms, machine).words
+    assert "In how many rounds" in words, words
+
+
+@pytest.mark.parametrize("why", SURPRISES)
+@pytest.mark.parametrize(("factor", "sign"), [(0.5, "-"), (2.0, "+")])
+def test_a_repair_that_is_off_is_led_by_its_sign(own, solved, names, why, factor, sign):
+    machine = own.own_of(names[why])
+    given, term = answers(solved, machine), SHOWS[why]
+
+    def scaled(*where):
+        found = given["repaired"](*where)
+        return {**found, term: factor * found[term]}
+
+    words = target_finding({**given, "repaired": scaled}, machine).words
+    assert f"{term} is off by {sign}" in words and LEADS[why, sign] in words, words
+
+
+def test_a_repair_of_a_term_that_no_run_showed_is_said_to_be_one(own, solved, names):
+    machine = own.own_of(names[CARD])
+    given = answers(solved, machine)
+
+    def slowed(*where):
+        found = given["repaired"](*where)
+        return {**found, "waiting": found["compute"]}
+
+    words = target_finding({**given, "repaired": slowed}, machine).words
+    assert "another waiting than `terms` predicts" in words
 
 
 def judged(own, given, function):

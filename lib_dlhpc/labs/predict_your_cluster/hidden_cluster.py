@@ -6,7 +6,8 @@ jobs_of(own)                     the networks that are run on it
 simulated(own, job, ranks, nodes)  terms of a step, by the library's simulator
 weeks(own, job, ranks, drift)    seven days' numbers of a machine that drifts, and a step on the eighth
 
-Two ranks on two nodes show nothing of what more ranks bring: one of the first three CAUSES is true of each machine.
+Calibration shows nothing of the first three CAUSES, of which one is true of each machine. Runs do: waiting for the
+latest rank on 2 ranks already, and more on 4 and 8; the other two where ranks share a node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +39,7 @@ TERMS = ("compute", "waiting", "communication")
 CARD, JITTER, CORES, WAY = "card", "late", "cores", "way"
 CAUSES = {
     CARD: "the ranks of a node share its network card",
-    JITTER: "each step another rank is late, and all wait for it",
+    JITTER: "each step ranks are late by chance, and all wait for the latest",
     CORES: "the ranks of a node slow each other's computing",
     WAY: "between more nodes messages have a longer way",
 }
