@@ -58,8 +58,16 @@ MISTAKES = {
         "Activations",
         "What is recomputed is not stored",
     ),
+    "a byte a number": (
+        "activations",
+        '"full": 2}',
+        '"full": 1}',
+        "Activations",
+        "2 bytes a number",
+    ),
     "one sample": ("activations", "s * b * h", "s * h", "Activations", "Twice as many samples"),
     "no bubble": ("seconds", " * (1 + (p - 1) / m)", "", "Time", "Who waits for the first"),
+    "a bubble of one stage": ("seconds", "(p - 1) / m", "p / m", "Time", "One stage has no bubble"),
     "recomputed for nothing": ("seconds", "4 / 3", "1", "Time", "takes time"),
     "twice as long": ("seconds", "4 / 3", "2", "Time", "What share of both"),
     "p times as fast": (

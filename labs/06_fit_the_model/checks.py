@@ -39,11 +39,18 @@ GPUS = 8  # in a node
 MARGIN = 0.05  # above the quickest step that a search finds
 LEGAL = "The choice is legal and keeps the batch"
 FITS = "Target memory: it fits"
-HINTS = {
-    "exposed communication": "Whose messages leave the node, replicas', stages' or a tensor group's, and which split"
-    " sends fewer bytes there?",
+REPLICAS, STAGES, TENSOR = (
+    f"exposed messages of {what}" for what in ("replicas", "stages", "tensor groups")
+)
+HINTS = {  # at what a choice has more of than the quickest
+    "computing": "Which of your products are too small to fill a GPU: those of few samples, or of a narrow shard?",
+    "recomputation": "What have you paid for memory that you do not need, or that something else gives for less?",
     "pipeline bubble": "What makes it shorter: fewer stages, or more microbatches?",
-    "recomputation": "What have you paid for memory that you do not need?",
+    "updates": "Who updates which weights, and has ZeRO a say in it?",
+    REPLICAS: "What do they send in a step, gradients or weights as well, and how often? Would a split leave less?",
+    STAGES: "Beside activations, the first and the last exchange the gradient of the embedding that both have: whole,"
+    " or where ZeRO shards gradients, a shard each. What would fewer stages send?",
+    TENSOR: "Each block waits for its messages, also inside a node. What would a smaller group send?",
 }
 QUICK = f"Target time: within {MARGIN:.0%} of the quickest that fits"
 NAMES = ("state", "activations", "seconds", "choice", "small", "small_peak")
@@ -99,7 +106,12 @@ def task_of(name):
 
 def experiment_of(own, **strategy):
     """Return the learner's run. strategy: fields of a strategy; batch is what keeps the global one."""
-    split = int(strategy.get("tensor", 1)) * int(strategy.get("pipeline", 1))
+    split = 1
+    for field in ("tensor", "pipeline"):
+        try:
+            split *= min(max(1, int(strategy.get(field, 1))), own.gpus)
+        except (TypeError, ValueError, OverflowError):
+            break  # no number, which is refused below
     size = {"layers": own.layers, "hidden": own.hidden, "heads": own.heads}
     machine = {"name": "selene", "nics": own.nics, "jitter": 0.0}
     device = {"name": "a100-sxm-40gb", "memory": own.memory}
@@ -119,12 +131,19 @@ def experiment_of(own, **strategy):
 def best(name):
     """Return (seconds, fields) of the quickest step that fits, over the splits that are worth a look."""
     own, found = task_of(name), []
-    for tensor, pipeline, zero in product((1, 2, 8), (1, 2, 4), (0, 1, 3)):
+    for tensor, pipeline, zero in product((1, 2, 8), (1, 2, 4), (0, 1, 2, 3)):
         each, rest = divmod(own.batch * tensor * pipeline, own.gpus)
-        if rest or tensor * pipeline > own.gpus or (zero > 1 and pipeline > 1):
+        replicas = own.gpus // (tensor * pipeline)
+        if rest or not replicas or (zero and replicas == 1):
             continue
         found += _quick(own, each, {"tensor": tensor, "pipeline": pipeline, "zero": zero})
     return min(found, key=lambda one: one[0])
+
+
+def quickest(name):
+    """Return the prediction of the quickest step that fits."""
+    fields = best(name)[1]
+    return predict(experiment_of(task_of(name), **fields, sequence_parallel=fields["tensor"] > 1))
 
 
 def _quick(own, batch, split):
@@ -196,6 +215,8 @@ def chosen(choice, name):
             f"choice() returns a [strategy] as TOML. {type(error).__name__}: {error}"
         ) from None
     given = tables.get("strategy", {})
+    if not isinstance(given, dict):
+        raise LabError(f"strategy = {given!r}: a table, please, whose line is [strategy].")
     outside = sorted({*tables} & {*FIELDS})
     if outside:
         raise LabError(f"{', '.join(outside)}: below the line [strategy], please; it is missing.")
@@ -231,17 +252,30 @@ def choice_findings(choice, name):
     if moment.total > device.memory:
         words = f"{need}. What makes {terms[0]} smaller, and what does it cost?"
         return [legal, broken(FITS, words), later(QUICK, "As soon as it fits.")]
-    lost = {k: float(v) for k, v in found.terms.items() if k not in ("forward", "backward")}
-    lost["recomputation"] = float(found.recomputation)
-    most = max(lost, key=lost.get)
-    words = (
-        f"A step takes {show_quantity(step, 's')}; the quickest found is {show_quantity(goal, 's')}. The largest"
-        f" part that is not a must is {most}, {show_quantity(lost[most], 's')}."
-    )
-    fits = kept(FITS, f"{need}.")
+    words = f"A step takes {show_quantity(step, 's')}; the quickest found is {show_quantity(goal, 's')}."
+    fits, costs = kept(FITS, f"{need}."), _costs(found)
     if step > (1 + MARGIN) * goal:
-        return [legal, fits, broken(QUICK, f"{words} {HINTS.get(most, HINTS['recomputation'])}")]
-    return [legal, fits, kept(QUICK, words)]
+        more = {each: costs[each] - least for each, least in _costs(quickest(name)).items()}
+        most = max(more, key=more.get)
+        words += (
+            f" The largest difference: {most}, {show_quantity(more[most], 's')} more. {HINTS[most]}"
+        )
+        return [legal, fits, broken(QUICK, words)]
+    most = max((each for each in costs if each != "computing"), key=costs.get)
+    largest = f"The largest part beside computing is {most}, {show_quantity(costs[most], 's')}."
+    return [legal, fits, kept(QUICK, f"{words} {largest}")]
+
+
+def _costs(found):
+    """Return the seconds of a step by what HINTS are about."""
+    kinds = {REPLICAS: "data", STAGES: "pipeline", TENSOR: "tensor"}
+    again = float(found.recomputation)
+    return {
+        "computing": float(found.forward + found.backward) - again,
+        "recomputation": again,
+        "pipeline bubble": float(found.pipeline_bubble),
+        "updates": float(found.update),
+    } | {each: float(found.exposed.get(kind, 0.0)) for each, kind in kinds.items()}
 
 
 def check_choice(choice, name):

@@ -8,7 +8,7 @@ import pytest
 from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.fit_the_model import small_run
-from lib_dlhpc.labs.fit_the_model.capped_run import available
+from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available
 from lib_dlhpc.labs.fit_the_model.formulas import KEPT, STATE, TIME, block_bytes
 from lib_dlhpc.labs.fit_the_model.small_run import CAP, CHEAP, SMALL, cheapest
 from lib_dlhpc.prediction import predict
@@ -140,6 +140,9 @@ def test_each_mistake_is_named(own, solved, name):
         ("[strategy]\ntensor = 3", "tensor"),
         ("[strategy]\nbatch = 1", "A step is"),
         ("[strategy]\nzero = 4", "zero"),
+        ("[strategy]\ntensor = 'two'", "tensor = 'two'"),
+        ("[strategy]\npipeline = inf", "pipeline = inf"),
+        ("strategy = 3", "a table, please"),
         ("[strategy]\nnodes = 1", "not yours to choose"),
         ("[machine]\nnodes = 1", "not yours to choose"),
         ("strategy", "TOML"),
@@ -161,15 +164,28 @@ def test_every_learner_must_choose_and_can(own, name):
     assert not passed(slow)
 
 
-def test_what_is_too_slow_is_explained_by_its_largest_cost(own):
-    name = "x"
-    fields = own.best(name)[1]
-    dear = own.choice_findings(
-        text_of(own, name, recompute="full", microbatches=fields["microbatches"]), name
-    )
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"recompute": "full"}, "difference: recomputation,"),
+        ({"pipeline": 4, "zero": 1, "microbatches": 16}, "difference: exposed messages of stages,"),
+        (
+            {"tensor": 8, "pipeline": 2, "microbatches": 16},
+            "difference: exposed messages of tensor groups,",
+        ),
+        (
+            {"zero": 3, "pipeline": 1, "microbatches": 4},
+            "difference: exposed messages of replicas,",
+        ),
+        ({"pipeline": 4, "microbatches": 4}, "difference: pipeline bubble,"),
+    ],
+)
+def test_what_is_too_slow_is_explained_by_what_it_has_more_of_than_the_quickest(own, fields, words):
+    name = "Gita"  # the quickest: 2 stages, 8 microbatches, ZeRO 2, nothing recomputed
+    dear = own.choice_findings(text_of(own, name, **fields), name)
     assert found(dear, own.FITS).right
     assert found(dear, own.QUICK).right is False
-    assert "The largest part that is not a must is" in found(dear, own.QUICK).words
+    assert words in found(dear, own.QUICK).words, found(dear, own.QUICK).words
 
 
 def test_a_block_of_the_library_is_that_of_the_paper(own, solved):
@@ -206,6 +222,16 @@ def test_the_quickest_of_the_search_is_not_beaten_by_what_the_library_finds(own)
         )
         assert float(predict(again).step_time) == pytest.approx(seconds)
         assert predict(again).fits
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("zero", range(4))
+def test_no_other_level_of_zero_is_quicker_than_the_quickest(own, name, zero):
+    findings = own.choice_findings(text_of(own, name, zero=zero), name)
+    assert found(findings, own.LEGAL).right
+    if found(findings, own.FITS).right:
+        own_choice = own.chosen(text_of(own, name, zero=zero), name)
+        assert float(predict(own_choice).step_time) >= own.best(name)[0] * (1 - 1e-9)
 
 
 def test_learners_have_different_tasks(own):
@@ -297,3 +323,20 @@ def test_where_the_system_reports_no_peak_the_ledger_is_used(own, solved, monkey
 def test_an_unknown_option_is_reported(own, solved):
     findings = own.small_findings(lambda: {"zero": 3}, solved.small_peak, small(own, "x"))
     assert "zero: legal: microbatches, recompute, offload" in found(findings, CAP).words
+
+
+def test_more_microbatches_than_help_are_refused_before_they_run(own, solved, monkeypatch):
+    monkeypatch.setattr(small_run, "capped", None)
+    name = both_kinds(own)["microbatches"]
+    findings = own.small_findings(
+        lambda: {"microbatches": 1536}, solved.small_peak, small(own, name)
+    )
+    assert "microbatches = 1536: legal: 1 to 64" in found(findings, CAP).words
+
+
+def test_a_run_that_fits_by_the_ledger_alone_is_told_to_leave_room(own, solved, monkeypatch):
+    monkeypatch.setattr(small_run, "available", lambda: True)
+    monkeypatch.setattr(small_run, "capped", lambda *a: CappedRun(refused="MemoryError"))
+    name = both_kinds(own)["microbatches"]
+    findings = own.small_findings(way_of(own, name), solved.small_peak, small(own, name))
+    assert "leave room" in found(findings, CAP).words

@@ -28,7 +28,7 @@ TIME = "Time: how long the GPUs compute, and wait for the pipeline"
 BLOCKS = (
     (1, 1, "none"),
     (3, 1, "none"),
-    (2, 1, "full"),
+    (3, 1, "full"),
     (2, 1, "selective"),
     (1, 4, "none"),
     (2, 2, "selective"),
@@ -103,6 +103,8 @@ def activations_finding(
         ]
         if recompute != "none":
             slips.insert(0, ("What is recomputed is not stored.", area * (split + scores / tensor)))
+        if recompute == "full":
+            slips.insert(0, ("The input of the block takes 2 bytes a number.", right / 2))
         if recompute == "selective":
             words = "Selective: the scores are recomputed, and nothing else."
             slips.insert(0, (words, 2 * area))
@@ -122,17 +124,25 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
         part = "Backward takes twice as long as forward. What share of both is recomputed?"
         slips = [
             ("Who waits for the first microbatch to come, and who for the last?", share * again),
-            ("What is recomputed takes time.", share * waits),
-            (part, share * 2 * waits),
-            (part, share * 1.5 * waits),
+            ("One stage has no bubble: it waits for no other.", share * again * (1 + p / m)),
             ("The stages of a pipeline are among the GPUs already.", right / p),
             ("The bubble comes on top of computing.", share * again * (waits - 1)),
             (
                 "A share of the whole step is a larger share of the computing alone.",
                 share * again * (1 + (p - 1) / (m + p - 1)),
             ),
-            ("You may neglect the time of selective recomputation.", share * 4 / 3 * waits),
         ]
+        slips += {
+            "none": [("Nothing is recomputed here.", share * 4 / 3 * waits)],
+            "selective": [
+                ("You may neglect the time of selective recomputation.", share * 4 / 3 * waits)
+            ],
+            "full": [
+                ("What is recomputed takes time.", share * waits),
+                (part, share * 2 * waits),
+                (part, share * 1.5 * waits),
+            ],
+        }[recompute]
         split = f"{p} stage{'s' * (p > 1)}, {m} microbatch{'es' * (m > 1)}"
         about = f"{alone:g} s on one of {gpus} GPUs, {split}, recompute {recompute}"
         cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
 from lib_dlhpc.labs.fit_the_model.formulas import PLAIN
@@ -25,6 +26,7 @@ CAP = "The small run: under its cap, for real"
 CHEAP = "The small run: no dearer way than needed"
 # The ways to reduce memory, the cheapest first, with the value that turns each off.
 WAYS: dict[str, Any] = {"microbatches": 1, "recompute": "none", "offload": "none"}
+MOST = 64  # microbatches; each computes with all weights anew
 STRONGEST: dict[str, Any] = {"microbatches": 8, "recompute": "full", "offload": "all"}
 
 
@@ -91,9 +93,16 @@ def small_findings(
         if ways.get("recompute", "none") not in ("none", "full"):
             raise LabError(f"recompute = {ways['recompute']!r}: legal: none, full.")
         experiment = small_experiment(own, **ways)
+        if (many := int(experiment.strategy.microbatches)) > MOST:
+            raise LabError(
+                f"microbatches = {many}: legal: 1 to {MOST}. Each goes through all weights, so that many small ones"
+                " take many times as long. How few fit?"
+            )
         if not available():
             return [first, _by_ledger(own, experiment), _cheap(ways, own)]
         found, plain = capped(experiment, own.cap), capped(small_experiment(own))
+    except (LabError, SpecError) as error:
+        return [first, broken(CAP, str(error)), later(CHEAP)]
     except Exception as error:  # the learner's function may raise whatever it likes
         return [first, broken(CAP, f"{type(error).__name__}: {error}"), later(CHEAP)]
     second = _under(own, experiment, found, plain)
@@ -123,11 +132,11 @@ def predicted_peak(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
 def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: CappedRun) -> Finding:
     ledger_bytes = ledger(experiment)
     if found.refused:
-        return broken(
-            CAP,
-            f"Refused by the system: {found.refused}. The ledger predicts {_mb(ledger_bytes)}, the cap is"
-            f" {_mb(own.cap)}. Which term is the largest, and does your way make that one smaller?",
-        )
+        need = "Which term is the largest, and does your way make that one smaller?"
+        if ledger_bytes <= own.cap:
+            need = "A process needs some MB more than its arrays: leave room."
+        words = f"Refused by the system: {found.refused}. The ledger predicts {_mb(ledger_bytes)}, the cap is"
+        return broken(CAP, f"{words} {_mb(own.cap)}. {need}")
     same = found.weights == plain.weights
     if not same and int(experiment.strategy.microbatches) == 1:
         return broken(CAP, "The weights are not those of the run without a cap.")
