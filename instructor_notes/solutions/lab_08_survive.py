@@ -81,6 +81,13 @@ FORMULAS = {
         "Your formula: the exp",
         "in a restart",
     ),
+    "a restart in each interval": (
+        "expected_time",
+        "math.exp(restart / mtbf) * math.expm1((interval + save) / mtbf)",
+        "math.expm1((interval + save + restart) / mtbf)",
+        "Your formula: the exp",
+        "in which nothing fails has none",
+    ),
     "half an interval": (
         "expected_time",
         "mtbf * period",

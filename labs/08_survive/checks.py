@@ -56,7 +56,7 @@ def task(name):
     own = own_of(name)
     size = float(saving(experiment_of(own)).size)
     return say(
-        f"Machine: {own.nodes} nodes; one of them fails every {own.node_mtbf / HOUR:.0f} hours, on average; a restart"
+        f"Machine: {own.nodes} nodes; each node fails every {own.node_mtbf / HOUR:.0f} hours, on average; a restart"
         f" takes {own.restart:.0f} s.\n"
         f"State: {show_quantity(size, 'B')}. The shared file system takes {show_quantity(own.shared, 'B/s')}, the disk"
         f" in a node {show_quantity(own.local, 'B/s')}.\n"

@@ -203,6 +203,28 @@ def test_a_run_is_killed_early_after_a_save_and_late(seed):
     assert own.kills[0] < own.interval and own.kills[1] % own.interval == 0
     assert all(at % own.interval == 0 and at < own.steps for at in own.saves)
     assert len(set(own.saves)) == 2
+    assert own.kills[-1] // own.interval * own.interval > 9  # a step of two digits is saved by then
+
+
+BY_NAME = """
+def save(folder, training):
+    over_the_old_file(folder, training)
+    (folder / "state.npz").replace(folder / f"s{training.step}.npz")
+
+
+def resume(folder, training):
+    for file in sorted(folder.glob("s[0-9]*.npz"))[-1:]:
+        from_a_file(folder, training, file.name)
+"""
+
+
+@forks
+def test_the_newest_by_name_is_not_the_newest(solved, tmp_path):
+    seed = next(seed for seed in range(40) if restarts_of(seed).interval == 3)
+    (tmp_path / "step.py").write_text(inspect.getsource(solved) + BY_NAME)
+    task = restarts_of(seed)._replace(saves=())
+    finding = found(restart_findings(run_with_kills(tmp_path / "step.py", task), task), LOST)
+    assert finding.right is False and "begins at step 9, though" in finding.words
 
 
 @pytest.mark.parametrize(
@@ -393,4 +415,4 @@ def test_the_numbers_of_the_notes(own, solved):
     assert set(free) == {"asynchronous"} and ways.count("asynchronous") == 3
     assert ways.count("incremental") == 17 and (short, bound) == (9, 20)
     assert passing.count(1) == 15 and passing.count(3) == 2
-    assert len(solved.FORMULAS) + len(solved.RESTARTS) == 24 and len(solved.OTHERS) == 6
+    assert len(solved.FORMULAS) + len(solved.RESTARTS) == 25 and len(solved.OTHERS) == 6

@@ -182,38 +182,51 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
         save = float(save)
         price = Saving(0.0, 0.0, save, restart=restart)
         right = 50 * float(expected_cycle(interval, price, mtbf))
-        plain, grows = interval + save, np.expm1((interval + save) / mtbf)
-        half = plain * (1 + (plain / 2 + restart) / mtbf)
-        slips = [
-            (
-                "A machine of many nodes fails when any of them does.",
-                50 * float(expected_cycle(interval, price, float(node))),
-            ),
-            ("That is a run in which nothing fails.", 50 * plain),
-            ("After a failure there is a restart.", 50 * mtbf * grows),
-            (
-                "A failure may also strike in a restart, which then begins anew.",
-                50 * (mtbf + restart) * grows,
-            ),
-            (
-                "Half an interval is lost at each failure, but what is done again may fail as well.",
-                50 * half,
-            ),
-            (
-                "A failure may also strike while state is saved.",
-                50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save),
-            ),
-            (
-                "Does the run stall while it saves?",
-                50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
-            ),
-            ("There are as many intervals as the work is long.", right / 50),
-        ]
+        slips = _time_slips(interval, price, float(node), mtbf)
         near = [(words, float(wrong)) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (interval, work, save, restart, float(node), nodes), right, near))
     return compared(
         TIME, expected_time, cases, "As in Daly's complete model, also with many failures."
     )
+
+
+def _time_slips(
+    interval: float, price: Saving, node_mtbf: float, mtbf: float
+) -> list[tuple[str, Any]]:
+    """Return what classic mistakes give for the time of 50 intervals."""
+    save, restart = price.blocked, price.restart
+    right = 50 * float(expected_cycle(interval, price, mtbf))
+    plain, grows = interval + save, np.expm1((interval + save) / mtbf)
+    half = plain * (1 + (plain / 2 + restart) / mtbf)
+    return [
+        (
+            "A machine of many nodes fails when any of them does.",
+            50 * float(expected_cycle(interval, price, node_mtbf)),
+        ),
+        ("That is a run in which nothing fails.", 50 * plain),
+        ("After a failure there is a restart.", 50 * mtbf * grows),
+        (
+            "A failure may also strike in a restart, which then begins anew.",
+            50 * (mtbf + restart) * grows,
+        ),
+        (
+            "A restart follows a failure; an interval in which nothing fails has none.",
+            50 * mtbf * np.expm1((plain + restart) / mtbf),
+        ),
+        (
+            "Half an interval is lost at each failure, but what is done again may fail as well.",
+            50 * half,
+        ),
+        (
+            "A failure may also strike while state is saved.",
+            50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save),
+        ),
+        (
+            "Does the run stall while it saves?",
+            50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
+        ),
+        ("There are as many intervals as the work is long.", right / 50),
+    ]
 
 
 def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:

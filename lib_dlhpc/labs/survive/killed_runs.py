@@ -2,9 +2,9 @@
 
     result = run_with_kills(Path("step.py"), task)    the report of every process of the run
 
-The run is killed between two steps, right after a save, and before each call of a save that opens, writes, renames
-or flushes a file, so results do not depend on timing. `python -m lib_dlhpc.labs.survive.killed_runs` is the driver;
-each attempt is a fork of it.
+The run is killed between two steps, right after a save, before each call of a save that opens, writes, renames or
+flushes a file, and right after those that leave a file short, so results do not depend on timing.
+`python -m lib_dlhpc.labs.survive.killed_runs` is the driver; each attempt is a fork of it.
 """
 
 import json
@@ -61,6 +61,8 @@ CALLS = {
     "execute",
     "commit",
 }
+# What is written next may be written by C alone, as by pickle.dump: no call of CALLS comes between.
+SHORT = {"open", "truncate", "ftruncate"}
 
 
 class RestartTask(NamedTuple):
@@ -84,7 +86,7 @@ class Attempt:
     trained: int = 0  # steps trained within resume: recomputed steps
     reached: int = 0  # the last step
     saved: list[int] = field(default_factory=list)  # steps after which a save completed
-    calls: list[int] = field(default_factory=list)  # file calls of each save
+    calls: list[int] = field(default_factory=list)  # kill points of each save
     killed: str = ""  # where it was killed
     ended: list[str] = field(default_factory=list)  # state at the end
     error: str = ""  # the error, and where
@@ -234,7 +236,7 @@ class Attempts:
         yield self.run(folder)
 
     def run(self, folder: Path, kill: tuple[int, int] | None = None) -> Attempt:
-        """Run until completion, or until killed: after a step, before this file call of its save."""
+        """Run until completion, or until killed: after a step, at this kill point of its save."""
         receiver, sender = os.pipe()
         sys.stdout.flush()
         child = os.fork()
@@ -291,9 +293,9 @@ class Attempts:
                 mine = kill is not None and kill[0] == training.step
                 if training.step % self.own.interval == 0:
                     where, before = f"save after step {training.step}", training.step
-                    with counting(kill[1] if kill and mine else AFTER, report, where) as calls:
+                    with counting(kill[1] if kill and mine else AFTER, report, where) as points:
                         self.save(folder, training)
-                    report("calls", calls[0])
+                    report("calls", points[0])
                     report("saved", before)
                 if mine:
                     report("killed", f"after step {training.step}")
@@ -309,21 +311,27 @@ class Attempts:
 
 @contextmanager
 def counting(moment: int, report: Callable[[str, Any], None], where: str) -> Iterator[list[int]]:
-    """Count the calls that change files; kill the process before call number `moment`, from 1."""
-    calls = [0]
+    """Count the kill points: before calls that change files, after those in SHORT; kill at number `moment`, from 1."""
+    calls, points = 0, [0]
 
     def look(frame: Any, event: str, called: Any) -> None:
-        if event != "c_call" or getattr(called, "__name__", "") not in CALLS:
+        nonlocal calls
+        name = getattr(called, "__name__", "")
+        if event == "c_call" and name in CALLS:
+            calls, when = calls + 1, "before"
+        elif event == "c_return" and name in SHORT:
+            when = "right after"
+        else:
             return
-        calls[0] += 1
-        if calls[0] == moment:
-            report("killed", f"in the {where}, before its file call {moment} ({called.__name__})")
+        points[0] += 1
+        if points[0] == moment:
+            report("killed", f"in the {where}, {when} its file call {calls} ({name})")
             os.kill(os.getpid(), signal.SIGKILL)
 
     threading.setprofile(look)  # threads that a save starts and joins
     sys.setprofile(look)
     try:
-        yield calls
+        yield points
     finally:
         sys.setprofile(None)
         threading.setprofile(None)

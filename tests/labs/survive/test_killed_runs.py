@@ -27,9 +27,11 @@ def resume(folder, training):
             for name, value in zip(NAMES, pickle.load(file)):
                 setattr(training, name, value)
 """
-IN_PLACE = WHOLE.replace('os.replace(folder / "new", folder / "state")', "pass").replace(
+FLUSHED = "        file.flush()\n        os.fsync(file.fileno())\n"
+IN_PLACE = WHOLE.replace('    os.replace(folder / "new", folder / "state")\n', "").replace(
     '"new"', '"state"'
 )
+IN_PLACE = IN_PLACE.replace(FLUSHED, "")  # no call of Python's own between open and the end
 TASK = RestartTask(seed=7, steps=6, interval=2, saves=(4,), kills=(3, 5), moments=9, longest=120)
 
 
@@ -45,12 +47,14 @@ def test_a_run_that_saves_correctly(tmp_path):
     assert (first.began, first.saved, first.trained, first.reached) == (0, [2, 4, 6], 0, 6)
     assert first.state == result.reference[0] and first.ended == end and not first.error
     assert again.began == 6 and again.ended == end and again.saved == []
-    for number, (killed, after) in enumerate(result.trials[4], 1):
-        where = f"in the save after step 4, before its file call {number} ("
-        assert killed.killed.startswith(where) and killed.saved == [] and not killed.broken
+    where = "before {} 1 (open), right after {} 1 (open), before {} 2 (flush), before {} 3 (fsync)"
+    where = f"{where}, before {{}} 4 (replace)".replace("{}", "its file call").split(", ")
+    for when, (killed, after) in zip(where, result.trials[4], strict=True):
+        assert killed.killed == f"in the save after step 4, {when}"
+        assert killed.saved == [] and not killed.broken
         assert after.began in (2, 4) and after.state == result.reference[after.began]
         assert after.killed == "after step 6" and not after.error
-    assert len(result.trials[4]) == first.calls[1] == 4  # open, flush, fsync, replace
+    assert first.calls[1] == 5
     assert [attempt.killed for attempt in result.journey] == ["after step 3", "after step 5", ""]
     assert [attempt.began for attempt in result.journey] == [0, 2, 4]
     assert result.journey[-1].ended == end
