@@ -12,7 +12,7 @@ from pathlib import Path
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.findings import passed, seed_of
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
 from lib_dlhpc.labs.race_the_planner.laws import planner_findings
 from lib_dlhpc.labs.race_the_planner.race import BUDGET, attempt, greedy, race_lines
@@ -57,9 +57,12 @@ def greedy_regret(name):
 def race(planner, name):
     """Return the race on the shown tracks as a table."""
     from lib_dlhpc.explore.blocks.panels import table_html
-    from lib_dlhpc.explore.labs.lab import on_page
+    from lib_dlhpc.explore.labs.lab import on_page, say
 
-    table = table_html(race_lines(planner, tracks_of(seed_of(name))))
+    try:
+        table = table_html(race_lines(planner, tracks_of(seed_of(name))))
+    except Endless as error:
+        return say(str(error))
     below = "Regret, and in brackets the predictions that it took."
     return on_page(f'<div role="status">{table}<p>{below}</p></div>')
 

@@ -4,6 +4,7 @@ findings.py             one law each, which holds or not
 attempts.py             findings in the record of a learner who has joined
 mistakes.py             errors of parallel programs, explained
 formula_cases.py        a learner's formula compared with the library's
+endless.py              learners' functions in threads that are stopped when they do not end
 program.py              a lab's checks as a program on MPI ranks
 emulated/               ranks as threads; the steps of labs 1 to 5 on them
 fit_the_model/          lab 6: memory and time of a run, a small run under a memory cap

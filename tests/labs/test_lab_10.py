@@ -9,11 +9,13 @@ from lab_answers import found, run_cell
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.race_the_planner.laws import LEGAL, SHOWN, TARGET, planner_findings
+from lib_dlhpc.labs.race_the_planner import race
+from lib_dlhpc.labs.race_the_planner.laws import HALF, LEGAL, SHOWN, TARGET, planner_findings
 from lib_dlhpc.labs.race_the_planner.real_plans import here, picks
 
 LAB = "10_race_the_planner"
 NAME = "your name"
+LUCKY = 90  # a seed
 CELLS = ("estimate", "differ", "planner")
 
 
@@ -44,9 +46,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter, shown):
     scope = run_cell(starter(LAB, "def planner("), {})
     findings = planner_findings(scope["planner"], shown)
     finding = found(findings, SHOWN)
-    assert finding.right is False and "did not fit. What needs the memory?" in finding.words, (
-        finding
-    )
+    assert finding.right is False and "predicted nothing but microbatches = 1" in finding.words
     assert found(findings, TARGET).right is None
 
 
@@ -70,8 +70,9 @@ def timid(experiment, layouts, predict, budget):
 
 
 def forgetful(experiment, layouts, predict, budget):
-    """Four layouts at random, predicted again and again."""
-    rows = random.Random(1).sample(range(len(layouts)), 6) * 4
+    """A few layouts that fit, predicted again and again."""
+    most = {"zero": 3, "recompute": "full", "microbatches": 1}
+    rows = [row for row, one in enumerate(layouts) if most.items() <= one.items()][:6] * 4
     return fitting(layouts, predict, rows, budget)
 
 
@@ -86,9 +87,38 @@ def test_what_does_not_fit_is_explained(shown):
     assert finding.right is False and "did not fit. What needs the memory?" in finding.words
 
 
+def drawn(experiment, layouts, predict, budget):
+    """Layouts that a seed draws, as a learner who has tried some seeds picks it."""
+    rows = random.Random(LUCKY).sample(range(len(layouts)), budget)
+    return fitting(layouts, predict, rows, budget)
+
+
+def quick(solved):
+    """A planner that orders by time alone."""
+
+    def planner(experiment, layouts, predict, budget):
+        rows = sorted(
+            range(len(layouts)), key=lambda row: solved.estimate(experiment, layouts[row])[0]
+        )
+        return fitting(layouts, predict, rows, budget)
+
+    return planner
+
+
+def test_a_lucky_seed_does_not_last(shown):
+    once = [race.attempt(drawn, track) for track in shown]
+    assert all(one.regret <= HALF * race.luck(one.track) for one in once)
+    assert found(planner_findings(drawn, shown[:2], shown[2:]), TARGET).right is False
+
+
+def test_the_quickest_layouts_do_not_fit(own, solved):
+    findings = own.findings({"planner": quick(solved)}, NAME)
+    assert not passed(findings), as_text(findings)
+
+
 def test_the_target_counts_hidden_tracks(shown):
     finding = found(planner_findings(forgetful, shown[:1], shown[1:]), TARGET)
-    assert finding.right is False and "Mean regret" in finding.words
+    assert finding.right is False and "of the regret of luck" in finding.words
 
 
 @pytest.mark.parametrize(
@@ -104,6 +134,30 @@ def test_what_a_slow_layout_missed_is_named(shown, planner, words):
     assert "more of" in finding.words or "power limit" in finding.words
 
 
+def test_a_planner_that_does_not_end_is_stopped(own, shown, monkeypatch):
+    monkeypatch.setattr(race, "PATIENCE", 0.1)
+
+    def walking(experiment, layouts, predict, budget):
+        seen = {0: predict(layouts[0])}
+        while len(seen) < budget:
+            seen = {row: seen[row] for row in seen}
+
+    finding = found(planner_findings(walking, shown), LEGAL)
+    assert finding.right is False and "with 1 of 24 predictions made" in finding.words
+    assert "still computes after 0.1 s" in own.race(walking, NAME).value
+
+
+def test_a_planner_that_stops_on_the_small_network_is_told_what_is_there(solved):
+    def other(experiment, layouts, predict, budget):
+        return experiment.machine.device.peak["fp16"]
+
+    words = (
+        "in fp32 .device.peak has fp64, fp32.: It stopped with KeyError: a dict has no key 'fp16'"
+    )
+    with pytest.raises(LabError, match=words):
+        picks(other, solved.bet, here(2))
+
+
 def test_the_race_has_a_line_for_each_planner(own, solved, shown):
     page = own.race(solved.planner, NAME).value
     for who in ("yours", "random, on average", "greedy", "the library", "exhaustive"):
@@ -113,8 +167,8 @@ def test_the_race_has_a_line_for_each_planner(own, solved, shown):
 
 
 def test_learners_have_different_tracks(own):
-    machines = {str(own.tracks_of(own.seed_of(f"learner {k}"))[0].experiment) for k in range(5)}
-    assert len(machines) == 5
+    machines = {str(own.tracks_of(own.seed_of(f"learner {k}"))[0].experiment) for k in range(3)}
+    assert len(machines) == 3
 
 
 def test_what_the_notebook_shows_is_shown(own, solved):

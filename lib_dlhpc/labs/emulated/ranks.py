@@ -7,13 +7,11 @@ that a rank has returned without making will never match. Sums are taken in rank
 the same bytes. A result is valid after Wait; until then the buffer holds NaN.
 """
 
-import ctypes
 import sysconfig
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, process_time
 from traceback import extract_tb
 from typing import Any, Protocol
 
@@ -21,6 +19,7 @@ import numpy as np
 
 from lib_dlhpc.labs.emulated.matcher import Collective, Matcher
 from lib_dlhpc.labs.emulated.messages import PointToPoint
+from lib_dlhpc.labs.endless import join, stop
 from lib_dlhpc.labs.mistakes import (
     Endless,
     LabError,
@@ -34,16 +33,11 @@ from lib_dlhpc.labs.mistakes import (
 from lib_dlhpc.layers.base.saved import Array
 
 PATIENCE = 10.0  # s of this process's CPU, timeout of a program: a step takes a fraction of one
-ASLEEP = 6  # times as long by the clock: a program may sleep, and others may have the cores
 POLL = 1e-6  # s of a rank's clock for an unsuccessful Test
 KNOWN = (
     "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier; Send, Recv, Isend,"
     " Irecv, Sendrecv, send, recv, isend, irecv, sendrecv"
 )
-
-
-class _Stopped(BaseException):
-    """Stops a rank after a timeout or an interrupt of its caller."""
 
 
 class Witness(Protocol):
@@ -257,15 +251,10 @@ def emulate(
     for thread in threads:
         thread.start()
     try:
-        end, clock = process_time() + patience, monotonic() + ASLEEP * patience
-        for thread in threads:
-            while (
-                thread.is_alive() and (left := min(end - process_time(), clock - monotonic())) > 0
-            ):
-                thread.join(left)
+        join(threads, patience)
         endless = [r for r, t in enumerate(threads) if t.is_alive() and r not in matcher.waiting]
     finally:  # after a keyboard interrupt as well
-        _stop(threads)
+        stop(threads)
     if endless:
         raise Endless(
             f"{ranks_named(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop"
@@ -292,16 +281,6 @@ def _raise_first(errors: dict[int, BaseException]) -> None:
         raise LabError(
             f"rank {rank} stopped with {type(error).__name__}: {error}{_where(error)}{_hint(error)}"
         ) from error
-
-
-def _stop(threads: list[threading.Thread]) -> None:
-    """Raise _Stopped in running threads. A thread in a long C call ends when the call returns."""
-    alive = [thread for thread in threads if thread.is_alive()]
-    for thread in alive:
-        number = ctypes.c_ulong(thread.ident or 0)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(_Stopped))
-    for thread in alive:
-        thread.join(1.0)
 
 
 def _where(error: BaseException) -> str:

@@ -12,7 +12,15 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.race_the_planner.race import BUDGET, Attempt, OverBudget, Planner, attempt, luck
+from lib_dlhpc.labs.race_the_planner.race import (
+    BUDGET,
+    ORDERS,
+    Attempt,
+    OverBudget,
+    Planner,
+    attempts_of,
+    luck,
+)
 from lib_dlhpc.labs.race_the_planner.tracks import Track
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
@@ -33,7 +41,7 @@ def planner_findings(
     attempts: list[Attempt] = []
     for track in (*shown, *hidden):
         try:
-            attempts.append(attempt(planner, track))
+            attempts += attempts_of(planner, track)
         except OverBudget as error:
             words = f"{_name(track)}: {error} What did it know after {BUDGET}?"
             return [later(LEGAL), broken(WITHIN, words), *map(later, laws[2:])]
@@ -44,7 +52,7 @@ def planner_findings(
     basic = [legal, kept(WITHIN, f"{count(most, 'prediction')} at the most."), keeps]
     if not (legal.right and keeps.right):
         return [*basic, later(SHOWN), later(TARGET)]
-    first = _regret(SHOWN, attempts[: len(shown)], 1.0)
+    first = _regret(SHOWN, attempts[: len(shown) * ORDERS], 1.0)
     if not hidden:
         return [*basic, first, later(TARGET, "Checked when you hand in.")]
     return [*basic, first, _regret(TARGET, attempts, HALF)]
@@ -58,7 +66,8 @@ def _legal(attempts: Sequence[Attempt]) -> Finding:
             words = f"{_name(one.track)}: its layout needs {need} of {room}."
             found = " A layout that fits was among its predictions." * (one.best_asked < inf)
             return broken(LEGAL, f"{words}{found or _unfit(one)}")
-    return kept(LEGAL, f"{count(len(attempts), 'track')}.")
+    tracks = count(len(attempts) // ORDERS, "track")
+    return kept(LEGAL, f"{tracks}, each with its layouts in {ORDERS} orders.")
 
 
 def _keeps(attempts: Sequence[Attempt]) -> Finding:
@@ -74,13 +83,16 @@ def _keeps(attempts: Sequence[Attempt]) -> Finding:
 
 
 def _regret(law: str, attempts: Sequence[Attempt], share: float) -> Finding:
-    """Return whether the mean regret is at most a share of that of luck; else what the worst attempt missed."""
-    regrets = [one.regret for one in attempts]
-    mean, goal = float(np.mean(regrets)), share * float(np.mean([luck(a.track) for a in attempts]))
-    words = f"Mean regret {mean:.1%}, the worst {max(regrets):.1%}; at most {goal:.1%} is asked."
-    if mean <= goal:
+    """Return whether regrets are at most a share of those of luck, on average; else what the worst attempt missed."""
+    lucky = {id(one.track): luck(one.track) for one in attempts}
+    ratios = [one.regret / lucky[id(one.track)] for one in attempts]
+    mean, worst = float(np.mean(ratios)), attempts[int(np.argmax(ratios))]
+    words = (
+        f"On average {mean:.2f} of the regret of luck; at most {share:g} is asked. The worst:"
+        f" {worst.regret:.1%}, that of luck is {lucky[id(worst.track)]:.1%}."
+    )
+    if mean <= share:
         return kept(law, words)
-    worst = attempts[int(np.argmax(regrets))]
     return broken(law, f"{words} {_name(worst.track)}: {missed(worst)}")
 
 

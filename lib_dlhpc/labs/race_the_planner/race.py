@@ -1,6 +1,7 @@
 """A planner on a track: its predictions are counted, and its layout is compared with the best of all.
 
 attempt(planner, track)         an Attempt: the layout, what was predicted, regret
+attempts_of(planner, track)     several, each with the layouts in another order: a lucky draw does not last
 greedy, ours                    planners beside the learner's: one field after the other; the library's search
 luck(track)                     the mean regret of as many layouts drawn at random
 race_lines(planner, tracks)     all of them as a table
@@ -14,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.endless import limited
+from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.labs.race_the_planner.tracks import Layout, Outcome, Track
 from lib_dlhpc.planner import plan
 
 BUDGET = 24  # predictions
+ORDERS = 3  # of the layouts, in which a planner is judged
+PATIENCE = 20.0  # s of CPU on a track; a planner takes a second or two
 Planner = Callable[..., Any]
 
 
@@ -50,8 +54,16 @@ class OverBudget(LabError):
     """A planner asked for more predictions than it may."""
 
 
-def attempt(planner: Planner, track: Track, budget: int = BUDGET) -> Attempt:
-    """Return what a planner does on a track. Raises LabError where it stops, goes over budget or gives no layout."""
+def attempts_of(planner: Planner, track: Track) -> list[Attempt]:
+    """Return what a planner does on a track, in each of the orders. Raises as `attempt` does."""
+    return [attempt(planner, track, order=order) for order in range(ORDERS)]
+
+
+def attempt(planner: Planner, track: Track, budget: int = BUDGET, order: int = 0) -> Attempt:
+    """Return what a planner does on a track. order: of the layouts; 0 is the track's own.
+
+    Raises LabError where it stops, goes over budget or gives no layout; Endless where it does not end.
+    """
     asked: list[int] = []
 
     def predict(layout: Layout) -> Outcome:
@@ -61,11 +73,25 @@ def attempt(planner: Planner, track: Track, budget: int = BUDGET) -> Attempt:
         asked.append(row)
         return track.outcome(row)
 
-    layouts = tuple(dict(layout) for layout in track.layouts)
+    def endless() -> str:
+        return (
+            f"It still computes after {PATIENCE:g} s, with {len(asked)} of {budget} predictions made. Usually a loop"
+            " goes on until something changes, and nothing does: the best stays where it is, or no layout is new."
+        )
+
+    rows = np.arange(len(track.layouts))
+    if order:
+        rows = np.random.default_rng(order).permutation(rows)
+    layouts = tuple(dict(track.layouts[row]) for row in rows)
     try:
-        row = track.row_of(planner(track.experiment, layouts, predict, budget))
+        found = limited(
+            lambda: planner(track.experiment, layouts, predict, budget), PATIENCE, endless
+        )
+        row = track.row_of(found)
     except (LabError, SpecError):
         raise
+    except KeyError as error:
+        raise LabError(f"It stopped with KeyError: a dict has no key {error}.") from None
     except Exception as error:
         raise LabError(f"It stopped with {type(error).__name__}: {error}") from None
     return Attempt(track, tuple(asked), row)
@@ -117,7 +143,10 @@ def luck(track: Track, budget: int = BUDGET) -> float:
 
 
 def race_lines(planner: Planner, tracks: Sequence[Track]) -> list[list[str]]:
-    """Return the regret of each planner on each track, and its predictions, as lines of text, the first the head."""
+    """Return the regret of each planner on each track, and its predictions, as lines of text, the first the head.
+
+    Raises Endless where the learner's does not end.
+    """
     head = ["planner", *(f"{t.objective}, {len(t.layouts)} layouts" for t in tracks), "mean regret"]
     lucky = [luck(track) for track in tracks]
     exhaustive = [(0.0, len(track.layouts)) for track in tracks]
@@ -139,6 +168,8 @@ def _run(planner: Planner, track: Track) -> tuple[float, int]:
 def _tried(race: Callable[[Track], tuple[float, int]], track: Track) -> tuple[float, int] | None:
     try:
         return race(track)
+    except Endless:  # nobody waits for the same again
+        raise
     except (LabError, SpecError):
         return None
 

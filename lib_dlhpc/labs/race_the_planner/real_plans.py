@@ -70,7 +70,15 @@ def picks(planner: Planner, bet: Any, track: Track) -> tuple[int, int]:
     extra = sorted({*given} - {*PLAIN})
     if extra:
         raise LabError(f"bet: {', '.join(extra)}: not yours to choose; legal: {', '.join(PLAIN)}.")
-    return attempt(planner, track).row, track.row_of(PLAIN | given)
+    try:
+        pick = attempt(planner, track).row
+    except LabError as error:
+        peaks = ", ".join(track.experiment.machine.device.peak)
+        words = (
+            f"Your planner on this machine's network, in fp32 (device.peak has {peaks}): {error}"
+        )
+        raise LabError(words) from None
+    return pick, track.row_of(PLAIN | given)
 
 
 def measured(track: Track, rows: tuple[int, int], comm: Any) -> list[Measured]:

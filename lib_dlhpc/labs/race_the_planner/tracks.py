@@ -26,7 +26,7 @@ Layout = dict[str, Any]
 TRACKS = 3  # shown, and as many hidden
 MACHINES = ("h100-pod", "selene", "summit")
 NETWORKS = ("ethernet-25g", "ethernet-100g", "ib-hdr")
-TIGHT = (0.15, 0.25, 0.4)  # memory of a device, as a fraction of what a whole replica needs
+FITTING = (0.1, 0.2, 0.3)  # of the layouts, nearly: the quickest ones need more memory than these
 LIMIT = 0.6  # power limit as a fraction of the busy power
 OBJECTIVES = {"time": ("s", "a step"), "energy": ("J", "a sample")}
 DERIVED = ("data", "batch")  # they follow from the other fields
@@ -111,6 +111,11 @@ class Track:
         return self.experiment.set(changes)
 
     @cached_property
+    def needs(self) -> tuple[float, ...]:
+        """B of the fullest device of each layout."""
+        return tuple(float(peak(self.experiment_of(row)).total) for row in range(len(self.layouts)))
+
+    @cached_property
     def values(self) -> tuple[float, ...]:
         """The objective of each layout; infinite where it does not fit."""
         return tuple(map(self._value, range(len(self.layouts))))
@@ -118,10 +123,9 @@ class Track:
     def _value(self, row: int) -> float:
         """Return the objective of a layout; the ledger tells that it does not fit before its step is predicted."""
         if row not in self._known:
-            experiment = self.experiment_of(row)
-            if float(peak(experiment).total) > float(experiment.machine.device.memory):
+            if self.needs[row] > float(self.experiment.machine.device.memory):
                 return inf
-            self._known[row] = _outcome(predict(experiment), self.objective)
+            self._known[row] = _outcome(predict(self.experiment_of(row)), self.objective)
         return self._known[row].value
 
     def regret(self, value: float) -> float:
@@ -147,19 +151,11 @@ def _outcome(prediction: Breakdown, objective: str) -> Outcome:
 def tracks_of(seed: int, hidden: bool = False) -> tuple[Track, ...]:
     """Return the tracks of a learner, by time and by energy in turn."""
     rng = np.random.default_rng([seed, 10, hidden])
-    return tuple(_with_a_fit(rng, ("time", "energy")[number % 2]) for number in range(TRACKS))
-
-
-def _with_a_fit(rng: np.random.Generator, objective: str) -> Track:
-    """Return the first track drawn of which some layout fits; those of the last rows hold least."""
-    while True:
-        track = _drawn(rng, objective)
-        if any(track.outcome(row).value < inf for row in reversed(range(len(track.layouts)))):
-            return track
+    return tuple(_drawn(rng, ("time", "energy")[number % 2]) for number in range(TRACKS))
 
 
 def _drawn(rng: np.random.Generator, objective: str) -> Track:
-    """Return a run whose replicas do not fit as they are, on a fast or a slow network."""
+    """Return a run of which few layouts fit, on a fast or a slow network."""
 
     def one(*values: Any) -> Any:
         return values[int(rng.integers(len(values)))]
@@ -183,5 +179,5 @@ def _drawn(rng: np.random.Generator, objective: str) -> Track:
     if objective == "energy":
         choose["power_limit"] = [0, round(LIMIT * float(plain.machine.device.busy_power))]
         choose["microbatches"] = [1, 4, 16]
-    memory = one(*TIGHT) * float(peak(plain).total)
-    return Track(plain.set({"machine.device.memory": memory}), objective, choose)
+    room = float(np.quantile(Track(plain, objective, choose).needs, one(*FITTING)))
+    return Track(plain.set({"machine.device.memory": room}), objective, choose)
