@@ -69,7 +69,7 @@ def card(fit, job, ranks, nodes):
 
 
 def late(fit, job, ranks, nodes):
-    """Return the terms where ranks are late by chance: all wait for the latest of so many (Blom 1958)."""
+    """Return the terms where ranks are late by chance: all wait for the latest of them (Blom 1958)."""
     predicted = terms(fit, job, ranks)
     latest = NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
     return {**predicted, "waiting": SPREAD * latest * predicted["compute"]}

@@ -25,7 +25,7 @@ def expected_tokens(acceptance: float, drafts: int) -> float:
 
 @lru_cache(maxsize=256)
 def expected_steps(tokens: int, acceptance: float, drafts: int) -> float:
-    """Return the mean steps until a sequence has so many tokens more; the last step may draft too many.
+    """Return the mean steps until a sequence is `tokens` longer; the last step may draft more than it needs.
 
     More than tokens / expected_tokens: R(n) = 1 + sum over j of P(a step gives j) R(n - j), and 0 from n = 0 down.
     Beyond RENEWED tokens R grows by the mean.

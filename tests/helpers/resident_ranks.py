@@ -39,20 +39,22 @@ class Resident:
         try:
             if self._process is None:
                 self._start()
-            lines, told = self._lines[:ranks], {}
+            lines, answers = self._lines[:ranks], {}
             for line in lines:
                 line.send((ranks, str(program), arguments))
             until = time.monotonic() + self.patience
-            while len(told) < ranks:
-                ready = wait([line for line in lines if line not in told], until - time.monotonic())
-                assert ready, f"{ranks - len(told)} of {ranks} ranks do not end"
+            while len(answers) < ranks:
+                ready = wait(
+                    [line for line in lines if line not in answers], until - time.monotonic()
+                )
+                assert ready, f"{ranks - len(answers)} of {ranks} ranks do not end"
                 for line in ready:
-                    told[line], failed = _answer(line)
-                    assert not failed, f"rank {lines.index(line)}\n{told[line]}"
+                    answers[line], failed = _answer(line)
+                    assert not failed, f"rank {lines.index(line)}\n{answers[line]}"
         except BaseException:
             self.close()  # the others may wait for the one that failed
             raise
-        return "".join(told[line] for line in lines)
+        return "".join(answers[line] for line in lines)
 
     def close(self) -> None:
         """End the ranks."""
@@ -95,11 +97,11 @@ def main(ranks: str, address: str) -> None:
         while True:
             size, program, arguments = line.recv()
             MPI.COMM_WORLD = world.Create_group(world.group.Range_incl([(0, size - 1, 1)]))
-            line.send(told(program, arguments))
+            line.send(ran(program, arguments))
             MPI.COMM_WORLD.Free()
 
 
-def told(program: str, arguments: tuple[str, ...]) -> tuple[str, bool]:
+def ran(program: str, arguments: tuple[str, ...]) -> tuple[str, bool]:
     """Run a program as its own; return what it printed and whether it failed."""
     before, path, output, failed = {*sys.modules}, [*sys.path], io.StringIO(), False
     sys.argv, sys.path[:0] = [program, *arguments], [str(Path(program).parent)]
@@ -110,10 +112,10 @@ def told(program: str, arguments: tuple[str, ...]) -> tuple[str, bool]:
             traceback.print_exc()
             failed = True
     sys.path[:] = path
-    for name in {
-        *sys.modules
-    } - before:  # beside the program, and read its ranks when they were imported
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(Path(program).parent)):
+    # Modules beside the program read its ranks when they were imported.
+    beside = str(Path(program).parent)
+    for name in {*sys.modules} - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(beside):
             del sys.modules[name]
     return output.getvalue(), failed
 

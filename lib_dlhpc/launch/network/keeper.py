@@ -73,8 +73,8 @@ def keep(plan: dict[str, Any]) -> NoReturn:
 
 
 def report(line: dict[str, Any]) -> None:
-    """Print a line of JSON."""
-    print(json.dumps(line), flush=True)
+    """Print a line of JSON, in one write: parent and child share the pipe."""
+    os.write(1, f"{json.dumps(line)}\n".encode())
 
 
 if __name__ == "__main__":

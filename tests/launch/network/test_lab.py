@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -229,3 +230,13 @@ def test_what_a_machine_lacks_is_named(missing, named, monkeypatch, tmp_path):
         program.chmod(0o755 if missing == "ch3" else 0o644)
         monkeypatch.setattr(lab, "mpiexec", lambda: str(program))
     assert named in lab.unfit.__wrapped__()
+
+
+def test_the_keeper_reports_each_line_in_one_write():
+    """Its parent process and its child share a pipe, and an unbuffered Python prints text and its end apart."""
+    program = "from lib_dlhpc.launch.network.keeper import report; report({'ready': 200})"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # a write is a packet
+    with ours, theirs:
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        subprocess.run([sys.executable, "-c", program], stdout=theirs, env=env, check=True)
+        assert ours.recv(1000) == b'{"ready": 200}\n'
