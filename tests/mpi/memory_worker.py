@@ -23,6 +23,16 @@ def conv(channels):
 
 RELU, POOL = {"kind": "relu"}, {"kind": "max_pool", "kernel": 2}
 HEAD = [{"kind": "global_avg_pool"}, {"kind": "dense", "features": 10}]
+MIXTURE = {
+    "family": "gpt",
+    "layers": 4,
+    "hidden": 192,
+    "heads": 4,
+    "sequence": 32,
+    "vocabulary": 512,
+    "experts": 16,
+    "chosen": 2,
+}
 MODELS = {
     "words": {
         "family": "gpt",
@@ -42,27 +52,8 @@ MODELS = {
         "sequence": 64,
         "vocabulary": 512,
     },
-    "mixture": {
-        "family": "gpt",
-        "layers": 4,
-        "hidden": 192,
-        "heads": 4,
-        "sequence": 32,
-        "vocabulary": 512,
-        "experts": 16,
-        "chosen": 2,
-    },
-    "narrow": {
-        "family": "gpt",
-        "layers": 4,
-        "hidden": 192,
-        "heads": 4,
-        "sequence": 32,
-        "vocabulary": 512,
-        "experts": 16,
-        "chosen": 4,
-        "expert_hidden": 64,
-    },
+    "mixture": MIXTURE,
+    "narrow": MIXTURE | {"chosen": 4, "expert_hidden": 64},
     "rows": {"family": "mlp", "widths": [64, *[1024] * 8, 10]},
     "images": {
         "family": "sequential",

@@ -161,9 +161,9 @@ def test_a_slow_link_is_found(require, tmp_path):
 
 def test_a_slow_disk_of_the_trainer_is_found(start_ranks, store, tmp_path):
     """Ranks train on samples that they read from a store as they need them; rank 1 has a slow disk."""
-    told = json.loads(start_ranks(2, READER, store, str(tmp_path / "run.npz")).splitlines()[-1])
+    shown = json.loads(start_ranks(2, READER, store, str(tmp_path / "run.npz")).splitlines()[-1])
     said = analyze(load(tmp_path / "run.npz"))
     (one,) = [finding for finding in said.findings if finding.kind == "slow disk"]
     assert (one.rank, one.where.rank, one.where.name) == (1, 1, "fetch the batch")
-    assert one.seconds == pytest.approx(told[1] - told[0], rel=0.1)
-    assert said.stalled[1] == pytest.approx(told[1], rel=0.1)
+    assert one.seconds == pytest.approx(shown[1] - shown[0], rel=0.1)
+    assert said.stalled[1] == pytest.approx(shown[1], rel=0.1)
