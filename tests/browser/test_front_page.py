@@ -3,11 +3,17 @@
 from typing import Any
 
 import pytest
-from lesson_page import everyone_can_use, has, kernels, tells
+from lesson_page import WIDTHS, everyone_can_use, has, kernels, tells
 
 from lib_dlhpc.explore import course
 
 pytestmark = pytest.mark.browser
+
+
+# Words of the step's picture that end outside of it.
+OUTSIDE = """() => [...document.querySelectorAll("#step text")].filter(text => {
+  const room = document.querySelector("#step").getBoundingClientRect(), own = text.getBoundingClientRect();
+  return own.left < room.left || own.right > room.right; }).map(text => text.textContent)"""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +56,9 @@ def test_a_point_leads_to_its_row(page: Any) -> None:
 def test_it_is_for_everybody_at_every_width(page: Any, eventually: Any) -> None:
     page.emulate_media(reduced_motion="reduce")
     everyone_can_use(page, eventually)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        eventually(lambda: page.evaluate(OUTSIDE) == [], what=lambda: page.evaluate(OUTSIDE))
 
 
 def test_the_switch_overrides_the_system(page: Any, eventually: Any) -> None:

@@ -26,7 +26,7 @@ function step(now, animate) {
   const width = svg.clientWidth || 600;
   const phone = width < 420;
   const ranks = phone ? [now.ranks[0], now.ranks.find((one) => one.backward === now.slowest) ?? now.ranks.at(-1)] : now.ranks;
-  const left = 64, right = 10, row = 30, top = 24;
+  const left = 64, right = 24, row = 30, top = 24; // right: half of the last time
   const height = top + ranks.length * row + 30;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.style.height = `${height}px`;
@@ -50,7 +50,7 @@ function step(now, animate) {
   draw(svg, "line", { x1: line, x2: line, y1: 16, y2: top + ranks.length * row, stroke: "var(--dl-bad)", "stroke-width": 1.5 });
   draw(svg, "text", { x: line - 6, y: 13, "text-anchor": "end", class: "strong" }, now.gpus > 1 && now.waiting > 0 ? "everyone waits for the slowest rank" : "backward ends");
   const end = top + ranks.length * row + 16;
-  const every = [10, 20, 50, 100, 200, 500].find((size) => now.end / size <= 7) ?? 1000;
+  const every = [10, 20, 50, 100, 200, 500].find((size) => now.end / size <= (phone ? 3.5 : 7)) ?? 1000;
   for (let time = 0; time <= now.end; time += every) draw(svg, "text", { x: x(time), y: end, "text-anchor": "middle", class: "soft" }, `${time} ms`);
 }
 
