@@ -158,7 +158,7 @@ MODES = {
     ("data x pipeline", 4): ("words", 80, {**FLOW, "zero": 1}),
     ("zero 3 x pipeline", 4): ("words", 64, {**FLOW, "zero": 3, "bucket": "1 MB"}),
     ("pipeline x tensor", 4): ("words", 128, {**FLOW, "tensor": 2}),
-    ("pipeline x spatial", 4): ("images", 256, {"pipeline": 2, "microbatches": 2, "spatial": 2}),
+    ("pipeline x spatial", 4): ("images", 256, {**FLOW, "spatial": 2}),
     ("data x pipeline x tensor", 8): ("words", 160, {**FLOW, "tensor": 2}),
 }
 

@@ -1,9 +1,15 @@
-"""The ledger's peak of each rank is what the trainer's ranks measure, within 10 %, in every mode."""
+"""The ledger's peak of each rank is what the trainer's ranks measure, within 10 %, in every mode.
+
+Arrays live outside the heap, and return to the system when they are freed. What a heap keeps beside them depends on
+the order in which messages arrive: up to 13 % in the same mode.
+"""
 
 import os
 from pathlib import Path
 
 import pytest
+
+from lib_dlhpc.labs.fit_the_model.capped_run import ALONE
 
 WORKER = Path(__file__).with_name("memory_worker.py")
 
@@ -34,5 +40,9 @@ WORKER = Path(__file__).with_name("memory_worker.py")
         (8, []),
     ],
 )
-def test_the_ledger_of_each_rank_is_what_it_measures(start_ranks, ranks, modes):
+def test_the_ledger_of_each_rank_is_what_it_measures(
+    start_ranks, monkeypatch, ranks, modes
+):
+    for name, value in ALONE.items():
+        monkeypatch.setenv(name, value)
     assert "all right" in start_ranks(ranks, WORKER, *modes)
