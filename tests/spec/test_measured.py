@@ -8,6 +8,7 @@ import pytest
 import tomli_w
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec import measured_machine
 from lib_dlhpc.spec.experiment import dumps, load, loads, read_experiment
 from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import field_of, load_machine, read_machine
@@ -21,12 +22,25 @@ from lib_dlhpc.spec.measured_machine import (
     slowed,
 )
 
-TODAY = date.today().isoformat()
+TODAY = date(2026, 2, 28)
+
+
+class Day(date):
+    """A day that does not end while tests are collected and run."""
+
+    @classmethod
+    def today(cls):
+        return TODAY
+
+
+@pytest.fixture(autouse=True)
+def _today(monkeypatch):
+    monkeypatch.setattr(measured_machine, "date", Day)
 
 
 def table(**changes):
     measured = {
-        "date": TODAY,
+        "date": TODAY.isoformat(),
         "host": host_class(),
         "ranks": 2,
         "cores": 2,
@@ -110,8 +124,8 @@ def test_here_and_today_it_is_at_home(tmp_path):
     ("changes", "said"),
     [
         ({"host": "Linux riscv64, 3 cores"}, "measured on another machine: Linux riscv64, 3 cores"),
-        ({"date": (date.today() - timedelta(OLD + 1)).isoformat()}, f"measured {OLD + 1} days ago"),
-        ({"date": (date.today() + timedelta(2)).isoformat()}, "a date in the future"),
+        ({"date": (TODAY - timedelta(OLD + 1)).isoformat()}, f"measured {OLD + 1} days ago"),
+        ({"date": (TODAY + timedelta(1)).isoformat()}, "a date in the future"),
         ({"versions": versions() | {"numpy": "1.0"}}, "measured with numpy 1.0; installed:"),
         ({"versions": versions() | {"other": "2"}}, "measured with other 2; installed: (none)"),
     ],
