@@ -44,7 +44,8 @@ def caches():
     rooms = ("layout", "parallel", "program", "costs", "prediction")
     begins = tuple(f"lib_dlhpc.{room}" for room in rooms)
     gc.unfreeze()  # what was imported when the tests were collected, see conftest.py
-    every = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+    # By `type`: `isinstance` asks each object for its class, and a weak proxy of something gone raises then.
+    every = [each for each in gc.get_objects() if type(each) is functools._lru_cache_wrapper]
     gc.freeze()
     return [each for each in every if (each.__module__ or "").startswith(begins)]
 
