@@ -99,6 +99,7 @@ def one_node():
         os.kill(pids[1], signal.SIGSTOP)
         assert store.read_many(store.names) == [truth(name) for name in store.names]
         os.kill(pids[1], signal.SIGCONT)
+    comm.barrier()  # a rank that closes meanwhile would count its patience
     store.close()
     try:
         open_store(target, comm, replication=2)
@@ -211,14 +212,14 @@ def silent():
 
 def stopped():
     """Rank 1 is stopped while it waits for rank 0, for longer than its patience: rank 0 is not lost for that."""
-    store = open_store(target, comm, patience=1.0, ranks_per_node=1)
+    store = open_store(target, comm, patience=3.0, ranks_per_node=1)
     pids = comm.allgather(os.getpid())
     if rank == 0:
         with store._peers._engine:  # no answer meanwhile
             comm.barrier()
             time.sleep(0.1)
             os.kill(pids[1], signal.SIGSTOP)
-            time.sleep(1.5)
+            time.sleep(3.5)
             os.kill(pids[1], signal.SIGCONT)
             time.sleep(0.1)
     else:
