@@ -71,6 +71,12 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """Leave no garbage to pytest's search at the end: xdist interrupts a worker that takes over 5 s to end."""
+    gc.freeze()
+
+
 def require_all() -> bool:
     return os.environ.get("DLHPC_REQUIRE_ALL") == "1"
 
