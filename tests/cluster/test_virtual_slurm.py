@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -44,6 +45,13 @@ def test_nothing_is_left_of_a_slurm_whose_tests_are_gone(tmp_path, slurm, how):
     owner.communicate(timeout=PATIENCE)
     _, alive = psutil.wait_procs(family, timeout=PATIENCE)
     assert not alive and not folder.exists()
+
+
+def test_no_connection_is_given_a_port_of_its_daemons(slurm):
+    """Not even while they start."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = [int(port) for port in re.findall(r"Port=(\d+)", Path(slurm["SLURM_CONF"]).read_text())]
+    assert len({*ports}) == 5 and max(ports) < first
 
 
 def asleep(keeper):

@@ -9,6 +9,7 @@ It prints one line of JSON when jobs can be submitted: {"SLURM_CONF": PATH}.
 import getpass
 import json
 import os
+import random
 import secrets
 import select
 import shutil
@@ -23,6 +24,7 @@ from pathlib import Path
 NODES, CORES = 4, 4
 PATIENCE = 180  # s for all daemons to be up, on a busy machine
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
+FIRST = 10_000  # port; below are those of other services
 
 CONF = """
 ClusterName=virtual
@@ -151,14 +153,16 @@ def _until(holds, children) -> None:
 
 
 def _free_ports(number: int) -> list[int]:
-    """Return free ports; all are held at once, so that no two are the same."""
-    sockets = [socket.socket() for _ in range(number)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return free ports that no connection is given: one could have them before the daemons do."""
+    given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    for port in random.sample(range(FIRST, given), given - FIRST):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == number:
+            return found
+    raise RuntimeError(f"{number} free ports between {FIRST} and {given}: found {len(found)}.")
 
 
 def _adopt() -> None:
