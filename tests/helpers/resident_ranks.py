@@ -48,9 +48,11 @@ class Resident:
                     [line for line in lines if line not in answers], until - time.monotonic()
                 )
                 assert ready, f"{ranks - len(answers)} of {ranks} ranks do not end"
+                failures = []  # of all: mpiexec ends the others when one ends
                 for line in ready:
                     answers[line], failed = _answer(line)
-                    assert not failed, f"rank {lines.index(line)}\n{answers[line]}"
+                    failures += [f"rank {lines.index(line)}\n{answers[line]}"] if failed else []
+                assert not failures, "\n".join(failures)
         except BaseException:
             self.close()  # the others may wait for the one that failed
             raise

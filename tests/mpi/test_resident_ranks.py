@@ -1,6 +1,7 @@
 """Ranks that stay: a check that fails, ends or hangs fails alone, and says why; the next one finds new ranks."""
 
 import pytest
+import resident_ranks
 from patience import PATIENCE
 from resident_ranks import Resident
 
@@ -41,3 +42,16 @@ def test_a_check_that_fails_fails_alone(ranks, tmp_path):
     ranks.patience = 0.5
     with pytest.raises(AssertionError, match="3 of 3 ranks do not end"):
         run("comm.recv()", 3)
+
+
+def test_one_that_ends_is_named_with_those_that_mpiexec_ends(ranks, tmp_path, monkeypatch):
+    program, wait = tmp_path / "check.py", resident_ranks.wait
+    program.write_text(PROGRAM.format(what="os._exit(0)"))
+
+    def late(*given):
+        ranks._process.wait(PATIENCE)
+        return wait(*given)
+
+    monkeypatch.setattr(resident_ranks, "wait", late)
+    with pytest.raises(AssertionError, match="rank 1\nIt ended"):
+        ranks.run(3, program)
