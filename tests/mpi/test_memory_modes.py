@@ -40,9 +40,7 @@ WORKER = Path(__file__).with_name("memory_worker.py")
         (8, []),
     ],
 )
-def test_the_ledger_of_each_rank_is_what_it_measures(
-    start_ranks, monkeypatch, ranks, modes
-):
+def test_the_ledger_of_each_rank_is_what_it_measures(start_ranks, monkeypatch, ranks, modes):
     for name, value in ALONE.items():
         monkeypatch.setenv(name, value)
     assert "all right" in start_ranks(ranks, WORKER, *modes)
