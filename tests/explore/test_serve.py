@@ -101,7 +101,7 @@ def test_a_server_ends_while_its_first_kernel_is_starting(folder):
         process = psutil.Process(pid)
         whole = [process, *process.children(recursive=True)]
         process.terminate()
-        _, alive = psutil.wait_procs(whole, 25)
+        _, alive = psutil.wait_procs(whole, PATIENCE)
         assert not alive
 
 
