@@ -198,10 +198,7 @@ def page(request: Any, closed: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """JupyterLab for a file's tests, with settings and data folders of its own: its address and its folder.
-
-    Kernels end once nobody has looked at them for a while.
-    """
+    """JupyterLab for a file's tests, with settings and data folders of its own: its address and its folder."""
     folder = tmp_path_factory.mktemp("jupyterlab")
     places = {name: str(folder / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
     options = [
@@ -213,8 +210,6 @@ def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         f"--ServerApp.root_dir={folder}",
         "--LabApp.news_url=",
         "--LabApp.expose_app_in_browser=True",
-        "--MappingKernelManager.cull_idle_timeout=5",
-        "--MappingKernelManager.cull_interval=2",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]
     server = subprocess.Popen(
