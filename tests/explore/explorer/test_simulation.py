@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer import simulation as section
@@ -39,7 +40,8 @@ GOYAL = replay("goyal-2017").experiment
 
 
 @pytest.fixture
-def page():
+def page(monkeypatch):
+    monkeypatch.setattr(section, "PATIENCE", PATIENCE)  # other tests may have all cores
     page = Explorer()
     page.move("strategy.nodes", 4)
     page.simulation.opened.value = True
@@ -122,7 +124,10 @@ def test_mistakes_and_impatience_are_reported(page, monkeypatch):
     def tires(*_):
         raise Cancelled(1.0, 10)
 
-    for act, words in ((fails, "&lt;b&gt;no such thing"), (tires, "Given up after 10 s")):
+    for act, words in (
+        (fails, "&lt;b&gt;no such thing"),
+        (tires, f"Given up after {PATIENCE:g} s"),
+    ):
         monkeypatch.setattr(section, "simulate_step", act)
         page.simulation.again.click()
         assert words in page.simulation.said.value and stale(page)
