@@ -74,7 +74,6 @@ class Drawing:
 
 
 def drawing(
-    title: str = "",
     height: int = 190,
     left: int = 74,
     right: int = 24,
@@ -83,14 +82,12 @@ def drawing(
     labels: Mapping[str, str] | None = None,
     **table: dict[str, str],
 ) -> Callable[[Callable[[], Layers]], Drawing]:
-    """Make a function that returns layers a Drawing. title: the function's docstring where none is given.
+    """Make a function that returns layers a Drawing; its docstring is the title.
 
     table: {column: heading} for each dataset that is listed.
     """
     margins = {"left": left, "top": top, "right": right, "bottom": bottom}
-    return lambda layers: Drawing(
-        layers, title or str(layers.__doc__), height, margins, table, labels or {}
-    )
+    return lambda layers: Drawing(layers, str(layers.__doc__), height, margins, table, labels or {})
 
 
 def drawings_of(room: ModuleType) -> dict[str, Drawing]:

@@ -11,7 +11,6 @@ SHARE = "format(datum.value, '.2~%')"
 
 
 @drawing(
-    "Where does the time of a step go? (hatched: recomputation, bubble)",
     height=112,
     left=98,
     right=130,
@@ -19,13 +18,12 @@ SHARE = "format(datum.value, '.2~%')"
     parts={"row": "run", "part": "cause", "size": "time", "share": "share"},
 )
 def llm_step() -> Layers:
-    """Time of some steps by cause, stacked, and the published time."""
+    """Where does the time of a step go? (hatched: recomputation, bubble)"""
     *bars, words = kit.stacked_bars("time of a step", "s", CAUSES, 94, HATCHED)
     return *bars, *kit.upright("published"), words
 
 
 @drawing(
-    "How long is a rank idle, and what does it hold? (closed forms, equal stages)",
     height=84,
     left=80,
     right=140,
@@ -33,7 +31,7 @@ def llm_step() -> Layers:
     bars={"label": "schedule", "words": "idle, and holds", "held": "activations of"},
 )
 def llm_bubbles() -> Layers:
-    """Idle time of a rank for three schedules, with the weights and activations that it holds."""
+    """How long is a rank idle, and what does it hold? (closed forms, equal stages)"""
     x = kit.x_axis("idle:Q", "bubble", kit.SI.format("s"), tickCount=4, scale={"domainMin": 0})
     bars = kit.data("bars", x=x, y=kit.rows_axis("label:N", kit.ORDER, 76))
     drawn = bars.mark_bar(color=BUBBLE)
@@ -41,14 +39,10 @@ def llm_bubbles() -> Layers:
 
 
 @drawing(
-    "What does a step wait for, and from which length on is it hidden?",
-    height=240,
-    right=80,
-    top=16,
-    lines={"line": "exchange", "x": "tokens", "y": "share of a step"},
+    height=240, right=80, top=16, lines={"line": "exchange", "x": "tokens", "y": "share of a step"}
 )
 def llm_context() -> Layers:
-    """Share of a step that waits for keys and values, against the length of a sequence."""
+    """What does a step wait for, and from which length on is it hidden?"""
     x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, values=LENGTHS, grid=False)
     axis = {"values": SHARES, "labelOverlap": True, "scale": {"padding": 14}}
     y = kit.y_axis("y:Q", "exposed exchange, of a step", SHARE, log=10, **axis)

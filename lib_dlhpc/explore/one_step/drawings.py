@@ -21,6 +21,8 @@ KINDS = {
     "sums": (BLUE, "circle"),
     "copies": (ORANGE, "triangle-down"),
 }
+TABLES = {"now": {"words": "at the slider"}, "step": {"words": ""}}
+MEASURED: dict[str, Any] = {"height": 190, "left": 108, **TABLES}
 
 
 @drawing(
@@ -88,33 +90,47 @@ def one_step_batch() -> Layers:
     )
 
 
-def measured(title: str, x: alt.X, y: alt.Y, low: bool) -> kit.Drawing:
+def measured(x: alt.X, y: alt.Y, low: bool) -> Layers:
     """Return raw points, the fit and its band, and where the slider stands. low: the words stand low at the right."""
+    fit, now, step = (data(name, x=x) for name in ("fit", "now", "step"))
+    kinds = {name: ink for name, (ink, _) in KINDS.items()}
+    shape = alt.Shape("kind:N", legend=None)
+    shape = shape.scale(domain=list(KINDS), range=[symbol for _, symbol in KINDS.values()])
+    points = data("points", x=x, y=y, color=kit.colors("kind:N", kinds), shape=shape)
+    points = points.mark_point(size=44, opacity=0.7, strokeWidth=1.5)
+    other = step.mark_text(**BESIDE, dy=-24, baseline="bottom", **HALO)
+    return (
+        kit.room().encode(y=y),
+        now.mark_rule(strokeWidth=2, opacity=0.4),
+        fit.mark_area(opacity=0.2, color=GREEN).encode(y="low:Q", y2="high:Q"),
+        fit.mark_line(strokeWidth=2.5, color=GREEN).encode(y=y),
+        step.mark_rule(strokeDash=[6, 3], strokeWidth=2, color=kit.RED),
+        points.encode(tooltip=kit.tooltip_of("details")),
+        other.encode(y=alt.value(alt.expr("height")), text="words:N"),
+        kit.symbols(now, 110, shape="diamond", color=kit.RED).encode(y=y),
+        _corner(now, low),
+    )
 
-    def layers() -> Layers:
-        fit, now, step = (data(name, x=x) for name in ("fit", "now", "step"))
-        kinds = {name: ink for name, (ink, _) in KINDS.items()}
-        shape = alt.Shape("kind:N", legend=None)
-        shape = shape.scale(domain=list(KINDS), range=[symbol for _, symbol in KINDS.values()])
-        points = data("points", x=x, y=y, color=kit.colors("kind:N", kinds), shape=shape)
-        other = step.mark_text(**BESIDE, dy=-24, baseline="bottom", **HALO)
-        here = kit.symbols(now, 110, shape="diamond", color=kit.RED)
-        return (
-            kit.room().encode(y=y),
-            now.mark_rule(strokeWidth=2, opacity=0.4),
-            fit.mark_area(opacity=0.2, color=GREEN).encode(y="low:Q", y2="high:Q"),
-            fit.mark_line(strokeWidth=2.5, color=GREEN).encode(y=y),
-            step.mark_rule(strokeDash=[6, 3], strokeWidth=2, color=kit.RED),
-            points.mark_point(size=44, opacity=0.7, strokeWidth=1.5).encode(
-                tooltip=kit.tooltip_of("details")
-            ),
-            other.encode(y=alt.value(alt.expr("height")), text="words:N"),
-            here.encode(y=y),
-            _corner(now, low),
-        )
 
-    tables: dict[str, Any] = {"now": {"words": "at the slider"}, "step": {"words": ""}}
-    return drawing(title, height=190, left=108, **tables)(layers)
+@drawing(**MEASURED)
+def one_step_products() -> Layers:
+    """Products of square matrices (points: each repeat; line and band: the fit)"""
+    look: dict[str, Any] = {"values": POWERS, "grid": False, "scale": {"padding": 6}}
+    x = kit.x_axis("x:Q", "edge of the matrices", INTEGERS, log=2, **look)
+    return measured(x, _amounts("rate", "FLOP/s"), low=True)
+
+
+@drawing(**MEASURED)
+def one_step_messages() -> Layers:
+    """A message between two ranks, one way (line and band: the fit)"""
+    # Rates rise and stay, times stay and rise.
+    return measured(_sizes("size of the message"), _amounts("time", "s"), low=False)
+
+
+@drawing(**MEASURED)
+def one_step_sums() -> Layers:
+    """Arrays added up (circles) and copied (triangles)"""
+    return measured(_sizes("size of an array"), _amounts("bytes moved a second", "B/s"), low=True)
 
 
 def _corner(now: alt.Chart, low: bool) -> alt.Chart:
@@ -135,31 +151,3 @@ def _sizes(title: str) -> alt.X:
 
 def _amounts(title: str, unit: str) -> alt.Y:
     return kit.y_axis("y:Q", title, SI.format(unit), log=10, values=DECADES)
-
-
-one_step_products = measured(
-    "Products of square matrices (points: each repeat; line and band: the fit)",
-    kit.x_axis(
-        "x:Q",
-        "edge of the matrices",
-        INTEGERS,
-        log=2,
-        values=POWERS,
-        grid=False,
-        scale={"padding": 6},
-    ),
-    _amounts("rate", "FLOP/s"),
-    low=True,
-)
-one_step_messages = measured(
-    "A message between two ranks, one way (line and band: the fit)",
-    _sizes("size of the message"),
-    _amounts("time", "s"),
-    low=False,  # rates rise and stay, times stay and rise
-)
-one_step_sums = measured(
-    "Arrays added up (circles) and copied (triangles)",
-    _sizes("size of an array"),
-    _amounts("bytes moved a second", "B/s"),
-    low=True,
-)

@@ -43,7 +43,6 @@ DRAFTS = dict(zip(MODELS, LOOKS, strict=False))
 
 
 @drawing(
-    "Where does the time of an answer go?",
     height=92,
     left=110,
     right=76,
@@ -51,19 +50,18 @@ DRAFTS = dict(zip(MODELS, LOOKS, strict=False))
     parts={"row": "phase", "part": "term", "size": "time", "share": "share"},
 )
 def serving_answer() -> Layers:
-    """Time of the prompt and of the answer, by what it waits for."""
+    """Where does the time of an answer go?"""
     return kit.stacked_bars("time", "s", COLORS, 106, tickCount=5)
 
 
 @drawing(
-    "How far below the roof? (squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256)",
     height=250,
     left=100,
     top=20,
     path={"line": "phase", "size": "tokens or batch", "x": "FLOP a byte", "y": "FLOP/s"},
 )
 def serving_roofline() -> Layers:
-    """FLOP/s against FLOP a byte, both logarithmic: the roof, prefill by its tokens, decode by its batch."""
+    """How far below the roof? (squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256)"""
     title = "arithmetic intensity (FLOP a byte)"
     x = kit.x_axis("x:Q", title, "format(datum.value, ',~r')", log=10, values=DECADES, grid=False)
     y = kit.y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
@@ -86,7 +84,6 @@ def serving_roofline() -> Layers:
 
 
 @drawing(
-    "What fills a GPU? (H100; sequences are added until it is full)",
     height=112,
     left=132,
     right=114,
@@ -94,13 +91,12 @@ def serving_roofline() -> Layers:
     parts={"row": "attention", "part": "part", "size": "bytes"},
 )
 def serving_memory() -> Layers:
-    """Bytes of a GPU for kinds of attention, stacked, and its memory."""
+    """What fills a GPU? (H100; sequences are added until it is full)"""
     bars = kit.stacked_bars("memory of a GPU", "B", MEMORY, 128, tickCount=5)
     return *bars, *kit.upright("full")
 
 
 @drawing(
-    "How many tokens/s until the memory is full? (each line ends there)",
     height=210,
     left=80,
     right=96,
@@ -108,7 +104,7 @@ def serving_memory() -> Layers:
     lines={"line": "attention", "x": "batch", "y": "tokens/s"},
 )
 def serving_batches() -> Layers:
-    """Tokens/s against the batch for kinds of attention; a line ends where the memory is full."""
+    """How many tokens/s until the memory is full? (each line ends there)"""
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
     y = kit.y_axis("y:Q", "tokens/s decoded", kit.WHOLE, **ROUND)
     walls = data("walls", x=x, y=y).mark_point(
@@ -118,22 +114,16 @@ def serving_batches() -> Layers:
 
 
 @drawing(
-    "How long does a user wait? (simulated)",
-    height=210,
-    left=80,
-    right=150,
-    top=20,
-    lines={"line": "batching", "x": "requests/s", "y": "s"},
+    height=210, left=80, right=150, top=20, lines={"line": "batching", "x": "requests/s", "y": "s"}
 )
 def serving_latency() -> Layers:
-    """A latency against the arrival rate for ways of batching."""
+    """How long does a user wait? (simulated)"""
     x = kit.x_axis("x:Q", "requests/s", grid=False, values=list(RATES), scale={"padding": 8})
     y = kit.y_axis("y:Q", "time", SI.format("s"), **ROUND)
     return *kit.line_marks(x, y, list(WAYS), WAYS), kit.marker(x), *kit.point(x, y)
 
 
 @drawing(
-    "Who is in the batch, who is in the queue? (filled: batch; line: queue)",
     height=150,
     left=80,
     right=24,
@@ -142,7 +132,7 @@ def serving_latency() -> Layers:
     queued={"x": "from (s)", "y": "in the queue"},
 )
 def serving_batch() -> Layers:
-    """Sequences in the batch and requests in the queue over time."""
+    """Who is in the batch, who is in the queue? (filled: batch; line: queue)"""
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"domainMin": 0})
     y = kit.y_axis("y:Q", "requests", kit.WHOLE, scale={"domainMin": 0})
     running = data("running", x=x, y=y)
@@ -153,7 +143,6 @@ def serving_batch() -> Layers:
 
 
 @drawing(
-    "What do a million tokens cost, and how long does one take? (along a line: larger batches)",
     height=260,
     left=84,
     right=100,
@@ -161,14 +150,13 @@ def serving_batch() -> Layers:
     lines={"line": "replicas", "x": "time of a token (s)", "y": "cost"},
 )
 def serving_price() -> Layers:
-    """Cost of a million tokens against the time of one, for replicas of 1 to 8 GPUs."""
+    """What do a million tokens cost, and how long does one take? (along a line: larger batches)"""
     x = kit.x_axis("x:Q", "time per output token", SI.format("s"), grid=False, **ROUND)
     y = kit.y_axis("y:Q", "a million tokens: $ or J", "format(datum.value, '~s')", **ROUND)
     return *kit.line_marks(x, y, list(REPLICAS), REPLICAS), *kit.point(x, y)
 
 
 @drawing(
-    "What does a token wait for? (of each sequence; hatched: the draft model)",
     height=92,
     left=110,
     right=76,
@@ -176,12 +164,11 @@ def serving_price() -> Layers:
     parts={"row": "decoding", "part": "term", "size": "time", "share": "share"},
 )
 def serving_drafts() -> Layers:
-    """Time of a token without and with drafts, by what it waits for."""
+    """What does a token wait for? (of each sequence; hatched: the draft model)"""
     return kit.stacked_bars("time of a token", "s", PARTS, 106, (DRAFT,), tickCount=5)
 
 
 @drawing(
-    "Until which batch do drafts help? (below 1: slower)",
     height=210,
     left=80,
     right=110,
@@ -189,7 +176,7 @@ def serving_drafts() -> Layers:
     lines={"line": "draft model", "x": "batch", "y": "times as fast"},
 )
 def serving_gain() -> Layers:
-    """How many times as fast answers come with drafts against the batch, for each draft model."""
+    """Until which batch do drafts help? (below 1: slower)"""
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
     values = [2.0**k for k in range(-3, 4)]
     y = kit.y_axis("y:Q", "times as fast as without", log=2, values=values, scale={"padding": 14})
@@ -197,16 +184,9 @@ def serving_gain() -> Layers:
     return *lines, *kit.level("even", y, left=True, below=True), *kit.point(x, y)
 
 
-@drawing(
-    "What does the batch gain here?",
-    height=100,
-    left=150,
-    right=120,
-    top=8,
-    bars={"label": "", "words": "tokens/s"},
-)
+@drawing(height=100, left=150, right=120, top=8, bars={"label": "", "words": "tokens/s"})
 def serving_here() -> Layers:
-    """Tokens/s of a decoder, alone and in a batch, measured and predicted."""
+    """What does the batch gain here?"""
     x = kit.x_axis("rate:Q", "decoded", SI.format("tokens/s"), tickCount=4, scale={"domainMin": 0})
     y = kit.rows_axis("label:N", kit.ORDER, 146)
     bars = data("bars", x=x, y=y)
