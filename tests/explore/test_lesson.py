@@ -123,7 +123,7 @@ def test_a_lesson_has_every_number_that_it_names(name: str) -> None:
         named = {field for _, field, _, _ in Formatter().parse(words_of(text)) if field}
         assert named <= set(known) | set(lesson.numbers), key
     guesses = {key for key, text in lesson.texts.items() if "guess" in text}
-    assert set(lesson.results) == guesses and set(lesson.figures) <= guesses
+    assert set(lesson.outcomes) == guesses
     assert set(lesson.draws) == {key for key, text in lesson.texts.items() if "compute" in text}
 
 
@@ -162,7 +162,7 @@ def test_a_module_asks_two_checks_of_earlier_modules_again(folder: str) -> None:
 
 def test_what_is_not_in_a_lesson_is_named_with_what_is() -> None:
     lesson = Lesson(
-        {"first": {"guess": "How many of {all}?"}}, {"first": lambda: 3}, numbers={"all": 9}
+        {"first": {"guess": "How many of {all}?"}}, {"first": (lambda: 3, None)}, numbers={"all": 9}
     )
     with pytest.raises(SpecError, match=r"'second'.*first, problems, surprises"):
         lesson.ask("second")

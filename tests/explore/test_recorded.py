@@ -27,9 +27,11 @@ def draw(rng: np.random.Generator) -> tuple[dict[str, int], float]:
 
 def page():
     """A page's cards in a fresh kernel, and its lesson."""
-    results = {"exposed": lambda: 8.0, "which": lambda: "tree"}
-    figures = {"exposed": lambda: ipywidgets.Label("the chart")}
-    lesson = Lesson(TEXTS, results, figures, draws={"own": draw}, module="toy")
+    outcomes = {
+        "exposed": (lambda: 8.0, lambda: ipywidgets.Label("the chart")),
+        "which": (lambda: "tree", None),
+    }
+    lesson = Lesson(TEXTS, outcomes, draws={"own": draw}, module="toy")
     cards = {name: lesson.ask(name) for name in TEXTS if name != "try_it"}
     for number, step in enumerate(lesson.ask("try_it").children, 1):
         cards[f"try_it.{number}"] = step

@@ -56,19 +56,21 @@ def own_crossover(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "short_message": lambda: "recursive doubling",
-        "rounds_of_a_ring": lambda: len(tuple(Example("ring", ranks=8).plan)),
-        "out_of_a_node": lambda: buffers_out("recursive_doubling", nodes=32, devices=8),
-        "ring_or_rabenseifner": lambda: ring_over_rabenseifner(4e6, flat(4, 5e-6, 1 / 5e9)),
-        "slow_network": lambda: crossover(4, latency=1e-3, bandwidth=100e6 / 8) / 1e3,
-    },
-    figures={
-        "short_message": message_sizes,
-        "rounds_of_a_ring": rounds_and_chunks,
-        "out_of_a_node": nodes_and_nics,
-        "ring_or_rabenseifner": run_here,
-        "slow_network": network_lab,
+    outcomes={
+        "short_message": (lambda: "recursive doubling", message_sizes),
+        "rounds_of_a_ring": (lambda: len(tuple(Example("ring", ranks=8).plan)), rounds_and_chunks),
+        "out_of_a_node": (
+            lambda: buffers_out("recursive_doubling", nodes=32, devices=8),
+            nodes_and_nics,
+        ),
+        "ring_or_rabenseifner": (
+            lambda: ring_over_rabenseifner(4e6, flat(4, 5e-6, 1 / 5e9)),
+            run_here,
+        ),
+        "slow_network": (
+            lambda: crossover(4, latency=1e-3, bandwidth=100e6 / 8) / 1e3,
+            network_lab,
+        ),
     },
     numbers={
         **{f"longest_{ranks}": lambda ranks=ranks: longest(ranks) for ranks in (48, 31)},

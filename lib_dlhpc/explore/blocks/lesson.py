@@ -23,7 +23,7 @@ What a module asks is in a file beside its package's questions.py, lesson.toml, 
     [earlier]
     recall = ["one_step.launch"]                                                             # a check of another module
 
-    ask = Lesson.read(__file__, results={"exposed": ...}, figures={"exposed": one_step}, numbers={...}).ask
+    ask = Lesson.read(__file__, outcomes={"exposed": (result, one_step)}, numbers={...}).ask
     ask("exposed")         and ask("problems"), ask("surprises")
 
 Answers are kept in the visitor's browser, and in the record of a learner who has joined (see question.py).
@@ -54,6 +54,7 @@ from lib_dlhpc.teaching.questions import shuffled
 CLOSE = 0.2  # a guess within 20 % counts as right
 MODULES = Path(__file__).parents[1]
 Draw = Callable[[np.random.Generator], tuple[Mapping[str, Any], float]]
+Outcome = tuple[Callable[[], Any], Callable[[], Any] | None]
 
 
 @dataclass
@@ -71,14 +72,13 @@ class Lesson:
     """The guesses of one visitor, in the order in which they were made.
 
     module: the name of its package, in a lab that of its folder, as records have it.
-    texts: the tables of lesson.toml. By their names: results, what a guess is about; figures, what it uncovers;
+    texts: the tables of lesson.toml. By their names: outcomes, what a guess is about and what it uncovers, if anything;
     draws, from a generator of random numbers to the numbers and the answer of what each learner computes; tables.
     numbers: what stands in braces, a value or what computes it.
     """
 
     texts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    results: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    figures: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draws: Mapping[str, Draw] = field(default_factory=dict)
     tables: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
@@ -140,12 +140,13 @@ class Lesson:
         if "check" in text:
             answers = {self.filled(answer): self.filled(said) for answer, said in text["answers"]}
             return self.choose(self.filled(text["check"]), answers, self.filled(text["right"]))
-        figure = self.figures[name]() if name in self.figures else None
+        result, uncovered = self.outcomes[name]
+        figure = uncovered() if uncovered else None
         asked, because = self.filled(text["guess"]), self.filled(text.get("because", ""))
         if "options" in text:
             options = tuple(map(self.filled, text["options"]))
-            return self.predict_choice(asked, options, self.results[name], because, figure)
-        return self.predict(asked, self.results[name], text.get("unit", ""), because, figure)
+            return self.predict_choice(asked, options, result, because, figure)
+        return self.predict(asked, result, text.get("unit", ""), because, figure)
 
     def _recalled(self, name: str, check: str) -> Card:
         """Return a check of an earlier module, with a record of its own here."""
@@ -161,7 +162,7 @@ class Lesson:
 
     def result(self, name: str) -> str:
         """Return what a guess is about, as the page shows it."""
-        value = _value(self.results[name])
+        value = _value(self.outcomes[name][0])
         return (
             value
             if isinstance(value, str)

@@ -77,21 +77,13 @@ def efficiency(draw: np.random.Generator) -> tuple[dict[str, int], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "exposed": lambda: float(step().exposed_communication) * 1e3,
-        "straggler": lambda: waiting.expected_wait(256, 0.03),
-        "staleness": lambda: updates.served().staleness.mean(),
-        "gain": lambda: scaling.strong_gain(256, 2048),
-        "many_or_one": lambda: "one large bucket",
-        "four_ranks": lambda: live.times_as_fast(4),
-    },
-    figures={
-        "exposed": one_step,
-        "straggler": waiting.the_slowest,
-        "staleness": race.the_race,
-        "gain": scaling.weak_and_strong,
-        "many_or_one": exchange_here,
-        "four_ranks": live.train_here,
+    outcomes={
+        "exposed": (lambda: float(step().exposed_communication) * 1e3, one_step),
+        "straggler": (lambda: waiting.expected_wait(256, 0.03), waiting.the_slowest),
+        "staleness": (lambda: updates.served().staleness.mean(), race.the_race),
+        "gain": (lambda: scaling.strong_gain(256, 2048), scaling.weak_and_strong),
+        "many_or_one": (lambda: "one large bucket", exchange_here),
+        "four_ranks": (lambda: live.times_as_fast(4), live.train_here),
     },
     numbers={
         "backward": lambda: f"{float(step().backward) * 1e3:.0f} ms",

@@ -88,17 +88,14 @@ def own_limit(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "cheapest_energy": lambda: cost(named("cheapest")).joules / KWH,
-        "fastest_gpus": lambda: str(budget.gpus(fastest_plan(Setting().network))),
-        "free_joules": lambda: 100 * found(Pipe()).saving,
-        "two_batches": lambda: here.times_as_long(Here()),
-    },
-    figures={
-        "cheapest_energy": to_accuracy.the_map,
-        "fastest_gpus": budget.the_budget,
-        "free_joules": pipeline_slack.the_slack,
-        "two_batches": here.two_plans,
+    outcomes={
+        "cheapest_energy": (lambda: cost(named("cheapest")).joules / KWH, to_accuracy.the_map),
+        "fastest_gpus": (
+            lambda: str(budget.gpus(fastest_plan(Setting().network))),
+            budget.the_budget,
+        ),
+        "free_joules": (lambda: 100 * found(Pipe()).saving, pipeline_slack.the_slack),
+        "two_batches": (lambda: here.times_as_long(Here()), here.two_plans),
     },
     numbers={
         "fast_time": lambda: hours(cost(named("fastest")).seconds),

@@ -29,9 +29,9 @@ def gpt3(split: bool) -> Breakdown:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "network_twice": lambda: 100 * helps()["network bandwidth"],
-        "unsplit": lambda: float(gpt3(split=False).memory_total) / 1e9,
+    outcomes={
+        "network_twice": (lambda: 100 * helps()["network bandwidth"], None),
+        "unsplit": (lambda: float(gpt3(split=False).memory_total) / 1e9, None),
     },
     numbers={
         "compute": lambda: f"{100 * helps()['compute rate']:.0f}",

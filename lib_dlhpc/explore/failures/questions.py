@@ -67,17 +67,11 @@ def own_interval(draw: np.random.Generator) -> tuple[dict[str, int], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "best_interval": lambda: found(Run()).best / MINUTE,
-        "stall_of_a_copy": lambda: saved("asynchronous").saving.blocked * 1e3,
-        "last_layer": lambda: last_layer_bytes() / 1e3,
-        "killed_run": lambda: expected(Failing(), EXAMPLE),
-    },
-    figures={
-        "best_interval": interval.the_interval,
-        "stall_of_a_copy": ways.four_ways,
-        "last_layer": Versions,
-        "killed_run": fail_here,
+    outcomes={
+        "best_interval": (lambda: found(Run()).best / MINUTE, interval.the_interval),
+        "stall_of_a_copy": (lambda: saved("asynchronous").saving.blocked * 1e3, ways.four_ways),
+        "last_layer": (lambda: last_layer_bytes() / 1e3, Versions),
+        "killed_run": (lambda: expected(Failing(), EXAMPLE), fail_here),
     },
     numbers={
         "gpus": Run().gpus,

@@ -71,17 +71,11 @@ def own_bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
 the_map, the_deep = Later(layouts.the_map), Later(deep.the_deep)
 lesson = Lesson.read(
     __file__,
-    results={
-        "one_cube": cosmos.memory_alone,
-        "across_nodes": the_map.gives(layouts.tensor_across),
-        "sixteen_devices": the_deep.gives("stages and slabs"),
-        "eight_ranks": lambda: live.times_as_fast(Setting("words", 2, 2, 2, 4)),
-    },
-    figures={
-        "one_cube": cosmos.the_cubes,
-        "across_nodes": lambda: the_map.box,
-        "sixteen_devices": lambda: the_deep.box,
-        "eight_ranks": live.split_here,
+    outcomes={
+        "one_cube": (cosmos.memory_alone, cosmos.the_cubes),
+        "across_nodes": (the_map.gives(layouts.tensor_across), lambda: the_map.box),
+        "sixteen_devices": (the_deep.gives("stages and slabs"), lambda: the_deep.box),
+        "eight_ranks": (lambda: live.times_as_fast(Setting("words", 2, 2, 2, 4)), live.split_here),
     },
     numbers={
         "fewest": lambda: next(s for s in SLABS if step_of(Cubes(slabs=s)).fits),

@@ -63,19 +63,12 @@ def crossing(draw: np.random.Generator) -> tuple[dict[str, int], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "bytes_a_second": lambda: limits.bytes_read(Setting()) / 1e9,
-        "lru": lambda: 100 * least_recently_used(0.5),
-        "remote_reads": lambda: nodes.cost_of_remote(Spread()),
-        "twice_the_batch": batch.grows,
-        "requests_at_once": lambda: live.requests(64),
-    },
-    figures={
-        "bytes_a_second": limits.the_hours,
-        "lru": the_cache,
-        "remote_reads": nodes.fanstore,
-        "twice_the_batch": batch.the_batch,
-        "requests_at_once": live.read_them,
+    outcomes={
+        "bytes_a_second": (lambda: limits.bytes_read(Setting()) / 1e9, limits.the_hours),
+        "lru": (lambda: 100 * least_recently_used(0.5), the_cache),
+        "remote_reads": (lambda: nodes.cost_of_remote(Spread()), nodes.fanstore),
+        "twice_the_batch": (batch.grows, batch.the_batch),
+        "requests_at_once": (lambda: live.requests(64), live.read_them),
     },
     numbers={
         "rate": lambda: found(Setting()).rate,

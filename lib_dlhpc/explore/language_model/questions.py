@@ -210,19 +210,12 @@ MIXED = {
 }
 lesson = Lesson.read(
     __file__,
-    results={
-        "fsdp_alone": lambda: float(layout.predicted(layout.ALONE).step_time),
-        "zero_bubble": lambda: 100 * bubble(Pipe(schedule=ZB)),
-        "far_ring": lambda: 100 * sequences.predicted(FAR).exposed,
-        "waited_for": lambda: float(mixed().step_time),
-        "ring_here": lambda: here.times_as_fast(Here()),
-    },
-    figures={
-        "fsdp_alone": layout.the_layout,
-        "zero_bubble": bubbles.the_bubble,
-        "far_ring": sequences.the_sequence,
-        "waited_for": experts.the_experts,
-        "ring_here": here.layouts_here,
+    outcomes={
+        "fsdp_alone": (lambda: float(layout.predicted(layout.ALONE).step_time), layout.the_layout),
+        "zero_bubble": (lambda: 100 * bubble(Pipe(schedule=ZB)), bubbles.the_bubble),
+        "far_ring": (lambda: 100 * sequences.predicted(FAR).exposed, sequences.the_sequence),
+        "waited_for": (lambda: float(mixed().step_time), experts.the_experts),
+        "ring_here": (lambda: here.times_as_fast(Here()), here.layouts_here),
     },
     numbers={**LAID, **PIPED, **LONG, **MIXED},
     draws={"own_bubble": own_bubble, "own_mfu": own_mfu},

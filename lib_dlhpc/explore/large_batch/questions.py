@@ -54,17 +54,14 @@ def first_step(draw: np.random.Generator) -> tuple[dict[str, float], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "thirty_two_times": lambda: 100 * mean("linear", LARGE).mean,
-        "retuned": lambda: 100 * mean("tuned", LARGE).mean,
-        "all_at_once": lambda: steps_needed(4000),
-        "hidden_bug": lambda: longer_step("lars", RANKS),
-    },
-    figures={
-        "thirty_two_times": break_and_repair,
-        "retuned": rules.how_far,
-        "all_at_once": lambda: ipywidgets.VBox([steps_measured(), time_to_accuracy()]),
-        "hidden_bug": train_here,
+    outcomes={
+        "thirty_two_times": (lambda: 100 * mean("linear", LARGE).mean, break_and_repair),
+        "retuned": (lambda: 100 * mean("tuned", LARGE).mean, rules.how_far),
+        "all_at_once": (
+            lambda: steps_needed(4000),
+            lambda: ipywidgets.VBox([steps_measured(), time_to_accuracy()]),
+        ),
+        "hidden_bug": (lambda: longer_step("lars", RANKS), train_here),
     },
     numbers={
         "batch": times_base(1),

@@ -79,17 +79,11 @@ def bandwidth(draw: np.random.Generator) -> tuple[dict[str, int], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "activations": lambda: ledger.shares(Setting())[2] / 1e9,
-        "fastest_way": lambda: ways.fastest(Step(), KNOWN),
-        "hiding_bandwidth": lambda: outside.needed(Away()).required / 1e9,
-        "out_of_core_peak": lambda: megabytes("all"),
-    },
-    figures={
-        "activations": ledger.the_ledger,
-        "fastest_way": ways.four_ways,
-        "hiding_bandwidth": outside.out_of_core,
-        "out_of_core_peak": live.train_under_a_cap,
+    outcomes={
+        "activations": (lambda: ledger.shares(Setting())[2] / 1e9, ledger.the_ledger),
+        "fastest_way": (lambda: ways.fastest(Step(), KNOWN), ways.four_ways),
+        "hiding_bandwidth": (lambda: outside.needed(Away()).required / 1e9, outside.out_of_core),
+        "out_of_core_peak": (lambda: megabytes("all"), live.train_under_a_cap),
     },
     numbers={
         "weights": lambda: ledger.shares(Setting())[0] / 1e9,

@@ -56,17 +56,11 @@ def bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "sixteen_gpus": lambda: gain(8, 16),
-        "pipeline_gain": lambda: pipeline.speed_up(Pipe()),
-        "uneven_stages": lambda: cuts.unevenness(LAYERS),
-        "quickest_way": lambda: live.quickest(live.Setting(ranks=2)),
-    },
-    figures={
-        "sixteen_gpus": products.split_products,
-        "pipeline_gain": pipeline.a_pipeline,
-        "uneven_stages": cuts.where_to_cut,
-        "quickest_way": live.split_here,
+    outcomes={
+        "sixteen_gpus": (lambda: gain(8, 16), products.split_products),
+        "pipeline_gain": (lambda: pipeline.speed_up(Pipe()), pipeline.a_pipeline),
+        "uneven_stages": (lambda: cuts.unevenness(LAYERS), cuts.where_to_cut),
+        "quickest_way": (lambda: live.quickest(live.Setting(ranks=2)), live.split_here),
     },
     numbers={
         "share": share,

@@ -82,17 +82,17 @@ def attainable(draw: np.random.Generator) -> tuple[dict[str, float], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "one_sample": lambda: at().seconds * 1e6,
-        "twice_the_samples": lambda: layers.growth(Step(), layers.device_of(Step(), mine)),
-        "longer_message": lambda: message_ratio(mine),
-        "share_of_the_allreduce": lambda: 100 * here.exchange_share(here.Setting(), mine),
-    },
-    figures={
-        "one_sample": lambda: roofline(mine),
-        "twice_the_samples": lambda: layers.step_by_layers(mine),
-        "longer_message": lambda: calibrate_here(mine),
-        "share_of_the_allreduce": lambda: here.run_one_step(mine),
+    outcomes={
+        "one_sample": (lambda: at().seconds * 1e6, lambda: roofline(mine)),
+        "twice_the_samples": (
+            lambda: layers.growth(Step(), layers.device_of(Step(), mine)),
+            lambda: layers.step_by_layers(mine),
+        ),
+        "longer_message": (lambda: message_ratio(mine), lambda: calibrate_here(mine)),
+        "share_of_the_allreduce": (
+            lambda: 100 * here.exchange_share(here.Setting(), mine),
+            lambda: here.run_one_step(mine),
+        ),
     },
     numbers={
         "one_sample": lambda: show(at().seconds, "s"),

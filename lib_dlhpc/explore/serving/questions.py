@@ -168,21 +168,13 @@ def own_cache(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "answer_time": lambda: parts(Phases())[1].total,
-        "sequences_fit": lambda: fit(THIRTEEN, heads_of(THIRTEEN)).fitting,
-        "static_rate": lambda: 1e3 * felt(FULL).first,
-        "replicas": shape,
-        "drafts_many": lambda: gain(Drafted(batch=256)),
-        "here_batch": lambda: here.gain(Here()),
-    },
-    figures={
-        "answer_time": phases.two_phases,
-        "sequences_fit": memory.sequences_fit,
-        "static_rate": load.busy_service,
-        "replicas": replicas.one_or_eight,
-        "drafts_many": drafts.small_and_large,
-        "here_batch": here.decode_here,
+    outcomes={
+        "answer_time": (lambda: parts(Phases())[1].total, phases.two_phases),
+        "sequences_fit": (lambda: fit(THIRTEEN, heads_of(THIRTEEN)).fitting, memory.sequences_fit),
+        "static_rate": (lambda: 1e3 * felt(FULL).first, load.busy_service),
+        "replicas": (shape, replicas.one_or_eight),
+        "drafts_many": (lambda: gain(Drafted(batch=256)), drafts.small_and_large),
+        "here_batch": (lambda: here.gain(Here()), here.decode_here),
     },
     numbers={
         "prompt": f"{Phases().prompt:,}",

@@ -121,7 +121,8 @@ def _experiments(lesson: Lesson) -> Iterator[Slide]:
         text = lesson.texts[name]
         if "guess" in text:
             number += 1
-            widget = lesson.figures[name]()
+            _, uncovered = lesson.outcomes[name]
+            widget = uncovered() if uncovered else None
             drawn = list(figures(widget))[:1]
             steps = lesson.texts[following].get("steps", ()) if following and not drawn else ()
             yield _guess(lesson, name, number, steps)

@@ -43,19 +43,15 @@ def load_balance(draw: np.random.Generator) -> tuple[dict[str, int], float]:
 
 lesson = Lesson.read(
     __file__,
-    results={
-        "ideal_network": lambda: waits.gain_of_ideal_network(Setting()),
-        "where_to_look": lambda: "the rank at the other end of the first wait",
-        "best_placement": lambda: coupled.times_faster(coupled.Setting()),
-        "sends_late": lambda: here.longer_if_late(PLANTED) * 1e3,
-        "waiting_training": lambda: coupled_here.waiting_share(coupled_here.Setting()),
-    },
-    figures={
-        "ideal_network": waits.read_it,
-        "where_to_look": find_it,
-        "best_placement": coupled.couple,
-        "sends_late": trace_here,
-        "waiting_training": coupled_here.couple_here,
+    outcomes={
+        "ideal_network": (lambda: waits.gain_of_ideal_network(Setting()), waits.read_it),
+        "where_to_look": (lambda: "the rank at the other end of the first wait", find_it),
+        "best_placement": (lambda: coupled.times_faster(coupled.Setting()), coupled.couple),
+        "sends_late": (lambda: here.longer_if_late(PLANTED) * 1e3, trace_here),
+        "waiting_training": (
+            lambda: coupled_here.waiting_share(coupled_here.Setting()),
+            coupled_here.couple_here,
+        ),
     },
     numbers={
         "idle": lambda: 1 - analyzed(Setting()).efficiency.parallel,
