@@ -51,7 +51,7 @@ def test_a_run_that_fails_is_told_and_can_be_tried_again(
         job.state = "failed"
         return job
 
-    panel = panel_of(begin, Now)
+    panel = panel_of(begin, thread=Now)
     assert not click(panel, "Train").disabled and button(panel, "Cancel").disabled
     assert ("no mpiexec" if reason == "no MPI" else "rank 2: ValueError") in result_text(panel)
     assert not (tmp_path / "run").exists()
@@ -73,7 +73,7 @@ def test_a_run_can_be_cancelled(panel_of: Any, now: str, tmp_path: Path) -> None
             super().run()
             ended.set()
 
-    panel = panel_of(begin, Ends)
+    panel = panel_of(begin, thread=Ends)
     train = click(panel, "Train")
     assert train.disabled and running.wait(PATIENCE)
     eventually(lambda: ("Queued" if now == "queued" else "at work") in result_text(panel))

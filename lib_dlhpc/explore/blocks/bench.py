@@ -23,6 +23,7 @@ import ipywidgets
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State, chart
+from lib_dlhpc.explore.blocks.panels import notice_html
 from lib_dlhpc.explore.blocks.workbench import dropdown, slider, verdict_html, wall_html, workbench
 from lib_dlhpc.spec.units import format_quantity
 
@@ -76,13 +77,14 @@ class Dropdown(Slider):
 class View:
     """What a setting shows. words: HTML; wall: the limit that is hit, or ""; charts: by name.
 
-    fine: said while there is no wall, where it depends on the setting.
+    fine: said while there is no wall, where it depends on the setting. notice: what to know in its place.
     """
 
     words: str = ""
     wall: str = ""
     charts: Mapping[str, State | Mapping[str, Any]] = field(default_factory=dict)
     fine: str = ""
+    notice: str = ""
 
 
 class Bench(ipywidgets.Box, Generic[S]):
@@ -131,7 +133,8 @@ class Bench(ipywidgets.Box, Generic[S]):
         """Show a view. wall: with its wall, or leave the last one."""
         self._words.value = verdict_html(view.words)
         if self._fine is not None and wall:
-            self._wall.value = wall_html(view.wall, view.fine or self._fine)
+            fine = notice_html(view.notice) or wall_html("", view.fine or self._fine)
+            self._wall.value = wall_html(view.wall, "") if view.wall else fine
         for name, state in view.charts.items():
             update(self.charts[name], state)
 
@@ -147,8 +150,7 @@ class OnBench(Generic[S]):
 
     def __call__(self) -> Bench[S]:
         """Return it on a page."""
-        look = " ".join(str(self.view.__doc__).split()).removeprefix("Look for ")
-        return Bench(self.first, self.view, self.charts, self.fine, look)
+        return Bench(self.first, self.view, self.charts, self.fine, look_of(self.view))
 
 
 def on_bench(
@@ -156,6 +158,11 @@ def on_bench(
 ) -> Callable[[Callable[[S], View]], OnBench[S]]:
     """Make a view an experiment; its docstring says what to look for. first, charts, fine: as of Bench."""
     return lambda view: OnBench(view, first, charts, fine)
+
+
+def look_of(experiment: Callable[..., Any]) -> str:
+    """Return what an experiment's docstring says to look for."""
+    return " ".join(str(experiment.__doc__).split()).removeprefix("Look for ")
 
 
 def update(figure: Any, state: State | Mapping[str, Any]) -> None:

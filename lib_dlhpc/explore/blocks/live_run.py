@@ -1,20 +1,25 @@
 """A run on MPI ranks of this machine, from a page that stays alive: two buttons, and what came out below them.
 
-The lessons on data, model and hybrid parallelism share it: each says what a click trains and what it tells of it.
+@on_ranks(Setting(), asked_words)
+def train_here(setting: Setting, train: Train) -> Came:
+    'Look for the first allreduce of a step.'
+    result, timeline = train(experiment(setting))
+    return Came(one_step(timeline, 10), said_html(result), result_html(result))
+
+train_here()                controls, the buttons, and what came out: a Bench
 """
 
-import threading
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.explore.blocks.bench import S, View
 from lib_dlhpc.explore.blocks.folder import Folder
-from lib_dlhpc.explore.blocks.panel import Panel
-from lib_dlhpc.explore.blocks.runner import Thread
+from lib_dlhpc.explore.blocks.panel import AtClick, Panel, at_click
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start
@@ -25,9 +30,6 @@ from lib_dlhpc.timeline.store import load
 PAUSE = 0.1  # s between two looks at a run
 
 Begin = Callable[[Experiment, int], Job | BatchJob]  # starts the ranks of a run
-# Trains, and returns the result and the timeline; says the words, or how many ranks are at work.
-Train = Callable[..., tuple[dict[str, Any], Timeline]]
-S = TypeVar("S")  # what the controls say
 
 
 class Came(NamedTuple):
@@ -38,25 +40,24 @@ class Came(NamedTuple):
     result: str  # HTML, below it
 
 
-def live_run(
-    chosen: Callable[[], S],
-    work: Callable[[S, Train], Came],
-    begin: Begin = start,
-    thread: Thread = threading.Thread,
-    refused: Callable[[S], str] = lambda _: "",
-) -> list[ipywidgets.Widget]:
-    """Return the buttons Train and Cancel with what goes on, and a box for chart and tables.
+@dataclass(frozen=True)
+class Train:
+    """Trains any number of times, and returns the result and the timeline; the run's folder is gone in any case."""
 
-    chosen: what the controls say. work(setting, train): calls train(experiment), any number of times, and tells
-    what came of it. refused: why a setting cannot be run, or "". A SpecError or JobError takes the place of
-    what is said; the run's folder is gone in any case.
-    """
+    panel: Panel
+    begin: Begin
 
-    def train(experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
-        ranks = experiment.devices
+    @property
+    def known(self) -> dict[Any, Any]:
+        """What clicks found so far."""
+        return self.panel.known
+
+    def __call__(self, experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
+        """Train, and say the words meanwhile, or how many ranks are at work."""
+        panel, ranks = self.panel, experiment.devices
         at_work = words or f"{ranks_in_words(ranks)} at work ..."
         panel.say(at_work)
-        job = begin(experiment, ranks)
+        job = self.begin(experiment, ranks)
         kept = Folder("run", job.folder)  # no longer than this page's kernel
         try:
             while (state := job.state) not in ENDS:
@@ -67,18 +68,26 @@ def live_run(
         finally:
             kept.remove()
 
-    def run(panel: Panel) -> None:
-        came = work(setting[0], train)
-        panel.show(gantt_state(came.step), came.result)
-        panel.said.value = came.said
 
-    def refuse() -> str:
-        setting[:] = [chosen()]  # as it was at the click
-        return refused(setting[0])
+def on_ranks(
+    first: S, asked: Callable[[S], str | View], **options: Any
+) -> Callable[[Callable[[S, Train], Came]], AtClick[S]]:
+    """Make work(setting, train) an experiment, a button that trains on ranks, started by `begin` where that is given.
 
-    setting: list[S] = []
-    panel = Panel("Train", "gantt", run, "Nothing trained yet.", "Seconds", thread, refuse)
-    return list(panel.widget.children)
+    first, asked, options: as of at_click. A SpecError or JobError takes the place of what is said.
+    """
+
+    def made(work: Callable[[S, Train], Came]) -> AtClick[S]:
+        @wraps(work)
+        def run(panel: Panel, setting: S, begin: Begin = start) -> None:
+            came = work(setting, Train(panel, begin))
+            panel.show(gantt_state(came.step), came.result)
+            panel.said.value = came.said
+
+        labels = ("Train", "gantt", "Nothing trained yet.", "Seconds")
+        return at_click(first, asked, *labels, **options)(run)
+
+    return made
 
 
 def one_step(timeline: Timeline, number: int) -> Timeline:

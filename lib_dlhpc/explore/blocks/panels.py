@@ -14,7 +14,9 @@ def problem_html(problem: str) -> str:
 
 
 def notice_html(words: str) -> str:
-    """Return something to know that is no mistake."""
+    """Return something to know that is no mistake, or nothing."""
+    if not words:
+        return ""
     return f'<div class="dlhpc-walls notice" role="status"><p>{escape(words)}</p></div>'
 
 

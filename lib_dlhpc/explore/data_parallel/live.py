@@ -4,28 +4,24 @@ The rate of a run on one rank is all that calibrates the prediction, so there is
 `dlhpc run labs/experiments/digits.toml -n 4` is such a run outside the page.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount
 from lib_dlhpc.explore.blocks.live_run import (
-    Begin,
     Came,
     Train,
     between,
-    live_run,
+    on_ranks,
     ranks_in_words,
     with_rate,
 )
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.data_parallel.buckets import WHEN
-from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -55,27 +51,28 @@ class Setting(NamedTuple):
 Rates = dict[Setting, float]  # samples/s
 
 
-def train_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
-    """Return controls, a button that trains, the step that was measured, and rates beside predictions.
+def asked_words(setting: Setting) -> str:
+    """Say what a click would train."""
+    if setting.ranks == 1:
+        return f"1 rank with the whole batch of {BATCH}: nothing to exchange."
+    return (
+        f"{setting.ranks} ranks, each with {BATCH // setting.ranks} samples of a batch of {BATCH}; buckets of"
+        f" {show(setting.bucket, 'B')}, exchanged {IN_WORDS[setting.overlap]}."
+    )
 
-    begin: what starts the ranks. thread: in what they are watched.
-    """
-    rates: Rates = {}
 
-    def work(setting: Setting, train: Train) -> Came:
-        outcome, timeline = train(experiment(setting))
-        rates[setting] = outcome["samples"] / outcome["seconds"]
-        said = (
-            f"<b>{show(rates[setting], 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; test accuracy"
-            f" {outcome['accuracy']:.1%} after {EPOCHS} epochs, as on any other number of ranks."
-        )
-        result = result_html(setting, outcome["terms"], rates)
-        return Came(one_step(timeline), verdict_html(said), result)
-
-    look = "the first allreduce of a step, and what four ranks do on the cores of this machine."
-    panel = live_run(lambda: bench.setting, work, begin, thread)
-    bench = Bench(Setting(), lambda setting: View(asked_words(setting)), panel, look=look)
-    return bench
+@on_ranks(Setting(), asked_words)
+def train_here(setting: Setting, train: Train) -> Came:
+    """Look for the first allreduce of a step, and what four ranks do on the cores of this machine."""
+    outcome, timeline = train(experiment(setting))
+    rates: Rates = train.known
+    rates[setting] = outcome["samples"] / outcome["seconds"]
+    said = (
+        f"<b>{show(rates[setting], 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; test accuracy"
+        f" {outcome['accuracy']:.1%} after {EPOCHS} epochs, as on any other number of ranks."
+    )
+    result = result_html(setting, outcome["terms"], rates)
+    return Came(one_step(timeline), verdict_html(said), result)
 
 
 def experiment(setting: Setting) -> Experiment:
@@ -92,16 +89,6 @@ def experiment(setting: Setting) -> Experiment:
     named = {"model": "cnn-digits", "dataset": "digits", "machine": "laptop"}
     rest = {"strategy": strategy, "run": {"epochs": EPOCHS}, "training": {"rate": 0.05}}
     return read_experiment({**named, **rest})
-
-
-def asked_words(setting: Setting) -> str:
-    """Say what a click would train."""
-    if setting.ranks == 1:
-        return f"1 rank with the whole batch of {BATCH}: nothing to exchange."
-    return (
-        f"{setting.ranks} ranks, each with {BATCH // setting.ranks} samples of a batch of {BATCH}; buckets of"
-        f" {show(setting.bucket, 'B')}, exchanged {IN_WORDS[setting.overlap]}."
-    )
 
 
 def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:

@@ -1,17 +1,14 @@
 """Two plans for real, on this machine: two batches trained to an accuracy, with epochs, time and energy predicted."""
 
-import threading
 from functools import lru_cache
 from math import ceil
 from typing import Annotated, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.live_run import Begin, Came, Train, live_run, one_step, ranks_in_words
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
+from lib_dlhpc.explore.blocks.live_run import Came, Train, on_ranks, one_step, ranks_in_words
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.launch.energy import counters, run_energy
-from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count
@@ -46,35 +43,12 @@ class Ran(NamedTuple):
     source: str
 
 
-def two_plans(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
-    """Return controls, a button that trains both plans, and what each was predicted to take."""
-
-    def train_one(setting: Setting, name: str, batch: int, train: Train) -> tuple[Ran, Timeline]:
-        own, before = experiment(setting, batch), counters()
-        out, timeline = train(own, f"Plan {name} is training ...")
-        spent = run_energy(own, out, before, counters())
-        rate = out["samples"] / out["seconds"]
-        ran = Ran(rate, out["seconds"], out["accuracy"], spent["joules"], spent["source"])
-        return ran, timeline
-
-    def work(setting: Setting, train: Train) -> Came:
-        one, _ = train_one(setting, "A", setting.one, train)
-        other, timeline = train_one(setting, "B", setting.other, train)
-        said, result = words_of(one, other), result_html(setting, one, other)
-        return Came(one_step(timeline, SHOWN), said, result)
-
-    run = live_run(lambda: bench.setting, work, begin, thread, problem_of)
-    look = "whether the plan with more epochs is the slower one, and how far off its prediction is."
-    bench: Bench[Setting] = Bench(Setting(), asked_view, run, look=look)
-    return bench
-
-
 def problem_of(setting: Setting) -> str:
     """Say why two such plans cannot be compared, or nothing."""
     return "Both plans have the same batch: choose two." * (setting.one == setting.other)
 
 
-def asked_view(setting: Setting) -> View:
+def asked_words(setting: Setting) -> str:
     """Say what the law expects of both batches."""
     said = []
     for name, batch in (("A", setting.one), ("B", setting.other)):
@@ -85,10 +59,29 @@ def asked_view(setting: Setting) -> View:
     plans = [experiment(setting, batch) for batch in (setting.one, setting.other)]
     takes = " and ".join(count(int(plan.run.epochs), "epoch") for plan in plans)
     times = " and ".join(show(float(predict(plan).time_to_train), "s") for plan in plans)
-    return View(
+    return (
         f"To {TARGET:.0%} of the test samples the law expects for {'; '.join(said)}. They will train {takes},"
         f" from seed {setting.seed}: {times} on the catalog's laptop, {ranks_in_words(setting.ranks)}."
     )
+
+
+@on_ranks(Setting(), asked_words, refused=problem_of)
+def two_plans(setting: Setting, train: Train) -> Came:
+    """Look for whether the plan with more epochs is the slower one, and how far off its prediction is."""
+    one, _ = train_one(setting, "A", setting.one, train)
+    other, timeline = train_one(setting, "B", setting.other, train)
+    said, result = words_of(one, other), result_html(setting, one, other)
+    return Came(one_step(timeline, SHOWN), said, result)
+
+
+def train_one(setting: Setting, name: str, batch: int, train: Train) -> tuple[Ran, Timeline]:
+    """Train a plan; return what came out, and its timeline."""
+    own, before = experiment(setting, batch), counters()
+    out, timeline = train(own, f"Plan {name} is training ...")
+    spent = run_energy(own, out, before, counters())
+    rate = out["samples"] / out["seconds"]
+    ran = Ran(rate, out["seconds"], out["accuracy"], spent["joules"], spent["source"])
+    return ran, timeline
 
 
 def epochs(setting: Setting, batch: int) -> tuple[float, float, float]:

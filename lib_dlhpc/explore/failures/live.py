@@ -1,15 +1,12 @@
 """The failure machine on the page: a button, and a run that is killed until it is done, beside its prediction."""
 
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 from lib_dlhpc.costs import Saving
-from lib_dlhpc.explore.blocks.bench import Bench, View
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
-from lib_dlhpc.explore.blocks.panel import Panel
+from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.failures import machine
 from lib_dlhpc.explore.failures.charts import phases_state
@@ -75,38 +72,6 @@ class Outcome(NamedTuple):
         return {**parts, "end": self.alone.ending}
 
 
-def fail_here(
-    left_alone: Callable[..., Alone] = machine.undisturbed,
-    survived: Callable[..., Survived] = machine.survive,
-    thread: Thread = threading.Thread,
-) -> Bench[Setting]:
-    """Return controls, a button that starts it, and the outcome."""
-
-    def work(panel: Panel) -> None:
-        setting, news = bench.setting, []
-
-        def report(words: str) -> None:
-            news.append(words)
-            panel.say("<br>".join(news))
-
-        panel.say("First undisturbed, as the baseline ...")
-        alone = left_alone(setting, panel.stop)
-        report(f"Undisturbed it took {show(total_of(alone), 's')}. Now with failures ...")
-        own = survived(setting, mtbf_of(setting, alone), panel.stop, report)
-        outcome = Outcome(setting, alone, own)
-        panel.show(phases_state(*rows_of(outcome)), result_html(outcome))
-        panel.say("<br>".join([outcome_words(outcome), *news[1:]]))
-
-    tooltip = "Some ten to twenty seconds"
-    panel = Panel(
-        "Let it fail", "failures_phases", work, "Nothing has failed yet.", tooltip, thread
-    )
-    look = "what a failure costs here: repeated steps, or the restart?"
-    results = panel.widget.children
-    bench = Bench(Setting(), lambda setting: View(asked_words(setting)), results, look=look)
-    return bench
-
-
 def asked_words(setting: Setting) -> str:
     """Say what a click would do."""
     own = machine.experiment(setting)
@@ -117,6 +82,36 @@ def asked_words(setting: Setting) -> str:
         f" undisturbed run on average, at most {machine.MOST} times; mpiexec then ends the others, and the run is"
         " started again from its newest snapshot."
     )
+
+
+@at_click(
+    Setting(),
+    asked_words,
+    "Let it fail",
+    "failures_phases",
+    "Nothing has failed yet.",
+    "Some ten to twenty seconds",
+)
+def fail_here(
+    panel: Panel,
+    setting: Setting,
+    left_alone: Callable[..., Alone] = machine.undisturbed,
+    survived: Callable[..., Survived] = machine.survive,
+) -> None:
+    """Look for what a failure costs here: repeated steps, or the restart?"""
+    news: list[str] = []
+
+    def report(words: str) -> None:
+        news.append(words)
+        panel.say("<br>".join(news))
+
+    panel.say("First undisturbed, as the baseline ...")
+    alone = left_alone(setting, panel.stop)
+    report(f"Undisturbed it took {show(total_of(alone), 's')}. Now with failures ...")
+    own = survived(setting, mtbf_of(setting, alone), panel.stop, report)
+    outcome = Outcome(setting, alone, own)
+    panel.show(phases_state(*rows_of(outcome)), result_html(outcome))
+    panel.say("<br>".join([outcome_words(outcome), *news[1:]]))
 
 
 def total_of(alone: Alone) -> float:

@@ -4,28 +4,22 @@ One rank runs first: its rate is all that calibrates the prediction, and its los
 layouts.
 """
 
-import threading
 from typing import NamedTuple
 
-import ipywidgets
-
-from lib_dlhpc.explore.blocks.bench import Bench, View
+from lib_dlhpc.explore.blocks.bench import View
 from lib_dlhpc.explore.blocks.live_run import (
-    Begin,
     Came,
     Train,
-    live_run,
+    on_ranks,
     one_step,
     ranks_in_words,
     with_rate,
 )
-from lib_dlhpc.explore.blocks.panels import notice_html, problem_html, table_html
-from lib_dlhpc.explore.blocks.runner import Thread
+from lib_dlhpc.explore.blocks.panels import problem_html, table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
-from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
+from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.hybrid_parallel.charts import parts_of
 from lib_dlhpc.explore.hybrid_parallel.runs import Setting, asked_words, experiment, problem_of
-from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.host import cores
@@ -62,36 +56,25 @@ class Ran(NamedTuple):
     terms: dict[str, float]
 
 
-def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
-    """Return controls, a button that trains, one measured step, and its prediction.
+@on_ranks(Setting(), lambda setting: asked_view(setting, cores()), fine="", refused=problem_of)
+def split_here(setting: Setting, train: Train) -> Came:
+    """Look for which lane is idle, and for which rank it waits; then the last digits of the losses."""
+    if setting.alone not in train.known:
+        train_once(
+            setting.alone, train, "One rank is at work, to calibrate and to compare with ..."
+        )
+    timeline = train_once(setting, train)
+    ran, alone = train.known[setting], train.known[setting.alone]
+    result = result_html(setting, ran, alone, timeline)
+    return Came(one_step(timeline, SHOWN), equal_html(setting, ran, alone), result)
 
-    begin: what starts the ranks. thread: in what they are watched.
-    """
-    wall, known = ipywidgets.HTML(), dict[Setting, Ran]()
 
-    def view(setting: Setting) -> View:
-        wall.value = cores_html(setting, cores())
-        return View(asked_words(setting))
-
-    def train_once(setting: Setting, train: Train, words: str = "") -> Timeline:
-        out, timeline = train(experiment(setting), words)
-        rate = out["samples"] / out["seconds"]
-        known[setting] = Ran(rate, out["loss"], out["test_loss"], out["terms"])
-        return timeline
-
-    def work(setting: Setting, train: Train) -> Came:
-        if setting.alone not in known:
-            first = "One rank is at work, to calibrate and to compare with ..."
-            train_once(setting.alone, train, first)
-        timeline = train_once(setting, train)
-        ran, alone = known[setting], known[setting.alone]
-        result = result_html(setting, ran, alone, timeline)
-        return Came(one_step(timeline, SHOWN), equal_html(setting, ran, alone), result)
-
-    run = live_run(lambda: bench.setting, work, begin, thread, problem_of)
-    look = "which lane is idle, and for which rank it waits; then the last digits of the losses."
-    bench: Bench[Setting] = Bench(Setting(), view, [wall, *run], look=look)
-    return bench
+def train_once(setting: Setting, train: Train, words: str = "") -> Timeline:
+    """Train, and keep what came out."""
+    out, timeline = train(experiment(setting), words)
+    rate = out["samples"] / out["seconds"]
+    train.known[setting] = Ran(rate, out["loss"], out["test_loss"], out["terms"])
+    return timeline
 
 
 def times_as_fast(setting: Setting) -> float:
@@ -100,17 +83,18 @@ def times_as_fast(setting: Setting) -> float:
     return float(many / one)
 
 
-def cores_html(setting: Setting, there: int) -> str:
-    """Say whether every rank has a core, as the prediction assumes."""
-    ranks = ranks_in_words(setting.ranks)
+def asked_view(setting: Setting, there: int) -> View:
+    """Say what a click would train, and whether every rank has a core, as the prediction assumes."""
+    ranks, words = ranks_in_words(setting.ranks), asked_words(setting)
     if problem := problem_of(setting):
-        return wall_html(problem, "")
+        return View(words, problem)
     if setting.ranks <= there:
-        return wall_html("", f"Each of {ranks} has one of {there} cores, as predicted.")
-    return notice_html(
+        return View(words, fine=f"Each of {ranks} has one of {there} cores, as predicted.")
+    oversubscribed = (
         f"Oversubscribed: {ranks} on {count(there, 'core')}. The prediction gives each a core of its own; here they"
         " share them, and most of the measured waiting is for a core. The losses must be equal all the same."
     )
+    return View(words, notice=oversubscribed)
 
 
 def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:

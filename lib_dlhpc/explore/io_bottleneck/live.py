@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lib_dlhpc.explore.blocks.bench import Bench, View
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
-from lib_dlhpc.explore.blocks.panel import Panel
-from lib_dlhpc.explore.blocks.runner import Cancelled, Thread
+from lib_dlhpc.explore.blocks.panel import Panel, at_click
+from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.io_bottleneck.charts import measured_state
 from lib_dlhpc.explore.io_bottleneck.here import FILES
 from lib_dlhpc.explore.io_bottleneck.words import (
@@ -78,31 +77,24 @@ def _through(words: list[str], folder: Path, stop: threading.Event, ranks: int) 
         raise JobError(f"It ended with an error: {said[0]}")
 
 
-def read_them(read: Run = run, thread: Thread = threading.Thread) -> Bench[Setting]:
-    """Return controls, buttons, and what a click yields."""
-
-    def work(panel: Panel) -> None:
-        setting = bench.setting
-        outcome = read(setting, panel.stop, panel.say)
-        found = {words: rates(setting, outcome, way) for way, words in WAYS.items()}
-        panel.show(measured_state(found), result_html(setting, outcome))
-        panel.say(outcome_words(setting, outcome))
-
-    panel = Panel("Read", "io_measured", work, "Nothing read yet.", "Some 15 seconds", thread)
-    look = "which way is the fastest where files are in memory, and why one request at a time is so slow."
-    bench = Bench(Setting(), asked_view, panel.widget.children, look=look)
-    return bench
-
-
-def asked_view(setting: Setting) -> View:
+def asked_words(setting: Setting) -> str:
     """Say what a click would read."""
     elsewhere = 1 - setting.held / setting.ranks
     many = " More ranks than cores: they share them." if setting.ranks > cores() else ""
-    return View(
+    return (
         f"{FILES:,} files of {setting.size >> 10} KiB, {show(FILES * setting.size, 'B')}, by"
         f" {ranks_in_words(setting.ranks)}, once as they are and twice out of a store, of which {elsewhere:.0%} is on"
         f" other ranks.{many}"
     )
+
+
+@at_click(Setting(), asked_words, "Read", "io_measured", "Nothing read yet.", "Some 15 seconds")
+def read_them(panel: Panel, setting: Setting, read: Run = run) -> None:
+    """Look for which way is the fastest where files are in memory, and why one request at a time is so slow."""
+    outcome = read(setting, panel.stop, panel.say)
+    found = {words: rates(setting, outcome, way) for way, words in WAYS.items()}
+    panel.show(measured_state(found), result_html(setting, outcome))
+    panel.say(outcome_words(setting, outcome))
 
 
 def requests(batch: int) -> int:

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.language_model.layout import LAYERS, RECOMPUTES, base, wall
@@ -28,14 +28,9 @@ class Setting(NamedTuple):
     recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "none"
 
 
-def the_bubble() -> Bench[Setting]:
-    """Return the experiment: a step of one pipeline as a picture, with bubble and memory in words."""
-    look = "the hatched stripes, then the words on memory: what does each schedule pay for its smaller bubble?"
-    return Bench(Setting(), bubble_view, ["gantt", "llm_bubbles"], "It fits.", look)
-
-
-def bubble_view(setting: Setting) -> View:
-    """Return what a pipeline shows; raises SpecError for one that cannot be."""
+@on_bench(Setting(), "gantt", "llm_bubbles", fine="It fits.")
+def the_bubble(setting: Setting) -> View:
+    """Look for the hatched stripes, then the words on memory: what does each schedule pay for its smaller bubble?"""
     step = simulated(setting)
     shown = range(0, step.ranks, step.ranks // LANES)  # a rank of each stage, or of each second
     gantt = {**gantt_state(step, ranks=shown), "summary": gantt_words(setting)}

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.language_model.charts import causes, steps_state
 from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
 from lib_dlhpc.explore.language_model.sequences import NICS
@@ -33,14 +33,9 @@ class Setting(NamedTuple):
     recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "full"
 
 
-def the_experts() -> Bench[Setting]:
-    """Return the experiment: the causes of a step, without and with its exchanges."""
-    look = "the all-to-all with 8 expert ranks, all in one node, and with 64, in eight; then why 8 are not taken."
-    return Bench(Setting(), experts_view, ["llm_step"], "It fits.", look)
-
-
-def experts_view(setting: Setting) -> View:
-    """Return what experts over ranks show."""
+@on_bench(Setting(), "llm_step", fine="It fits.")
+def the_experts(setting: Setting) -> View:
+    """Look for the all-to-all with 8 expert ranks, all in one node, and with 64, in eight; then why 8 are not taken."""
     own = predicted(setting)
     parts = causes(own)
     alone = computed(parts)

@@ -3,28 +3,25 @@
 One rank runs first: its rate is all that calibrates the predictions, and its loss is the reference of all layouts.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
 from lib_dlhpc.explore.blocks.live_run import (
-    Begin,
     Came,
     Train,
-    live_run,
+    on_ranks,
     one_step,
     ranks_in_words,
     with_rate,
 )
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
-from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.timeline import Timeline
 
 LAYOUTS: dict[str, dict[str, Any]] = {  # {}: a count of ranks
     "replicas (DDP)": {},
@@ -68,30 +65,33 @@ class Ran(NamedTuple):
     loss: float
 
 
-def layouts_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
-    """Return controls, a button that trains, one measured step, and its terms three ways."""
-    known: dict[Setting, Ran] = {}
+def asked_words(setting: Setting) -> str:
+    """Say what a click would train."""
+    return (
+        f"{ranks_in_words(setting.ranks)} divide {setting.layout}: {setting.batch} sequences of 16 words a step,"
+        f" {2 * SAMPLES // setting.batch} steps. On the catalog's laptop {times_as_fast(setting):.2g} times as fast as"
+        " one rank."
+    )
 
-    def train_once(setting: Setting, train: Train, words: str = "") -> Any:
-        out, timeline = train(experiment(setting), words)
-        known[setting] = Ran(out["samples"] / out["seconds"], out["loss"])
-        return out, timeline
 
-    def work(setting: Setting, train: Train) -> Came:
-        if setting.alone not in known:
-            train_once(
-                setting.alone, train, "One rank is at work, to calibrate and to compare with ..."
-            )
-        out, timeline = train_once(setting, train)
-        result = result_html(setting, out["terms"], known)
-        return Came(
-            one_step(timeline, SHOWN), came_out(known[setting], known[setting.alone]), result
+@on_ranks(Setting(), asked_words)
+def layouts_here(setting: Setting, train: Train) -> Came:
+    """Look for which layout has the most messages in a step; and the loss, which no layout may change."""
+    known = train.known
+    if setting.alone not in known:
+        train_once(
+            setting.alone, train, "One rank is at work, to calibrate and to compare with ..."
         )
+    out, timeline = train_once(setting, train)
+    said = came_out(known[setting], known[setting.alone])
+    return Came(one_step(timeline, SHOWN), said, result_html(setting, out["terms"], known))
 
-    run = live_run(lambda: bench.setting, work, begin, thread)
-    look = "which layout has the most messages in a step; and the loss, which no layout may change."
-    bench: Bench[Setting] = Bench(Setting(), lambda s: View(asked_words(s)), run, look=look)
-    return bench
+
+def train_once(setting: Setting, train: Train, words: str = "") -> tuple[dict[str, Any], Timeline]:
+    """Train, and keep what came out."""
+    out, timeline = train(experiment(setting), words)
+    train.known[setting] = Ran(out["samples"] / out["seconds"], out["loss"])
+    return out, timeline
 
 
 def experiment(setting: Setting) -> Experiment:
@@ -124,15 +124,6 @@ def times_as_fast(setting: Setting) -> float:
     """Return how many times as fast as one rank a layout is predicted to be, on the catalog's laptop."""
     one, many = (predict(experiment(each)).throughput for each in (setting.alone, setting))
     return float(many / one)
-
-
-def asked_words(setting: Setting) -> str:
-    """Say what a click would train."""
-    return (
-        f"{ranks_in_words(setting.ranks)} divide {setting.layout}: {setting.batch} sequences of 16 words a step,"
-        f" {2 * SAMPLES // setting.batch} steps. On the catalog's laptop {times_as_fast(setting):.2g} times as fast as"
-        " one rank."
-    )
 
 
 def came_out(ran: Ran, alone: Ran) -> str:

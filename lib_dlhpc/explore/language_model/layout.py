@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.language_model.charts import causes, steps_state
 from lib_dlhpc.explore.memory_wall.charts import memory_state
 from lib_dlhpc.prediction import Breakdown, predict
@@ -48,14 +48,9 @@ class Setting(NamedTuple):
 ALONE = Setting(pipeline=1, zero=3)  # tensor parallelism in a node, FSDP between nodes
 
 
-def the_layout() -> Bench[Setting]:
-    """Return the experiment: where the time of a step goes, and what a GPU must hold."""
-    look = "which cause grows when you take something away from Llama 3's layout, and whether it still fits."
-    return Bench(Setting(), layout_view, ["llm_step", "memory"], "It fits.", look)
-
-
-def layout_view(setting: Setting) -> View:
-    """Return what a layout shows; raises SpecError for one that cannot be."""
+@on_bench(Setting(), "llm_step", "memory", fine="It fits.")
+def the_layout(setting: Setting) -> View:
+    """Look for which cause grows when you take something away from Llama 3's layout, and whether it still fits."""
     own, theirs = predicted(setting), predicted(Setting())
     runs = {"yours": causes(own), "Llama 3's": causes(theirs)}
     said = {"yours": short(own), "Llama 3's": short(theirs)}

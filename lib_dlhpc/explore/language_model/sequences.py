@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.lines import Curves
 from lib_dlhpc.explore.language_model.charts import context_state
 from lib_dlhpc.explore.language_model.layout import RECOMPUTES, mfu, wall
@@ -41,14 +41,9 @@ class Found(NamedTuple):
     wall: str
 
 
-def the_sequence() -> Bench[Setting]:
-    """Return the experiment: what is exposed of the exchange, by the length of a sequence."""
-    look = "where the ring's line turns down: from there on blocks take longer to compute than to pass on."
-    return Bench(Setting(), sequence_view, ["llm_context"], "It fits.", look)
-
-
-def sequence_view(setting: Setting) -> View:
-    """Return what a sequence over ranks shows; raises SpecError where heads cannot be divided."""
+@on_bench(Setting(), "llm_context", fine="It fits.")
+def the_sequence(setting: Setting) -> View:
+    """Look for where the ring's line turns down: from there on blocks take longer to compute than to pass on."""
     own = predicted(setting)
     chart = context_state(curves(setting), setting.sequence, setting.exchange)
     words = (

@@ -4,25 +4,21 @@ The rate of a run on one rank is all that calibrates the predictions; its loss i
 compared with.
 """
 
-import threading
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
 from lib_dlhpc.explore.blocks.live_run import (
-    Begin,
     Came,
     Train,
-    live_run,
+    on_ranks,
     one_step,
     ranks_in_words,
     with_rate,
 )
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
-from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -70,24 +66,29 @@ class Ran(NamedTuple):
 Runs = dict[Setting, Ran]
 
 
-def split_here(begin: Begin = start, thread: Thread = threading.Thread) -> Bench[Setting]:
-    """Return controls, a button that trains, the step that was measured, and its terms three ways.
+def asked_words(setting: Setting) -> str:
+    """Say what a click would train."""
+    if setting.ranks == 1:
+        return (
+            f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are"
+            " compared with."
+        )
+    parts = f"{setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}"
+    return {
+        "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
+        "tensor": f"{setting.ranks} ranks, each with a shard of every layer and all {BATCH} samples, in {parts}.",
+        "pipeline": f"{setting.ranks} ranks, each with some layers; {BATCH} samples pass through in {parts}.",
+    }[setting.way]
 
-    begin: what starts the ranks. thread: in what they are watched.
-    """
-    runs: Runs = {}
 
-    def work(setting: Setting, train: Train) -> Came:
-        outcome, timeline = train(experiment(setting))
-        ran = Ran(outcome["samples"] / outcome["seconds"], outcome["loss"])
-        runs[ALONE if setting.ranks == 1 else setting] = ran
-        said, result = came_out(setting, ran, runs), result_html(setting, outcome["terms"], runs)
-        return Came(one_step(timeline, SHOWN), verdict_html(said), result)
-
-    run = live_run(lambda: bench.setting, work, begin, thread)
-    look = "who is idle and why; and the loss, which must not depend on the split."
-    bench: Bench[Setting] = Bench(Setting(), lambda s: View(asked_words(s)), run, look=look)
-    return bench
+@on_ranks(Setting(), asked_words)
+def split_here(setting: Setting, train: Train) -> Came:
+    """Look for who is idle and why; and the loss, which must not depend on the split."""
+    outcome, timeline = train(experiment(setting))
+    ran, runs = Ran(outcome["samples"] / outcome["seconds"], outcome["loss"]), train.known
+    runs[ALONE if setting.ranks == 1 else setting] = ran
+    said, result = came_out(setting, ran, runs), result_html(setting, outcome["terms"], runs)
+    return Came(one_step(timeline, SHOWN), verdict_html(said), result)
 
 
 def experiment(setting: Setting) -> Experiment:
@@ -113,21 +114,6 @@ def quickest(setting: Setting) -> str:
     settings = [ALONE, *(setting._replace(way=way) for way in WAYS)]
     times = [float(predict(experiment(each)).step_time) for each in settings]
     return QUICKEST[times.index(min(times))]
-
-
-def asked_words(setting: Setting) -> str:
-    """Say what a click would train."""
-    if setting.ranks == 1:
-        return (
-            f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are"
-            " compared with."
-        )
-    parts = f"{setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}"
-    return {
-        "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
-        "tensor": f"{setting.ranks} ranks, each with a shard of every layer and all {BATCH} samples, in {parts}.",
-        "pipeline": f"{setting.ranks} ranks, each with some layers; {BATCH} samples pass through in {parts}.",
-    }[setting.way]
 
 
 def came_out(setting: Setting, ran: Ran, runs: Runs) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bars import stacks
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
@@ -55,14 +55,9 @@ class Setting(NamedTuple):
     batch: Annotated[int, Slider("Batch", "Sequences decoded at once", BATCHES)] = 1
 
 
-def small_and_large() -> Bench[Setting]:
-    """Return the experiment: the gain of drafts against the batch, and what a token waits for."""
-    look = "where the lines fall below 1, and which part of the lower bar grows before they do."
-    return Bench(Setting(), drafts_view, ["serving_drafts", "serving_gain"], "", look)
-
-
-def drafts_view(setting: Setting) -> View:
-    """Return what drafts gain."""
+@on_bench(Setting(), "serving_drafts", "serving_gain", fine="")
+def small_and_large(setting: Setting) -> View:
+    """Look for where the lines fall below 1, and which part of the lower bar grows before they do."""
     times, tokens = gain(setting), expected_tokens(setting.acceptance, setting.drafts)
     draft, verify = step(setting)
     formula = improvement(setting.acceptance, setting.drafts, cost(setting))

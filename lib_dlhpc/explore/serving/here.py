@@ -1,16 +1,14 @@
 """A decoder in numpy, on this machine: the same answers one by one and in a batch, with a token's time predicted."""
 
-import threading
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Slider, View
+from lib_dlhpc.explore.blocks.bench import Slider
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
-from lib_dlhpc.explore.blocks.panel import Panel
+from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.panels import table_html
-from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.serving.phases import sequences
 from lib_dlhpc.explore.serving.served import service
@@ -44,32 +42,6 @@ class Times(NamedTuple):
     prefill: tuple[float, float]
     decode: tuple[float, float]
     whole: tuple[float, float]
-
-
-def decode_here(
-    calibrate: Calibrate = on_this_machine,
-    run: Run = run_service,
-    thread: Thread = threading.Thread,
-) -> Bench[Setting]:
-    """Return controls, a button that decodes alone and in a batch, and both beside their predictions."""
-
-    def work(panel: Panel) -> None:
-        setting, found = bench.setting, dict[int, Times]()
-        panel.say("Some steps are measured, to calibrate the prediction ...")
-        here = calibrate(small(setting, setting.batch))
-        for batch in (1, setting.batch):
-            panel.check()
-            panel.say(f"{sequences(batch).capitalize()} being decoded ...")
-            own = here.set(batch=batch, count=batch)
-            found[batch] = times_of(own, run(own))
-        panel.show(here_state(setting, found), result_html(setting, found))
-        panel.say(words_of(setting, found))
-
-    idle = "Nothing decoded yet."
-    panel = Panel("Decode", "serving_here", work, idle, "Some seconds", thread)
-    look = "how much of the gain of the batch is there, and which of the three predictions is off most."
-    bench = Bench(Setting(), asked_view, panel.widget.children, look=look)
-    return bench
 
 
 def small(setting: Setting, batch: int) -> Service:
@@ -123,16 +95,33 @@ def times_of(own: Service, trace: ServiceTrace) -> Times:
     )
 
 
-def asked_view(setting: Setting) -> View:
+def asked_words(setting: Setting) -> str:
     """Say what is predicted."""
     prompt, step = predicted(setting, setting.batch)
     weights = Prices(small(setting, 1)).shard.weights
-    return View(
+    return (
         f"{show(weights, 'B')} of weights in fp32. On a core of the catalog's laptop a prompt of {setting.prompt}"
         f" tokens takes {show(prompt.total, 's')}, and a step that decodes {sequences(setting.batch)}"
         f" {show(step.total, 's')}: {gain(setting):.3g} times the tokens/s of one sequence alone."
         f" {setting.answer} tokens each: {setting.answer - 1} such steps after the prompts."
     )
+
+
+@at_click(Setting(), asked_words, "Decode", "serving_here", "Nothing decoded yet.", "Some seconds")
+def decode_here(
+    panel: Panel, setting: Setting, calibrate: Calibrate = on_this_machine, run: Run = run_service
+) -> None:
+    """Look for how much of the gain of the batch is there, and which of the three predictions is off most."""
+    found = dict[int, Times]()
+    panel.say("Some steps are measured, to calibrate the prediction ...")
+    here = calibrate(small(setting, setting.batch))
+    for batch in (1, setting.batch):
+        panel.check()
+        panel.say(f"{sequences(batch).capitalize()} being decoded ...")
+        own = here.set(batch=batch, count=batch)
+        found[batch] = times_of(own, run(own))
+    panel.show(here_state(setting, found), result_html(setting, found))
+    panel.say(words_of(setting, found))
 
 
 def rates(found: dict[int, Times], batch: int) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.served import service
@@ -26,6 +26,7 @@ BATCHINGS: dict[str, dict[str, Any]] = {
 }
 FIRST, EACH, PAUSE = "first token, 90 %", "each token after, mean", "longest pause, 90 %"
 PATIENCE = 1.0  # s that a user waits for a first token
+FINE = f"9 of 10 users see a first token within {PATIENCE:g} s."
 
 
 class Setting(NamedTuple):
@@ -52,16 +53,9 @@ class Felt(NamedTuple):
         return {FIRST: self.first, EACH: self.each, PAUSE: self.pause}[shown]
 
 
-def busy_service() -> Bench[Setting]:
-    """Return the experiment: latency against the arrival rate, and the batch over time."""
-    look = "where each line turns up: there requests wait for requests."
-    charts = ["serving_latency", "serving_batch"]
-    fine = f"9 of 10 users see a first token within {PATIENCE:g} s."
-    return Bench(Setting(), load_view, charts, fine, look)
-
-
-def load_view(setting: Setting) -> View:
-    """Return what users of a service feel."""
+@on_bench(Setting(), "serving_latency", "serving_batch", fine=FINE)
+def busy_service(setting: Setting) -> View:
+    """Look for where each line turns up: there requests wait for requests."""
     trace, own = simulated(setting), felt(setting)
     words = (
         f"<b>9 of 10 users see a first token within {show(own.first, 's')},</b> then a token each"

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bars import stacks
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, columns, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
@@ -51,15 +51,9 @@ class Fit(NamedTuple):
     prices: Prices
 
 
-def sequences_fit() -> Bench[Setting]:
-    """Return the experiment: bytes of a GPU, and tokens/s against the batch for three kinds of attention."""
-    look = "where each line ends: there the memory is full."
-    charts = ["serving_memory", "serving_batches"]
-    return Bench(Setting(), memory_view, charts, "", look)
-
-
-def memory_view(setting: Setting) -> View:
-    """Return how many sequences fit, and what that is worth."""
+@on_bench(Setting(), "serving_memory", "serving_batches", fine="")
+def sequences_fit(setting: Setting) -> View:
+    """Look for where each line ends: there the memory is full."""
     own = fit(setting, heads_of(setting))
     alone, full = (
         own.prices.decode(batch, setting.tokens).total for batch in (1, max(own.fitting, 1))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.blocks.bars import stacks
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.serving.served import (
     COLORS,
@@ -57,15 +57,9 @@ class Point(NamedTuple):
         return self.work / self.seconds
 
 
-def two_phases() -> Bench[Setting]:
-    """Return the experiment: where both phases are below the roof, and what the time of an answer goes into."""
-    look = "which of the two points moves as the batch grows, and what the longer bar is made of."
-    charts = ["serving_answer", "serving_roofline"]
-    return Bench(Setting(), phases_view, charts, "", look)
-
-
-def phases_view(setting: Setting) -> View:
-    """Return both phases of an answer."""
+@on_bench(Setting(), "serving_answer", "serving_roofline", fine="")
+def two_phases(setting: Setting) -> View:
+    """Look for which of the two points moves as the batch grows, and what the longer bar is made of."""
     first, rest = parts(setting)
     step = rest.total / (ANSWER - 1)
     words = (

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
@@ -37,14 +37,9 @@ class Setting(NamedTuple):
     shown: Annotated[str, Dropdown("Cost in", "What the chart shows", (DOLLARS, JOULES))] = DOLLARS
 
 
-def one_or_eight() -> Bench[Setting]:
-    """Return the experiment: what a token costs against how long it takes, for replicas of 1 to 8 GPUs."""
-    look = "which line is lowest at a TPOT that you would accept, and where it ends."
-    return Bench(Setting(), replicas_view, ["serving_price"], "The batch fits.", look)
-
-
-def replicas_view(setting: Setting) -> View:
-    """Return what a token of eight GPUs costs."""
+@on_bench(Setting(), "serving_price", fine="The batch fits.")
+def one_or_eight(setting: Setting) -> View:
+    """Look for which line is lowest at a TPOT that you would accept, and where it ends."""
     own, wall = chosen(setting), wall_of(setting)
     dollars, joules = own.cost, own.joules * MILLION
     words = (

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
-from lib_dlhpc.explore.blocks.panel import Panel
-from lib_dlhpc.explore.blocks.runner import Thread
+from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.traces.charts import coupled_state
 from lib_dlhpc.explore.traces.coupled import (
@@ -65,26 +64,6 @@ def run(setting: Setting, stop: threading.Event) -> Outcome:
         return outcome
 
 
-def couple_here(
-    coupled: Callable[[Setting, threading.Event], Outcome] = run, thread: Thread = threading.Thread
-) -> Bench[Setting]:
-    """Return controls, buttons, and what a click yields."""
-
-    def work(panel: Panel) -> None:
-        setting = bench.setting
-        panel.say(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
-        outcome = coupled(setting, panel.stop)
-        panel.show(coupled_state(bars_of(outcome)), result_html(outcome))
-        panel.say(outcome_words(outcome))
-
-    idle = "Nothing has run yet."
-    panel = Panel("Couple", "traces_coupled", work, idle, "Some ten seconds", thread)
-    look = "whether the placement that is predicted to be the best has fewer waits here, and is faster."
-    results = panel.widget.children
-    bench = Bench(Setting(), lambda setting: View(asked_words(setting)), results, look=look)
-    return bench
-
-
 def asked_words(setting: Setting) -> str:
     """Say what a click would run."""
     first = "all do both, in turn" if setting.simulating == SHARED else "rank 0 simulates"
@@ -94,6 +73,19 @@ def asked_words(setting: Setting) -> str:
         f" {batches_words(setting.depth)} in between. First {first}; then, if another placement"
         f" is predicted to be faster, that one. {ranks_in_words(setting.ranks)}.{many}"
     )
+
+
+@at_click(
+    Setting(), asked_words, "Couple", "traces_coupled", "Nothing has run yet.", "Some ten seconds"
+)
+def couple_here(
+    panel: Panel, setting: Setting, coupled: Callable[[Setting, threading.Event], Outcome] = run
+) -> None:
+    """Look for whether the placement that is predicted to be the best has fewer waits here, and is faster."""
+    panel.say(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
+    outcome = coupled(setting, panel.stop)
+    panel.show(coupled_state(bars_of(outcome)), result_html(outcome))
+    panel.say(outcome_words(outcome))
 
 
 def placed(run_of: Mapping[str, Any]) -> str:

@@ -178,7 +178,7 @@ def test_two_plans_are_reported_side_by_side() -> None:
 
 def test_equal_plans_are_refused_before_they_start() -> None:
     assert problem_of(Here(other=32)) and not problem_of(Here())
-    page = two_plans(lambda *_: pytest.fail("started"), Now)
+    page = two_plans(lambda *_: pytest.fail("started"), thread=Now)
     page.controls["other"].value = 32
     button(page, "Train").click()
     assert "choose two" in result_text(page)
@@ -188,7 +188,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
     def fails(*_: Any) -> Any:
         raise SpecError("No ranks here.")
 
-    page = two_plans(fails, Now)
+    page = two_plans(fails, thread=Now)
     button(page, "Train").click()
     assert "No ranks here." in result_text(page) and not button(page, "Train").disabled
 

@@ -241,7 +241,7 @@ def test_at_its_own_speed_training_is_as_long_as_measured() -> None:
 
 
 def test_a_run_is_reported_with_its_prediction_beside_it() -> None:
-    page = fail_here(lambda *_: ALONE, lambda *_: OWN, Now)
+    page = fail_here(lambda *_: ALONE, lambda *_: OWN, thread=Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
     text = result_text(page)
     for words in (
@@ -256,7 +256,7 @@ def test_a_run_is_reported_with_its_prediction_beside_it() -> None:
     ):
         assert words in text
     other = Survived(LEGS, 15.0, b"others")
-    page = fail_here(lambda *_: ALONE, lambda *_: other, Now)
+    page = fail_here(lambda *_: ALONE, lambda *_: other, thread=Now)
     click(page, "Let it fail")
     assert "✗" in result_text(page) and "bitwise identical" not in result_text(page)
 
@@ -268,7 +268,7 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) 
     def fails(*_: Any) -> Alone:
         raise problem
 
-    page = fail_here(fails, lambda *_: OWN, Now)
+    page = fail_here(fails, lambda *_: OWN, thread=Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
     assert (str(problem) or "Cancelled.") in result_text(page)
 

@@ -11,7 +11,7 @@ from lib_dlhpc.explore.hybrid_parallel import live
 from lib_dlhpc.explore.hybrid_parallel.live import (
     CAUSES,
     Ran,
-    cores_html,
+    asked_view,
     equal_html,
     idle_by_cause,
     split_here,
@@ -80,14 +80,14 @@ def test_a_split_network_equals_one_rank_beside_its_prediction(changes: Any) -> 
 
 def test_more_ranks_than_cores_is_said_before_the_run() -> None:
     setting = Setting(**ALL_THREE)
-    assert "Oversubscribed: 8 ranks on 2 cores" in cores_html(setting, 2)
-    assert "✓" in cores_html(setting, 8) and "Oversubscribed" not in cores_html(setting, 8)
+    assert asked_view(setting, 2).notice.startswith("Oversubscribed: 8 ranks on 2 cores")
+    assert asked_view(setting, 8).fine and not asked_view(setting, 8).notice
     assert "share 2 cores" in live.why(setting, 2, 1e-3) and "4 ms" in live.why(setting, 2, 1e-3)
     assert "share" not in live.why(setting, 8, 1e-3)
 
 
 def test_too_many_ranks_are_refused_before_anything_starts() -> None:
-    panel = split_here(lambda *_: pytest.fail("it was started"), Now)
+    panel = split_here(lambda *_: pytest.fail("it was started"), thread=Now)
     choose(panel, inside=4, stages=2, replicas=2)
     assert f"16 ranks: {MOST} at most" in result_text(panel)
     assert not click(panel, "Train").disabled

@@ -66,7 +66,7 @@ OUTCOME = Read(TIER, READ)
 
 def test_a_click_reads_what_the_controls_say_and_reports_every_way():
     asked = []
-    page = read_them(lambda setting, stop, tell: asked.append(setting) or OUTCOME, Now)
+    page = read_them(lambda setting, stop, tell: asked.append(setting) or OUTCOME, thread=Now)
     controls(page)["Ranks"].value = 4
     click(page, "Read")
     text = result_text(page)
@@ -98,14 +98,14 @@ def test_a_failure_is_shown_and_the_button_is_back(failure, said):
     def fails(setting, stop, tell):
         raise failure
 
-    page = read_them(fails, Now)
+    page = read_them(fails, thread=Now)
     click(page, "Read")
     assert said in result_text(page) and not button(page, "Read").disabled
 
 
 def test_cancel_asks_the_reader_to_stop():
     stops = []
-    page = read_them(lambda setting, stop, tell: stops.append(stop) or OUTCOME, Now)
+    page = read_them(lambda setting, stop, tell: stops.append(stop) or OUTCOME, thread=Now)
     click(page, "Read")
     assert not stops[0].is_set()
     button(page, "Cancel").disabled = False

@@ -32,9 +32,9 @@ from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.here import LAYOUTS, Ran, layouts_here, result_html
 from lib_dlhpc.explore.language_model.here import Setting as Here
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
-from lib_dlhpc.explore.language_model.layout import layout_view, mfu, predicted
+from lib_dlhpc.explore.language_model.layout import mfu, predicted, the_layout
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
-from lib_dlhpc.explore.language_model.sequences import curves, sequence_view
+from lib_dlhpc.explore.language_model.sequences import curves, the_sequence
 from lib_dlhpc.prediction.validate import quantity_of
 
 
@@ -42,8 +42,8 @@ from lib_dlhpc.prediction.validate import quantity_of
 def states() -> dict[str, Any]:
     """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
     return {
-        **layout_view(Layout()).charts,
-        **sequence_view(Long()).charts,
+        **the_layout.view(Layout()).charts,
+        **the_sequence.view(Long()).charts,
         "llm_bubbles": bubbles.bubbles_state(Pipe()),
     }
 
@@ -89,14 +89,14 @@ def test_mfu_is_that_of_published_rows() -> None:
 
 def test_more_replicas_than_sequences_are_refused_in_words() -> None:
     with pytest.raises(SpecError, match=r"4,096 replicas, and a step has 2,048 sequences"):
-        layout_view(Layout(tensor=4, pipeline=1))
+        the_layout.view(Layout(tensor=4, pipeline=1))
     assert int(layout.experiment(layout.ALONE).strategy.batch) == 1
 
 
 def test_a_layout_says_whether_it_fits_and_is_as_fast_as_published() -> None:
-    assert "within the published" in layout_view(Layout()).fine
-    assert "slow" in layout_view(Layout(schedule="1f1b")).fine
-    view = layout_view(Layout(pipeline=8))
+    assert "within the published" in the_layout.view(Layout()).fine
+    assert "slow" in the_layout.view(Layout(schedule="1f1b")).fine
+    view = the_layout.view(Layout(pipeline=8))
     assert view.wall.startswith("Memory:") and not view.fine
 
 
@@ -117,7 +117,7 @@ def test_a_smaller_bubble_has_its_price() -> None:
 
 def test_eight_lanes_are_a_rank_of_eight_stages() -> None:
     for stages in (8, 16):
-        rows = bubbles.bubble_view(Pipe(stages, 8)).charts["gantt"]["data"]["ranks"]
+        rows = bubbles.the_bubble.view(Pipe(stages, 8)).charts["gantt"]["data"]["ranks"]
         assert len(next(iter(rows.values()))) == 8
 
 
@@ -132,14 +132,14 @@ def test_the_longer_a_sequence_the_less_is_exposed() -> None:
 
 def test_heads_that_cannot_be_divided_have_no_line() -> None:
     assert set(curves(Long())) == {"ring", "heads"} and set(curves(Long(context=16))) == {"ring"}
-    assert "cannot be divided" in sequence_view(Long(context=16)).charts["llm_context"][1]
+    assert "cannot be divided" in the_sequence.view(Long(context=16)).charts["llm_context"][1]
     with pytest.raises(SpecError, match="8 heads of keys and values"):
-        sequence_view(Long(context=16, exchange="heads"))
+        the_sequence.view(Long(context=16, exchange="heads"))
 
 
 def test_an_exchange_that_is_not_hidden_says_so() -> None:
-    assert not sequence_view(Long()).fine
-    assert "not hidden" in sequence_view(Long(context=32, nics=1)).fine
+    assert not the_sequence.view(Long()).fine
+    assert "not hidden" in the_sequence.view(Long(context=32, nics=1)).fine
 
 
 def test_every_length_has_the_same_tokens_in_a_step() -> None:
@@ -187,7 +187,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
     def fails(*_: Any) -> Any:
         raise SpecError("No ranks here.")
 
-    page = layouts_here(fails, Now)
+    page = layouts_here(fails, thread=Now)
     button(page, "Train").click()
     assert "No ranks here." in result_text(page) and not button(page, "Train").disabled
 

@@ -44,11 +44,11 @@ FOUND = {
 def states() -> dict[str, Any]:
     """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
     return {
-        **phases.phases_view(Phases()).charts,
-        **memory.memory_view(Room()).charts,
-        **load.load_view(Busy()).charts,
-        **replicas.replicas_view(Eight()).charts,
-        **drafts.drafts_view(drafts.Setting()).charts,
+        **phases.two_phases.view(Phases()).charts,
+        **memory.sequences_fit.view(Room()).charts,
+        **load.busy_service.view(Busy()).charts,
+        **replicas.one_or_eight.view(Eight()).charts,
+        **drafts.small_and_large.view(drafts.Setting()).charts,
         "serving_here": here.here_state(Here(), FOUND),
     }
 
@@ -114,10 +114,10 @@ def test_the_terms_of_a_bar_are_the_time_of_its_phase() -> None:
 
 def test_a_network_or_a_batch_that_does_not_fit_says_so() -> None:
     with pytest.raises(SpecError, match="the weights of llama3-70b"):
-        phases.phases_view(Phases("llama3-70b"))
-    assert phases.phases_view(Phases(batch=256)).wall.startswith("Memory: the cache of")
-    assert "waits for the weights" in phases.phases_view(Phases()).wall
-    assert "waits for the cache" in phases.phases_view(Phases(batch=128)).wall
+        phases.two_phases.view(Phases("llama3-70b"))
+    assert phases.two_phases.view(Phases(batch=256)).wall.startswith("Memory: the cache of")
+    assert "waits for the weights" in phases.two_phases.view(Phases()).wall
+    assert "waits for the cache" in phases.two_phases.view(Phases(batch=128)).wall
 
 
 # memory ---------------------------------------------------------------------------------------------
@@ -143,9 +143,9 @@ def test_fewer_heads_fewer_bytes_or_shorter_sequences_let_more_in() -> None:
 
 
 def test_few_sequences_are_a_wall_and_none_is_refused() -> None:
-    assert memory.memory_view(Room(tokens=131072)).wall.startswith("Memory: 3 sequences")
+    assert memory.sequences_fit.view(Room(tokens=131072)).wall.startswith("Memory: 3 sequences")
     with pytest.raises(SpecError, match="Not one sequence"):
-        memory.memory_view(Room("llama3-70b", 2, tokens=131072))
+        memory.sequences_fit.view(Room("llama3-70b", 2, tokens=131072))
 
 
 # load -----------------------------------------------------------------------------------------------
@@ -185,8 +185,8 @@ def test_the_batch_never_exceeds_its_limit_and_the_chart_ends_with_the_last_answ
 def test_what_is_shown_is_the_latency_that_was_asked_for() -> None:
     own = felt(Busy())
     assert (own.of(FIRST), own.of(EACH), own.of(PAUSE)) == tuple(own)
-    assert load.load_view(Busy()).wall.startswith("Queue:")
-    assert not load.load_view(Busy(batching=CONTINUOUS)).wall
+    assert load.busy_service.view(Busy()).wall.startswith("Queue:")
+    assert not load.busy_service.view(Busy(batching=CONTINUOUS)).wall
 
 
 # replicas -------------------------------------------------------------------------------------------
@@ -206,10 +206,10 @@ def test_the_cheapest_within_a_latency_is_on_a_path_and_no_other_is_cheaper() ->
 
 
 def test_a_batch_that_does_not_fit_waits_in_the_queue() -> None:
-    assert "wait in the queue" in replicas.replicas_view(Eight(ranks=2, batch=1024)).wall
-    assert not replicas.replicas_view(Eight()).wall
+    assert "wait in the queue" in replicas.one_or_eight.view(Eight(ranks=2, batch=1024)).wall
+    assert not replicas.one_or_eight.view(Eight()).wall
     with pytest.raises(SpecError, match="the weights"):
-        replicas.replicas_view(Eight(ranks=1))
+        replicas.one_or_eight.view(Eight(ranks=1))
 
 
 # here -----------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_both_cases_are_reported_with_their_predictions() -> None:
 
 
 def test_a_decoder_is_calibrated_and_run() -> None:
-    page = here.decode_here(calibrate=lambda own: own, thread=Now)
+    page = here.decode_here(lambda own: own, thread=Now)
     for name, value in {"width": 128, "batch": 2, "prompt": 8, "answer": 8}.items():
         page.controls[name].value = value
     button(page, "Decode").click()
@@ -233,7 +233,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
     def fails(_: Any) -> Any:
         raise SpecError("No decoder here.")
 
-    page = here.decode_here(calibrate=fails, thread=Now)
+    page = here.decode_here(fails, thread=Now)
     button(page, "Decode").click()
     assert "No decoder here." in result_text(page) and not button(page, "Decode").disabled
 

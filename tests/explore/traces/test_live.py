@@ -145,7 +145,7 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) 
 
     for page, name in (
         (trace_here(fails, Now), "Run and trace"),
-        (couple_here(fails, Now), "Couple"),
+        (couple_here(fails, thread=Now), "Couple"),
     ):
         assert not click(page, name).disabled and button(page, "Cancel").disabled
         assert (str(problem) or "Cancelled.") in result_text(page)
@@ -287,7 +287,7 @@ def test_before_and_after_are_reported_with_their_waits() -> None:
     apart, shared = (
         predict_coupled(run_here(Coupled(simulating=n)), COSTS, 2) for n in (1, SHARED)
     )
-    page = couple_here(lambda *_: outcome_of(apart, shared), Now)
+    page = couple_here(lambda *_: outcome_of(apart, shared), thread=Now)
     click(page, "Couple")
     for words in (
         "✓ 1 + 1 took",
@@ -297,9 +297,9 @@ def test_before_and_after_are_reported_with_their_waits() -> None:
         "Why they differ",
     ):
         assert words in result_text(page)
-    page = couple_here(lambda *_: outcome_of(shared, apart), Now)
+    page = couple_here(lambda *_: outcome_of(shared, apart), thread=Now)
     click(page, "Couple")
     assert "✗" in result_text(page) and "not faster here" in result_text(page)
-    page = couple_here(lambda *_: outcome_of(shared), Now)
+    page = couple_here(lambda *_: outcome_of(shared), thread=Now)
     click(page, "Couple")
     assert "No other placement is predicted to save" in result_text(page)
