@@ -6,7 +6,8 @@ The first term is w / (peak * e(w)) with e(w) = efficiency * w / (w + w_half): a
 reaches half the rate of a large one. Roofline: Williams, Waterman & Patterson 2009; the saturating
 efficiency: Hockney's n_1/2 (1985). A measured rate of a kind of layer (costs/layer_rates.py)
 replaces the roofline. Where a device states its multiprocessors, w counts the slots of whole waves of
-tiles (costs/tiles.py); where it states the host's time for a kernel, no layer starts before it is issued.
+tiles (costs/tiles.py); where it states the host's time for a kernel, no layer starts before it is issued. Layers in fp8
+have that peak, with the same efficiency, and casts beside (costs/fp8.py).
 """
 
 from functools import lru_cache
@@ -15,13 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import layer_rates, streams, tiles
+from lib_dlhpc.costs import fp8, layer_rates, streams, tiles
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.strategy import FP8
 
-BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
-MIXED = ("fp16", "bf16")  # 2-byte weights, gradients and activations; fp32 master weights
+# Of a weight in memory.
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, FP8: 2}
+MIXED = ("fp16", "bf16", FP8)  # 2-byte weights, gradients and activations; fp32 master weights
 
 # Optimizer state in 4-byte numbers a parameter, and the numbers that an update reads or writes.
 STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2}
@@ -46,9 +49,9 @@ class Activities(NamedTuple):
 def peak_rate(device: Device, precision: str) -> float:
     """Return the peak FLOP/s of a device at a precision; NaN if the device does not support it.
 
-    Mixed precision on a device without fast 16-bit arithmetic computes in fp32 and saves bytes only.
+    16 bits on a device without fast arithmetic in them computes in fp32 and saves bytes only. fp8: of linear layers.
     """
-    if precision in MIXED:
+    if precision in ("fp16", "bf16"):
         other = "bf16" if precision == "fp16" else "fp16"
         rates = [device.peak[key] for key in (precision, "fp32") if key in device.peak]
         return max(rates) if rates else device.peak.get(other, np.nan)
@@ -82,13 +85,10 @@ def layer_activities(
     exchanged: s after each layer in which the device works on collectives, alike in both passes.
     """
     batch, size = last_axis(batch), BYTES[precision]
-    moved_elements, read_parameters = traffic(model)
-    rate = last_axis(peak_rate(device, precision) * device.efficiency)
+    rate = _rates(model, device, precision)
     half = np.where(model.layer_forward_flop > 0, last_axis(device.half_work), 0.0)
-    moved = (batch * moved_elements + read_parameters) * size
-    bandwidth = last_axis(streaming_rate(device))
-    memory_time = moved / bandwidth
-    launch = np.where(moved_elements > 0, last_axis(device.launch), 0.0)
+    memory_time = product_bytes(model, batch, size) / last_axis(streaming_rate(device))
+    launch = np.where(traffic(model)[0] > 0, last_axis(device.launch), 0.0)
     work, times = batch * model.layer_forward_flop, model.layer_gradients
     ahead: Any = 1.0
     back: Any = 1.0
@@ -104,11 +104,10 @@ def layer_activities(
         LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
         LayerTimes(launch, times * launch),
     )
-    if np.any(device.streaming):
-        lost = (batch * each / bandwidth for each in streams.loss_bytes(model))
-        found = found._replace(
-            memory=LayerTimes(*(a + b for a, b in zip(found.memory, lost, strict=True)))
-        )
+    beside = _beside(model, device, batch, size)
+    found = found._replace(
+        memory=LayerTimes(*(a + b for a, b in zip(found.memory, beside, strict=True)))
+    )
     if device.layers:
         known, rated = layer_rates.rated(model, device.layers, batch, size)
         found = Activities(
@@ -124,6 +123,33 @@ def layer_activities(
     if np.any(device.dispatch):
         found = found._replace(launch=_dispatched(model, device, found, exchanged))
     return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
+
+
+def _rates(model: Model, device: Device, precision: str) -> Any:
+    """Return the FLOP/s of large products of each layer, or with a last axis of one."""
+    rate = peak_rate(device, "bf16" if precision == FP8 else precision) * device.efficiency
+    if not fp8.is_used(model):
+        return last_axis(rate)
+    narrow = last_axis(peak_rate(device, FP8) * device.efficiency)
+    return np.where([layer.fp8 for layer in model.layers], narrow, last_axis(rate))
+
+
+def product_bytes(model: Model, batch: Any, size: int) -> Any:
+    """Return the bytes that the kernel of each layer reads and writes in a forward pass, (..., layers)."""
+    moved, read = traffic(model)
+    found = (batch * moved + read) * size
+    return found - fp8.saved(model, batch, size) if fp8.is_used(model) else found
+
+
+def _beside(model: Model, device: Device, batch: Any, size: int) -> Any:
+    """Return the s, forward and backward, of kernels beside a layer's own: casts and, if so measured, the loss."""
+    found: list[Any] = [0.0, 0.0]
+    if np.any(device.streaming):
+        found = [batch * each for each in streams.loss_bytes(model)]
+    if fp8.is_used(model):
+        casts = fp8.cast_bytes(model, batch, size)
+        found = [a + b for a, b in zip(found, casts, strict=True)]
+    return [each / last_axis(streaming_rate(device)) for each in found]
 
 
 def _dispatched(model: Model, device: Device, each: Activities, exchanged: Any) -> LayerTimes:

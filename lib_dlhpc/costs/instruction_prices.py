@@ -186,10 +186,9 @@ class PartPrices:
         return weights_read(self.model)
 
     def work(self, what: Compute) -> tuple[float, float]:
-        """Return the FLOP of a computation, and the bytes that it reads and writes."""
-        moved, read = compute.traffic(self.model)
+        """Return the FLOP of a computation, and the bytes that it reads and writes, without casts."""
         flop = self.batch * float(self.model.layer_forward_flop[what.layer])
-        size = (self.batch * float(moved[what.layer]) + float(read[what.layer])) * self.element
+        size = float(compute.product_bytes(self.model, self.batch, self.element)[what.layer])
         backward = what.phase.startswith("backward")  # see costs/compute.py
         times: float = self.model.layers[what.layer].gradients if backward else 1
         times /= self.blocks[what.layer] if what.phase in BLOCKS else 1

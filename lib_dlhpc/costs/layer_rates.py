@@ -20,8 +20,9 @@ def rated(
     """Return which layers have a measured rate, and the forward and backward s of each layer, (..., layers).
 
     Three pairs of them: arithmetic, memory, launch. batch: with a last axis for the layers; size: bytes of an element.
+    No rate is of fp8.
     """
-    kinds = [layer.traits.rate_key(layer) for layer in model.layers]
+    kinds = ["" if layer.fp8 else layer.traits.rate_key(layer) for layer in model.layers]
     known = np.array([kind in rates for kind in kinds])
     return known, activities(model, [rates.get(kind, LayerRate()) for kind in kinds], batch, size)
 

@@ -3,6 +3,9 @@
 A layer's output is stored if a backward pass reads it. It is not if the layer itself needs only its input and
 no reader needs it: a sum, a mean, a halo, an exchange, or the next stage. A recomputed output is stored only if a
 layer outside its segment reads it (costs/segments.py); during its backward pass a whole segment is in memory.
+
+What a layer in fp8 reads is stored in fp8: in place of 16 bits, unless another layer's backward pass reads those (as
+TransformerEngine's; DeepSeek-AI 2024, "DeepSeek-V3", section 3.3.3). Casts of one layer at a time are not counted.
 """
 
 from functools import lru_cache
@@ -13,6 +16,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import halo_elements
+from lib_dlhpc.costs.fp8 import BYTE
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.model import Layer, Model
@@ -153,18 +157,20 @@ def _waiting(model: Model, size: int) -> Floats:
     """
     at = {layer.name: index for index, layer in enumerate(model.layers)}
     found = np.zeros(len(model.layers) + 1)
-    inputs = set[int]()
+    inputs = dict[int, int]()  # and bytes of an element
     for index, layer in enumerate(model.layers):
         if layer.traits.splits_backward:
-            found[index] += max(size * prod(layer.output_shape), layer.mask_bytes)
+            own = BYTE if reads_in_fp8(layer) else size
+            found[index] += max(own * prod(layer.output_shape), layer.mask_bytes)
             name = layer.inputs[0]
             while name in at and (
                 _gathers(model.layers[at[name]]) or _passes_through(model.layers[at[name]])
             ):
                 name = model.layers[at[name]].inputs[0]
-            inputs |= {at[name]} if name in at else set()
-    for index in inputs:
-        found[index] += size * prod(model.layers[index].output_shape)
+            if name in at:
+                inputs[at[name]] = max(own, inputs.get(at[name], 0))
+    for index, each in inputs.items():
+        found[index] += each * prod(model.layers[index].output_shape)
     found = np.cumsum(found[::-1])[::-1]
     found.setflags(write=False)
     return found
@@ -190,8 +196,13 @@ def _stored(
     at = {layer.name: index for index, layer in enumerate(model.layers)}
     found = np.zeros(len(model.layers))
     for index, layer in enumerate(model.layers):
-        found[index] = layer.stored * size + layer.mask_bytes
         reads = readers.get(layer.name, [])
+        found[index] = layer.stored * size + layer.mask_bytes
+        kept = [reader for reader in reads if reads_input(reader)]
+        wide = min(layer.stored, prod(layer.output_shape)) * size
+        found[index] += _more_in_fp8(layer, kept, wide)
+        if layer.fp8 and reads_output(layer):  # its own products read what it stores
+            found[index] -= layer.traits.operands(layer)[0] * (size - BYTE)
         copied = not any(reads_input(reader) for reader in reads)
         if not reads_output(layer) and copied and (reads or layer.name in sends):
             found[index] = 0.0
@@ -205,9 +216,27 @@ def _stored(
                 for reader in readers.get(layer.name, [])
                 if not segment.first <= at[reader.name] < segment.stop
             ]
-            found[index] = prod(layer.output_shape) * size if outside else 0.0
+            wide = prod(layer.output_shape) * size
+            found[index] = wide + _more_in_fp8(layer, outside, wide) if outside else 0.0
     found.setflags(write=False)
     return found
+
+
+def _more_in_fp8(layer: Layer, readers: list[Layer], wide: float) -> float:
+    """Return by how many bytes of a sample an output takes more if what layers in fp8 read of it is stored in fp8.
+
+    readers: whose backward pass reads it; wide: its bytes in 16 bits, which go where nothing else reads them.
+    """
+    narrow = [reads_in_fp8(reader) for reader in readers]
+    if not any(narrow):
+        return 0.0
+    freed = wide if all(narrow) and not reads_output(layer) else 0.0
+    return prod(layer.output_shape) * BYTE - freed
+
+
+def reads_in_fp8(layer: Layer) -> bool:
+    """Return whether a layer's backward pass reads its input in fp8; experts read copies that they store themselves."""
+    return layer.fp8 and not reads_output(layer)
 
 
 @lru_cache(maxsize=1024)

@@ -16,25 +16,29 @@ BYTES = {
     **compute.BYTES,
     "fp8": 1,
 }  # fp8: e4m3 (Micikevicius et al. 2022, "FP8 formats for deep learning")
+IN_MEMORY = {"tf32": "fp32", "fp8": "bf16"}  # gradients of precisions that only products have
 SCALE_BYTES = 4.0  # the largest magnitude of a bucket, in fp32
 
 
 def wire_format(strategy: Strategy) -> str:
     """Return the format in which gradients are exchanged, a key of BYTES."""
-    return strategy.precision if strategy.wire == SAME else strategy.wire
+    return _in_memory(strategy) if strategy.wire == SAME else strategy.wire
+
+
+def _in_memory(strategy: Strategy) -> str:
+    return IN_MEMORY.get(strategy.precision, strategy.precision)
 
 
 def is_cast(strategy: Strategy) -> bool:
     """Return whether gradients are exchanged in another format than they have in memory."""
-    in_memory = "fp32" if strategy.precision == "tf32" else strategy.precision
-    return wire_format(strategy) not in (in_memory, strategy.precision)
+    return wire_format(strategy) != _in_memory(strategy)
 
 
 def on_wire(strategy: Strategy, size: Any) -> Any:
     """Return the bytes on the wire of gradients of `size` bytes in memory."""
     if not is_cast(strategy):
         return size
-    return size * (BYTES[wire_format(strategy)] / BYTES[strategy.precision])
+    return size * (BYTES[wire_format(strategy)] / BYTES[_in_memory(strategy)])
 
 
 def is_scaled(strategy: Strategy) -> bool:

@@ -17,6 +17,7 @@ class Adapter(Kind):
     backward_reads = frozenset({"input"})
     product = True
     several_inputs = True
+    wide_inputs = (1,)
     sequence = True
     kernels = 6  # of two products, as of queries and of values: B, its scale, the sum
 

@@ -53,6 +53,11 @@ class Dense(Kind):
             attributes={"features": features, "bias": bias, "tied": tied},
         )
 
+    @classmethod
+    def operands(cls, layer: Layer) -> tuple[float, float]:
+        """Return the elements of the input, and of the gradient of the output."""
+        return float(prod(layer.input_shape)), float(prod(layer.output_shape))
+
     def __init__(self, layer: Layer) -> None:
         self.inputs, self.features = layer.input_shape[-1], layer.attributes["features"]
         self.tied = bool(layer.attributes["tied"])

@@ -51,6 +51,7 @@ class Experts(Kind):
 
     several_inputs = True
     product = True
+    wide_inputs = (1,)
     tensor = "experts"
     expert_parameters: tuple[str, ...] = ("expand", "expand_bias", "contract", "contract_bias")
     kept: tuple[str, ...] = ("rows", "hidden", "active")  # what backward reads of the networks
@@ -88,6 +89,13 @@ class Experts(Kind):
         """Return the elements of copied positions, and of what GELU reads and writes."""
         options = layer.attributes
         return float(options["routed"] * (4 * layer.output_shape[-1] + 4 * options["features"]))
+
+    @classmethod
+    def operands(cls, layer: Layer) -> tuple[float, float]:
+        """Return of each row its elements and what the last product reads, and the gradients of all products."""
+        rows, width = layer.attributes["routed"], layer.output_shape[-1]
+        inner = layer.attributes["features"]
+        return rows * (width + inner), rows * (width + cls.gradients_within * inner)
 
     @classmethod
     def working_elements(cls, layer: Layer) -> float:

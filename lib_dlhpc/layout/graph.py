@@ -89,6 +89,7 @@ class Graph:
             round(whole.mask_bytes * kept),
             changed,
             whole.frozen,
+            whole.fp8,
         )
         self.place(local, home)
         held = self.held[whole.name] = Held(whole.name, gives.shape, gives.axis, gives.ranges)

@@ -19,8 +19,8 @@ from lib_dlhpc.spec.model import Model
 
 # Cost of an element-wise layer, which is memory-bound, in FLOP per element that it reads or writes.
 FLOP_PER_ELEMENT = 30
-STATE_BYTES = {"fp64": 24.0, "fp32": 16.0, "tf32": 16.0, "fp16": 16.0, "bf16": 16.0}
-ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+STATE_BYTES = {"fp64": 24.0, "fp32": 16.0, "tf32": 16.0, "fp16": 16.0, "bf16": 16.0, "fp8": 16.0}
+ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
 
 
 def stage_ends(experiment: Experiment) -> tuple[int, ...]:

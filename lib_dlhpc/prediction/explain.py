@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
+from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.outer import has_outer, outer_time
@@ -17,7 +18,7 @@ from lib_dlhpc.prediction.memory import explain_memory
 from lib_dlhpc.prediction.overlap import explain_exposed
 from lib_dlhpc.prediction.resilience import explain_resilience
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import AUTO
+from lib_dlhpc.spec.strategy import AUTO, FP8
 from lib_dlhpc.spec.units import count, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -30,6 +31,7 @@ MEASURED = (
 )
 
 # Appended where the device's file says more of its kernels.
+IN_FP8 = "; linear layers at the peak of fp8, after casts of what they read, 3 B an element (costs/fp8.py)"
 KERNELS = "; products in waves of tiles, and no layer before the host has issued its kernels (costs/tiles.py)"
 
 
@@ -54,9 +56,11 @@ def explain(prediction: Breakdown) -> list[Explanation]:
 
 def _compute(p: Breakdown) -> Explanation:
     e, device = p.experiment, p.experiment.machine.device
-    rate = peak_rate(device, e.strategy.precision)
+    asked = e.strategy.precision
+    asked = "bf16" if asked == FP8 and not fp8.is_used(e.model) else asked
+    rate = peak_rate(device, asked)
     # Mixed precision without fast 16-bit arithmetic computes in another one.
-    used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == e.strategy.precision))
+    used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == asked))
     inputs = [
         (
             "FLOP a sample, forward",
@@ -81,6 +85,7 @@ def _compute(p: Breakdown) -> Explanation:
             source_of(p, "device", "memory_bandwidth"),
         ),
     ]
+    inputs += _fp8_inputs(p)
     inputs += _kernel_inputs(p)
     inputs += _measured_inputs(p) if device.layers else []
     inputs += _scale_inputs(p)
@@ -90,6 +95,7 @@ def _compute(p: Breakdown) -> Explanation:
         "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
         " backward twice (once where weights are frozen), plus the optimizer's update; scaled to the measured rate if"
         " there is one"
+        + (IN_FP8 if fp8.is_used(e.model) else "")
         + (KERNELS if device.dispatch or device.multiprocessors else "")
         + (MEASURED if device.layers else ""),
         tuple(inputs),
@@ -98,6 +104,19 @@ def _compute(p: Breakdown) -> Explanation:
         " an estimate: off by 37 % in the median of published single-device rates, by 117 % at worst; with one it"
         " is exact at that point." + "".join(f" Note: {warning}" for warning in e.warnings),
     )
+
+
+def _fp8_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return what is computed in fp8, and at which rate the rest, if anything is."""
+    e, device = p.experiment, p.experiment.machine.device
+    if not fp8.is_used(e.model):
+        return []
+    narrow = sum(layer.forward_flop for layer in e.model.layers if layer.fp8)
+    other = show(peak_rate(device, "bf16"), "FLOP/s")
+    return [
+        ("FLOP in fp8", f"{narrow / e.model.forward_flop:.1%}", "linear layers but the last"),
+        ("peak rate of the others, bf16", other, source_of(p, "device", "peak.bf16")),
+    ]
 
 
 def _kernel_inputs(p: Breakdown) -> list[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.groups import near
 from lib_dlhpc.costs.wire_format import (
     BYTES,
@@ -107,3 +108,13 @@ def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
         ("casts, there and back", show(rate, "B/s"), "memory bandwidth; gradients in memory"),
         *[scale] * is_scaled(e.strategy),
     ]
+
+
+def stored_in_fp8(p: "Breakdown") -> str:
+    """Return a sentence on what is stored in fp8; "" where nothing is."""
+    if not fp8.is_used(p.experiment.model):
+        return ""
+    return (
+        " Inputs of linear layers are stored in fp8 for backward; no copy of weights in fp8 is held, and those of one"
+        " layer are not counted."
+    )

@@ -27,7 +27,7 @@ from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
-from lib_dlhpc.prediction.explanation import Explanation, source_of
+from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.pipelined import before_backward, in_flight, waiting
 from lib_dlhpc.schedules.ring_collectives import PIECE
@@ -368,5 +368,6 @@ def explain_split_memory(p: "Breakdown") -> Explanation:
         ),
         "layer shapes; Narayanan et al. 2021 (microbatches in flight); Korthikanti et al. 2022;"
         " Rajbhandari et al. 2020",
-        "No fragmentation. The all-gather before a product is repeated in backward, unless activations are offloaded.",
+        "No fragmentation. The all-gather before a product is repeated in backward, unless activations are offloaded."
+        + stored_in_fp8(p),
     )

@@ -1,10 +1,11 @@
 """Settings that are legal and bring nothing, as the rest of the experiment stands: one sentence each."""
 
+from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import sizes
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import SAME
+from lib_dlhpc.spec.strategy import FP8, SAME
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -45,7 +46,7 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(
             f"strategy.context_exchange = '{s.context_exchange}': with strategy.context = 1 no rank lacks a token."
         )
-    found += _of_attention(experiment)
+    found += [*_of_precision(experiment), *_of_attention(experiment)]
     if not s.lora and s.adapted != "queries_values":
         found.append(
             f"strategy.adapted = '{s.adapted}': with strategy.lora = 0 there are no adapters."
@@ -57,6 +58,15 @@ def without_effect(experiment: Experiment) -> list[str]:
             f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
         )
     return found
+
+
+def _of_precision(experiment: Experiment) -> list[str]:
+    """Return a sentence where no layer has the precision that it is about."""
+    if experiment.strategy.precision != FP8 or fp8.is_used(experiment.model):
+        return []
+    return [
+        "strategy.precision = 'fp8': the network has no linear layer but its last, so all of it is in bf16."
+    ]
 
 
 def _of_attention(experiment: Experiment) -> list[str]:

@@ -17,17 +17,20 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers import KINDS, Counts, Layer, Site
 from lib_dlhpc.layers.adapter import counts
 from lib_dlhpc.layers.base.kind import Shape
+from lib_dlhpc.spec.fp8 import with_fp8
 from lib_dlhpc.spec.fusion import with_attention
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import ALL, Strategy
+from lib_dlhpc.spec.strategy import ALL, FP8, Strategy
 
 ATTENTION = ("attention", "fused_attention")
 ADAPTER = "adapter"
 
 
 def as_trained(model: Model, fuse: bool, strategy: Strategy) -> Model:
-    """Return the network as it is trained: with attention fused or not, with adapters or without. Raises SpecError."""
-    return with_adapters(with_attention(model, fuse), _rank(strategy.lora), strategy.adapted)
+    """Return the network as it is trained: with attention fused or not, with adapters or without, linear layers in fp8
+    or not. Raises SpecError."""
+    adapted = with_adapters(with_attention(model, fuse), _rank(strategy.lora), strategy.adapted)
+    return with_fp8(adapted, strategy.precision == FP8)
 
 
 def _rank(lora: Any) -> int:

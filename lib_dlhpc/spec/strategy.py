@@ -53,7 +53,8 @@ SPLIT_FIELDS = (
     "offload",
     "experts",
 )
-TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16")
+FP8 = "fp8"  # linear layers; all else is bf16
+TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", FP8)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Strategy:
 
     A replica of the network is partitioned over tensor x pipeline x spatial x context devices; there are `data`
     replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts.
+    precision: of arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8 is bf16 whose linear
+    layers read operands in fp8 (spec/fp8.py).
     schedule: of the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose
     weight gradients fill idle time (Qi et al. 2024).
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or

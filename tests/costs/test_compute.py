@@ -143,7 +143,7 @@ def test_a_precision_the_device_lacks_is_refused():
 def test_tables_cover_every_choice():
     assert set(BYTES) == set(TRAINING_PRECISIONS) <= set(PRECISIONS)
     assert set(STATE) == set(UPDATE_TRAFFIC) == set(OPTIMIZERS)
-    assert BYTES == {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+    assert BYTES == {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
     # Momentum reads w, g, m and writes w, m; Adam also its second moment.
     assert (UPDATE_TRAFFIC["sgd"], UPDATE_TRAFFIC["momentum"], UPDATE_TRAFFIC["adam"]) == (3, 5, 7)
 

@@ -26,6 +26,7 @@ from lib_dlhpc.explore.language_model.questions import (
     computed,
     hops,
     saved_fp8,
+    saved_linear,
     sent,
     zb_part,
 )
@@ -133,7 +134,7 @@ def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_less_tha
     assert 0.8 * experts.published_step() < computed() < experts.published_step()
     assert float(own.step_time) > 2 * experts.published_step()
     assert experts.predicted(Mixture(experts=8, pipeline=32)).fits
-    assert saved_fp8() == "19%"
+    assert saved_fp8() == "19%" and saved_linear() == "11%"
 
 
 def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_node():

@@ -42,6 +42,7 @@ KINDS = {
     "zero bubble": {"pipeline": 2, "microbatches": 4, "schedule": "zb-h1"},
     "microbatches": {"microbatches": 4},
     "adapters": {"data": 4, "lora": 4},
+    "fp8": {"data": 4, "precision": "fp8"},
     "zero 1": {"data": 4, "zero": 1},
     "zero 2": {"data": 4, "zero": 2},
     "zero 3": {"data": 4, "zero": 3},

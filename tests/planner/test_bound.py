@@ -19,6 +19,13 @@ RUNS = {
         {},
     ),
     "wide": ({**GPT, "hidden": 4096, "layers": 5}, "selene", {"batch": 8, "precision": "fp16"}, {}),
+    "fp8": (
+        {**GPT, "hidden": 1024},
+        "h100-pod",
+        {"nodes": 2, "batch": 4, "precision": "fp8", "optimizer": "adam"},
+        {"zero": [0, 1, 3], "precision": ["fp8", "bf16"]},
+    ),
+    "fp8 alone": ({**GPT, "hidden": 1024}, "h100-pod", {"batch": 4, "precision": "fp8"}, {}),
     "jitter": ({**GPT}, {"name": "selene", "jitter": 0.1}, {"batch": 4, "overlap": False}, {}),
     "context": ({**GPT}, "h100-pod", {"batch": 4, "optimizer": "adam"}, {"context": [1, 2, 4]}),
     "space": ("resnet18", "summit", {"nodes": 2, "devices_per_node": 4, "batch": 4}, {}),

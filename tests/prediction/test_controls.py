@@ -275,6 +275,7 @@ def test_data_is_what_the_other_splits_leave():
 
 
 OF_A_SPLIT = {
+    "strategy.precision": {"model.name": "bert-base"},
     "strategy.schedule": {"strategy.pipeline": 3, "strategy.microbatches": 6},
     "strategy.split": {"strategy.tensor": 2},
     "strategy.recompute": {"model.name": "bert-base"},
@@ -314,7 +315,8 @@ OF_A_SPLIT = {
 def test_every_option_of_a_choice_differs_from_every_other(key, options):
     room = FILES_BOUND if key.endswith("scope") else {"storage.operations_per_file": 0.0}
     run = BASE.set({**UNCALIBRATED, **room, "strategy.nodes": 64})
-    run = run.set({"machine.device.peak.tf32": 6e13, "machine.device.peak.bf16": 1e14})
+    peaks = {"tf32": 6e13, "bf16": 1e14, "fp8": 2e14}
+    run = run.set({f"machine.device.peak.{name}": rate for name, rate in peaks.items()})
     run = run.set(OF_A_SPLIT.get(key, {}))
     if "rails" in options:  # ranks of one index never change rails, as a ring does
         run = run.set({"strategy.allreduce": "ring"})

@@ -52,6 +52,7 @@ REAL = [
     ({"strategy.tensor": 8}, {"strategy.split": "row"}),
     ({}, {"strategy.recompute": "selective"}),
     ({}, FUSED),
+    ({}, {"strategy.precision": "fp8"}),
     ({"strategy.lora": 4}, {"strategy.adapted": "all"}),
 ]
 

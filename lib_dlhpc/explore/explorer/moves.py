@@ -18,9 +18,9 @@ from lib_dlhpc.explore.explorer.measured import OWN
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.machine import Machine, load_machine
+from lib_dlhpc.spec.machine import Device, Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
-from lib_dlhpc.spec.strategy import SAME, SPLIT_FIELDS, Strategy
+from lib_dlhpc.spec.strategy import FP8, SAME, SPLIT_FIELDS, Strategy
 
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
 APART = {  # degrees that cannot be together
@@ -188,6 +188,12 @@ def unsplit(e: Experiment) -> Changes:
     return {**every, **NO_PIPELINE, **rest}
 
 
+def _precision(device: Device, lost: str) -> str:
+    """Return the precision nearest to one that a device lacks."""
+    nearest = ("bf16", "fp16", "fp32") if lost == FP8 else ("fp32",)
+    return next((each for each in nearest if each in device.peak), "bf16")
+
+
 def _on_machine(e: Experiment, machine: Machine) -> Changes:
     s = e.strategy
     replica, each = int(s.replica), int(machine.devices_per_node)
@@ -202,5 +208,5 @@ def _on_machine(e: Experiment, machine: Machine) -> Changes:
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         changes["strategy.offload_to"] = "host"
     if np.isnan(peak_rate(machine.device, s.precision)):
-        changes["strategy.precision"] = "bf16" if "fp32" not in machine.device.peak else "fp32"
+        changes["strategy.precision"] = _precision(machine.device, s.precision)
     return changes

@@ -25,7 +25,8 @@ class Layer:
     as 2 FLOP; element-wise layers count 0 FLOP and are priced by the bytes they move.
     `stored` elements are stored for the backward pass in the precision of the computation;
     `mask_bytes` do not depend on it: dropout masks (1 byte an element) and the logits of a
-    language model (4 bytes an element). frozen: its weights are not trained.
+    language model (4 bytes an element). frozen: its weights are not trained. fp8: its products read operands in fp8
+    (spec/fp8.py).
     """
 
     name: str
@@ -39,6 +40,7 @@ class Layer:
     mask_bytes: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     frozen: bool = False
+    fp8: bool = False
 
     @property
     def gradients(self) -> int:
@@ -67,7 +69,7 @@ class Layer:
         """A number shared by layers that differ only in the digits of their names and in what they read."""
         counts = (self.parameters, self.forward_flop, self.stored, self.mask_bytes, self.frozen)
         name, shapes = re.sub(r"\d+", "", self.name), (self.input_shape, self.output_shape)
-        key = (name, self.kind, *shapes, *counts, _frozen(self.attributes))
+        key = (name, self.kind, *shapes, *counts, self.fp8, _frozen(self.attributes))
         return _LIKENESSES.setdefault(key, len(_LIKENESSES))
 
 
@@ -147,6 +149,7 @@ class Kind:
     stand_in = False  # for a layer of another stage
     lookup = False  # only the rows of its output, not all parameters
     product = False  # limited by the rate of matrix products
+    wide_inputs: tuple[int, ...] = ()  # inputs made in 16 bits where other products are in fp8
     kernels = 1  # that a framework issues for its forward pass
     # Backward has two parts of equal cost, `input_gradient` and `weight_gradient`, which may be computed apart.
     splits_backward = False
@@ -182,6 +185,14 @@ class Kind:
     def extra_traffic(layer: Layer) -> float:
         """Return the elements that an accelerator's kernels move beside input, output and stored elements."""
         return 0.0
+
+    @classmethod
+    def operands(cls, layer: Layer) -> tuple[float, float]:
+        """Return the elements of a sample that products with weights read: activations forward, gradients backward.
+
+        0: it has no such product.
+        """
+        return 0.0, 0.0
 
     @staticmethod
     def numpy_traffic(layer: Layer) -> float:

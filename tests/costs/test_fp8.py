@@ -1,0 +1,86 @@
+"""Time of layers in fp8: the formula by hand, its limits, and that nothing else changes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.costs import fp8
+from lib_dlhpc.costs.compute import layer_activities, layer_times, product_bytes
+from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.fp8 import with_fp8
+from lib_dlhpc.spec.layer_rate import LayerRate
+from lib_dlhpc.spec.machine import load_machine
+
+H100 = load_machine("h100-pod").device
+WIDE = {"family": "gpt", "layers": 2, "hidden": 8192, "heads": 64, "sequence": 4096}
+MODELS = {"gpt": read_model(WIDE), "experts": read_model({**WIDE, "experts": 8, "hidden": 4096})}
+
+
+def both(model, batch=1, device=H100):
+    """Return the times in bf16 and in fp8, and which layers are in fp8."""
+    found = with_fp8(model, True)
+    times = layer_times(model, device, batch, "bf16"), layer_times(found, device, batch, "fp8")
+    return *times, np.array([layer.fp8 for layer in found.layers])
+
+
+@pytest.mark.parametrize(("name", "most"), [("gpt", 0.7), ("experts", 0.95)])
+def test_large_linear_layers_take_more_than_half_their_time_and_others_their_own(name, most):
+    """Experts of fewer rows each save less: the casts of their weights take as long with any number of rows."""
+    wide, narrow, linear = both(MODELS[name])
+    for before, after in zip(wide, narrow, strict=True):
+        assert (0.5 * before[linear] < after[linear]).all()
+        assert (after[linear] < most * before[linear]).all()
+        assert (after[~linear] == before[~linear]).all()
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_dense_layer_by_hand(batch):
+    model = with_fp8(MODELS["gpt"], True)
+    index = next(at for at, x in enumerate(model.layers) if x.name == "layer1.expand")
+    rows, inputs, outputs = batch * 4096, 8192, 4 * 8192
+    weights = inputs * outputs + outputs
+    bandwidth, rate = H100.memory_bandwidth, H100.peak["fp8"] * H100.efficiency
+    product = (2 * rows * inputs * outputs + H100.half_work) / rate
+    casts = 3 * (rows * inputs + weights) / bandwidth, 3 * (rows * outputs + weights) / bandwidth
+    found = layer_times(model, H100, batch, "fp8")
+    assert found.forward[index] == pytest.approx(product + casts[0] + H100.launch)
+    assert found.backward[index] == pytest.approx(2 * product + casts[1] + 2 * H100.launch)
+    moved = rows * inputs + weights + 2 * rows * outputs
+    assert product_bytes(model, batch, 2)[index] == pytest.approx(moved)
+    # One row is limited by memory: its product reads half, and its casts read and write more than that.
+    (forward, _), _, _ = layer_activities(model, H100, batch / 4096, "fp8")
+    assert forward[index] == 0
+
+
+def test_what_experts_cast():
+    """Each row and what the second product reads; in backward the gradients of both products' outputs."""
+    model = with_fp8(MODELS["experts"], True)
+    index = next(at for at, x in enumerate(model.layers) if x.kind == "experts")
+    rows, width = 2 * 4096, 4096
+    found = fp8.operands(model)
+    assert found.activations[index] == found.gradients[index] == rows * 5 * width
+    assert found.weights[index] == model.layers[index].parameters
+    gated = with_fp8(read_model("mixtral-8x7b"), True)
+    layer = next(x for x in gated.layers if x.kind == "gated_experts")
+    inner, rows = layer.attributes["features"], layer.attributes["routed"]
+    assert layer.traits.operands(layer) == (rows * (4096 + inner), rows * (4096 + 2 * inner))
+
+
+def test_few_rows_take_longer_in_fp8():
+    """A product that waits for weights reads half of them, but casts move three times as much before it."""
+    model = read_model({**WIDE, "sequence": 16})
+    wide, narrow, linear = both(model)
+    assert (narrow.forward[linear] > wide.forward[linear]).all()
+
+
+def test_frozen_weights_cast_one_gradient_and_no_rate_of_a_kind_is_of_fp8():
+    model = with_fp8(MODELS["gpt"], True)
+    frozen = replace(model, layers=tuple(replace(x, frozen=x.fp8) for x in model.layers))
+    linear = [layer.fp8 for layer in model.layers]
+    forward = layer_times(frozen, H100, 1, "fp8").forward
+    assert (forward == layer_times(model, H100, 1, "fp8").forward).all()
+    measured = replace(H100, layers={"dense": LayerRate(rate=1e12, backward_rate=1e12)})
+    slow, free = (layer_times(model, device, 1, "fp8").forward for device in (measured, H100))
+    assert (slow[linear] == free[linear]).all()
+    assert slow[-1] > 10 * free[-1]  # logits are in bf16

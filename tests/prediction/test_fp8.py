@@ -1,0 +1,144 @@
+"""A run in fp8: quicker where products limit it, with equal messages and memory as in bf16 but for stored inputs."""
+
+import pytest
+
+from lib_dlhpc import Experiment, SpecError, plan, simulate
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.timeline import breakdown
+from lib_dlhpc.training.check import check
+
+LAYERS, TOKENS, HIDDEN, INNER, SAMPLES = 2, 4096, 4096, 11008, 2
+LLAMA = {"name": "llama2-7b", "layers": LAYERS}
+RUN = Experiment(
+    model=LLAMA,
+    machine="h100-pod",
+    strategy={"nodes": 2, "batch": SAMPLES, "precision": "bf16", "optimizer": "adam"},
+)
+STATE = ("weights", "master weights", "gradients", "optimizer state", "input batch")
+SPLITS = {
+    "plain": {},
+    "zero 3": {"zero": 3},
+    "tensor": {"tensor": 4, "sequence_parallel": True},
+    "pipeline": {"pipeline": 2, "batch": 16, "microbatches": 8, "schedule": "zb-h1"},
+    "recompute": {"recompute": "full", "microbatches": 2},
+    "adapters": {"lora": 8},
+}
+
+
+def with_(run, **strategy):
+    return run.set({f"strategy.{name}": value for name, value in strategy.items()})
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_step_takes_between_half_and_all_of_its_time_and_sends_the_same(name):
+    wide = with_(RUN, **SPLITS[name])
+    before, after = predict(wide), predict(with_(wide, precision="fp8"))
+    for term in ("forward", "backward"):
+        assert 0.5 * before.terms[term] < after.terms[term] < 0.85 * before.terms[term]
+    assert 0.5 * before.step_time < after.step_time < before.step_time
+    assert before.messages == after.messages
+    assert sum(after.energy.values()) < sum(before.energy.values())
+    assert after.experiment.model.train_flop == before.experiment.model.train_flop
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_prediction_is_simulation(name):
+    run = with_(RUN, **SPLITS[name], precision="fp8").set({"machine.jitter": 0.0})
+    predicted, simulated = predict(run), breakdown(simulate(run))
+    assert simulated.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
+
+
+def test_the_ledger_by_hand():
+    """Inputs of linear layers take a byte in place of two; attention's output, which it reads itself, one more."""
+    before, after = (predict(with_(RUN, precision=p)).memory for p in ("bf16", "fp8"))
+    assert {name: after[name] for name in STATE} == {name: before[name] for name in STATE}
+    norms, gated, attended = 2 * HIDDEN, INNER, HIDDEN
+    saved = SAMPLES * LAYERS * TOKENS * (norms + gated - attended)
+    assert before["activations"] - after["activations"] == saved
+
+
+def test_what_waits_for_weight_gradients_takes_half():
+    """Of a zero-bubble pipeline: fp8 inputs, and the fp8 gradients of outputs."""
+    wide = with_(RUN, **SPLITS["pipeline"])
+    before, after = (predict(with_(wide, precision=p)).memory_total for p in ("bf16", "fp8"))
+    assert 0.5 * before < after < before
+
+
+def test_experts_store_what_their_products_read_in_fp8():
+    run = with_(
+        Experiment(model={"name": "mixtral-8x7b", "layers": 1}, machine="h100-pod"),
+        precision="bf16",
+        devices_per_node=1,
+        batch=1,
+        fused_attention="on",
+    )
+    before, after = (
+        predict(with_(run, precision=p)).memory["activations"] for p in ("bf16", "fp8")
+    )
+    layer = next(x for x in run.model.layers if x.kind == "gated_experts")
+    rows, inner = layer.attributes["routed"], layer.attributes["features"]
+    width, tokens = layer.output_shape[-1], layer.output_shape[0]
+    # The norm before queries is read in fp8 alone, that before experts by the router as well, attention's output twice.
+    assert before - after == rows * (width + inner) + tokens * width - tokens * width
+
+
+@pytest.mark.parametrize(
+    ("machine", "legal"),
+    [("selene", "fp64, fp32, tf32, fp16, bf16"), ("summit", "fp64, fp32, fp16")],
+)
+def test_devices_without_fp8_refuse_it_and_name_what_they_have(machine, legal):
+    run = with_(Experiment(model="gpt-1536x16", machine=machine), precision="fp8")
+    for verb in (predict, simulate):
+        with pytest.raises(
+            SpecError, match=rf"strategy.precision = 'fp8': .*; legal here: {legal}\."
+        ):
+            verb(run)
+
+
+def test_the_trainer_refuses_it():
+    with pytest.raises(
+        SpecError, match=r"strategy\.precision = 'fp8'.* to train: fp64, fp32, fp16"
+    ):
+        check(with_(RUN, precision="fp8"))
+
+
+def test_gradients_are_exchanged_in_bf16_unless_cast():
+    narrow = with_(RUN, precision="fp8")
+    sent = [predict(with_(narrow, wire=wire)) for wire in ("same", "bf16", "fp8", "fp32")]
+    same, bf16, fp8, fp32 = (p.communication.total for p in sent)
+    assert same == bf16 and fp8 < same < fp32
+    assert any(
+        "gradients of precision fp8" in note for note in without_effect(with_(narrow, wire="bf16"))
+    )
+    assert not without_effect(with_(narrow, wire="fp8"))
+
+
+def test_convolutions_have_none_of_it():
+    run = with_(Experiment(model="resnet50", machine="h100-pod"), precision="bf16")
+    (note,) = without_effect(with_(run, precision="fp8"))
+    assert "no linear layer but its last" in note
+    before, after = predict(run), predict(with_(run, precision="fp8"))
+    assert before.step_time == after.step_time and before.memory == after.memory
+
+
+def test_a_plan_may_choose_it_where_the_device_has_it():
+    run = with_(RUN, nodes=1)
+    axes = {"precision": ["bf16", "fp8"], "tensor": [1, 2], "microbatches": [1], "zero": [1]}
+    assert plan(run, choose=axes).best.experiment.strategy.precision == "fp8"
+    older = plan(run.set({"machine.name": "selene"}), choose=axes)
+    assert {each.experiment.strategy.precision for each in older.ranked} == {"bf16"}
+    assert older.left_out["not legal: strategy.precision"] > 0
+
+
+def test_the_explanation_says_what_is_in_fp8():
+    found = {each.name: each for each in explain(predict(with_(RUN, precision="fp8")))}
+    inputs = {name: value for name, value, _ in found["compute"].inputs}
+    linear = 2 * TOKENS * LAYERS * (4 * HIDDEN**2 + 3 * HIDDEN * INNER)
+    share = linear / RUN.model.forward_flop
+    assert inputs["peak rate, fp8"] == "1.98 PFLOP/s"
+    assert inputs["peak rate of the others, bf16"] == "989 TFLOP/s"
+    assert inputs["FLOP in fp8"] == f"{share:.1%}"
+    assert "casts" in found["compute"].formula
+    assert "stored in fp8" in found["memory of one device"].assumes
