@@ -55,7 +55,7 @@ KINDS = {
     "offload": "offloaded",
 }
 # Step passes, in order, after recomputation; each changes the passes of one part.
-PASSES = (exchange_gradients, shard, split_backward)
+PASSES = (exchange_gradients, split_backward, shard)
 
 
 def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Program:

@@ -6,7 +6,8 @@ With hybrid sharding neighbors shard, and what they hold is replicated (data.py)
 section 7; Zhao et al. 2023, section 3.2.
 
 In a pipeline, too, each microbatch gathers and reduce-scatters anew. For this cost DeepSpeed's pipeline engine refuses
-stages 2 and 3, and torchtitan by default keeps gathered weights where there is a pipeline.
+stages 2 and 3, and torchtitan by default keeps gathered weights where there is a pipeline. In a zero-bubble pipeline
+weights are gathered for the gradients of inputs alone, and gradients leave with those of the weights.
 
 Gathered once a step, weights arrive a bucket at a time behind the first forward pass, and stay until the last backward
 pass: Megatron-LM's overlap-param-gather with stage 1, FSDP's reshard_after_forward = False with stage 3 (Grattafiori et
@@ -45,8 +46,9 @@ def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> Non
     if strategy.zero == 3 and strategy.gather != FORWARD:
         passes.forward = _gathered(experiment, passes.part, chunk, passes.forward)
         passes.backward = _gathered(experiment, passes.part, chunk, passes.backward)
-        passes.last = _gathered(experiment, passes.part, chunk, passes.last)
-    for each in (passes.backward, passes.last):
+        if passes.weights is None:  # that of weight gradients reads no weights
+            passes.last = _gathered(experiment, passes.part, chunk, passes.last)
+    for each in (passes.backward if passes.weights is None else passes.weights, passes.last):
         each.append(Wait("data", STREAM, "", LABEL))
 
 

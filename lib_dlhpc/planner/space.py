@@ -190,7 +190,6 @@ def _rules(
     yield "microbatches do not divide the batch", c["batch"] % c["microbatches"] != 0
     yield "tensor and spatial at once", (c["tensor"] > 1) & (c["spatial"] > 1)
     yield "sequence parallelism without tensor", c["sequence_parallel"] & (c["tensor"] == 1)
-    yield "ZeRO 2 and 3 with zb-h1", (c["zero"] > 1) & (c["schedule"] == "zb-h1") & staged
     yield (
         SAME,
         ~staged & (c["schedule"] != "1f1b") | (c["zero"] > 0) & (c["data"] * c["context"] == 1),

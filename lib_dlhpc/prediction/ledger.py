@@ -193,6 +193,9 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
     fixed["communication buffer"] = _buffers(experiment, model)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     whole = strategy.zero < 2 or shards(experiment) == 1
+    if in_two and not whole:  # what backward computes waits for the buckets of weight gradients
+        early = (one for one in model.layers if not one.traits.splits_backward)
+        fixed["gradients"] += size * sum(one.trained for one in early if not one.traits.stand_in)
     accumulates = whole and strategy.offload != "all"
     largest = float(model.layer_trained.max(initial=0.0))
     return _activations(Keyed(held, *map(id, held), *how), *how)._replace(

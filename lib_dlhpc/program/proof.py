@@ -191,14 +191,16 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
         there = {each.layer for each in instructions if isinstance(each, Compute)}
         order = [layer for layer in order if layer in there]
     done: list[int] = []
+    later = set[int]()  # layers whose weights have gradients after this pass only
     for each in instructions:
         if isinstance(each, Compute) and BLOCKS.get(each.phase, each.phase) in own:
+            later |= {each.layer} if each.phase == "input_grad" else set()
             if each.phase not in BLOCKS or done[-1:] != [each.layer]:
                 done.append(each.layer)
         elif isinstance(each, Compute) and each.layer in done:
             raise ProofError(f"{where}: layer {each.layer} is repeated after its backward pass.")
         elif sums(each):
-            early = set(summed_layers(each)).intersection(order) - set(done)
+            early = set(summed_layers(each)).intersection(order) - (set(done) - later)
             if early:
                 raise ProofError(f"{where}: posts gradients of layers {sorted(early)} too early.")
     if done != order:

@@ -322,11 +322,6 @@ def _shards_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             f"strategy.zero_unit = {s.zero_unit!r}: applies only with strategy.zero = 3; with strategy.zero = {s.zero}"
             " the legal value is 'block'.",
         ),
-        (
-            np.greater(s.zero, 1) & np.greater(s.pipeline, 1) & (s.schedule == "zb-h1"),
-            f"strategy.zero = {s.zero}: a bucket of gradients is freed after one backward pass; with"
-            " strategy.schedule = 'zb-h1' those of several microbatches wait, and legal are 0, 1.",
-        ),
     )
 
 

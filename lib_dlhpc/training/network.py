@@ -337,6 +337,7 @@ class Network:
         dy = pending.pop(self.model.layers[index].name)
         if weights_later:
             dx = self.layers[index].input_gradient(self._take(BACK, index), saved, dy)
+            self.store.let_go(index)
             own.later[index] = dy
             self._give(index, dx, pending)
             return

@@ -21,6 +21,13 @@ class Order(NamedTuple):
     weights: Sequence[Instruction] | None = None  # where backward leaves out weight gradients
     first: Sequence[Instruction] | None = None  # the first forward pass, if it gathers weights
 
+    @property
+    def early(self) -> frozenset[int]:
+        """The layers that compute all gradients in backward, where others leave those of weights to a later pass."""
+        computed = (each for each in self.backward if isinstance(each, Compute))
+        found = (each.layer for each in computed if each.phase == "backward")
+        return frozenset(found) if self.weights is not None else frozenset()
+
 
 def carried_out(
     model: Model, instructions: Iterable[Instruction | None], waits: bool = False

@@ -157,6 +157,7 @@ class Stage:
             by_layer=self.level == 3 and not kept and strategy.zero_unit == "layer",
             alike=self.alike,
             experts=self.experts,
+            order=self.does.order,
         )
 
     @property

@@ -7,7 +7,8 @@ A network's flat array is cut into units, and each replica updates its part of e
     3   weights too       a block's weights are all-gathered just before use and freed afterwards
 
 A unit is what one collective moves, so that all replicas send the same amount: a bucket, or at level 3 a block
-or a layer (costs/units.py).
+or a layer (costs/units.py). Where weight gradients have a pass of their own, buckets leave with it; gradients that
+backward has computed already, those of normalizations and tables, wait for it in full size.
 With hybrid sharding neighbors do so, and those that have the same shard sum its gradients (Zhao et al. 2023).
 """
 
@@ -22,6 +23,7 @@ from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.schedules.ring_collectives import Rounds
 from lib_dlhpc.training.exchange import bounds_of, range_of
 from lib_dlhpc.training.in_order import InOrder, Later
+from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding, cut_out
 from lib_dlhpc.training.weights import Parameter, Table
@@ -32,7 +34,8 @@ class Shards:
 
     layers: of each bucket, the last first: the first, and one past the last. tables: of other stages, too.
     kept: whether weights are gathered once a step, a bucket at a time, and stay until the update; by_layer: or before
-    each pass, a layer at a time. alike: the replicas with the same experts, which shard the tensors `experts`.
+    each pass, a layer at a time. alike: the replicas with the same experts, which shard the tensors `experts`. order:
+    the passes; gradients that come before the pass in which their bucket is filled wait for it.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Shards:
         by_layer: bool = False,
         alike: Any = None,
         experts: Collection[str] = (),
+        order: Order | None = None,
     ) -> None:
         self.kept = kept
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
@@ -72,6 +76,9 @@ class Shards:
         self.first_bucket = 1  # its number in the timeline, if a rank has several stages
         self._wanted: int | None = None
         self._filled: dict[int, Array] = {}  # buckets by number
+        self._early = order.early if order else frozenset[int]()  # layers
+        self._waiting: dict[Parameter, Array] = {}  # gradients of early layers, summed
+        self._apart: dict[Parameter, Array] = {}  # those being written
         self._sums = InOrder()  # of buckets
         self.owners = (comm, alike) if experts else (comm,)
         self._begun = -1  # the bucket that another group sums next
@@ -79,6 +86,7 @@ class Shards:
     def begin(self, passes: int) -> None:
         """Zero the gradients and drop gathered weights, which may be outdated."""
         self.gradients.fill(0)
+        self._waiting.clear()
         self.forget()
 
     def forget(self) -> None:
@@ -126,11 +134,24 @@ class Shards:
             self._now = range(0)
 
     def target(self, index: int) -> Tensors:
-        """Return views of the bucket being filled."""
-        return {name: self._part(p) for name, p in self.table.of[index].items()}
+        """Return views of the bucket being filled, or arrays that wait until it is."""
+        sees = self.table.of[index]
+        if index not in self._early:
+            return {name: self._part(p) for name, p in sees.items()}
+        self._apart = {p: self.arena.array(p.shape, self.dtype) for p in sees.values()}
+        for each in self.table.adds:
+            if each in self._apart:
+                self._apart[each].fill(0)
+        return {name: self._apart[p] for name, p in sees.items()}
 
     def written(self, index: int) -> None:
-        """Progress what is in flight."""
+        """Add what waits for its bucket; progress what is in flight."""
+        for p, array in self._apart.items():
+            if p in self._waiting:
+                self._waiting[p] += array
+            else:
+                self._waiting[p] = array
+        self._apart = {}
         self._sums.test()
         self._gathers.test()
 
@@ -221,6 +242,10 @@ class Shards:
             for each in self.table.adds:
                 if start <= each.start < stop:
                     flat[each.start - start : each.stop - start] = 0
+            for p in self.table.parameters:
+                if p.layer in self._early and start <= p.start < stop:
+                    own = flat[p.start - start : p.stop - start].reshape(p.shape)
+                    own[...] = self._waiting.pop(p, 0)
         return self._filled[number]
 
     def _name(self, layers: range) -> str:

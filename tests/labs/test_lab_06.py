@@ -146,7 +146,7 @@ def test_each_mistake_is_named(own, solved, name):
         ("[strategy]\nnodes = 1", "not yours to choose"),
         ("[machine]\nnodes = 1", "not yours to choose"),
         ("strategy", "TOML"),
-        ("[strategy]\npipeline = 2\nschedule = 'zb-h1'\nzero = 3", "zero"),
+        ("[strategy]\npipeline = 2\nschedule = 'zb-h1'\noffload = 'all'", "offload"),
     ],
 )
 def test_an_illegal_choice_is_refused_with_a_reason(own, text, words):

@@ -267,7 +267,7 @@ def every_layout():
                 split |= RING if "llama" in model or number % 2 else {}
             split["offload"] = next(offloads)
             if split.get("schedule") == "zb-h1":
-                split |= {"offload": "none", "zero": min(split["zero"], 1), "zero_unit": "block"}
+                split |= {"offload": "none"}
             if split["offload"] == "all":
                 split |= {"offload": "none"} if "words" in model and depth > 1 else NONE
             rule = {"optimizer": next(optimizers), "epochs": next(epochs)}
@@ -351,8 +351,6 @@ def many_choices():
     schedules = ("gpipe", "1f1b", "interleaved", "zb-h1")
     for zero, (number, schedule) in product((0, 1, 2, 3), enumerate(schedules)):
         microbatches = (2, 4)[(zero + number) % 2]
-        if zero > 1 and schedule == "zb-h1":
-            continue
         split = {"pipeline": 2, "recompute": next(recomputes), "collective": next(collectives)}
         split |= {"zero": zero, "microbatches": microbatches, "schedule": schedule}
         split |= {"chunks": 2} if schedule == "interleaved" else {}
@@ -396,8 +394,9 @@ def layouts():
     yield "words", {"zero": 3}
     yield "words", {"zero": 1, "microbatches": 2, "pipeline": p}
     if p == 4:
-        for level in (2, 3):
-            yield "words", {"zero": level, "microbatches": 3, "pipeline": 2}
+        for level, schedule in product((2, 3), ("1f1b", "zb-h1")):
+            way = {"zero": level, "microbatches": 3, "pipeline": 2}
+            yield "words", {**way, "schedule": schedule}
     yield "images", {"spatial": p}
     yield "images", {"pipeline": p}
     if p <= 4:

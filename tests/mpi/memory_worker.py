@@ -11,6 +11,7 @@ from mpi4py import MPI
 from lib_dlhpc.prediction.ledger import peak_of
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.training.trainer import train
+from lib_dlhpc.training.zero import Shards
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank
@@ -126,6 +127,8 @@ MODES = {
     ("zb-h1", 2): ("words", 64, {**FLOW, "schedule": "zb-h1"}),
     ("zb-h1 of four", 4): ("words", 80, {**FLOW, "pipeline": 4, "schedule": "zb-h1"}),
     ("zb-h1, full", 2): ("words", 128, {**FLOW, "schedule": "zb-h1", "recompute": "full"}),
+    ("zb-h1, zero 2", 4): ("words", 64, {**FLOW, "schedule": "zb-h1", "zero": 2, "bucket": "1 MB"}),
+    ("zb-h1, zero 3", 4): ("words", 64, {**FLOW, "schedule": "zb-h1", "zero": 3}),
     ("interleaved", 2): ("words", 64, {**FLOW, "schedule": "interleaved", "chunks": 2}),
     ("1f1b, full", 2): ("words", 256, {**FLOW, "schedule": "1f1b", "recompute": "full"}),
     ("hybrid zero 3", 4): (
@@ -218,6 +221,27 @@ def compare(name, model, batch, split):
     return worst
 
 
+def gradients_that_wait():
+    """What waits for its bucket after a split backward pass is what the ledger says, to the byte."""
+    most, written = 0, Shards.written
+
+    def measured(self, index):
+        nonlocal most
+        written(self, index)
+        most = max(most, sum(each.nbytes for each in self._waiting.values()))
+
+    for zero in (2, 3):
+        split = experiment_of("words", 8, {**FLOW, "schedule": "zb-h1", "zero": zero})
+        held = [
+            peak_of(each, rank).terms["gradients"]
+            for each in (split, split.set({"strategy.schedule": "1f1b"}))
+        ]
+        most, Shards.written = 0, measured
+        train(split, comm)
+        Shards.written = written
+        assert most == held[0] - held[1] > 0, (zero, rank, most, held)
+
+
 if __name__ == "__main__":
     ones = np.ones((512, 512), np.float32)
     ones @ ones  # the BLAS library allocates its buffers
@@ -229,6 +253,8 @@ if __name__ == "__main__":
         for name, way in modes.items()
         if not chosen or name in chosen
     }
+    if p == 4 and not chosen:
+        gradients_that_wait()
     far = {name: f"{off:.1%}" for name, off in found.items() if off > CLOSE}
     assert not far, far
     if rank == 0:

@@ -149,6 +149,11 @@ SPLIT = parallel.steps(
         next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
     ).set({"strategy.schedule": "zb-h1"})
 )
+SPLIT_ZERO = parallel.steps(
+    run_of(
+        next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
+    ).set({"strategy.schedule": "zb-h1", "strategy.zero": 3})
+)
 HYBRID = parallel.steps(
     run_of(
         next(c for c in CASES if c["strategy"] == {"data": 4, "microbatches": 2, "zero": 3})
@@ -232,7 +237,19 @@ MUTANTS = {
         ),
         "2 microbatches have no pass back",
     ),
-    "a split backward that posts": (blocks(SPLIT, ["backward"], posts), "2 times over"),
+    "a split backward that posts": (blocks(SPLIT, ["backward"], posts), "too early"),
+    "buckets that leave before weight gradients": (
+        blocks(blocks(SPLIT_ZERO, ["backward"], posts), ["weights", "last"], drop(Collective)),
+        "too early",
+    ),
+    "weights not gathered for gradients of inputs": (
+        blocks(SPLIT_ZERO, ["backward"], drop(Collective)),
+        "not posted",
+    ),
+    "weight gradients freed in flight": (
+        blocks(SPLIT_ZERO, ["weights"], drop(Wait)),
+        "ends before data",
+    ),
     "copies of a shard that never sum": (
         blocks(HYBRID, BACK, drop(Collective, group="copies")),
         "never sum their gradients, or not all",

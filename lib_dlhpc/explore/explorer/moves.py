@@ -94,7 +94,6 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return {"strategy.chunks": 2, "strategy.microbatches": many}
         case "strategy.schedule":
             near: Changes = {"strategy.offload": "none"} if value == "zb-h1" else {}
-            near |= {"strategy.zero": 1} if value == "zb-h1" and s.zero > 1 else {}
             return {"strategy.chunks": 1, **near}
         case "strategy.offload" if value != "none":
             found = {"strategy.schedule": "1f1b"} if s.schedule == "zb-h1" else {}

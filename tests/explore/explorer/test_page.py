@@ -169,12 +169,12 @@ def test_what_is_no_option_is_answered_with_the_legal_ones():
 def test_an_illegal_combination_is_barred_and_explained():
     page = Explorer()
     page.choose("narayanan-2021")
-    page.move("strategy.schedule", "zb-h1")
-    zero = next(c for c in page.panel.state["controls"] if c["field"] == "strategy.zero")
-    assert set(zero["illegal"]) == {"2", "3"} and "'zb-h1'" in zero["illegal"]["3"]
-    page.move("strategy.zero", 3)
-    assert "strategy.zero = 3" in page.words["notices"].value
-    assert page.experiment.strategy.zero == 0
+    page.move("strategy.lora", 4)
+    offload = next(c for c in page.panel.state["controls"] if c["field"] == "strategy.offload")
+    assert set(offload["illegal"]) == {"2"} and "adapters" in offload["illegal"]["2"]
+    page.move("strategy.offload", "all")
+    assert "strategy.lora = 4" in page.words["notices"].value
+    assert page.experiment.strategy.offload == "none"
 
 
 def test_a_split_of_a_file_is_shown_by_its_controls():
