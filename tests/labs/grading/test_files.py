@@ -6,6 +6,7 @@ import os
 
 import pytest
 from file_cheats import LOADERS, SAVES
+from patience import PATIENCE
 
 from lib_dlhpc.labs.findings import as_text, passed, seed_of
 from lib_dlhpc.labs.grading import files, restarts
@@ -50,7 +51,7 @@ def marks(tmp_path_factory, solution):
                 written = f"{source_of(solution, lab, name)}\n{source}"
                 (folder / name / "step.py").write_text(written, encoding="utf-8")
             if chosen:
-                for mark in grades(folder, lab, seconds=1 if slow else 60):
+                for mark in grades(folder, lab, seconds=1 if slow else int(PATIENCE)):
                     found[lab, mark.learner] = mark
     return found
 
