@@ -229,6 +229,8 @@ def test_the_own_machine_gives_bands(page: Any) -> None:
 
 def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> None:
     use(page, DIGITS.format(ranks=1, batch=32))  # two ranks run below
+    calibrated = "90 % bands: by the intervals"
+    eventually(lambda: calibrated not in results(page).inner_text(), what="another machine")
     tells(page.locator(".dl-nums"), "epoch of digits")
     settled(page)
     dropdown(page, "Vary").select_option(label="Batch a device")

@@ -91,9 +91,10 @@ def test_a_live_run_can_be_cancelled_while_the_page_lives(page: Any, eventually:
     eventually(lambda: "seed 0" in experiment(page, 0).inner_text())
     slider(page, 0, "Batch").press("Home")  # the longest
     eventually(lambda: "1 times the base batch of 16" in experiment(page, 0).inner_text())
+    trains = passing(page, "linear 16 is training")
     press(page, 0, "Train")
     cancel = experiment(page, 0).get_by_role("button", name="Cancel", exact=True)
-    eventually(cancel.is_enabled)
+    eventually(trains, what="a run")  # even one that ends between two looks
     before = page.evaluate(DRAWN, 1)
     slider(page, 1, "Batch").press("ArrowRight")
     eventually(lambda: page.evaluate(DRAWN, 1) != before)

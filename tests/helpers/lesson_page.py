@@ -108,10 +108,9 @@ def moves_meanwhile(
 def launchers(server: int) -> list[psutil.Process]:
     """Return each mpiexec that a kernel of a server (a process id) has started."""
     found = []
-    for child in (child for kernel in kernels(server) for child in kernel.children()):
-        with suppress(psutil.Error):
-            if "mpiexec" in " ".join(child.cmdline()):
-                found.append(child)
+    for kernel in kernels(server):
+        with suppress(psutil.Error):  # it, or what it has started, may end meanwhile
+            found += [each for each in kernel.children() if "mpiexec" in " ".join(each.cmdline())]
     return found
 
 
