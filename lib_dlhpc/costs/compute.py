@@ -46,6 +46,30 @@ class Activities(NamedTuple):
     launch: LayerTimes  # of kernels, and the overhead of a pass: the device waits
 
 
+class Counts(NamedTuple):
+    """What the roofline reads of layers, an array of each; FLOP and elements a sample, `read` once a batch."""
+
+    moved: NDArray[np.float64]
+    read: NDArray[np.float64]  # parameters
+    flop: NDArray[np.float64]
+    gradients: NDArray[np.float64]
+    repeated: NDArray[np.float64]  # FLOP of forward that backward repeats
+    blocks: NDArray[np.float64]  # see _blocks
+    rows: NDArray[np.float64]  # of products, see tiles.shapes
+    inputs: NDArray[np.float64]
+    outputs: NDArray[np.float64]
+    loss: NDArray[np.float64]  # B that the loss moves, in forward and in backward
+    loss_back: NDArray[np.float64]
+    cast: NDArray[np.float64]  # elements that products in fp8 read, see fp8.operands
+    cast_back: NDArray[np.float64]
+    cast_once: NDArray[np.float64]
+
+    @property
+    def operands(self) -> fp8.Operands:
+        """What products in fp8 read."""
+        return fp8.Operands(self.cast, self.cast_back, self.cast_once)
+
+
 def peak_rate(device: Device, precision: str) -> float:
     """Return the peak FLOP/s of a device at a precision; NaN if the device does not support it.
 
@@ -85,28 +109,12 @@ def layer_activities(
     exchanged: s after each layer in which the device works on collectives, alike in both passes.
     """
     batch, size = last_axis(batch), BYTES[precision]
-    rate = _rates(model, device, precision)
-    half = np.where(model.layer_forward_flop > 0, last_axis(device.half_work), 0.0)
-    memory_time = product_bytes(model, batch, size) / last_axis(streaming_rate(device))
-    launch = np.where(traffic(model)[0] > 0, last_axis(device.launch), 0.0)
-    work, times = batch * model.layer_forward_flop, model.layer_gradients
-    ahead: Any = 1.0
-    back: Any = 1.0
-    if np.any(device.multiprocessors):
-        ahead, back = tiles.slower(model, batch, last_axis(device.multiprocessors))
-    # Backward forms two products of the forward's size, one for the input and one for the weights, if they are trained.
-    products = (np.maximum(times - 1, 0) + back) * work + batch * _repeated_flop(model)
-    kernel = _fused_attention(model, device)
-    arithmetic = (kernel * ahead * work + half) / rate, (kernel * products + times * half) / rate
-    memory = memory_time, times * memory_time
+    counts, place = _distinct(model)
     found = Activities(
-        LayerTimes(*(np.where(a >= m, a, 0.0) for a, m in zip(arithmetic, memory, strict=True))),
-        LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
-        LayerTimes(launch, times * launch),
-    )
-    beside = _beside(model, device, batch, size)
-    found = found._replace(
-        memory=LayerTimes(*(a + b for a, b in zip(found.memory, beside, strict=True)))
+        *(
+            LayerTimes(*(np.asarray(seconds)[..., place] for seconds in each))
+            for each in _roofline(counts, device, batch, precision)
+        )
     )
     if device.layers:
         known, rated = layer_rates.rated(model, device.layers, batch, size)
@@ -125,31 +133,80 @@ def layer_activities(
     return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
 
 
-def _rates(model: Model, device: Device, precision: str) -> Any:
+def _roofline(counts: Counts, device: Device, batch: Any, precision: str) -> Activities:
+    """Return the seconds of layers by what limits them; batch: with a last axis for the layers."""
+    size, rate = BYTES[precision], _rates(counts.operands, device, precision)
+    half = np.where(counts.flop > 0, last_axis(device.half_work), 0.0)
+    bandwidth = last_axis(streaming_rate(device))
+    memory_time = _product_bytes(counts, batch, size) / bandwidth
+    launch = np.where(counts.moved > 0, last_axis(device.launch), 0.0)
+    work, times = batch * counts.flop, counts.gradients
+    ahead: Any = 1.0
+    back: Any = 1.0
+    if np.any(device.multiprocessors):
+        shapes = counts.rows, counts.inputs, counts.outputs
+        ahead, back = tiles.slower(shapes, batch, last_axis(device.multiprocessors))
+    # Backward forms two products of the forward's size, one for the input and one for the weights, if they are trained.
+    products = (np.maximum(times - 1, 0) + back) * work + batch * counts.repeated
+    kernel = _fused_attention(counts.blocks, device)
+    arithmetic = (kernel * ahead * work + half) / rate, (kernel * products + times * half) / rate
+    memory = memory_time, times * memory_time
+    found = Activities(
+        LayerTimes(*(np.where(a >= m, a, 0.0) for a, m in zip(arithmetic, memory, strict=True))),
+        LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
+        LayerTimes(launch, times * launch),
+    )
+    beside = (each / bandwidth for each in _beside(counts, device, batch, size))
+    return found._replace(
+        memory=LayerTimes(*(a + b for a, b in zip(found.memory, beside, strict=True)))
+    )
+
+
+def _rates(operands: fp8.Operands, device: Device, precision: str) -> Any:
     """Return the FLOP/s of large products of each layer, or with a last axis of one."""
-    rate = peak_rate(device, "bf16" if precision == FP8 else precision) * device.efficiency
-    if not fp8.is_used(model):
-        return last_axis(rate)
+    rate = last_axis(
+        peak_rate(device, "bf16" if precision == FP8 else precision) * device.efficiency
+    )
+    if not np.any(operands.weights):
+        return rate
     narrow = last_axis(peak_rate(device, FP8) * device.efficiency)
-    return np.where([layer.fp8 for layer in model.layers], narrow, last_axis(rate))
+    return np.where(operands.weights > 0, narrow, rate)
 
 
 def product_bytes(model: Model, batch: Any, size: int) -> Any:
     """Return the bytes that the kernel of each layer reads and writes in a forward pass, (..., layers)."""
-    moved, read = traffic(model)
-    found = (batch * moved + read) * size
-    return found - fp8.saved(model, batch, size) if fp8.is_used(model) else found
+    counts, place = _distinct(model)
+    return np.asarray(_product_bytes(counts, batch, size))[..., place]
 
 
-def _beside(model: Model, device: Device, batch: Any, size: int) -> Any:
-    """Return the s, forward and backward, of kernels beside a layer's own: casts and, if so measured, the loss."""
-    found: list[Any] = [0.0, 0.0]
+def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
+    return (batch * counts.moved + counts.read) * size - fp8.saved(counts.operands, batch, size)
+
+
+def _beside(counts: Counts, device: Device, batch: Any, size: int) -> tuple[Any, Any]:
+    """Return the bytes, forward and backward, of kernels beside a layer's own: casts and, if so measured, the loss."""
+    ahead, back = fp8.cast_bytes(counts.operands, batch, size)
     if np.any(device.streaming):
-        found = [batch * each for each in streams.loss_bytes(model)]
-    if fp8.is_used(model):
-        casts = fp8.cast_bytes(model, batch, size)
-        found = [a + b for a, b in zip(found, casts, strict=True)]
-    return [each / last_axis(streaming_rate(device)) for each in found]
+        ahead, back = ahead + batch * counts.loss, back + batch * counts.loss_back
+    return ahead, back
+
+
+@lru_cache(maxsize=1024)
+def _distinct(model: Model) -> tuple[Counts, NDArray[np.intp]]:
+    """Return the counts of layers that differ in them, and which of these each layer has: blocks are mostly alike."""
+    each = (*traffic(model), model.layer_forward_flop, model.layer_gradients, _repeated_flop(model))
+    every = np.array(
+        [
+            *each,
+            _blocks(model),
+            *tiles.shapes(model),
+            *streams.loss_bytes(model),
+            *fp8.operands(model),
+        ]
+    )
+    known = dict[tuple[float, ...], int]()
+    place = [known.setdefault(row, len(known)) for row in map(tuple, every.T.tolist())]
+    return Counts(*np.array([*known]).T.reshape(len(every), -1)), np.array(place, np.intp)
 
 
 def _dispatched(model: Model, device: Device, each: Activities, exchanged: Any) -> LayerTimes:
@@ -211,10 +268,9 @@ def _repeated_flop(model: Model) -> NDArray[np.float64]:
     return np.array([layer.traits.repeated_flop(layer) for layer in model.layers])
 
 
-def _fused_attention(model: Model, device: Device) -> Any:
+def _fused_attention(blocks: NDArray[np.float64], device: Device) -> Any:
     """Return by what fused attention takes longer than products of its FLOP: fewer blocks, at a lower rate."""
     share = last_axis(device.attention)
-    blocks = _blocks(model)
     slower = blocks * last_axis(device.efficiency) / np.where(np.equal(share, 0), 1.0, share)
     return np.where((blocks > 0) & np.greater(share, 0), slower, 1.0)
 

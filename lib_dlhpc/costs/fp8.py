@@ -46,15 +46,14 @@ def is_used(model: Model) -> bool:
     return any(layer.fp8 for layer in model.layers)
 
 
-def saved(model: Model, batch: Any, size: int) -> Any:
+def saved(found: Operands, batch: Any, size: int) -> Any:
     """Return the bytes that a product reads less than with operands of `size` bytes, (..., layers)."""
-    found = operands(model)
     return (batch * found.activations + found.weights) * (size - BYTE)
 
 
-def cast_bytes(model: Model, batch: Any, size: int) -> tuple[Any, Any]:
+def cast_bytes(found: Operands, batch: Any, size: int) -> tuple[Any, Any]:
     """Return the bytes that casts read and write in the forward and in the backward pass, (..., layers)."""
-    found, moved = operands(model), size + BYTE
+    moved = size + BYTE
     return (
         (batch * found.activations + found.weights) * moved,
         (batch * found.gradients + found.weights) * moved,

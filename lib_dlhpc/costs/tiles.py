@@ -46,13 +46,14 @@ def shapes(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64], NDAr
     return tuple(np.where(dense, each, 0.0) for each in (rows, inputs, outputs))  # type: ignore[return-value]
 
 
-def slower(model: Model, batch: Any, multiprocessors: Any) -> tuple[Any, Any]:
+def slower(products: tuple[Any, Any, Any], batch: Any, multiprocessors: Any) -> tuple[Any, Any]:
     """Return by which factor the products of each layer take longer, in forward and for the gradient of the input.
 
-    multiprocessors: 0: any product fills the device. batch: with a last axis for the layers. The product of weight
-    gradients sums over the rows of the batch, which libraries cut as well where there are few tiles: it fills it.
+    products: as of `shapes`. multiprocessors: 0: any product fills the device. batch: with a last axis for the layers.
+    The product of weight gradients sums over the rows of the batch, which libraries cut as well where there are few
+    tiles: it fills it.
     """
-    rows, inputs, outputs = shapes(model)
+    rows, inputs, outputs = products
     cut, at_once = (rows > 0) & np.greater(multiprocessors, 0), np.maximum(multiprocessors, 1)
     many = np.maximum(batch * rows, 1.0)
     ahead = used(many, np.maximum(outputs, 1.0), at_once)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.compute import dispatched, kernels, layer_times, update_time
 from lib_dlhpc.costs.streams import loss_bytes
 from lib_dlhpc.costs.tiles import used
@@ -113,3 +114,15 @@ def test_the_loss_of_a_language_model_reads_its_logits():
 def test_what_only_moves_data_takes_the_streaming_rate():
     half = replace(PLAIN, streaming=0.5)
     assert update_time(GPT, half, "adam") == pytest.approx(2 * update_time(GPT, PLAIN, "adam"))
+
+
+@pytest.mark.parametrize("device", ["a100-sxm-80gb", "v100-sxm2-16gb"])
+def test_layers_with_equal_counts_take_as_long_as_if_each_were_priced(device, monkeypatch):
+    own, batch = read_device(device), np.array([1, 3, 32])
+    counts, place = compute._distinct(GPT)
+    once = layer_times(GPT, own, batch, "fp16")
+    assert len(counts.flop) < len(GPT.layers)
+    every = compute.Counts(*(each[place] for each in counts))
+    monkeypatch.setattr(compute, "_distinct", lambda model: (every, np.arange(len(place))))
+    for one, other in zip(once, layer_times(GPT, own, batch, "fp16"), strict=True):
+        assert np.array_equal(one, other)
