@@ -24,7 +24,8 @@ from lib_dlhpc.planner.space import Columns, alike, changes_of
 from lib_dlhpc.prediction import Breakdown, ledger, predict
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
 from lib_dlhpc.program import Mix, Update
-from lib_dlhpc.program.lanes import SENDS, Timed, finished, timed, walk
+from lib_dlhpc.program.lane_walk import walk
+from lib_dlhpc.program.lanes import SENDS, Timed, finished, timed
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.experiment import Experiment

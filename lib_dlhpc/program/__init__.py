@@ -7,7 +7,9 @@ fold.py          a block as a few sums: work, and the messages within it
 rounds.py        calls as numbers, in rounds that repeat
 walk.py          when each stage is through all calls, if repeated passes take as long; rounds that repeat are skipped
 path.py          when every rank starts and ends each pass
+depths.py        the passes of a pipeline by their depth, in stretches that repeat
 lanes.py         the same path through many steps at once, as arrays
+lane_walk.py     the passes of many pipelines of one shape, a lane each
 intervals.py     the intervals of a path, to be drawn
 totals.py        what a step computes and sends in all
 proof.py         that a program trains: every gradient summed once, nothing read before it is there

@@ -1,26 +1,22 @@
 """The longest path through many steps at once: the same passes, which take another time in each lane.
 
 A lane is one step. Prices are arrays over the samples of a microbatch; `timed` makes of a program what its passes take,
-`walk` carries out the passes of pipelines of one shape, and `finished` what follows them. The arithmetic is that of
-path.py without jitter, in the order of the passes' depth: those of one depth are on different ranks.
+`walk` (lane_walk.py) carries out the passes of pipelines of one shape, and `finished` what follows them. The arithmetic
+is that of path.py without jitter.
 
 A pass starts at s and finds the stream of gradients free at f. As it does nothing but add and wait, both its end and
 when that stream is free again are max(s + a, f + b), with constants a and b (Baccelli et al. 1992, "Synchronization and
 Linearity"). All other streams are free when it starts.
 """
 
-from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lib_dlhpc.program.calls import FORWARD, PASSES, pipeline
+from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
 from lib_dlhpc.program.instructions import Collective, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
-from lib_dlhpc.program.rounds import sections
 
 # What the table of a chunk has: s of each pass, and of the last one from its start and from when the stream is free to
 # its end and until the stream is free again; s that a message occupies a port, and until it arrives.
@@ -129,82 +125,6 @@ def _with_moves(shape: Shape, costs: Floats) -> Floats:
     pieces = (each for each in shape.compact if isinstance(each, Collective | Move))
     seconds = (each.seconds if isinstance(each, Move) else costs[next(posts)] for each in pieces)
     return np.array([each + np.zeros(costs.shape[1]) for each in seconds])
-
-
-class Depth(NamedTuple):
-    """Passes of one depth: place and chunk as one number, index of the table, the pass whose message each needs, the
-    boundary that its message crosses; and which of them complete gradients."""
-
-    place: NDArray[np.int64]
-    made: NDArray[np.int64]
-    source: NDArray[np.int64]
-    boundary: NDArray[np.int64]
-    last: bool
-
-
-def walk(
-    schedule: str, ranks: int, many: int, chunks: int, table: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return when each rank is through its passes, its stream free, and for how long it waited, (ranks, lanes).
-
-    table: (COLUMNS, ranks, chunks, lanes).
-    """
-    lanes = table.shape[-1]
-    seconds = np.moveaxis(table[:3], 0, 2).reshape(-1, lanes)  # as passes are numbered in rounds.py
-    end, behind, freed, queued = table[LAST].reshape(4, -1, lanes)
-    none = np.zeros((1, lanes))  # what sends nothing
-    busy, takes = (np.concatenate([each.reshape(-1, lanes), none]) for each in table[SENDS])
-    clock, port, free, idle = (np.zeros((ranks, lanes)) for _ in range(4))
-    depths = _depths(schedule, ranks, many, chunks)
-    arrives = np.empty((sum(len(each.place) for each in depths) + 1, lanes))
-    arrives[-1], row = -np.inf, 0
-    for place, made, source, boundary, last in depths:
-        start = clock[place]
-        now = np.maximum(start, arrives[source])
-        idle[place] += now - start
-        if last:
-            at = free[place]
-            free[place] = np.maximum(now + freed[made], at + queued[made])
-            now = np.maximum(now + end[made], at + behind[made])
-        else:
-            now += seconds[made]
-        clock[place] = now
-        left = np.maximum(port[place], now)
-        port[place] = left + busy[boundary]
-        arrives[row : row + len(place)] = left + takes[boundary]
-        row += len(place)
-    return clock, free, idle
-
-
-@lru_cache(maxsize=512)  # the pipelines of a space
-def _depths(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Depth, ...]:
-    """Return the passes of a pipeline by their depth: one more than those before it on its rank, and its source."""
-    each = sections(pipeline(schedule, ranks, many, chunks))
-    rows = np.concatenate([np.tile(np.array(one.rows, np.int64), (one.times, 1)) for one in each])
-    place, made, back, boundary = rows.T
-    source = np.where(back > 0, np.arange(len(rows)) - back, -1)
-    depth = _depth(place, source, ranks)
-    once = made < 0
-    made = np.where(once, -2 - made, made)
-    last = once & (made % len(PASSES) != PASSES.index(FORWARD))
-    made = np.where(last, made // len(PASSES), made)
-    key = 2 * depth + last
-    order = np.argsort(key, kind="stable")
-    at = np.full(len(order) + 1, len(order))  # what receives nothing waits for the row behind all
-    at[order] = np.arange(len(order))
-    edges = [0, *(np.flatnonzero(np.diff(key[order])) + 1).tolist(), len(order)]
-    place, made, source, boundary = (each[order] for each in (place, made, at[source], boundary))
-    parts = ((slice(*pair), bool(last[order[pair[0]]])) for pair in pairwise(edges))
-    return tuple(Depth(place[s], made[s], source[s], boundary[s], end) for s, end in parts)
-
-
-def _depth(place: NDArray[np.int64], source: NDArray[np.int64], ranks: int) -> NDArray[np.int64]:
-    """Return the depth of each pass, in an order in which each follows its source; -1: it has none."""
-    depth, clock = [0] * (len(place) + 1), [0] * ranks
-    for number, (here, needs) in enumerate(zip(place.tolist(), source.tolist(), strict=True)):
-        now, ready = clock[here], depth[needs]
-        clock[here] = depth[number] = (ready if ready > now else now) + 1
-    return np.array(depth[:-1])
 
 
 def finished(step: Program, clock: Floats, free: Floats, factor: float, stream: str) -> Floats:

@@ -1,0 +1,149 @@
+"""The passes of a pipeline by their depth, in stretches that repeat: those of one depth are on different ranks.
+
+The depth of a pass is one more than that of the pass before it on its rank, and of that whose message it needs. Once
+a pipeline is full the same passes follow at the same distance, so that more microbatches are more of them.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.program.calls import FORWARD, PASSES, pipeline
+from lib_dlhpc.program.rounds import ENOUGH, sections
+from lib_dlhpc.schedules.pipeline import Streams
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+class Depth(NamedTuple):
+    """Passes of one depth: place and chunk as one number, index of the table, how many rows before the first of them
+    the pass is whose message each needs, the boundary that its message crosses; and which of them complete gradients.
+
+    A depth has a row for each pass and one behind them, which nothing sends: from that of the depth before, 1 row back,
+    receive those that need nothing.
+    """
+
+    place: Numbers
+    made: Numbers
+    back: Numbers
+    boundary: Numbers
+    last: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of the depth."""
+        return len(self.place) + 1
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What depths have in common that are the same."""
+        return (*(each.tobytes() for each in self[:4]), self.last)
+
+
+class Stretch(NamedTuple):
+    """Depths that follow one another `times` times; reach: how many rows before its end are read from there on, and
+    before each of its repetitions."""
+
+    depths: tuple[Depth, ...]
+    times: int
+    reach: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the depths, once."""
+        return sum(each.rows for each in self.depths)
+
+
+@lru_cache(maxsize=512)  # the pipelines of a space
+def stretches(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Stretch, ...]:
+    """Return the passes of a pipeline with `many` microbatches by their depth."""
+    pipe = pipeline(schedule, ranks, many, chunks)
+    if not isinstance(pipe.streams, Streams):
+        return (Stretch(by_depth(schedule, ranks, many, chunks), 1),)
+    rounds = pipe.streams.rounds
+    # Ranks are apart by as many microbatches as there are ranks.
+    enough = ENOUGH + -(-ranks // rounds.microbatches)
+    more = max(0, min(times for _, times in rounds.each) - enough)
+    periods = tuple(passes for passes, _ in rounds.each)
+    found = _repeated(periods, schedule, ranks, many - more * rounds.microbatches, chunks)
+    if more and sum(one.times > 1 for one in found) < len(periods):
+        return (Stretch(by_depth(schedule, ranks, many, chunks), 1),)
+    return tuple(one._replace(times=one.times + more * (one.times > 1)) for one in found)
+
+
+@lru_cache(maxsize=512)
+def _repeated(
+    periods: tuple[int, ...], schedule: str, ranks: int, many: int, chunks: int
+) -> tuple[Stretch, ...]:
+    """Return depths with the longest stretch of each period, in their order."""
+    depths = by_depth(schedule, ranks, many, chunks)
+    keys, at, found = [each.key for each in depths], 0, list[Stretch]()
+    for period in periods:
+        first, times = _longest(keys, at, period)
+        if times > 1:
+            found.append(Stretch(depths[at:first], 1))
+            found.append(Stretch(depths[first : first + period], times))
+            at = first + period * times
+    found.append(Stretch(depths[at:], 1))
+    return tuple(
+        one._replace(reach=max(_reach(each.depths) for each in found[number:]))
+        for number, one in enumerate(found)
+    )
+
+
+def _reach(depths: Sequence[Depth]) -> int:
+    """Return how many rows before depths they read."""
+    most = row = 0
+    for each in depths:
+        most, row = max(most, int(each.back.max()) - row), row + each.rows
+    return most
+
+
+def _longest(keys: Sequence[object], start: int, period: int) -> tuple[int, int]:
+    """Return where the longest stretch of a period begins, from `start` on, and how many periods it has."""
+    begins, longest, first = start, 0, start
+    for at in range(start, len(keys) - period):
+        if keys[at] != keys[at + period]:
+            begins = at + 1
+        elif at + 1 - begins > longest:
+            first, longest = begins, at + 1 - begins
+    return first, longest // period + 1
+
+
+def by_depth(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Depth, ...]:
+    """Return all passes of a pipeline by their depth."""
+    each = sections(pipeline(schedule, ranks, many, chunks))
+    rows = np.concatenate([np.tile(np.array(one.rows, np.int64), (one.times, 1)) for one in each])
+    place, made, back, boundary = rows.T
+    source = np.where(back > 0, np.arange(len(rows)) - back, -1)
+    depth = _depth(place, source, ranks)
+    once = made < 0
+    made = np.where(once, -2 - made, made)
+    last = once & (made % len(PASSES) != PASSES.index(FORWARD))
+    made = np.where(last, made // len(PASSES), made)
+    key = 2 * depth + last
+    order = np.argsort(key, kind="stable")
+    new = np.diff(key[order], prepend=-1) != 0
+    row = np.arange(1, len(order) + 1) + np.cumsum(new) - 1  # the first has one before it
+    at = np.empty(len(order), np.int64)
+    at[order] = row
+    edges = [*np.flatnonzero(new).tolist(), len(order)]
+    starts = np.repeat(row[edges[:-1]], np.diff(edges))
+    needs = source[order]
+    back = np.where(needs >= 0, starts - at[needs], 1)
+    place, made, boundary = (each[order] for each in (place, made, boundary))
+    parts = ((slice(*pair), bool(last[order[pair[0]]])) for pair in pairwise(edges))
+    return tuple(Depth(place[s], made[s], back[s], boundary[s], end) for s, end in parts)
+
+
+def _depth(place: Numbers, source: Numbers, ranks: int) -> Numbers:
+    """Return the depth of each pass, in an order in which each follows its source; -1: it has none."""
+    depth, clock = [0] * (len(place) + 1), [0] * ranks
+    for number, (here, needs) in enumerate(zip(place.tolist(), source.tolist(), strict=True)):
+        now, ready = clock[here], depth[needs]
+        clock[here] = depth[number] = (ready if ready > now else now) + 1
+    return np.array(depth[:-1])

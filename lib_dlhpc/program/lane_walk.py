@@ -1,0 +1,176 @@
+"""When each rank of many pipelines of one shape is through its passes; the times of each pipeline are a lane.
+
+Passes are walked by their depth (depths.py). Where a stretch of them repeats, its end follows from what was walked as
+soon as all times are a constant later than some repetitions before: see walk.py, which does the same for one pipeline.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.program.depths import Depth, Stretch, stretches
+from lib_dlhpc.program.lanes import LAST, SENDS
+from lib_dlhpc.program.program import Floats
+from lib_dlhpc.program.walk import ROUNDING
+
+OFTEN = 8  # repetitions, from which on the times are compared after so many more
+MEMORY = 64  # repetitions that are compared
+
+
+def walk(
+    schedule: str, ranks: int, many: int, chunks: int, table: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return when each rank is through its passes, its stream free, and for how long it waited, (ranks, lanes).
+
+    table: (COLUMNS, ranks, chunks, lanes).
+    """
+    found = _Walk(table)
+    for one in stretches(schedule, ranks, many, chunks):
+        found.run(one)
+    return found.clock, found.free, found.idle
+
+
+class _Walk:
+    """The clocks of ranks through passes, (ranks, lanes), and when messages arrive, (rows, lanes)."""
+
+    def __init__(self, table: Floats) -> None:
+        ranks, lanes = table.shape[1], table.shape[-1]
+        # As passes are numbered in rounds.py.
+        self.seconds = np.moveaxis(table[:3], 0, 2).reshape(-1, lanes)
+        self.last = table[LAST].reshape(4, -1, lanes)
+        none = np.zeros((1, lanes))  # what sends nothing
+        self.busy, self.takes = (
+            np.concatenate([each.reshape(-1, lanes), none]) for each in table[SENDS]
+        )
+        self.clock, self.port, self.free, self.idle = (np.zeros((ranks, lanes)) for _ in range(4))
+        self.arrives, self.row = np.full((1, lanes), -np.inf), 1
+
+    def run(self, one: Stretch) -> None:
+        """Walk a stretch."""
+        kept = self.arrives[max(0, self.row - max(one.reach, 1)) : self.row]
+        self.row = len(kept)
+        more = np.empty((one.rows * one.times, kept.shape[1]))
+        self.arrives = np.concatenate([kept, more])
+        if one.times == 1:
+            self._once(one.depths)
+        else:
+            self._repeat(one)
+
+    def _once(self, depths: Sequence[Depth]) -> None:
+        clock, port, free, idle, arrives = self.clock, self.port, self.free, self.idle, self.arrives
+        seconds, (end, behind, freed, queued) = self.seconds, self.last
+        busy, takes, row = self.busy, self.takes, self.row
+        for place, made, back, boundary, last in depths:
+            start = clock[place]
+            now = np.maximum(start, arrives[row - back])
+            idle[place] += now - start
+            if last:
+                at = free[place]
+                free[place] = np.maximum(now + freed[made], at + queued[made])
+                now = np.maximum(now + end[made], at + behind[made])
+            else:
+                now += seconds[made]
+            clock[place] = now
+            left = np.maximum(port[place], now)
+            port[place] = left + busy[boundary]
+            behind_all = row + len(place)
+            np.add(left, takes[boundary], out=arrives[row:behind_all])
+            arrives[behind_all] = -np.inf
+            row = behind_all + 1
+        self.row = row
+
+    def _repeat(self, one: Stretch) -> None:
+        """Walk a stretch until the times of all lanes repeat; add what the repetitions that are left take."""
+        first, base = self.row, self.clock.min(axis=0)
+        self._shift(-base)  # small numbers are more exact
+        seen, rates = list[Floats](), self._one_way(one)
+        through, ends = np.zeros(len(base), bool), np.zeros(0)
+        for walked in range(1, one.times + 1):
+            self._once(one.depths)
+            if self.row - one.reach < first:
+                continue
+            seen = [*seen[1 - MEMORY :], self._times(one.reach)]
+            apart, left = len(seen) - 1, one.times - walked
+            if not apart or not left or (apart & (apart - 1) and apart % OFTEN):
+                continue
+            repeat, later = self._repetition(seen, rates, left, base)
+            new = repeat & ~through
+            ends = np.where(new, later, ends) if len(ends) else later
+            through |= new
+            if through.all():
+                break
+        if through.any():
+            self._set(one.reach, ends, through)
+        self._shift(base)
+
+    def _times(self, reach: int) -> Floats:
+        recent = self.arrives[self.row - reach : self.row]
+        return np.concatenate([self.clock, self.port, recent[recent[:, 0] > -np.inf], self.idle])
+
+    def _set(self, reach: int, ends: Floats, lanes: NDArray[np.bool_]) -> None:
+        """Set the times of some lanes."""
+        ranks, recent = len(self.clock), self.arrives[self.row - reach : self.row]
+        rows = np.flatnonzero(recent[:, 0] > -np.inf)
+        for each, values in ((self.clock, ends[:ranks]), (self.port, ends[ranks : 2 * ranks])):
+            each[:, lanes] = values[:, lanes]
+        recent[np.ix_(rows, lanes)] = ends[2 * ranks : -ranks][:, lanes]
+        self.idle[:, lanes] = ends[-ranks:][:, lanes]
+
+    def _shift(self, by: Floats) -> None:
+        for each in (self.clock, self.port, self.free, self.arrives[: self.row]):
+            each += by
+
+    def _repetition(
+        self, seen: Sequence[Floats], rates: Floats | None, left: int, base: Floats
+    ) -> tuple[NDArray[np.bool_], Floats]:
+        """Return which lanes repeat, and the times of all after the repetitions that are left."""
+        waits, now = len(self.clock), seen[-1]
+        found, ends = np.zeros(len(base), bool), now
+        for rounds in range(1, len(seen)):
+            if left % rounds:
+                continue
+            periods = left // rounds
+            later = now - seen[-1 - rounds]
+            times = later[:-waits]
+            off = times.max(axis=0) - times.min(axis=0)
+            if rates is not None:
+                off = np.minimum(off, np.abs(times - rates * rounds).max(axis=0))
+            total = base + now[:-waits].max(axis=0) + periods * times.max(axis=0)
+            new = (periods * off <= ROUNDING * total) & ~found
+            ends = np.where(new, now + periods * later, ends)
+            found |= new
+            if found.all():
+                break
+        return found, ends
+
+    def _one_way(self, one: Stretch) -> Floats | None:
+        """Return by how much the times of a repetition are later than those of the one before, if messages go one way.
+
+        Then a rank takes as long as the slowest pass, or message, up to it.
+        """
+        depth, ranks = one.depths[0], len(self.clock)
+        if len(one.depths) > 1 or len(depth.place) < ranks:
+            return None
+        source, many = (-depth.back) % depth.rows, depth.rows - 1
+        found, sends = dict[int, Floats](), dict[int, Floats]()
+        waiting = list(range(many))
+        for _ in range(many):
+            for at in list(waiting):
+                before = int(source[at])
+                if before < many and before not in sends:
+                    continue
+                rate = self.seconds[depth.made[at]]
+                found[at] = np.maximum(rate, sends[before]) if before < many else rate
+                sends[at] = np.maximum(found[at], self.busy[depth.boundary[at]])
+                waiting.remove(at)
+        if waiting:
+            return None
+        clock = np.empty((ranks, self.clock.shape[1]))
+        port = clock.copy()
+        for at, place in enumerate(depth.place.tolist()):
+            clock[place], port[place] = found[at], sends[at]
+        rows = np.arange(-one.reach, 0) % depth.rows
+        return np.concatenate(
+            [clock, port, *(sends[at][None] for at in rows.tolist() if at < many)]
+        )
