@@ -60,9 +60,8 @@ class CollectivePrices:
 
     def _cost(self, what: Collective, size: Any) -> Cost:
         net = self.groups[what.group].network
-        if np.ndim(size):
-            return collective_cost(what.goal, size, net, what.algorithm)
-        return _collective(what.goal, size, Keyed(net, id(net)), what.algorithm)
+        sizes = Keyed(size, np.shape(size), np.asarray(size).tobytes())
+        return _collective(what.goal, sizes, Keyed(net, id(net)), what.algorithm)
 
 
 def collective_prices(
@@ -80,8 +79,8 @@ def _collective_prices(key: Keyed[tuple[Experiment, Mapping[str, Group], Any]]) 
 
 
 @lru_cache(maxsize=4096)
-def _collective(goal: str, size: float, of: Keyed[Network], algorithm: str) -> Cost:
-    return collective_cost(goal, size, of.value, algorithm)
+def _collective(goal: str, size: Keyed[Any], of: Keyed[Network], algorithm: str) -> Cost:
+    return collective_cost(goal, size.value, of.value, algorithm)
 
 
 def collective_cost(goal: str, size: Any, net: Network, algorithm: str) -> Cost:

@@ -35,6 +35,7 @@ def units(model: Model, kind: str) -> tuple[range, ...]:
     return tuple(range(*each) for each in pairwise([*starts, len(model.layers)]))
 
 
+@lru_cache(maxsize=1024)
 def unit_weights(model: Model, kind: str) -> tuple[int, ...]:
     """Return the elements of the weights that each unit reads."""
     read = weights_read(model)

@@ -35,13 +35,12 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
     if stages == 1:
         return (len(model.layers),)
     edges = cut_points(model, stages)
-    room, cut = _Room(experiment, edges, stages), _shortest(model, stages)
+    room, cut = Room(experiment, edges, stages), _shortest(model, stages)
     for each in (_equal_blocks(model, stages), cut):
         if each and room.holds(each):
             return tuple(edges[index] for index in each)
-    fits = room.fits
-    if _can_fit(fits):
-        cut = _cut(_work_before(model, edges), stages, fits) or cut
+    if room.reaches_the_end:
+        cut = _cut(_work_before(model, edges), stages, room.fits) or cut
     return tuple(edges[index] for index in cut)
 
 
@@ -69,14 +68,6 @@ def _shortest(model: Model, stages: int) -> tuple[int, ...]:
     cut = _cut(_work_before(model, edges), stages, everywhere)
     assert cut is not None  # there are as many places as stages
     return cut
-
-
-def _can_fit(fits: NDArray[np.bool_]) -> bool:
-    """Whether stages that each reach as far as they can reach the end; if not, no cut fits."""
-    at = 0
-    for stage in fits:
-        at = max(at, *np.flatnonzero(stage[at])[-1:].tolist())
-    return at == fits.shape[1] - 1
 
 
 @lru_cache(maxsize=256)
@@ -174,7 +165,7 @@ def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tup
     return tuple(reversed(ends))
 
 
-class _Room:
+class Room:
     """What fits in the memory of a device: an estimate, for the cut only, of model state and of activations of the
     microbatches in flight."""
 
@@ -201,6 +192,22 @@ class _Room:
         ends, starts = list(cut), [0, *cut[:-1]]
         need, hold = (each[ends] - each[starts] for each in (self.states, self.keeps))
         return bool(np.all(need + self.in_flight * hold <= self.room))
+
+    @property
+    def reaches_the_end(self) -> bool:
+        """Whether stages that each reach as far as they can reach the end; if not, no cut fits."""
+        states, keeps, at = self.states.tolist(), self.keeps.tolist(), 0
+        for in_flight in self.in_flight.tolist():
+            need, hold, over = states[at], keeps[at], len(states)
+            fits = at
+            while over - fits > 1:  # what a stage needs grows with every edge
+                middle = (fits + over) // 2
+                asked = states[middle] - need + in_flight * (keeps[middle] - hold)
+                fits, over = (middle, over) if asked <= self.room else (fits, middle)
+            if fits == len(states) - 1:
+                return True
+            at = fits
+        return False
 
     @property
     def fits(self) -> NDArray[np.bool_]:

@@ -112,15 +112,9 @@ def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
     """Return what each rank of a pipeline holds, at each place in space that can be the slowest; alike ones have the
     same object."""
     chains, stages = rank_parts(experiment), sizes(experiment).pipeline
-    known = dict[tuple[int, ...], Needs]()
-
-    def of(held: tuple[Part, ...]) -> Needs:
-        key = tuple(map(id, held))
-        if key not in known:
-            known[key] = _needs(experiment, held, stages)
-        return known[key]
-
-    return [[of(chain[rank]) for chain in chains] for rank in range(stages)]
+    unlike = {id(held): held for chain in chains for held in chain}
+    known = {key: _needs(experiment, held, stages) for key, held in unlike.items()}
+    return [[known[id(held)] for held in ranks] for ranks in zip(*chains, strict=True)]
 
 
 def peaks(

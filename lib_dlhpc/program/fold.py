@@ -81,54 +81,58 @@ class Shape:
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.pieces: list[Span | Collective | Move | Wait] = []
         self.priced: list[Collective] = []
-        self.counts: list[int] = []  # how often each of them occurs
         self.moves: Counter[Move] = Counter()
         self.numbers = array("l")  # which of `priced` each exchange is
         self.spans_of = array("l")  # and its span
         self.posts = list[int]()  # which of `priced` the collectives on other streams are
         self.spans = 0
         self.full: list[int] = []  # spans with anything in them
-        # The layer of each computation, and where its time counts, 3 slots a span: head, middle, tail.
-        self._spent: dict[str, array[int]] = defaultdict(partial(array, "l"))  # by phase
+        # The layer of each computation, and the run of them in which it is, by phase.
+        self._spent: dict[str, array[int]] = defaultdict(partial(array, "l"))
+        self._runs = array(
+            "l"
+        )  # where the time of each run counts, 3 slots a span: head, middle, tail
         self._known: dict[tuple[object, ...], int] = {}
-        self._numbers: dict[
-            int, int
-        ] = {}  # the same by identity: most instructions are in the sequence several times
+        # The same by identity: most instructions are in the sequence several times.
+        self._numbers: dict[int, int] = {}
         self._cut(instructions)
-        del self._known, self._numbers
         spent = {phase: np.array(each).reshape(-1, 2) for phase, each in self._spent.items()}
+        runs = np.array(self._runs, np.int64)
+        del self._known, self._numbers, self._spent, self._runs
         self.layers = {phase: each[:, 0].copy() for phase, each in spent.items()}
-        self.slots = {phase: each[:, 1].copy() for phase, each in spent.items()}
+        self.slots = {phase: runs[each[:, 1]] for phase, each in spent.items()}
 
     def _cut(self, instructions: Sequence[Instruction]) -> None:
-        run, kind, met = list[Compute](), "", 0  # since the last exchange; exchanges of the span
+        kind, met, empty = (
+            "",
+            0,
+            True,
+        )  # since the span's first exchange; exchanges; whether nothing is computed
+        spent, runs, number_of = self._spent, self._runs, self._numbers
         for each in instructions:
             if type(each) is Compute:
-                run.append(each)
+                layer, phase = each
+                spent[phase].extend((layer, len(runs)))
+                empty = False
             elif type(each) is Collective and not each.stream:
-                self._add(run, 1 if met else 0)
-                self.numbers.append(self._number(each))
+                runs.append(3 * self.spans + (1 if met else 0))
+                number = number_of.get(id(each))
+                self.numbers.append(self._number(each) if number is None else number)
                 self.spans_of.append(self.spans)
-                run, kind, met = [], kind or each.kind, met + 1
+                kind, met = kind or each.kind, met + 1
             else:
-                self._end(run, kind, met)
-                run, kind, met = [], "", 0
+                self._end(kind, met, empty)
+                kind, met, empty = "", 0, True
                 self.pieces.append(each)  # type: ignore[arg-type]
                 if type(each) is Collective:
                     self.posts.append(self._number(each))
                 elif type(each) is Move:
                     self.moves[each] += 1
-        self._end(run, kind, met)
+        self._end(kind, met, empty)
 
-    def _add(self, run: list[Compute], part: int) -> None:
-        """Count the time of computations in a part of the span: 0 head, 1 middle, 2 tail."""
-        slot = 3 * self.spans + part
-        for layer, phase in run:
-            self._spent[phase].extend((layer, slot))
-
-    def _end(self, run: list[Compute], kind: str, met: int) -> None:
-        self._add(run, 2 if met else 0)
-        if run or met:
+    def _end(self, kind: str, met: int, empty: bool) -> None:
+        self._runs.append(3 * self.spans + (2 if met else 0))
+        if met or not empty:
             self.full.append(self.spans)
         self.pieces.append(_span(self.spans, kind))
         self.spans += 1
@@ -140,9 +144,14 @@ class Shape:
             number = self._numbers[id(what)] = self._known.setdefault(key, len(self.priced))
             if number == len(self.priced):
                 self.priced.append(what)
-                self.counts.append(0)
-        self.counts[number] += 1
         return number
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How often each of `priced` occurs."""
+        every = np.array([*self.numbers, *self.posts], np.int64)
+        counts: list[int] = np.bincount(every, minlength=len(self.priced)).tolist()
+        return counts
 
     @cached_property
     def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
