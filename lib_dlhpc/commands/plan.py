@@ -11,6 +11,7 @@ from lib_dlhpc.spec.experiment import dump
 
 if TYPE_CHECKING:
     from lib_dlhpc.planner import Plan
+    from lib_dlhpc.planner.failures import WithFailures
 
 REASONS = 6  # lines
 
@@ -65,8 +66,24 @@ def _plan(options: argparse.Namespace) -> int:
             dump(found.best.experiment, options.save)
         except OSError as error:
             raise SpecError(f"--save {options.save}: {error.strerror}.") from None
-    print_result(options, _as_dict(found), *_lines(found))
+    with_failures, missing = _with_failures(found)
+    table = [one._asdict() for one in with_failures]
+    lines = [*(f"    {one.words}" for one in with_failures), *(f"    {each}" for each in missing)]
+    heading = ["", "  with failures:"] if lines else []
+    print_result(
+        options, _as_dict(found) | {"with_failures": table}, *_lines(found), *heading, *lines
+    )
     return 0
+
+
+def _with_failures(found: "Plan") -> "tuple[tuple[WithFailures, ...], list[str]]":
+    """Return the chosen layouts with failures, and what is missing to simulate them."""
+    from lib_dlhpc.planner.failures import with_failures
+
+    try:
+        return with_failures(found), []
+    except (ModuleNotFoundError, SpecError) as error:
+        return (), [f"not simulated: {error}"]
 
 
 def _as_dict(found: "Plan") -> dict[str, Any]:

@@ -5,6 +5,7 @@ bound.py    a lower bound of the step of each, on arrays: never above what predi
 candidates.py  the bounds of all, found in chunks, here or elsewhere
 prices.py   exact prices of many layouts at once, as arrays
 search.py   plan(experiment): exact predictions in the order of the bound, until no other can be better
+failures.py the chosen layouts with failures: simulated, beside the closed form
 front.py    the Pareto front of several objectives, and its knee
 result.py   Plan: what it returns; each Choice is an experiment
 """
