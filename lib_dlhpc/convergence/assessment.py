@@ -7,13 +7,12 @@ must leave the target within reach, so the epochs are those to the target plus c
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.convergence.costs import NO_OUTER, around, upper
 from lib_dlhpc.convergence.epochs import Epochs, epochs_to, refused
-from lib_dlhpc.convergence.law import NORMAL
 from lib_dlhpc.convergence.workloads import Workload, find
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import SAME
@@ -48,10 +47,12 @@ def epochs_of(experiment: Experiment) -> Epochs:
         return _refused(e, f"nothing measured for {_named(e)}")
     if measured := work.other_rate(e):
         return _refused(e, f"{work.title} was measured with a rate of {measured}")
+    if np.ndim(e.global_batch) and _deviations(e, work):
+        return _each(e)
     cost, reason = cost_of(e, work)
     if np.isnan(cost):
         return _refused(e, reason)
-    found = epochs_to(work, target + cost, e.global_batch)
+    found = epochs_to(work, target + cost, _batch(e))
     return found._replace(reason=f"{found.reason}{reason}")
 
 
@@ -62,17 +63,44 @@ def cost_of(experiment: Experiment, work: Workload) -> tuple[float, str]:
         both = " and ".join(f"{name} = {value}" for name, value in found.items())
         return np.nan, f"{both} were not measured together on {work.title}"
     for name, value in found.items():
-        rows = [row for row in work.costs if row["setting"] == name]
-        around = _around(rows, value)
-        if not around:
-            known = ", ".join(str(row["value"]) for row in rows) or "nothing"
-            return np.nan, f"{name} = {value} was not measured on {work.title}; measured: {known}"
-        cost = max(_upper(row["change"]) for row in around)
-        return (
-            cost,
-            f"; {name} = {value} costs at most {100 * cost:.2g} points ({around[0]['from']})",
-        )
+        return _cost(experiment, work, name, value)
     return 0.0, ""
+
+
+def _cost(e: Experiment, work: Workload, name: str, value: Any) -> tuple[float, str]:
+    """Return the same of one setting, at the batch, the workers and the outer optimizer of the experiment."""
+    outer = e.training.outer_rate, e.training.outer_momentum
+    shown = f"{name} = {value}"
+    if outer != NO_OUTER:
+        shown += f" with an outer rate of {outer[0]:g} and momentum of {outer[1]:g}"
+    rows = [row for row in work.costs if row["setting"] == name]
+    alike = [row for row in rows if row.get("outer", NO_OUTER) == outer]
+    workers, batch = int(e.devices // e.strategy.replica), int(_batch(e))
+    near = around(alike, value, workers)
+    if not near:
+        by = f" by {workers} workers" * any("workers" in row for row in rows)
+        known = ", ".join(_known(row) for row in rows) or "nothing"
+        return np.nan, f"{shown}{by} was not measured on {work.title}; measured: {known}"
+    for row in near:
+        if row.get("batch", batch) != batch:
+            return np.nan, f"{shown} was {row['from']}, not of {batch:,}, on {work.title}"
+    worst = max(near, key=lambda row: upper(row["change"]))
+    cost = upper(worst["change"])
+    return cost, f"; {shown} costs at most {100 * cost:.2g} points ({worst['from']})"
+
+
+def _known(row: Mapping[str, Any]) -> str:
+    """Return a measured value in words."""
+    outer = row.get("outer", NO_OUTER)
+    with_outer = f" with {outer[0]:g} and {outer[1]:g}" * (outer != NO_OUTER)
+    by = f" by {row['workers']}" if "workers" in row else ""
+    value = row["value"]
+    return f"{value if isinstance(value, str) else f'{value:g}'}{with_outer}{by}"
+
+
+def _batch(e: Experiment) -> Any:
+    """Return the samples of an update: of all replicas, but with asynchronous updates of one."""
+    return e.strategy.batch if e.strategy.update == "asynchronous" else e.global_batch
 
 
 def changed(one: Experiment, other: Experiment) -> tuple[str, ...]:
@@ -110,7 +138,7 @@ def _settings(e: Experiment) -> dict[str, Any]:
 
 
 def _deviations(e: Experiment, work: Workload) -> dict[str, Any]:
-    """Return the settings off those that the workload was measured with."""
+    """Return the settings off those that the workload was measured with; an outer optimizer is part of local steps."""
     s, t = e.strategy, e.training
     found: dict[str, Any] = {}
     if s.precision not in (*work.precisions, "fp64"):
@@ -119,32 +147,14 @@ def _deviations(e: Experiment, work: Workload) -> dict[str, Any]:
         found["strategy.wire"] = s.wire
     if s.update == "asynchronous":
         found["strategy.update"] = s.update
-    if s.local_steps > 1:
+    if s.staleness:
+        found["strategy.staleness"] = s.staleness
+    if s.local_steps > 1 or (t.outer_rate, t.outer_momentum) != NO_OUTER:
         found["strategy.local_steps"] = s.local_steps
-    for name in ("sparsity", "low_rank", "outer_rate", "outer_momentum"):
-        if (value := getattr(t, name)) != getattr(Training, name):
+    for name in ("sparsity", "low_rank"):
+        if value := getattr(t, name):
             found[f"training.{name}"] = value
     return found
-
-
-def _around(rows: list[Mapping[str, Any]], value: Any) -> list[Mapping[str, Any]]:
-    """Return the measured costs next to a value: at it, or on both sides; a stronger setting may cost less."""
-    exact = [row for row in rows if row["value"] == value]
-    if exact or isinstance(value, str):
-        return exact
-    below = [row for row in rows if row["value"] < value]
-    above = [row for row in rows if row["value"] > value]
-    if not (below and above):
-        return []
-    order = itemgetter("value")
-    return [max(below, key=order), min(above, key=order)]
-
-
-def _upper(changes: list[float]) -> float:
-    """Return the upper end of 90 % of what runs lost, in the mean; a gain is not credited."""
-    loss = -np.array(changes)
-    wide = NORMAL * loss.std(ddof=1) / np.sqrt(len(loss)) if len(loss) > 1 else 0.0
-    return max(0.0, float(loss.mean() + wide))
 
 
 def _refused(e: Experiment, why: str) -> Epochs:
@@ -160,8 +170,7 @@ def _named(e: Experiment) -> str:
 
 def _each(e: Experiment) -> Epochs:
     """Return the answer where other settings than the batch are arrays."""
-    places = {**_settings(e), "run.target": e.run.target, "batch": e.global_batch}
-    arrays = {name: value for name, value in places.items() if np.ndim(value)}
+    arrays = _arrays(e)
     shape = np.broadcast_shapes(*(value.shape for value in arrays.values()))
     rows = []
     for at in np.ndindex(shape):
@@ -172,14 +181,23 @@ def _each(e: Experiment) -> Epochs:
     return Epochs(numbers[0], numbers[1], numbers[2], why)
 
 
+def _arrays(e: Experiment) -> dict[str, Any]:
+    """Return the fields of layout and training that are arrays, and the target if it is one."""
+    tables: dict[str, Any] = {"strategy": e.strategy, "training": e.training}
+    found = {
+        f"{table}.{item.name}": value
+        for table, noun in tables.items()
+        for item in fields(noun)
+        if np.ndim(value := getattr(noun, item.name))
+    }
+    return found | ({"run.target": e.run.target} if np.ndim(e.run.target) else {})
+
+
 def _with(e: Experiment, values: dict[str, Any]) -> Experiment:
-    """Return a scalar experiment of that global batch and those settings, for questions about accuracy alone."""
+    """Return a scalar experiment of those fields, for questions about accuracy alone."""
     tables: dict[str, dict[str, Any]] = {"strategy": {}, "training": {}, "run": {}}
     for name, value in values.items():
         table, _, field = name.partition(".")
-        if field:
-            tables[table][field] = value
-    if "batch" in values:
-        tables["strategy"] |= {"nodes": 1, "devices_per_node": 1, "batch": values["batch"]}
+        tables[table][field] = value
     nouns = {name: replace(getattr(e, name), **inner) for name, inner in tables.items()}
     return replace(e, **nouns)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.convergence.costs import TABLE, measured
 from lib_dlhpc.convergence.law import Array, Law, Runs, fit
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
@@ -38,7 +39,9 @@ class Workload:
     targets: Array  # at which epochs were counted; empty: any, of final accuracies
     runs: tuple[Mapping[str, Any], ...]
     precisions: tuple[str, ...] = ("fp32",)
-    costs: tuple[Mapping[str, Any], ...] = ()  # change of accuracy of each run by a setting
+    costs: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # change of accuracy of each run by a setting (costs.py)
 
     def fits(self, experiment: Experiment) -> bool:
         """Whether the workload is that of an experiment: network, data, optimizer and, where set, learning rate."""
@@ -93,6 +96,7 @@ def read(name: str) -> Workload:
 def workload_of(table: Mapping[str, Any], name: str = "") -> Workload:
     """Return a workload from its table."""
     targets = sorted({float(key) for row in table["batches"] for key in row.get("met", {})})
+    costs = table.get("costs", ())
     return Workload(
         name=name,
         title=table["title"],
@@ -107,7 +111,7 @@ def workload_of(table: Mapping[str, Any], name: str = "") -> Workload:
         targets=np.array(targets),
         runs=tuple({"resolution": table.get("resolution", 0.0), **row} for row in table["batches"]),
         precisions=tuple(table.get("precisions", ("fp32",))),
-        costs=tuple(table.get("costs", ())),
+        costs=measured() if costs == TABLE.stem else tuple(costs),
     )
 
 

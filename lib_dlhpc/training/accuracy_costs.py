@@ -1,123 +1,90 @@
-"""What compression and local updates cost in accuracy: measured on MNIST; the runs are stored.
+"""What compression, formats of the wire, local and asynchronous updates cost in accuracy: measured on MNIST, stored.
 
-    python -m lib_dlhpc.training.accuracy_costs    writes catalog/measured/accuracy_costs.csv
+    python -m lib_dlhpc.training.accuracy_costs    writes catalog/measured/accuracy_costs.csv; ten minutes of a core
 
-Every run is the linear-scaling run of the large-batch study at a batch of 128, but for one setting; rate and warm-up
-are not tuned again. Compression is that of one worker, whose selection nobody else's gradients complete; local updates
-are of four, in one process. A run that diverges counts as chance.
+Every run is the linear-scaling run of the large-batch study at a batch of 128, but for one method; rate and warm-up
+are not tuned again. `workers` train it in one process (emulated_workers.py); an asynchronous worker has a mini-batch of
+128 samples to itself. Low-rank compression is linear in the gradient, so one worker stands for all (Vogels et al. 2019,
+lemma 3). A run that diverges counts as chance.
 """
 
 import csv
-from collections.abc import Iterable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.spec.catalog import ROOT
+from lib_dlhpc.convergence.costs import BATCH, TABLE, WARM_UP, CostRun
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.data import global_batches, share
+from lib_dlhpc.training.emulated_workers import trained
 from lib_dlhpc.training.large_batch import (
     CHANCE,
     MNIST,
     Trial,
     accuracy_of,
     experiment_of,
-    fresh,
     samples_of,
 )
-from lib_dlhpc.training.loss import softmax_cross_entropy
-from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.rank import Diverged
-from lib_dlhpc.training.rates import rate_at
 
-TABLE = ROOT / "measured" / "accuracy_costs.csv"
-WORKERS, BATCH, SEEDS = 4, 128, range(5)
-WARM_UP = {"training.sparsity_warm_up": 4.0}
-SETTINGS: dict[str, tuple[Any, ...]] = {
-    "training.sparsity": (0.0, 0.9, 0.99, 0.999),
-    "training.low_rank": (2,),
-    "strategy.local_steps": (4, 16),
-}
-
-
-class CostRun(NamedTuple):
-    """One run: the setting that differs, its value, and the accuracy on the test samples."""
-
-    setting: str
-    value: str
-    seed: int
-    accuracy: float
+SEEDS = range(5)
+DILOCO = (0.7, 0.9)  # outer rate and momentum of Douillard et al. 2023
+MILD = (0.5, 0.5)  # a step as long as that of an average: 0.5 / (1 - 0.5) = 1
+METHODS: tuple[tuple[str, Any, int, tuple[float, float]], ...] = (  # and workers, outer optimizer
+    *(("training.sparsity", value, 1, (1.0, 0.0)) for value in (0.0, 0.9, 0.99, 0.999)),
+    *(("training.sparsity", value, 4, (1.0, 0.0)) for value in (0.9, 0.99, 0.999)),
+    *(("training.low_rank", value, 1, (1.0, 0.0)) for value in (1, 2, 4)),
+    *(("strategy.wire", value, 4, (1.0, 0.0)) for value in ("bf16", "fp8")),
+    *(("strategy.local_steps", value, 4, (1.0, 0.0)) for value in (4, 16)),
+    *(("strategy.local_steps", value, 4, DILOCO) for value in (4, 16)),
+    ("strategy.local_steps", 16, 4, MILD),
+    *(("strategy.update", "asynchronous", workers, (1.0, 0.0)) for workers in (2, 4, 8)),
+)
 
 
-@cache
-def stored() -> tuple[CostRun, ...]:
-    """Return the shipped runs; a sparsity of 0 is the reference."""
-    with TABLE.open(newline="", encoding="utf-8") as file:
-        return tuple(
-            CostRun(row["setting"], row["value"], int(row["seed"]), float(row["accuracy"]))
-            for row in csv.DictReader(file)
-        )
-
-
-def accuracy(setting: str, value: Any, seed: int) -> float:
-    """Return the test accuracy of one run."""
+def experiment(
+    setting: str, value: Any, outer: tuple[float, float] = (1.0, 0.0), seed: int = 0
+) -> Experiment:
+    """Return the run of a method, at its batch on one device; outer: rate and momentum of the outer optimizer."""
     base = experiment_of(MNIST, Trial("test", "linear", BATCH, 0.02, 4, seed))
+    changes = {setting: value}
+    if setting == "strategy.local_steps":
+        changes |= {"strategy.update": "local"}
+        changes |= {"training.outer_rate": outer[0], "training.outer_momentum": outer[1]}
+    elif setting == "strategy.update":
+        changes |= {"machine.nodes": 2}  # one is the server's
+    elif setting in ("training.sparsity", "training.low_rank"):
+        changes |= {"training.sparsity_warm_up": WARM_UP}
+    return base.set(changes)
+
+
+def accuracy(
+    setting: str, value: Any, workers: int, outer: tuple[float, float], seed: int
+) -> float:
+    """Return the test accuracy of one run."""
+    run = experiment(setting, value, outer, seed)
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            if setting == "strategy.local_steps":
-                return local(base, value)
-            return trained(base.set({setting: value, **WARM_UP}))
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is a result here
+            if workers == 1:
+                return _on_one_rank(run)
+            data = samples_of(run, "test")
+            return accuracy_of(trained(run, workers, data), data)
     except Diverged:
         return CHANCE
 
 
-def trained(experiment: Experiment) -> float:
-    """Return the test accuracy of a run on one rank."""
+def _on_one_rank(run: Experiment) -> float:
     from mpi4py import MPI
 
     from lib_dlhpc.training.trainer import train
 
-    return train(experiment, MPI.COMM_SELF).accuracy or 0.0
-
-
-def local(experiment: Experiment, every: int) -> float:
-    """Return the test accuracy of WORKERS that average their weights every `every` steps."""
-    data = samples_of(experiment, "test")
-    networks = [fresh(experiment) for _ in range(WORKERS)]
-    rules = [Optimizer(experiment.strategy.optimizer, experiment.training) for _ in networks]
-    epochs, step = int(experiment.run.epochs), 0
-    for epoch in range(epochs):
-        for at, chosen in global_batches(experiment, len(data.x), epoch):
-            step += 1
-            for worker, (network, rule) in enumerate(zip(networks, rules, strict=True)):
-                own = chosen[share(len(chosen), worker, WORKERS)]
-                loss, dy = softmax_cross_entropy(
-                    network.forward(data.x[own]), data.y[own], len(own)
-                )
-                if not np.isfinite(loss):
-                    raise Diverged(f"{every} local steps, epoch {at:.3g}")
-                network.backward(dy)
-                rule.update(network, rate_at(experiment.training, at, epochs, len(chosen)))
-            if step % every == 0:
-                _average(networks)
-    _average(networks)
-    return accuracy_of(networks[0], data)
-
-
-def _average(networks: Iterable[Any]) -> None:
-    networks = list(networks)
-    mean = np.mean([network.weights for network in networks], axis=0)
-    for network in networks:
-        network.weights[...] = mean
+    return train(run, MPI.COMM_SELF).accuracy or 0.0
 
 
 def main() -> None:
     """Measure and store the table."""
     runs = [
-        CostRun(setting, str(value), seed, round(accuracy(setting, value, seed), 6))
-        for setting, values in SETTINGS.items()
-        for value in values
+        CostRun(*method[:3], *method[3], seed, round(accuracy(*method, seed), 6))
+        for method in METHODS
         for seed in SEEDS
     ]
     with TABLE.open("w", newline="", encoding="utf-8") as file:

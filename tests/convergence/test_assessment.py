@@ -6,9 +6,9 @@ import pytest
 from lib_dlhpc import Experiment
 from lib_dlhpc.convergence import changed, epochs_of, verdict
 from lib_dlhpc.convergence.assessment import cost_of
+from lib_dlhpc.convergence.costs import stored
 from lib_dlhpc.convergence.workloads import find, read
 from lib_dlhpc.spec.strategy import OPTIMIZERS
-from lib_dlhpc.training.accuracy_costs import stored
 
 BASE = Experiment(
     model="resnet50",
@@ -25,6 +25,7 @@ MNIST = Experiment(
     run={"target": 0.93},
 )
 GPT = Experiment(model="gpt3-175b", machine="selene", strategy={"optimizer": "adam"})
+FOUR = {"machine.devices_per_node": 4, "strategy.devices_per_node": 4, "strategy.batch": 32}
 LOCAL = {"strategy.update": "local", "strategy.local_steps": 4}
 
 
@@ -91,22 +92,65 @@ def test_between_two_measured_strengths_the_dearer_counts():
     }
     assert at[0.95] == at[0.9] > at[0.999] > at[0.99] > 0
     assert cost_of(MNIST.set({"training.low_rank": 2}), work)[0] > 0
-    eight = {"strategy.update": "local", "strategy.local_steps": 8}
+    eight = {**FOUR, "strategy.update": "local", "strategy.local_steps": 8}
     assert 0 < cost_of(MNIST.set(eight), work)[0] < 0.02
     for beyond in (0.5, 0.9995):
         assert np.isnan(cost_of(MNIST.set({"training.sparsity": beyond}), work)[0])
 
 
+def test_between_two_numbers_of_workers_the_dearer_counts():
+    work, at = read("mnist-linear"), {}
+    for workers in (1, 2, 4, 8):
+        each = {"machine.devices_per_node": workers, "strategy.devices_per_node": workers}
+        run = MNIST.set({**each, "strategy.batch": 128 // workers, "training.sparsity": 0.9})
+        at[workers] = cost_of(run, work)[0]
+    assert at[2] == max(at[1], at[4]) > 0 and np.isnan(at[8])
+    low = MNIST.set({**FOUR, "training.low_rank": 2})  # linear, whoever sends it
+    assert cost_of(low, work)[0] == cost_of(MNIST.set({"training.low_rank": 2}), work)[0]
+
+
+def test_stale_gradients_are_assessed_by_workers_at_the_batch_of_one():
+    work = read("mnist-linear")
+    stale = {"machine.nodes": 2, "machine.devices_per_node": 8, "strategy.update": "asynchronous"}
+    costs = [
+        cost_of(MNIST.set({**stale, "strategy.devices_per_node": workers}), work)[0]
+        for workers in (2, 4, 8)
+    ]
+    assert 0.02 < costs[0] < costs[1] and costs[2] > costs[0]
+    at = {**stale, "strategy.devices_per_node": 2, "run.target": 0.5}
+    assert epochs_of(MNIST.set(at)).epochs == 20
+    for changes in ({"strategy.batch": 64}, {"strategy.staleness": 1}):
+        assert not epochs_of(MNIST.set(at | changes)).known
+
+
+def test_an_outer_optimizer_is_measured_with_its_local_steps():
+    work, outer = read("mnist-linear"), {"training.outer_rate": 0.7, "training.outer_momentum": 0.9}
+    local = {**FOUR, "strategy.update": "local", "strategy.local_steps": 16}
+    plain, both = (cost_of(MNIST.set({**local, **more}), work)[0] for more in ({}, outer))
+    assert np.isfinite(both) and both != plain
+    cost, reason = cost_of(MNIST.set({**local, "training.outer_rate": 0.7}), work)
+    assert np.isnan(cost) and "outer rate of 0.7 and momentum of 0" in reason
+
+
+def test_an_array_of_batches_is_answered_where_the_setting_was_measured():
+    batches = np.array([64, 128, 256])
+    at = {"run.target": 0.92, "training.sparsity": 0.99, "strategy.batch": batches}
+    found = epochs_of(MNIST.set(at))
+    np.testing.assert_array_equal(found.known, [False, True, False])
+    assert "measured at a batch of 128" in found.reason
+
+
 def test_the_costs_are_the_stored_runs():
     runs: dict = {}
     for run in stored():
-        runs.setdefault((run.setting, float(run.value)), {})[run.seed] = run.accuracy
-    whole = runs.pop(("training.sparsity", 0.0))
-    costs = {(row["setting"], row["value"]): row["change"] for row in read("mnist-linear").costs}
-    assert set(costs) == set(runs)
-    for key, change in costs.items():
+        runs.setdefault(run[:5], {})[run.seed] = run.accuracy
+    whole = runs.pop(("training.sparsity", 0.0, 1, 1.0, 0.0))
+    rows = read("mnist-linear").costs
+    assert len(rows) == len(runs)
+    for row in rows:
+        key = row["setting"], row["value"], row.get("workers", 1), *row["outer"]
         wanted = [runs[key][seed] - whole[seed] for seed in sorted(whole)]
-        np.testing.assert_allclose(change, wanted, atol=1e-9)
+        np.testing.assert_allclose(row["change"], wanted, atol=1e-9)
 
 
 # --- plans ---

@@ -16,6 +16,7 @@ from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.data import global_batches, load, share
+from lib_dlhpc.training.emulated_workers import trained
 from lib_dlhpc.training.exchange import range_of
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
@@ -343,6 +344,26 @@ def diloco(experiment, every, rate, momentum):
     return np.mean([network.weights for network in own.networks], axis=0)
 
 
+def emulated_workers():
+    """The rules with which the stored costs in accuracy were measured are those of ranks."""
+    local = {"strategy__update": "local", "strategy__local_steps": 2}
+    ways = [{"training__sparsity": 0.8, "training__sparsity_warm_up": 2.0}, local]
+    ways += [{**local, "training__outer_rate": 0.7, "training__outer_momentum": 0.9}]
+    if p == 2:  # more ranks add in another order, and each sum is rounded
+        ways += [{"strategy__wire": wire} for wire in ("fp16", "bf16", "fp8")]
+    for way in ways:
+        run = experiment_of(**way, strategy__precision="fp64", strategy__bucket=25e6)
+        weights = train(run, comm).network.weights
+        data = load(run, np.float64)
+        expected = patient.alone(comm, partial(trained_here, run, data))
+        off = np.abs(weights - expected).max() / np.abs(expected).max()
+        assert off <= 1e-10, (way, off)
+
+
+def trained_here(run, data):
+    return trained(run, p, data).weights
+
+
 def main():
     if p > 1:
         formats()
@@ -350,6 +371,7 @@ def main():
     deep_gradient_compression()
     low_rank()
     outer_optimizer()
+    emulated_workers()
     predicted_bytes_are_recorded()
     if rank == 0:
         print(f"{p} ranks: all right")
