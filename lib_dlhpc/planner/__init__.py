@@ -1,5 +1,6 @@
 """Plan: the best of all legal layouts of a run, with a proof, or the gap to a lower bound.
 
+learned.py  each batch, and each setting that changes accuracy, as a run of its own; refusals
 space.py    every combination of the fields of a layout, as columns; illegal ones counted by reason
 bound.py    a lower bound of the step of each, on arrays: never above what predict says
 candidates.py  the bounds of all, found in chunks, here or elsewhere

@@ -246,7 +246,11 @@ class _Passes:
 def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> list[Floats]:
     """Return the least s to allreduce, reduce-scatter and all-gather all weights over all replicas; 0: unknown."""
     known = weights
-    if is_cast(experiment.strategy) or experiment.compressed:
+    if (
+        is_cast(experiment.strategy)
+        or experiment.compressed
+        or experiment.strategy.update == "local"
+    ):
         known = np.zeros(len(combinations))
     goals = ("allreduce", "reduce_scatter", "allgather")
     return [known * _a_weight(experiment, combinations, goal) for goal in goals]
@@ -276,7 +280,7 @@ def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent:
 
 def _over_some(experiment: Experiment, combinations: Space) -> bool:
     """Return whether some replicas may exchange in a group of their own, or messages are not known here."""
-    unknown = {"shards", "nodes", "allreduce", "precision", "experts"} & combinations.columns.keys()
+    unknown = {"shards", "nodes", "allreduce", "experts"} & combinations.columns.keys()
     return bool(unknown or experiment.strategy.shards or experiment.strategy.experts > 1)
 
 
@@ -290,7 +294,7 @@ def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> F
 def _state(experiment: Experiment, combinations: Space, weights: Floats, sharded: Floats) -> Floats:
     """Return the bytes of weights, gradients and optimizer state of all stages."""
     c, strategy = combinations.columns, experiment.strategy
-    if "precision" in c or np.any(c.get("offload", np.array(strategy.offload)) == "all"):
+    if np.any(c.get("offload", np.array(strategy.offload)) == "all"):
         return np.zeros(len(combinations))
     size = compute.BYTES[strategy.precision]
     master = MASTER_BYTES * (strategy.precision in compute.MIXED)
@@ -306,7 +310,7 @@ def _with_activations(
     """Return the bytes of state and of what is stored for backward passes on the fullest of all stages."""
     c, strategy = combinations.columns, experiment.strategy
     here = c.get("offload", np.array(strategy.offload)) == "none"
-    if "precision" in c or "experts" in c or strategy.experts > 1:  # not known here
+    if "experts" in c or strategy.experts > 1:  # not known here
         return np.zeros(len(combinations))
     stored = np.where(here, one.stored * c["batch"] / c["microbatches"], 0.0)
     found, names = np.zeros(len(combinations)), ("pipeline", "microbatches", "schedule")

@@ -39,7 +39,7 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> str:
         )
 
     words = [
-        f"{name.removeprefix('strategy.').replace('_', ' ')} {shown(name, one[name])} → {shown(name, other[name])}"
+        f"{name.partition('.')[2].replace('_', ' ')} {shown(name, one[name])} → {shown(name, other[name])}"
         for name in other
         if one[name] != other[name]
     ]

@@ -98,7 +98,9 @@ class Choice:
             named.append(f"batch {int(self.experiment.global_batch):,}")
         plain = {f"strategy.{name}" for name in (*WORDS, "sequence_parallel", "batch")}
         named += [
-            f"{name[9:]} {given}" for name, given in self.changes.items() if name not in plain
+            f"{name.partition('.')[2].replace('_', ' ')} {given}"
+            for name, given in self.changes.items()
+            if name not in plain
         ]
         return ", ".join(named) or "one device"
 
@@ -109,7 +111,8 @@ class Plan(Result):
 
     left_out: combinations that are illegal or do not fit, by reason. legal: combinations that were searched, of which
     `predicted` were predicted and `pruned` were not, as their bound is at least `least`. same: combinations that were
-    the same as another. accuracy: where the batch was a choice, where its epochs are from, or that nobody knows.
+    the same as another. accuracy: where a batch or a setting that changes accuracy was a choice, or
+    with a target, where the epochs of the best are from, or that nobody knows.
     """
 
     base: Experiment

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.costs import length
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner.batches import alone, of_batches, samples
 from lib_dlhpc.planner.candidates import UNFIT, Candidates, candidates
+from lib_dlhpc.planner.learned import alone, is_asked, named, runs_of, samples
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
 from lib_dlhpc.planner.space import SAME, Columns, changes_of
@@ -45,9 +46,9 @@ def plan(
     of the default ones (space.py), such as {"least": 2, "most": 8}. most: predictions; if the search ends before it
     has proved the best, the plan has its gap to the bound. best: how many of the best are to be proved. progress:
     called before each with how many were tried, and of how many; what it raises ends the search. where: the bounds of
-    combinations are found in chunks, here or elsewhere (scale_out/). Where [plan] has several batches, time and energy
-    are those to run.target with each, and batches of which nobody knows the epochs are left out. Raises SpecError, also
-    where nothing fits, and LostError where workers are lost.
+    combinations are found in chunks, here or elsewhere (scale_out/). Where [plan] has batches, or settings that change
+    accuracy, time and energy are those to run.target with each, and those of which nobody knows the epochs are left
+    out. Raises SpecError, also where nothing fits, and LostError where workers are lost.
     """
     asked = overridden(
         experiment.plan, objectives=objective, limits=limit, axes=choose, predictions=most
@@ -57,11 +58,11 @@ def plan(
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
     base = replace(_with_scale(experiment), plan=asked)
-    runs, refused, accuracy = of_batches(base)
+    runs, refused = runs_of(base)
     found = _Search(base, [candidates(run, where) for run in runs])
     found.left_out += refused
     found.run(best, progress or (lambda tried, of: None))
-    return found.plan(accuracy)
+    return found.plan()
 
 
 def _with_scale(experiment: Experiment) -> Experiment:
@@ -83,7 +84,7 @@ class _Search:
         self.left_out, self.ranked = Counter[str](), list[Choice]()
         for each in found:
             self.left_out += each.left_out
-            if base.plan.batch and not len(each):
+            if is_asked(base) and not len(each):
                 self.left_out[f"batch of {samples(each.experiment):,}: no layout fits it"] += 1
         self.predicted, self.legal = 0, sum(each.legal for each in found)
         self.ends = np.cumsum([len(each) for each in found])
@@ -170,18 +171,21 @@ class _Search:
             over = (name for name, most in self.limits.items() if own[name] > most)
             reason = f"over the limit of {next(over, '')}" if fits[at] else "does not fit"
             if fits[at] and reason == "over the limit of ":
-                self.ranked.append(Choice(base, changes_of(columns, row), own))
+                changes = {**changes_of(columns, row), **named(base, self.base.plan.axes)}
+                self.ranked.append(Choice(base, changes, own))
             else:
                 self.left_out[reason] += 1
 
-    def plan(self, accuracy: str) -> Plan:
+    def plan(self) -> Plan:
         """Return what was found; raises SpecError where nothing was."""
         if not self.ranked:
             unfit = {r: n for r, n in self.left_out.items() if r.startswith(("does not", "over"))}
             most = Counter(unfit or self.left_out).most_common(3)
             reasons = "; ".join(f"{count:,} {reason}" for reason, count in most)
             raise SpecError(f"No layout was found for this run: {reasons}.")
-        same = self.left_out.pop(SAME, 0)
+        same, accuracy = self.left_out.pop(SAME, 0), ""
+        if is_asked(self.base) or self.base.run.target:
+            accuracy = epochs_of(self.ranked[0].experiment).reason
         return Plan(
             self.base,
             self.wanted,

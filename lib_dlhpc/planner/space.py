@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.groups import near
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import cut_points
-from lib_dlhpc.planner.batches import samples
+from lib_dlhpc.planner.learned import samples
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.planning import Bounds, read_planning
+from lib_dlhpc.spec.planning import SETTINGS, Bounds, read_planning
 from lib_dlhpc.spec.strategy import RECOMPUTES, SCHEDULES
 
 Columns = dict[str, NDArray[Any]]
@@ -75,7 +75,7 @@ def axes_of(
     for name, values in asked.items():
         if isinstance(values, Bounds):
             axes[name] = _within(name, axes[name], values)
-        else:
+        elif name not in SETTINGS:  # each of these is a run of its own (learned.py)
             axes[name] = list(values)
     if (count := combinations(axes)) > MOST:
         raise SpecError(f"plan.axes: {count:,} combinations; legal: up to {MOST:,}.")

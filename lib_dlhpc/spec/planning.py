@@ -7,6 +7,7 @@ from typing import Any
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.schema import check_keys, check_value, number, read_table, whole
 from lib_dlhpc.spec.strategy import Strategy
+from lib_dlhpc.spec.training import Training
 
 OBJECTIVES = ("time", "energy", "cost")
 VARIED = (  # fields of the strategy that a plan varies by default (planner/space.py)
@@ -15,10 +16,17 @@ VARIED = (  # fields of the strategy that a plan varies by default (planner/spac
 )
 AXES = (  # and others that it may vary
     *VARIED,
-    *("experts", "shards", "gather", "zero_unit", "offload", "allreduce", "precision", "nodes"),
+    *("experts", "shards", "gather", "zero_unit", "offload", "allreduce", "nodes"),
     *("overlap", "bucket", "power_limit"),
 )
-STRATEGY = {item.name: item.metadata for item in fields(Strategy)}
+SETTINGS = {  # that change accuracy: varied only where that was measured (planner/learned.py)
+    **{name: f"strategy.{name}" for name in ("precision", "wire", "local_steps")},
+    **{
+        name: f"training.{name}"
+        for name in ("sparsity", "low_rank", "outer_rate", "outer_momentum")
+    },
+}
+FIELDS = {item.name: item.metadata for noun in (Training, Strategy) for item in fields(noun)}
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,8 @@ class Planning:
     """What is asked of a plan.
 
     objectives: time, energy or cost; several for a Pareto front, of which the first orders the search. limits: the most
-    of each. axes: for a field of the strategy, its values, or bounds of the default ones. predictions: the most. batch:
+    of each. axes: for a field of the strategy, its values, or bounds of the default ones; also for settings
+    that change accuracy. predictions: the most. batch:
     global batches to choose from; none given, that of the experiment.
     """
 
@@ -105,7 +114,7 @@ def _batches(value: Any, path: str) -> tuple[int, ...]:
 
 
 def _axes(table: Any, path: str) -> Axes:
-    check_keys(table, AXES, path)
+    check_keys(table, (*AXES, *SETTINGS), path)
     return {name: _axis(name, value, f"{path}.{name}") for name, value in table.items()}
 
 
@@ -117,14 +126,14 @@ def _axis(name: str, value: Any, path: str) -> tuple[Any, ...] | Bounds:
     values = (value,) if isinstance(value, str) or not hasattr(value, "__len__") else value
     if not len(values):
         raise SpecError(f"{path} = {value!r}: expected at least one value.")
-    return tuple(check_value(STRATEGY[name], each, path) for each in values)
+    return tuple(check_value(FIELDS[name], each, path) for each in values)
 
 
 def _bounds(name: str, table: Mapping[str, Any], path: str) -> Bounds:
-    if name not in VARIED or STRATEGY[name]["kind"] != "whole":
+    if name not in VARIED or FIELDS[name]["kind"] != "whole":
         raise SpecError(f"{path} = {dict(table)!r}: bounds need default values; list the values.")
     check_keys(table, tuple(item.name for item in fields(Bounds)), path)
-    read = {key: check_value(STRATEGY[name], each, f"{path}.{key}") for key, each in table.items()}
+    read = {key: check_value(FIELDS[name], each, f"{path}.{key}") for key, each in table.items()}
     found = Bounds(**read)
     if found.least is not None and found.most is not None and found.least > found.most:
         raise SpecError(f"{path}.least = {found.least}: legal: up to {path}.most = {found.most}.")

@@ -54,6 +54,12 @@ RUNS = {
         {"nodes": 4, "batch": 4, "wire": "fp8"},
         {"zero": [0]},
     ),
+    "local": (
+        {**GPT, "hidden": 1024},
+        "summit",
+        {"nodes": 4, "batch": 4, "update": "local", "local_steps": 8},
+        {"tensor": [1], "pipeline": [1], "zero": [0], "microbatches": [1]},
+    ),
 }
 
 

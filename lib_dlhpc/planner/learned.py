@@ -1,0 +1,149 @@
+"""What is learned as a choice: the batch, and settings that change accuracy; each is a run of its own.
+
+A run trains for the epochs that it needs to meet run.target, so a plan compares time and energy to the target: a larger
+batch costs epochs, compression costs accuracy that the target must leave over. What nobody measured stays as in the
+file. Measurements of compression, of formats on the wire and of local updates are of a number of workers, so such
+runs are planned with a replica on each device.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from lib_dlhpc.convergence import epochs_of, verdict
+from lib_dlhpc.costs.wire_format import is_cast
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.planning import SETTINGS, VARIED, Axes, Bounds
+from lib_dlhpc.spec.strategy import SPLIT_FIELDS, Strategy
+
+FREE = ("microbatches", "recompute")  # beside a format on the wire
+
+
+def runs_of(experiment: Experiment) -> tuple[list[Experiment], Counter[str]]:
+    """Return the run of each batch and settings of the [plan], and those that are refused by reason.
+
+    A run has one batch in its [plan], whatever the layout of the file, and no settings; runs are in the order of their
+    batches. Where the [plan] has neither, that is the experiment as it is. Raises SpecError if all are refused.
+    """
+    if not is_asked(experiment):
+        return [experiment], Counter()
+    asked = experiment.plan.batch
+    settings = {
+        name: values
+        for name, values in experiment.plan.axes.items()
+        if name in SETTINGS and not isinstance(values, Bounds)
+    }
+    runs, refused = list[Experiment](), Counter[str]()
+    for batch in sorted(asked) or [samples(experiment)]:
+        for values in product(*settings.values()):
+            given = dict(zip(settings, values, strict=True))
+            words = [f"batch of {batch:,}"] if asked else []
+            words += [f"{name} = {value}" for name, value in given.items()]
+            try:
+                runs.append(_offered(_run(experiment, batch, given), experiment))
+            except SpecError as error:
+                refused[f"{', '.join(words)}: {error}"] += 1
+    if not runs:
+        where, what = ("axes", "setting") if settings else ("batch", "batch")
+        raise SpecError(f"plan.{where}: every {what} is refused: {'; '.join(refused)}")
+    return runs, refused
+
+
+def is_asked(experiment: Experiment) -> bool:
+    """Return whether the [plan] has batches or settings that change accuracy."""
+    return bool(experiment.plan.batch or SETTINGS.keys() & experiment.plan.axes.keys())
+
+
+def named(run: Experiment, asked: Axes) -> dict[str, Any]:
+    """Return the settings of a run that the [plan] asked for, as dotted fields."""
+    fields = [SETTINGS[name].split(".") for name in asked if name in SETTINGS]
+    return {f"{table}.{name}": getattr(getattr(run, table), name) for table, name in fields}
+
+
+def samples(experiment: Experiment) -> int:
+    """Return the global batch of a run: the one of its [plan], or else its own."""
+    asked = experiment.plan.batch
+    return asked[0] if len(asked) == 1 else int(experiment.global_batch)
+
+
+def alone(experiment: Experiment) -> Experiment:
+    """Return a run with its global batch on one device: what its steps and epochs are, whatever the layout."""
+    strategy = replace(
+        experiment.strategy,
+        nodes=1,
+        devices_per_node=1,
+        tensor=1,
+        pipeline=1,
+        spatial=1,
+        context=1,
+        batch=samples(experiment),
+    )
+    return replace(experiment, strategy=strategy)
+
+
+def _run(experiment: Experiment, batch: int, given: dict[str, Any]) -> Experiment:
+    """Return the run of a batch and settings. Raises SpecError where they contradict each other."""
+    axes = {name: each for name, each in experiment.plan.axes.items() if name not in SETTINGS}
+    changes = {SETTINGS[name]: value for name, value in given.items()}
+    if given.get("local_steps", 1) > 1:
+        changes["strategy.update"] = "local"
+    if fixed := _fixed(experiment, given):
+        changes |= {f"strategy.{name}": getattr(Strategy, name) for name in ("data", *fixed)}
+        changes["strategy.batch"] = max(1, batch // int(experiment.devices))
+        axes |= {name: _default(name, axes) for name in fixed if name in VARIED or name in axes}
+    run = experiment.set(changes)
+    return replace(run, plan=replace(run.plan, batch=(batch,), axes=axes))
+
+
+def _fixed(experiment: Experiment, given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the fields of a layout that stay at their default with these settings, or those of the file."""
+    training, strategy = experiment.training, experiment.strategy
+    own = {"sparsity": training.sparsity, "low_rank": training.low_rank, "local_steps": 1, **given}
+    if own["sparsity"] or own["low_rank"] or own["local_steps"] > 1:
+        return SPLIT_FIELDS
+    cast = {name: each for name, each in given.items() if name in ("wire", "precision")}
+    if is_cast(replace(strategy, **cast)):
+        return tuple(name for name in SPLIT_FIELDS if name not in FREE)
+    return ()
+
+
+def _default(name: str, axes: Axes) -> tuple[Any]:
+    """Return the only value of an axis: the default. Raises SpecError if the axes do not have it."""
+    value, asked = getattr(Strategy, name), axes.get(name)
+    if isinstance(asked, Bounds):
+        without = not (asked.least or value) <= value <= (asked.most or value)
+    else:
+        without = asked is not None and value not in asked
+    if without:
+        raise SpecError(f"plan.axes.{name}: here {value!r} is legal, which is not among them.")
+    return (value,)
+
+
+def _offered(run: Experiment, file: Experiment) -> Experiment:
+    """Return a run with its epochs, if they are known. Raises SpecError unless a plan may offer it."""
+    epochs = []
+    for one in _assessed(run):
+        offered, reason = verdict(one, file)
+        if not offered:
+            raise SpecError(reason)
+        epochs.append(epochs_of(one))
+    if not all(found.known for found in epochs):
+        return run
+    return replace(run, run=replace(run.run, epochs=max(float(found.epochs) for found in epochs)))
+
+
+def _assessed(run: Experiment) -> Iterator[Experiment]:
+    """Yield what is learned by a run, on each number of nodes of its [plan]: with all its replicas, if they matter."""
+    if not _fixed(run, {"local_steps": run.strategy.local_steps}):
+        yield alone(run)
+        return
+    batch, asked = samples(run), run.plan.axes.get("nodes")
+    for nodes in asked if isinstance(asked, tuple) else (run.strategy.nodes,):
+        devices = int(nodes * run.devices_per_node)
+        if batch % devices:
+            raise SpecError(f"{devices:,} replicas do not divide the global batch")
+        strategy = replace(run.strategy, nodes=nodes, batch=batch // devices)
+        yield replace(run, strategy=strategy)

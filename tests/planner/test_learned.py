@@ -1,0 +1,192 @@
+"""Batch and lossy settings as choices of a plan: time and energy to the target, refusals where nobody measured."""
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner import plan
+from lib_dlhpc.prediction.accuracy import to_accuracy
+from lib_dlhpc.spec.experiment import Experiment, dumps, loads
+
+GOYAL = Experiment(
+    model="resnet50",
+    machine="summit",
+    strategy={"nodes": 32, "devices_per_node": 4, "batch": 64},
+    run={"target": 0.76},
+    plan={"batch": [256, 8192, 65536]},
+)
+CHOOSE = {"pipeline": [1], "spatial": [1], "microbatches": [1], "recompute": ["none"]}
+CHOOSE |= {"tensor": [1], "zero": [0, 1]}
+
+
+@pytest.mark.parametrize("objective", ["time", "energy"])
+def test_goyals_8_k_is_chosen_and_its_64_k_is_refused(objective):
+    found = plan(GOYAL, objective, choose=CHOOSE)
+    assert found.best.experiment.global_batch == 8192 and "batch 8,192" in found.best.words
+    assert {choice.experiment.global_batch for choice in found.ranked} == {256, 8192}
+    (reason,) = (each for each in found.left_out if "65,536" in each)
+    assert "beyond 8,192" in reason
+    assert found.accuracy.startswith("ResNet-50 on ImageNet") and found.gap == 0
+    assert found.predicted + found.pruned <= found.legal
+
+
+def test_what_is_compared_is_time_and_energy_to_the_target():
+    for choice in plan(GOYAL, choose=CHOOSE).ranked:
+        reached = to_accuracy(choice.prediction)
+        assert choice.values["time"] == pytest.approx(reached.time.median, rel=1e-12)
+        assert choice.values["energy"] == pytest.approx(reached.energy.median, rel=1e-12)
+
+
+def test_a_batch_that_nobody_measured_stays_as_in_the_file():
+    run = GOYAL.set({"strategy.optimizer": "adam", "plan.batch": [4096, 8192]})
+    found = plan(run, choose=CHOOSE)
+    assert {choice.experiment.global_batch for choice in found.ranked} == {8192}
+    assert "accuracy not assessed" in found.accuracy
+    assert any("4,096" in each and "batch must stay" in each for each in found.left_out)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ([65536], "every batch is refused: batch of 65,536"),
+        ([130], "1 batch of 130: no layout fits it"),
+        ([0], "plan.batch: 0: expected whole numbers"),
+        ([2.5], "plan.batch: 2.5: expected whole numbers"),
+    ],
+)
+def test_a_batch_that_cannot_be_is_refused(batch, message):
+    with pytest.raises(SpecError, match=message):
+        plan(GOYAL.set({"plan.batch": batch}), choose=CHOOSE)
+
+
+@pytest.mark.parametrize("batch", [[256, 8192], [8192, 256]])
+def test_batches_share_the_predictions_in_any_order(batch):
+    run, choose = GOYAL.set({"plan.batch": batch}), {**CHOOSE, "pipeline": [1, 2]}
+    del choose["microbatches"], choose["zero"]
+    best, early = plan(run, choose=choose).best, plan(run, choose=choose, most=8)
+    found = early.best.values["time"]
+    assert early.predicted == 8 and early.best.experiment.global_batch == 8192
+    assert early.gap > 0 and found * (1 - early.gap) <= best.values["time"]
+
+
+@pytest.mark.parametrize(
+    "layout", [{"microbatches": 4}, {"pipeline": 4, "microbatches": 8}, {"tensor": 4}]
+)
+def test_batches_are_of_the_plan_whatever_the_layout_of_the_file(layout):
+    """With a batch of 256, the 128 replicas of a plain layout have 2 samples each."""
+    run = GOYAL.set({f"strategy.{name}": value for name, value in layout.items()})
+    run = run.set({"strategy.batch": 64 * layout.get("pipeline", 1) * layout.get("tensor", 1)})
+    assert run.global_batch == 8192
+    choose = CHOOSE | {"microbatches": [1, 4]}
+    assert plan(run, choose=choose).to_columns() == plan(GOYAL, choose=choose).to_columns()
+
+
+def test_a_batch_that_no_layout_fits_is_left_out():
+    found = plan(GOYAL.set({"plan.batch": [100, 260, 8192]}), choose=CHOOSE)
+    assert {choice.experiment.global_batch for choice in found.ranked} == {8192}
+    assert found.left_out["batch of 260: no layout fits it"] == 1
+    wider = plan(GOYAL.set({"plan.batch": [260]}), choose=CHOOSE | {"pipeline": [32]})
+    assert wider.best.experiment.global_batch == 260
+
+
+def test_batches_are_kept_in_a_file():
+    assert loads(dumps(GOYAL)).plan.batch == (256, 8192, 65536)
+
+
+# --- settings that change accuracy ---
+
+MNIST = Experiment(
+    model={"family": "mlp", "widths": [784, *[128] * 5, 10]},
+    dataset="mnist-5k",
+    machine={"name": "laptop", "devices_per_node": 8},
+    strategy={"devices_per_node": 4, "batch": 32},
+    training={"base_batch": 32},
+    run={"target": 0.93},
+)
+FEW = {"tensor": [1], "spatial": [1], "pipeline": [1], "microbatches": [1], "zero": [0]}
+DILOCO = {"local_steps": [1, 16], "outer_rate": [1.0, 0.7], "outer_momentum": [0.0, 0.9]}
+
+
+def planned(run, **axes):
+    return plan(run, choose=FEW | axes)
+
+
+def test_a_setting_is_offered_if_its_measured_cost_is_within_reach_of_the_target():
+    found = planned(MNIST, sparsity=[0.0, 0.99])
+    assert {choice.changes["training.sparsity"] for choice in found.ranked} == {0.0, 0.99}
+    for choice in found.ranked:
+        reached = to_accuracy(choice.prediction)
+        assert choice.values["time"] == pytest.approx(reached.time.median, rel=1e-12)
+        assert choice.values["energy"] == pytest.approx(reached.energy.median, rel=1e-12)
+    sparse = next(c for c in found.ranked if c.changes["training.sparsity"])
+    assert "sparsity 0.99" in sparse.words and sparse.experiment.training.sparsity == 0.99
+
+
+def test_where_its_cost_is_not_within_reach_it_is_refused_with_the_measured_figure():
+    found = planned(MNIST.set({"run.target": 0.945}), sparsity=[0.0, 0.99])
+    assert {choice.changes["training.sparsity"] for choice in found.ranked} == {0.0}
+    (reason,) = (each for each in found.left_out if "sparsity = 0.99" in each)
+    assert "costs at most" in reason and "points" in reason and "4 workers" in reason
+    with pytest.raises(SpecError, match=r"every setting is refused: .*costs at most"):
+        planned(MNIST.set({"run.target": 0.945}), sparsity=[0.99])
+
+
+@pytest.mark.parametrize(
+    ("changes", "axes", "reason"),
+    [
+        ({}, {"sparsity": [0.0, 0.5]}, "0.5 by 4 workers was not measured"),
+        ({}, {"sparsity": [0.0, 0.9995]}, "0.9995 by 4 workers was not measured"),
+        ({}, {"local_steps": [1, 64]}, "local_steps = 64 by 4 workers was not measured"),
+        ({}, {"precision": ["fp32", "bf16"]}, "precision = bf16 was not measured"),
+        ({"strategy.devices_per_node": 8}, {"sparsity": [0.0, 0.99]}, "by 8 workers was not"),
+        ({"strategy.batch": 16}, {"sparsity": [0.0, 0.99]}, "measured at a batch of 128"),
+        ({}, {"sparsity": [0.0, 0.99], "low_rank": [0, 2]}, "training.sparsity above 0"),
+    ],
+)
+def test_beyond_what_was_measured_nothing_is_offered(changes, axes, reason):
+    found = planned(MNIST.set(changes), **axes)
+    assert any(reason in each for each in found.left_out), found.left_out
+    for choice in found.ranked:
+        assert to_accuracy(choice.prediction).known
+
+
+def test_another_workload_keeps_its_settings_and_is_not_assessed():
+    run = MNIST.set({"model.widths": [784, 64, 10]})
+    axes = {"sparsity": [0.0, 0.99], "local_steps": [1, 4], "precision": ["fp32", "bf16"]}
+    found = planned(run, **axes)
+    assert found.accuracy.startswith("accuracy not assessed: nothing measured for mlp")
+    assert {
+        (c.experiment.training.sparsity, c.experiment.strategy.local_steps) for c in found.ranked
+    } == {(0.0, 1)}
+    assert {choice.experiment.strategy.precision for choice in found.ranked} == {"fp32"}
+    assert any("training.sparsity must stay as in the file" in each for each in found.left_out)
+
+
+def test_local_steps_and_an_outer_optimizer_are_measured_together():
+    found = planned(MNIST.set({"run.target": 0.9}), **DILOCO)
+    kept = {
+        (c.changes["strategy.local_steps"], c.changes["training.outer_rate"]) for c in found.ranked
+    }
+    assert {(1, 1.0), (16, 1.0)} <= kept
+    assert any("outer rate of 0.7 and momentum of 0 " in each for each in found.left_out)
+    for choice in found.ranked:
+        assert choice.experiment.strategy.update == (
+            "local" if choice.changes["strategy.local_steps"] > 1 else "synchronous"
+        )
+        assert to_accuracy(choice.prediction).known
+
+
+def test_runs_that_were_measured_by_workers_have_a_replica_on_each_device():
+    axes = {"tensor": [1, 2], "zero": [0, 1], "sparsity": [0.0, 0.99]}
+    found = planned(MNIST, **axes)
+    sparse = [c for c in found.ranked if c.changes["training.sparsity"]]
+    assert {(c.changes["strategy.tensor"], c.changes["strategy.zero"]) for c in sparse} == {(1, 0)}
+    assert {c.changes["strategy.tensor"] for c in found.ranked} == {1, 2}
+    only = planned(MNIST, **{**axes, "tensor": [2]})
+    assert any("sparsity = 0.99: plan.axes.tensor: here 1" in each for each in only.left_out)
+
+
+def test_settings_are_kept_in_a_file():
+    run = MNIST.set({"plan.axes": {"sparsity": [0.0, 0.99], "wire": ["same", "fp8"]}})
+    assert loads(dumps(run)).plan.axes == run.plan.axes
+    with pytest.raises(SpecError, match=r"plan\.axes\.wire"):
+        MNIST.set({"plan.axes": {"wire": ["fp4"]}})
