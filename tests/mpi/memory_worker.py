@@ -167,17 +167,8 @@ MODES = {
 
 
 # Memory of the optimizer is first used after the first backward pass, so a second step has all. It is little in these.
-ONCE = (
-    "filters",
-    "channels",
-    "sequence parallel",
-    "slabs of fields",
-    "1f1b",
-    "zb-h1",
-    "zb-h1, full",
-    "interleaved",
-)
-ONCE += ("1f1b, full", "pipeline x tensor", "data x pipeline x tensor")
+ONCE = ("filters", "channels", "sequence parallel", "slabs of fields", "interleaved", "1f1b, full")
+ONCE += ("pipeline x tensor", "data x pipeline x tensor")
 
 
 def experiment_of(model, batch, split, steps=2):
