@@ -14,6 +14,7 @@ from typing import Any
 
 from lib_dlhpc.convergence import epochs_of, verdict
 from lib_dlhpc.costs.wire_format import is_cast
+from lib_dlhpc.costs.work import check_precision
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import SETTINGS, VARIED, Axes, Bounds
@@ -29,6 +30,7 @@ def runs_of(experiment: Experiment) -> tuple[list[Experiment], Counter[str]]:
     batches. Where the [plan] has neither, that is the experiment as it is. Raises SpecError if all are refused.
     """
     if not is_asked(experiment):
+        check_precision(experiment)
         return [experiment], Counter()
     asked = experiment.plan.batch
     settings = {
@@ -124,6 +126,7 @@ def _default(name: str, axes: Axes) -> tuple[Any]:
 
 def _offered(run: Experiment, file: Experiment) -> Experiment:
     """Return a run with its epochs, if they are known. Raises SpecError unless a plan may offer it."""
+    check_precision(run)
     epochs = []
     for one in _assessed(run):
         offered, reason = verdict(one, file)

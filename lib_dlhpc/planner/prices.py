@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import stragglers
 from lib_dlhpc.costs.input import input_time
-from lib_dlhpc.costs.work import check_precision
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import stage_cut
 from lib_dlhpc.parallel import program
@@ -70,7 +69,6 @@ def predicted(
     for rows in alike([each for name, each in columns.items() if name not in PIPELINE]):
         try:
             one = experiment.set(changes_of(columns, rows[0]))
-            check_precision(one)
             if _has_lanes(one):
                 found += _kin(one, rows, columns)
                 continue

@@ -178,7 +178,7 @@ class Plan(Result):
         if several:
             facts["knee"] = self.knee.words
         if self.accuracy:
-            facts["accuracy"] = self.accuracy
+            facts["accuracy"] = self.accuracy.removeprefix("accuracy ")
         facts |= {
             "certificate": self.certificate,
             "searched": f"{self.legal:,} layouts, {self.predicted:,} predicted",

@@ -123,13 +123,16 @@ def test_convolutions_have_none_of_it():
     assert before.step_time == after.step_time and before.memory == after.memory
 
 
-def test_a_plan_may_choose_it_where_the_device_has_it():
-    run = with_(RUN, nodes=1)
-    axes = {"precision": ["bf16", "fp8"], "tensor": [1, 2], "microbatches": [1], "zero": [1]}
-    assert plan(run, choose=axes).best.experiment.strategy.precision == "fp8"
-    older = plan(run.set({"machine.name": "selene"}), choose=axes)
-    assert {each.experiment.strategy.precision for each in older.ranked} == {"bf16"}
-    assert older.left_out["not legal: strategy.precision"] > 0
+def test_a_plan_keeps_the_precision_of_the_file_where_no_other_was_measured():
+    run, axes = with_(RUN, nodes=1), {"tensor": [1, 2], "microbatches": [1], "zero": [1]}
+    found = plan(run, choose={"precision": ["bf16", "fp8"], **axes})
+    assert {each.experiment.strategy.precision for each in found.ranked} == {"bf16"}
+    assert any("precision = fp8: accuracy not assessed" in reason for reason in found.left_out)
+    narrow = with_(run, precision="fp8")
+    found = plan(narrow, choose=axes)
+    assert {each.experiment.strategy.precision for each in found.ranked} == {"fp8"}
+    with pytest.raises(SpecError, match="a100-sxm-80gb has no such peak; legal here"):
+        plan(narrow.set({"machine.name": "selene"}), choose=axes)
 
 
 def test_the_explanation_says_what_is_in_fp8():
