@@ -177,7 +177,7 @@ def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ..
     tied: dict[str, set[int]] = {}
     for part in found:
         for layer in part.model.layers:
-            if layer.name in owners:
+            if layer.traits.lookup:  # not received under its name
                 tied.setdefault(layer.name, set()).add(part.stage)
             if layer.name in readers and "tied" in layer.attributes:
                 tied.setdefault(layer.attributes["tied"], set()).add(part.stage)

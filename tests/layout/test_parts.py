@@ -148,6 +148,21 @@ def test_a_word_table_on_two_stages_is_reported():
     assert (table.name, table.kind, table.parameters) == ("words", "table", 50 * 24)
 
 
+def test_words_that_the_next_stage_receives_are_on_one_stage():
+    words = {
+        "family": "llama",
+        "layers": 2,
+        "hidden": 8,
+        "heads": 4,
+        "kv_heads": 2,
+        "feed_forward": 10,
+    }
+    run = split(words | {"sequence": 16, "vocabulary": 11}, pipeline=4)
+    first, second = (layout.parts(run, rank)[0] for rank in range(2))
+    assert [layer.name for layer in first.model.layers] == ["words"]
+    assert second.model.layers[0].kind == "receive" and first.shared == second.shared == {}
+
+
 def test_stages_are_balanced():
     """24 equal blocks over 6 stages: 4 each, and what comes before and after them where there is room."""
     run = split(
