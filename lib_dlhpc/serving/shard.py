@@ -103,8 +103,8 @@ def _shard(of: Keyed[Service]) -> Shard:
 
 
 def activations(precision: str) -> str:
-    """Return the precision of activations, for weights of some precision."""
-    return precision if precision in BYTES else "bf16"
+    """Return the precision of activations, for weights of some precision: at least 16 bits."""
+    return precision if WIDTH[precision] > 1 else "bf16"
 
 
 def _of_one_token(model: Model, devices: int) -> Model:

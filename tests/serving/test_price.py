@@ -32,6 +32,17 @@ def test_the_cache_has_what_attention_keeps(model, bytes_a_token):
     assert shard_of(large(model)).cached(1000) == 1000 * bytes_a_token
 
 
+def test_weights_in_fp8_leave_attention_in_16_bits():
+    """With many tokens both wait for FLOP: products of linear layers take half the time, attention the same."""
+    wide, narrow = (
+        Prices(large(precision=precision)).step([Chunk(4096)]) for precision in ("bf16", "fp8")
+    )
+    assert narrow.attention == wide.attention > 0
+    assert narrow.arithmetic == pytest.approx(wide.arithmetic / 2, rel=0.02)
+    older = Prices(large(machine="selene", precision="fp8")).step([Chunk(4096)])
+    assert older.arithmetic > 2 * narrow.arithmetic  # such a device computes in 16 bits
+
+
 def test_a_window_bounds_the_cache_and_the_step():
     service = large("mistral-7b")
     shard, prices = shard_of(service), Prices(service)

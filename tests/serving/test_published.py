@@ -1,11 +1,14 @@
 """Published measurements are predicted within the band that is stated for them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from lib_dlhpc.serving.published import BAND, published
 
 ROWS = published()
+GUIDE = Path(__file__).parents[2] / "docs/guide/serve.md"
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.scored], ids=lambda row: row.name)
@@ -16,7 +19,8 @@ def test_a_scored_row_is_in_its_band(row):
 def test_the_median_error_is_the_one_that_the_guide_states():
     errors = [abs(row.error) for row in ROWS if row.scored]
     assert len(errors) == 42
-    assert float(np.median(errors)) < 0.25
+    stated = f"the median error is {np.median(errors):.0%}, the largest {max(errors):.0%}"
+    assert stated.replace("%", " %") in GUIDE.read_text(encoding="utf-8")
 
 
 def test_rows_name_their_source_and_why_they_are_not_scored():
