@@ -39,7 +39,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="+",
         default=[],
         metavar="FIELD=VALUES",
-        help="values of a field of the strategy, or bounds of them: --choose tensor=[4,8] pipeline='{most = 4}'",
+        help="values of a field of the strategy, or bounds of them, or settings that change accuracy:"
+        " --choose tensor=[4,8] pipeline='{most = 4}' sparsity=[0,0.99]",
     )
     one.add_argument(
         "--most", type=int, metavar="N", help="predictions (default: of [plan], or 2000)"

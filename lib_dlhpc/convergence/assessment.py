@@ -78,7 +78,7 @@ def _cost(e: Experiment, work: Workload, name: str, value: Any) -> tuple[float, 
     workers, batch = int(e.devices // e.strategy.replica), int(_batch(e))
     near = around(alike, value, workers)
     if not near:
-        by = f" by {workers} workers" * any("workers" in row for row in rows)
+        by = f" by {workers} worker{'s' * (workers > 1)}" * any("workers" in row for row in rows)
         known = ", ".join(_known(row) for row in rows) or "nothing"
         return np.nan, f"{shown}{by} was not measured on {work.title}; measured: {known}"
     for row in near:

@@ -17,7 +17,7 @@ STEPS = 2  # simulated for the mean step
 
 
 class WithFailures(NamedTuple):
-    """A layout with checkpoints and failures; s. A run that makes no headway takes for ever."""
+    """A layout with checkpoints and failures; s. A run that makes no headway never ends: inf."""
 
     layout: str
     expected_time: float  # from start to end, by the closed form
@@ -31,8 +31,9 @@ class WithFailures(NamedTuple):
         times = (
             f"{in_words(self.expected_time)} expected, {in_words(self.simulated_time)} simulated"
         )
-        off = self.standard_error / self.simulated_time
-        return f"{times} (± {off:.1%}, {RUNS} runs): {self.layout}"
+        if np.isfinite(self.simulated_time):
+            times += f" (± {self.standard_error / self.simulated_time:.1%}, {RUNS} runs)"
+        return f"{times}: {self.layout}"
 
 
 def with_failures(plan: Plan) -> tuple[WithFailures, ...]:

@@ -7,7 +7,6 @@ runs are planned with a replica on each device.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -44,10 +43,12 @@ def runs_of(experiment: Experiment) -> tuple[list[Experiment], Counter[str]]:
             given = dict(zip(settings, values, strict=True))
             words = [f"batch of {batch:,}"] if asked else []
             words += [f"{name} = {value}" for name, value in given.items()]
-            try:
-                runs.append(_offered(_run(experiment, batch, given), experiment))
-            except SpecError as error:
-                refused[f"{', '.join(words)}: {error}"] += 1
+            for nodes in _node_counts(experiment, given):
+                on = [f"{nodes[0]} node{'s' * (nodes[0] > 1)}"] if nodes else []
+                try:
+                    runs.append(_offered(_run(experiment, batch, given, nodes), experiment))
+                except SpecError as error:
+                    refused[f"{', '.join([*words, *on])}: {error}"] += 1
     if not runs:
         where, what = ("axes", "setting") if settings else ("batch", "batch")
         raise SpecError(f"plan.{where}: every {what} is refused: {'; '.join(refused)}")
@@ -86,7 +87,20 @@ def alone(experiment: Experiment) -> Experiment:
     return replace(experiment, strategy=strategy)
 
 
-def _run(experiment: Experiment, batch: int, given: dict[str, Any]) -> Experiment:
+def _node_counts(experiment: Experiment, given: dict[str, Any]) -> list[tuple[int, ...]]:
+    """Return the numbers of nodes that are runs of their own, (nodes,) each: what is learned depends on the replicas.
+
+    Else a single ().
+    """
+    asked = experiment.plan.axes.get("nodes")
+    if not (isinstance(asked, tuple) and _fixed(experiment, given)):
+        return [()]
+    return [(nodes,) for nodes in asked]
+
+
+def _run(
+    experiment: Experiment, batch: int, given: dict[str, Any], nodes: tuple[int, ...] = ()
+) -> Experiment:
     """Return the run of a batch and settings. Raises SpecError where they contradict each other."""
     axes = {name: each for name, each in experiment.plan.axes.items() if name not in SETTINGS}
     changes = {SETTINGS[name]: value for name, value in given.items()}
@@ -96,6 +110,10 @@ def _run(experiment: Experiment, batch: int, given: dict[str, Any]) -> Experimen
         changes |= {f"strategy.{name}": getattr(Strategy, name) for name in ("data", *fixed)}
         changes["strategy.batch"] = max(1, batch // int(experiment.devices))
         axes |= {name: _default(name, axes) for name in fixed if name in VARIED or name in axes}
+    if nodes:
+        axes |= {"nodes": nodes}
+        changes["strategy.nodes"] = nodes[0]
+        changes["strategy.batch"] = max(1, batch // int(nodes[0] * experiment.devices_per_node))
     run = experiment.set(changes)
     return replace(run, plan=replace(run.plan, batch=(batch,), axes=axes))
 
@@ -120,33 +138,26 @@ def _default(name: str, axes: Axes) -> tuple[Any]:
     else:
         without = asked is not None and value not in asked
     if without:
-        raise SpecError(f"plan.axes.{name}: here {value!r} is legal, which is not among them.")
+        raise SpecError(f"plan.axes.{name}: only {value!r} is legal here, and the axis lacks it.")
     return (value,)
 
 
 def _offered(run: Experiment, file: Experiment) -> Experiment:
     """Return a run with its epochs, if they are known. Raises SpecError unless a plan may offer it."""
     check_precision(run)
-    epochs = []
-    for one in _assessed(run):
-        offered, reason = verdict(one, file)
-        if not offered:
-            raise SpecError(reason)
-        epochs.append(epochs_of(one))
-    if not all(found.known for found in epochs):
-        return run
-    return replace(run, run=replace(run.run, epochs=max(float(found.epochs) for found in epochs)))
+    one = _assessed(run)
+    offered, reason = verdict(one, file)
+    if not offered:
+        raise SpecError(reason)
+    epochs = epochs_of(one)
+    return replace(run, run=replace(run.run, epochs=float(epochs.epochs))) if epochs.known else run
 
 
-def _assessed(run: Experiment) -> Iterator[Experiment]:
-    """Yield what is learned by a run, on each number of nodes of its [plan]: with all its replicas, if they matter."""
+def _assessed(run: Experiment) -> Experiment:
+    """Return what is learned by a run: with all its replicas, if their number matters."""
     if not _fixed(run, {"local_steps": run.strategy.local_steps}):
-        yield alone(run)
-        return
-    batch, asked = samples(run), run.plan.axes.get("nodes")
-    for nodes in asked if isinstance(asked, tuple) else (run.strategy.nodes,):
-        devices = int(nodes * run.devices_per_node)
-        if batch % devices:
-            raise SpecError(f"{devices:,} replicas do not divide the global batch")
-        strategy = replace(run.strategy, nodes=nodes, batch=batch // devices)
-        yield replace(run, strategy=strategy)
+        return alone(run)
+    devices = int(run.devices)
+    if samples(run) % devices:
+        raise SpecError(f"{devices:,} replicas do not divide the global batch")
+    return replace(run, strategy=replace(run.strategy, batch=samples(run) // devices))

@@ -182,7 +182,17 @@ def test_runs_that_were_measured_by_workers_have_a_replica_on_each_device():
     assert {(c.changes["strategy.tensor"], c.changes["strategy.zero"]) for c in sparse} == {(1, 0)}
     assert {c.changes["strategy.tensor"] for c in found.ranked} == {1, 2}
     only = planned(MNIST, **{**axes, "tensor": [2]})
-    assert any("sparsity = 0.99: plan.axes.tensor: here 1" in each for each in only.left_out)
+    assert any("sparsity = 0.99: plan.axes.tensor: only 1 is" in each for each in only.left_out)
+
+
+def test_a_setting_is_offered_on_the_nodes_whose_workers_were_measured():
+    run = MNIST.set({"machine.nodes": 2})
+    found = planned(run, nodes=[1, 2], sparsity=[0.0, 0.99])
+    kept = {(c.changes["training.sparsity"], c.experiment.strategy.nodes) for c in found.ranked}
+    assert kept == {(0.0, 1), (0.0, 2), (0.99, 1)}
+    assert any(
+        "sparsity = 0.99, 2 nodes: " in each and "8 workers" in each for each in found.left_out
+    )
 
 
 def test_settings_are_kept_in_a_file():
