@@ -112,7 +112,7 @@ def layer_activities(
     counts, place = _distinct(model)
     found = Activities(
         *(
-            LayerTimes(*(np.asarray(seconds)[..., place] for seconds in each))
+            LayerTimes(*(np.take(seconds, place, axis=-1) for seconds in each))
             for each in _roofline(counts, device, batch, precision)
         )
     )
@@ -176,7 +176,7 @@ def _rates(operands: fp8.Operands, device: Device, precision: str) -> Any:
 def product_bytes(model: Model, batch: Any, size: int) -> Any:
     """Return the bytes that the kernel of each layer reads and writes in a forward pass, (..., layers)."""
     counts, place = _distinct(model)
-    return np.asarray(_product_bytes(counts, batch, size))[..., place]
+    return np.take(_product_bytes(counts, batch, size), place, axis=-1)
 
 
 def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
