@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from lib_dlhpc.convergence.costs import upper
 from lib_dlhpc.convergence.workloads import names, read
 
 
@@ -19,9 +20,26 @@ def test_the_example_runs(repository, capsys):
 
 
 def test_costs_are_those_of_the_stored_runs(repository):
-    shown = re.findall(r"^\| [^|]+ \| (\d\.\d) \|$", page(repository), re.MULTILINE)
-    costs = [-100 * np.mean(row["change"]) for row in read("mnist-linear").costs]
-    assert shown == [f"{cost:.1f}" for cost in costs]
+    cells = re.findall(
+        r"^\| [^|]+ \| ([\d, a-z]+) \| [\d ±.]+ \| ([\d.]+) \| ([\d.]+) \|$",
+        page(repository),
+        re.MULTILINE,
+    )
+    shown = sorted((each, *two) for workers, *two in cells for each in workers.split(", "))
+    stored = sorted(
+        (
+            str(row.get("workers", "any")),
+            points(-np.mean(row["change"])),
+            points(upper(row["change"])),
+        )
+        for row in read("mnist-linear").costs
+    )
+    assert shown == stored
+
+
+def points(share):
+    """Percentage points as the table has them: from ten on whole ones."""
+    return f"{100 * share:.0f}" if share > 0.1 else f"{abs(100 * share):.1f}"
 
 
 def test_every_workload_is_in_the_table(repository):
