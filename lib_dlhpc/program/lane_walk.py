@@ -14,7 +14,7 @@ from lib_dlhpc.program.lanes import LAST, SENDS
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.program.walk import ROUNDING
 
-OFTEN = 8  # repetitions, from which on the times are compared after so many more
+OFTEN = 8  # times are compared after 1, 2 and 4 repetitions, and then after every eighth
 MEMORY = 64  # repetitions that are compared
 
 

@@ -105,7 +105,7 @@ def test_between_two_numbers_of_workers_the_dearer_counts():
         run = MNIST.set({**each, "strategy.batch": 128 // workers, "training.sparsity": 0.9})
         at[workers] = cost_of(run, work)[0]
     assert at[2] == max(at[1], at[4]) > 0 and np.isnan(at[8])
-    low = MNIST.set({**FOUR, "training.low_rank": 2})  # linear, whoever sends it
+    low = MNIST.set({**FOUR, "training.low_rank": 2})  # linear: for any number of workers
     assert cost_of(low, work)[0] == cost_of(MNIST.set({"training.low_rank": 2}), work)[0]
 
 
