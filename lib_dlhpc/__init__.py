@@ -2,7 +2,7 @@
 
     from lib_dlhpc import Experiment, load, predict
 
-    print(predict(load("goyal.toml")).step_time)
+    print(predict(load("goyal-2017")).step_time)
     print(predict(Experiment(model="resnet50", machine="summit", strategy={"nodes": 64})).step_time)
 
 Packages are nouns, and each holds its verb: prediction.predict, simulation.simulate, comparison.compare, ...

@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.commands.output import STDIN, print_note
-from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import Experiment, load, loads, read_experiment
-
-KINDS = ("replays", "presets")  # of runs in the catalog: published ones, others
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.experiment import Experiment, load, loads
 
 
 def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
@@ -39,23 +36,8 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
     """
     from lib_dlhpc.prediction.what_if import what_if
 
-    if name == STDIN:
-        experiment = loads(sys.stdin.read())
-    elif (kind := _kind(name)) is None or Path(name).is_file():
-        if not Path(name).exists():
-            names = [each for kind in KINDS for each in catalog.names(kind)]
-            raise SpecError(
-                f"{name}: no such file, and no run of that name in the catalog; runs: {', '.join(names)}."
-                f"{suggest(name, names)}"
-            )
-        experiment = load(name)
-    else:
-        experiment = read_experiment(catalog.read(kind, name)["experiment"])
+    experiment = loads(sys.stdin.read()) if name == STDIN else load(name)
     return warned(what_if(experiment, dict(map(change, changes)))) if changes else experiment
-
-
-def _kind(name: str) -> str | None:
-    return next((kind for kind in KINDS if name in catalog.names(kind)), None)
 
 
 def warned(experiment: Experiment) -> Experiment:

@@ -21,6 +21,7 @@ KINDS = (
     "sites",
     "workloads",
 )
+RUNS = ("replays", "presets")  # kinds of runs: published ones, others
 _LEGAL_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]*")
 
 
@@ -38,6 +39,18 @@ def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
     """Return one entry as a dict of its TOML file, [sources] included; an error names `field`. The caller
     may change the dict. Raises SpecError."""
     return _copied(_entry(kind, name, field))
+
+
+def run(name: str) -> dict[str, Any]:
+    """Return the experiment of a run of the catalog, such as "goyal-2017", as a table; raises SpecError."""
+    kinds = {each: kind for kind in RUNS for each in names(kind)}
+    if name not in kinds:
+        raise SpecError(
+            f"no such file, and no run of that name in the catalog; runs: {', '.join(kinds)}."
+            f"{suggest(name, kinds)}"
+        )
+    experiment: dict[str, Any] = read(kinds[name], name)["experiment"]
+    return experiment
 
 
 def _entry(kind: str, name: str, field: str) -> dict[str, Any]:

@@ -293,9 +293,7 @@ def _sample_sizes() -> dict[int, str]:
 def loads(source: str) -> Experiment:
     """Return the experiment that a TOML text describes; raises SpecError, also on broken TOML."""
     if len(source) > LARGEST_FILE:
-        raise SpecError(
-            f"The experiment is {len(source):,} characters long; the most is {LARGEST_FILE:,}."
-        )
+        raise SpecError(f"The experiment has {len(source):,} characters; limit: {LARGEST_FILE:,}.")
     # tomllib is quadratic in the length of a dotted key; no experiment has such keys.
     if any(part.count(".") > 20 for part in re.split(r"[=,{}\[\]\n]", source)):
         raise SpecError("Tables or lists are nested too deeply for an experiment.")
@@ -310,8 +308,10 @@ def loads(source: str) -> Experiment:
 
 
 def load(path: str | Path) -> Experiment:
-    """Return the experiment in a TOML file; raises SpecError, also when the file cannot be read."""
+    """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError."""
     try:
+        if not Path(path).exists():
+            return read_experiment(catalog.run(str(path)))
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
@@ -319,7 +319,7 @@ def load(path: str | Path) -> Experiment:
         return loads(data.decode("utf-8"))
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
-    except (OSError, ValueError) as error:  # missing, not UTF-8, not a path
+    except (OSError, ValueError) as error:  # a folder, not UTF-8, not a path
         raise SpecError(f"{path}: cannot be read: {error}.") from None
 
 

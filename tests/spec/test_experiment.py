@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -254,8 +255,22 @@ def test_a_broken_file_is_named(tmp_path):
             load(path)
     with pytest.raises(SpecError, match="cannot be read"):
         load(tmp_path)
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match="no such file"):
         load("a\0b")
+
+
+def test_a_run_of_the_catalog_is_opened_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert dumps(load("goyal-2017")) == dumps(replay("goyal-2017").experiment)
+    assert load("llama3-405b").strategy.pipeline > 1  # a preset, which nobody published
+    with pytest.raises(SpecError, match=r"no run of that name .* Did you mean 'goyal-2017'\?"):
+        load("goyal-2018")
+
+
+def test_a_file_comes_before_a_run_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("goyal-2017").write_text(BASE, encoding="utf-8")
+    assert load("goyal-2017") == loads(BASE)
 
 
 @pytest.mark.parametrize("filler", ["x", "é", "\U0001f600"])
