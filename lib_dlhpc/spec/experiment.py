@@ -310,7 +310,7 @@ def loads(source: str) -> Experiment:
 def load(path: str | Path) -> Experiment:
     """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError."""
     try:
-        if not Path(path).exists():
+        if Path(path).is_dir() or not Path(path).exists():
             return read_experiment(catalog.run(str(path)))
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
@@ -319,7 +319,7 @@ def load(path: str | Path) -> Experiment:
         return loads(data.decode("utf-8"))
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
-    except (OSError, ValueError) as error:  # a folder, not UTF-8, not a path
+    except (OSError, ValueError) as error:  # no permission, not UTF-8
         raise SpecError(f"{path}: cannot be read: {error}.") from None
 
 

@@ -253,7 +253,7 @@ def test_a_broken_file_is_named(tmp_path):
             path.write_bytes(data)
         with pytest.raises(SpecError, match=name):
             load(path)
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match="no such file"):
         load(tmp_path)
     with pytest.raises(SpecError, match="no such file"):
         load("a\0b")
@@ -267,8 +267,10 @@ def test_a_run_of_the_catalog_is_opened_by_its_name(tmp_path, monkeypatch):
         load("goyal-2018")
 
 
-def test_a_file_comes_before_a_run_of_its_name(tmp_path, monkeypatch):
+def test_a_file_comes_before_a_run_of_its_name_and_a_folder_does_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    Path("you-2018").mkdir()
+    assert load("you-2018") == replay("you-2018").experiment
     Path("goyal-2017").write_text(BASE, encoding="utf-8")
     assert load("goyal-2017") == loads(BASE)
 
