@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import fp8, layer_rates, streams, tiles
 from lib_dlhpc.costs.network import last_axis
+from lib_dlhpc.costs.pieces import Cut
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import FP8
@@ -102,13 +103,42 @@ def total(each: Activities) -> LayerTimes:
 
 
 def layer_activities(
-    model: Model, device: Device, batch: Any, precision: str, exchanged: Any = 0.0
+    model: Model,
+    device: Device,
+    batch: Any,
+    precision: str,
+    exchanged: Any = 0.0,
+    cut: Cut | None = None,
 ) -> Activities:
     """Return the seconds of each layer by what limits it, shape of `batch` + (layers,) each.
 
-    exchanged: s after each layer in which the device works on collectives, alike in both passes.
+    exchanged: s after each layer in which the device works on collectives, alike in both passes. cut: products that are
+    computed in pieces; their seconds are those of all pieces.
     """
-    batch, size = last_axis(batch), BYTES[precision]
+    batch = last_axis(batch)
+    found = _of_kernels(model, device, batch, precision)
+    pieces: tuple[Any, Any] = (1, 1)
+    if cut:
+        pieces = cut.forward, cut.backward
+        smaller = _of_kernels(model, device, batch / cut.many, precision)
+        both = zip(found, smaller, strict=True)
+        found = Activities(*(LayerTimes(*map(_in_pieces, pieces, *each)) for each in both))
+    # The overhead of a pass outside the layers is charged to the first layer.
+    first, slow = np.arange(len(model.layers)) == 0, last_axis(device.slowdown)
+    forward = found.launch.forward + first * last_axis(device.overhead)
+    found = found._replace(launch=LayerTimes(forward, found.launch.backward))
+    if np.any(device.dispatch):
+        found = found._replace(launch=_dispatched(model, device, found, exchanged, pieces))
+    return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
+
+
+def _in_pieces(pieces: NDArray[np.int64], whole: Any, part: Any) -> Any:
+    """Return the seconds of layers, of which some have several pieces."""
+    return np.where(pieces > 1, pieces * part, whole)
+
+
+def _of_kernels(model: Model, device: Device, batch: Any, precision: str) -> Activities:
+    """Return the seconds of each layer by roofline or measured rate; batch: with a last axis for the layers."""
     counts, place = _distinct(model)
     found = Activities(
         *(
@@ -117,20 +147,14 @@ def layer_activities(
         )
     )
     if device.layers:
-        known, rated = layer_rates.rated(model, device.layers, batch, size)
+        known, rated = layer_rates.rated(model, device.layers, batch, BYTES[precision])
         found = Activities(
             *(
                 LayerTimes(*(np.where(known, new, old) for new, old in zip(*pair, strict=True)))
                 for pair in zip(rated, found, strict=True)
             )
         )
-    # The overhead of a pass outside the layers is charged to the first layer.
-    first, slow = np.arange(len(model.layers)) == 0, last_axis(device.slowdown)
-    forward = found.launch.forward + first * last_axis(device.overhead)
-    found = found._replace(launch=LayerTimes(forward, found.launch.backward))
-    if np.any(device.dispatch):
-        found = found._replace(launch=_dispatched(model, device, found, exchanged))
-    return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
+    return found
 
 
 def _roofline(counts: Counts, device: Device, batch: Any, precision: str) -> Activities:
@@ -209,10 +233,15 @@ def _distinct(model: Model) -> tuple[Counts, NDArray[np.intp]]:
     return Counts(*np.array([*known]).T.reshape(len(every), -1)), np.array(place, np.intp)
 
 
-def _dispatched(model: Model, device: Device, each: Activities, exchanged: Any) -> LayerTimes:
-    """Return the seconds of launches, with those in which a layer waits for the host to issue it."""
+def _dispatched(
+    model: Model, device: Device, each: Activities, exchanged: Any, pieces: tuple[Any, Any]
+) -> LayerTimes:
+    """Return the seconds of launches, with those in which a layer waits for the host to issue it.
+
+    pieces: of each layer, forward and backward.
+    """
     (forward, backward), issue = total(each), last_axis(device.dispatch)
-    ahead, back = kernels(model)
+    ahead, back = (count * many for count, many in zip(kernels(model), pieces, strict=True))
     reverse = (..., slice(None, None, -1))
     late = dispatched(forward, issue * ahead, exchanged) - forward
     exchanged = np.broadcast_to(exchanged, np.shape(backward))[reverse]

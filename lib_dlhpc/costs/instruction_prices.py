@@ -11,6 +11,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost, Network
+from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.keyed import Keyed
@@ -103,7 +104,7 @@ def part_prices(
 ) -> "PartPrices":
     """Return the cost of the instructions of a part; see PartPrices. Equal parts have the same."""
     s, device = experiment.strategy, experiment.machine.device
-    own = (s.precision, float(s.power_limit), float(scale))
+    own = (s.precision, float(s.power_limit), float(scale), int(s.tensor_pieces))
     apart = np.asarray(exchanged, np.float64).tobytes()
     one = (experiment, model, scale, collectives, exchanged)
     return _part_prices(Keyed(one, *map(id, (model, device, collectives)), *own, apart))
@@ -130,7 +131,8 @@ class PartPrices:
         batch = collectives.samples
         device = clocked(device, strategy.power_limit)
         apart = exchanged / scale if scale else 0.0
-        each = compute.layer_activities(model, device, batch, strategy.precision, apart)
+        self.cut = cut_of(model, int(strategy.tensor_pieces))
+        each = compute.layer_activities(model, device, batch, strategy.precision, apart, self.cut)
         times = compute.total(each)
         self.forward: Floats = scale * times.forward
         self.backward: Floats = scale * times.backward
@@ -140,9 +142,11 @@ class PartPrices:
         self.batch, self.element = batch, compute.BYTES[strategy.precision]
 
     @cached_property
-    def blocks(self) -> NDArray[np.int64]:
-        """The blocks in which each layer is computed."""
-        return np.array([ring_blocks(layer) for layer in self.model.layers])
+    def blocks(self) -> Mapping[str, NDArray[np.int64]]:
+        """The blocks in which each layer is computed, one for each rank of a ring, or pieces, by their phase."""
+        rings = np.array([ring_blocks(layer) for layer in self.model.layers])
+        ahead, back = rings * self.cut.forward, rings * self.cut.backward
+        return dict(zip(BLOCKS, (ahead, back, back), strict=True))
 
     @cached_property
     def weight_grad(self) -> Floats:
@@ -157,13 +161,18 @@ class PartPrices:
 
     @cached_property
     def forward_block(self) -> Floats:
-        """The seconds of one of the blocks in which a layer is computed, one for each rank of a ring."""
-        return self.forward / self.blocks
+        """The seconds of one of the blocks in which a layer is computed."""
+        return self.forward / self.blocks["forward_block"]
 
     @cached_property
     def backward_block(self) -> Floats:
         """The seconds of one of the blocks of its backward."""
-        return self.backward / self.blocks
+        return self.backward / self.blocks["backward_block"]
+
+    @cached_property
+    def input_grad_block(self) -> Floats:
+        """The seconds of one of the blocks of its backward without weight gradients."""
+        return self.input_grad / self.blocks["input_grad_block"]
 
     @cached_property
     def seconds(self) -> Mapping[str, list[float]]:
@@ -190,5 +199,5 @@ class PartPrices:
         size = float(compute.product_bytes(self.model, self.batch, self.element)[what.layer])
         backward = what.phase.startswith("backward")  # see costs/compute.py
         times: float = self.model.layers[what.layer].gradients if backward else 1
-        times /= self.blocks[what.layer] if what.phase in BLOCKS else 1
+        times /= self.blocks[what.phase][what.layer] if what.phase in BLOCKS else 1
         return times * flop, times * size

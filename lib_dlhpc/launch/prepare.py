@@ -25,6 +25,7 @@ LAYOUT = (
     "chunks",
     "split",
     "sequence_parallel",
+    "tensor_pieces",
     "zero",
     "shards",
     "gather",

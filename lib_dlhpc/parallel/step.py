@@ -28,6 +28,7 @@ from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
 from lib_dlhpc.parallel.passes import Passes
+from lib_dlhpc.parallel.pieces import cut_into_pieces
 from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward
@@ -55,7 +56,7 @@ KINDS = {
     "offload": "offloaded",
 }
 # Step passes, in order, after recomputation; each changes the passes of one part.
-PASSES = (exchange_gradients, split_backward, shard)
+PASSES = (exchange_gradients, split_backward, shard, cut_into_pieces)
 
 
 def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Program:
@@ -104,7 +105,7 @@ def _keyed(
         *map(id, held),
         *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire, s.gather),
         s.zero_unit,
-        *map(int, (s.zero, s.experts, s.context)),
+        *map(int, (s.zero, s.experts, s.context, s.tensor_pieces)),
         *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
         *(shards(experiment), shards(experiment) == sizes(experiment).data),  # which group shards
         zero_bubble.is_split(experiment),

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.instruction_prices import collective_cost
+from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, drawn
 from lib_dlhpc.costs.segments import BLOCK
 from lib_dlhpc.costs.state import MASTER_BYTES
@@ -187,7 +188,8 @@ class _Passes:
         for variant, template in enumerate(self.chunk.backward.variants):
             model = chain(self.experiment, variant)[0][0].model
             apart = self._apart(variant, len(model.layers))
-            each = compute.layer_activities(model, device, self.samples, precision, apart)
+            cut = cut_of(model, int(self.experiment.strategy.tensor_pieces))
+            each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
             rows = [
                 [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, template.repeated])]
                 for one in (*each[:2], compute.total(each))

@@ -44,6 +44,7 @@ WORDS = {  # a field at the default of the strategy is not named
     "shards": "over {} ranks",
     "gather": "{} gather",
     "zero_unit": "{0} by {0}",
+    "tensor_pieces": "in {} pieces",
     "power_limit": "at most {:g} W",
 }
 

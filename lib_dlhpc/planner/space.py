@@ -207,6 +207,8 @@ def _rules(
         yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
     if "zero_unit" in c:
         yield "layers without ZeRO 3", (c["zero_unit"] != "block") & (c["zero"] != 3)
+    if "tensor_pieces" in c:
+        yield SAME, (c["tensor_pieces"] > 1) & (c["tensor"] == 1)
     if "shards" in c:
         yield "shards without ZeRO", (c["shards"] > 0) & (c["zero"] == 0)
         yield (

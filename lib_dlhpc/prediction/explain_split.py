@@ -15,7 +15,8 @@ from lib_dlhpc.spec.units import format_quantity as show
 FORMULAS = {
     "tensor": "each allreduce, allgather or reduce-scatter of t ranks by the algorithm that is the cheapest for its"
     " size and network: at least 2 (t-1)/t n β + (t-1)/t n γ for an allreduce, half of it for the others; forward,"
-    " backward, and again where forward is recomputed",
+    " backward, and again where forward is recomputed; with strategy.tensor_pieces = k a product beside it and it take"
+    " c + (k-1) max(c, r) + r, c and r being s of a piece of each",
     "context": "around each attention two all-to-alls of c ranks, of the queries, keys and values and of the outputs of"
     " a rank's tokens: at least (c-1)/c n β each; the same backward. In a ring c-1 messages of keys and values forward,"
     " 2c-1 of them and their gradients backward, α + n β each; exposed is what takes longer than the block beside it",
@@ -31,7 +32,8 @@ FORMULAS = {
     " backward pass and the update; what takes longer is exposed",
 }
 SOURCES = {
-    "tensor": "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022 (sequence parallelism)",
+    "tensor": "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022 (sequence parallelism); Wang et al. 2023"
+    " (pieces)",
     "context": "Jacobs et al. 2023 (DeepSpeed Ulysses); Liu et al. 2023 (ring attention)",
     "experts": "Lepikhin et al. 2020 (GShard); Fedus et al. 2022 (Switch transformers)",
     "halo": "Dryden et al. 2019",
@@ -65,6 +67,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         inside = kind in ("experts", "context")
         members = int(getattr(e.strategy, kind)) if inside else getattr(sizes(e), ranks)
         inputs.append(("ranks of a group", f"{members}", "given"))
+        inputs += [("pieces", f"{int(e.strategy.tensor_pieces)}", "given")] * (kind == "tensor")
         inputs += [*wire_inputs(p), *_algorithms(p)] * (kind == "data")
         inputs += links_inputs(p)
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
@@ -93,7 +96,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         tuple(inputs),
         SOURCES[kind],
         "Neighboring ranks share a node, tensor groups first. Groups of a node that communicate at once share"
-        " its NICs. Collectives inside a layer are not overlapped.",
+        " its NICs. Collectives inside a layer overlap only where they are cut into pieces.",
     )
 
 
@@ -143,7 +146,8 @@ def _exposed(p: Breakdown) -> Explanation:
     return Explanation(
         "exposed communication",
         show(float(p.exposed_communication), "s"),
-        "tensor, expert, halo and context exchanges in full, but in a ring what is longer than a block;"
+        "tensor, expert, halo and context exchanges in full, but in a ring, and in pieces, what is longer than the"
+        " computation beside it;"
         " messages between stages by how much longer the pipeline takes with them;"
         " gradients by what is left when the last rank has done its backward passes",
         (

@@ -1,9 +1,10 @@
 """Settings that are legal and bring nothing, as the rest of the experiment stands: one sentence each."""
 
 from lib_dlhpc.costs import fp8
+from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
-from lib_dlhpc.layout import sizes
+from lib_dlhpc.layout import chain, sizes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FP8, SAME
 
@@ -42,6 +43,11 @@ def without_effect(experiment: Experiment) -> list[str]:
         )
     if s.tensor == 1 and s.split != "paired":
         found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
+    if s.tensor_pieces > 1 and not _is_cut(experiment):
+        found.append(
+            f"strategy.tensor_pieces = {s.tensor_pieces}: beside no product of positions is a tensor-parallel"
+            " collective that has a position for each piece."
+        )
     if s.context == 1 and s.context_exchange != "heads":
         found.append(
             f"strategy.context_exchange = '{s.context_exchange}': with strategy.context = 1 no rank lacks a token."
@@ -80,6 +86,12 @@ def _of_attention(experiment: Experiment) -> list[str]:
     if s.fused_attention == "on" and not fused:
         found.append("strategy.fused_attention = 'on': the network has no attention.")
     return found
+
+
+def _is_cut(experiment: Experiment) -> bool:
+    """Return whether any product is computed in pieces."""
+    many = int(experiment.strategy.tensor_pieces)
+    return any(cut_of(part.model, many) for held in chain(experiment) for part in held)
 
 
 def _has_experts(experiment: Experiment) -> bool:

@@ -22,15 +22,19 @@ SHIFT = "shift"  # each rank of a ring sends to the next
 class Compute(NamedTuple):
     """Compute one layer; it takes as long as the layer's `phase`, "forward" or "backward".
 
-    Where backward is computed in two parts, "input_grad" and "weight_grad". "forward_block" and "backward_block" are
-    one of several equal parts of a layer, beside which ranks exchange.
+    Where backward is computed in two parts, "input_grad" and "weight_grad". "forward_block", "backward_block" and
+    "input_grad_block" are one of several equal parts of a layer, beside which ranks exchange.
     """
 
     layer: int
     phase: str
 
 
-BLOCKS = {"forward_block": "forward", "backward_block": "backward"}  # what they are parts of
+BLOCKS = {  # what they are parts of
+    "forward_block": "forward",
+    "backward_block": "backward",
+    "input_grad_block": "input_grad",
+}
 
 
 def whole_layers(instructions: "Iterable[Instruction | None]") -> "Iterator[Instruction | None]":

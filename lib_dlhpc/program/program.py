@@ -96,6 +96,10 @@ class Prices(Protocol):
         """Return the seconds of one of the blocks of its backward."""
 
     @property
+    def input_grad_block(self) -> Floats:
+        """Return the seconds of one of the blocks of its backward without weight gradients."""
+
+    @property
     def seconds(self) -> Mapping[str, list[float]]:
         """Return the seconds of each layer, by phase."""
 

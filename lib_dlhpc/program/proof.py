@@ -166,7 +166,7 @@ def _prove_parts(where: str, chunk: Chunk) -> None:
 
 
 def _is(each: Instruction, phase: str) -> TypeGuard[Compute]:
-    return isinstance(each, Compute) and each.phase == phase
+    return isinstance(each, Compute) and BLOCKS.get(each.phase, each.phase) == phase
 
 
 def _posted(each: Instruction) -> tuple[object, ...]:
@@ -194,7 +194,7 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
     later = set[int]()  # layers whose weights have gradients after this pass only
     for each in instructions:
         if isinstance(each, Compute) and BLOCKS.get(each.phase, each.phase) in own:
-            later |= {each.layer} if each.phase == "input_grad" else set()
+            later |= {each.layer} if _is(each, "input_grad") else set()
             if each.phase not in BLOCKS or done[-1:] != [each.layer]:
                 done.append(each.layer)
         elif isinstance(each, Compute) and each.layer in done:

@@ -68,7 +68,9 @@ class Strategy:
     schedule: of the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose
     weight gradients fill idle time (Qi et al. 2024).
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
-    channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM").
+    channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into
+    which a tensor-parallel collective and the product beside it are cut, so that they overlap (Wang et al. 2023; costs/
+    pieces.py).
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
     context: ranks that divide the tokens of each sequence between them, and hold the same weights. For attention they
     exchange queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023,
@@ -119,6 +121,9 @@ class Strategy:
     schedule: str = choice(SCHEDULES, default="1f1b")
     chunks: int = whole(default=1)
     split: str = choice(SPLITS, default="paired")
+    tensor_pieces: int = whole(
+        default=1
+    )  # of tensor-parallel collectives, and of the products beside them
     sequence_parallel: bool = flag(default=False)
     zero: int = whole(default=0, least=0, most=3)
     shards: int = whole(default=0, least=0)  # replicas over which ZeRO shards; 0: all
@@ -351,6 +356,7 @@ def _split_in_words(strategy: Strategy) -> str:
     ]
     if s.pipeline > 1:
         words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
+    words += [f"in {s.tensor_pieces} pieces"] * (s.tensor > 1 and s.tensor_pieces > 1)
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
     words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)
     words += [f"ZeRO {s.zero}" + f" over {s.shards} ranks" * bool(s.shards)] * bool(s.zero)

@@ -77,6 +77,11 @@ def check(run, columns, rows):
             {},
             {"offload": ["none", "all"], "gather": ["usual", "forward"], "zero": [0, 3]},
         ),
+        (
+            "h100-pod",
+            {},
+            {"tensor": [1, 2, 4], "tensor_pieces": [1, 2, 4], "zero": [0, 3], "spatial": [1]},
+        ),
     ],
 )
 def test_a_random_sample_of_a_space_is_priced_as_it_is_predicted(machine, more, choose):

@@ -125,6 +125,7 @@ CHANGES = {
     "strategy.chunks": (2, INTERLEAVED),
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"model.name": "bert-base", "strategy.tensor": 2}),
+    "strategy.tensor_pieces": (4, {"model.name": "bert-base", "strategy.tensor": 2}),
     "strategy.zero": (1, {}),
     "strategy.shards": (3, {"strategy.zero": 3}),
     "strategy.gather": ("forward", {"strategy.zero": 3}),

@@ -87,6 +87,7 @@ CHANGES = {
     "strategy.chunks": (2, {**PIPED, "strategy.schedule": "interleaved", "model.layers": 4}),
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"strategy.tensor": 2}),
+    "strategy.tensor_pieces": (2, {"strategy.tensor": 2}),
     "strategy.zero": (3, {}),
     "strategy.shards": (2, {"strategy.zero": 3}),
     "strategy.gather": ("forward", {"strategy.zero": 3}),

@@ -213,6 +213,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.schedule": _named(strategy.SCHEDULES),
     "strategy.chunks": _among("strategy.chunks", (1, 2, 3, 4, 6, 8)),
     "strategy.sequence_parallel": _ticks,
+    "strategy.tensor_pieces": _among("strategy.tensor_pieces", powers(0, 3)),
     "strategy.experts": _experts,
     "strategy.zero": _named(range(4)),
     "strategy.shards": _shards,
@@ -253,7 +254,9 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.microbatches": lambda e: e.strategy.update == "synchronous",
     "strategy.schedule": lambda e: e.strategy.pipeline > 1,
     "strategy.chunks": lambda e: e.strategy.schedule == "interleaved",
-    "strategy.sequence_parallel": lambda e: e.strategy.tensor > 1,
+    **dict.fromkeys(
+        ("strategy.sequence_parallel", "strategy.tensor_pieces"), lambda e: e.strategy.tensor > 1
+    ),
     "strategy.experts": lambda e: any(layer.kind == "experts" for layer in e.model.layers),
     "strategy.zero": lambda e: replicas(e) > 1,
     "strategy.shards": lambda e: e.strategy.zero,

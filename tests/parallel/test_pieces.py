@@ -1,0 +1,172 @@
+"""Laws of products cut into pieces: n - 1 of n exchanges hide behind the next piece, as far as it is as long."""
+
+import pytest
+from split_runs import GPT, IMAGES, split
+
+from lib_dlhpc import parallel
+from lib_dlhpc.costs.pieces import cut_of
+from lib_dlhpc.parallel import step
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.program import Collective, Compute, Wait, prove
+from lib_dlhpc.schedules.checks import ProofError
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.timeline import breakdown
+
+MODEL = GPT | {"layers": 2, "hidden": 256, "sequence": 256}
+LINKS = {"latency": 1e-6, "bandwidth": 2e10}
+
+
+def run_of(pieces, links=LINKS, model=MODEL, **strategy):
+    return split(model, links, **{"tensor": 2, "tensor_pieces": pieces, "batch": 4, **strategy})
+
+
+def chunk_of(run):
+    (chunk,) = parallel.program(run).stages[0]
+    return chunk
+
+
+def closed_form(run):
+    """Return s of a forward and a backward pass: c + (n-1) max(c, r) + r of each product that is cut."""
+    chunk, many = chunk_of(run), int(run.strategy.tensor_pieces)
+    model, prices = chunk.forward.prices[0].model, chunk.forward.prices[0]
+    cut, total = cut_of(model, many), []
+    for way, block in (("forward", chunk.forward), ("backward", chunk.backward)):
+        seconds, taken = prices.seconds, 0.0
+        ends = {**cut.before[way], **cut.after[way]}
+        for product, exchange in ends.items():
+            c = seconds[f"{way}_block"][product]
+            key = f"{model.layers[exchange].name} {way} 0"
+            (one,) = {
+                e
+                for e in block.variants[0].instructions
+                if getattr(e, "key", "") == key and isinstance(e, Collective)
+            }
+            r = prices.priced(one).seconds
+            taken += c + (many - 1) * max(c, r) + r
+        whole = [n for n in range(len(model.layers)) if n not in ends]
+        inside = [e for e in block.variants[0].instructions if isinstance(e, Collective)]
+        taken += sum(seconds[way][n] for n in whole)
+        total.append(taken + sum(prices.priced(e).seconds for e in inside if not e.stream))
+    return total
+
+
+@pytest.mark.parametrize("bandwidth", [2e9, 2e10, 2e11])
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("pieces", [2, 3, 8])
+def test_a_pass_takes_the_closed_form(pieces, sequence, bandwidth):
+    run = run_of(pieces, {"latency": 1e-6, "bandwidth": bandwidth}, sequence_parallel=sequence)
+    forward, backward = closed_form(run)
+    chunk = chunk_of(run)
+    assert chunk.forward.alone(1.0)[0] == pytest.approx(forward, rel=1e-12)
+    assert chunk.backward.alone(1.0)[0] == pytest.approx(backward, rel=1e-12)
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_messages_are_cut_and_each_piece_pays_its_latency(sequence):
+    whole, cut = (predict(run_of(n, sequence_parallel=sequence)) for n in (1, 4))
+    before, after = whole.messages["tensor"], cut.messages["tensor"]
+    assert after.bandwidth == pytest.approx(before.bandwidth, rel=1e-9)
+    assert before.latency < after.latency <= 4 * before.latency * (1 + 1e-12)
+    assert cut.memory == whole.memory
+
+
+def test_a_piece_reads_the_weights_again_and_is_less_efficient():
+    chunk = {n: chunk_of(run_of(n)).forward.prices[0] for n in (1, 4)}
+    cut = chunk[4].cut
+    for way, products in (("forward", cut.forward), ("backward", cut.backward)):
+        for layer, pieces in enumerate(products):
+            before, after = (chunk[n].seconds[way][layer] for n in (1, 4))
+            kind = chunk[4].model.layers[layer].kind
+            assert after > before if pieces > 1 and kind == "dense" else after == before
+
+
+def test_one_piece_is_the_program_without_pieces(monkeypatch):
+    ways = {"pipeline": 2, "microbatches": 2, "sequence_parallel": True, "data": 2, "zero": 1}
+    before = predict(run_of(1, **ways))
+    monkeypatch.setattr(step, "PASSES", step.PASSES[:-1])
+    step._passes.cache_clear()
+    assert predict(run_of(1, **ways)).terms == before.terms
+
+
+def test_a_few_pieces_are_best():
+    """More of them hide more of an exchange, and pay its latency and the start of a product more often."""
+    large = GPT | {"layers": 2, "hidden": 4096, "sequence": 2048, "heads": 32}
+    links = {"latency": 1e-5, "bandwidth": 2e11}
+    one, two, many = (
+        float(predict(run_of(n, links, large, precision="bf16")).step_time) for n in (1, 2, 512)
+    )
+    assert two < one < many
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {"recompute": "full"},
+        {"recompute": "selective", "sequence_parallel": True},
+        {"data": 2, "zero": 3, "sequence_parallel": True},
+        {"data": 2, "zero": 2, "gather": "forward"},
+        {"pipeline": 2, "microbatches": 4, "schedule": "zb-h1", "sequence_parallel": True},
+        {"context": 2, "context_exchange": "ring", "fused_attention": "auto"},
+        {"overlap": False, "sequence_parallel": True},
+        {"split": "column"},
+        {"split": "row"},
+        {"offload": "activations"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("model", ["gpt", "llama"])
+def test_any_split_with_pieces_trains_and_is_predicted_as_simulated(ways, model):
+    grouped = {"family": "llama", "kv_heads": 2, "feed_forward": 96}
+    words = {**MODEL, **grouped} if model == "llama" else MODEL
+    words = {k: v for k, v in words.items() if model == "gpt" or k != "dropout"}
+    run = run_of(4, None, words, **ways)
+    prove(parallel.steps(run))
+    seconds = float(predict(run).step_time)
+    assert breakdown(simulate(run)).step_time == pytest.approx(seconds, rel=1e-9)
+    assert breakdown(simulate(run, "events")).step_time == pytest.approx(seconds, rel=1e-3)
+
+
+def test_zero_bubbles_cut_the_gradients_of_inputs_alone():
+    run = run_of(2, pipeline=2, microbatches=2, schedule="zb-h1")
+    for stage in parallel.program(run).stages:
+        cut = stage[0].forward.prices[0].cut
+        found = [e for e in stage[0].backward.variants[0].instructions if isinstance(e, Compute)]
+        assert {e.layer for e in found if e.phase == "input_grad_block"} == {
+            *cut.before["backward"],
+            *cut.after["backward"],
+        }
+        assert not any(e.phase == "backward_block" for e in found)
+
+
+@pytest.mark.parametrize(
+    "ways", [{"tensor": 1}, {"model": IMAGES, "batch": 8}, {"tensor_pieces": 512}]
+)
+def test_pieces_of_nothing_change_nothing_and_say_so(ways):
+    run = run_of(**{"pieces": 2, **ways})
+    assert [w for w in without_effect(run) if "tensor_pieces" in w]
+    assert predict(run).terms == predict(run.set({"strategy.tensor_pieces": 1})).terms
+
+
+def is_piece(each):
+    return getattr(each, "stream", "") == "tensor"
+
+
+MUTANTS = {
+    "a piece that nobody waits for": lambda found: [
+        e for e in found if not (isinstance(e, Wait) and is_piece(e))
+    ],
+    "waits for nothing": lambda found: [
+        e for e in found if not (isinstance(e, Collective) and is_piece(e))
+    ],
+}
+
+
+@pytest.mark.parametrize("number, name", list(enumerate(MUTANTS)))
+def test_pieces_that_cannot_be_are_refused(number, name, monkeypatch):
+    def mistaken(experiment, held, passes):
+        passes.forward = MUTANTS[name](passes.forward)
+
+    monkeypatch.setattr(step, "PASSES", (*step.PASSES, mistaken))
+    with pytest.raises(ProofError):
+        prove(parallel.steps(run_of(2, bucket=2.5e4 + number)))
