@@ -17,7 +17,8 @@ KINDS = ("pipeline", "data", "spatial", "tensor")
 class Groups:
     """This rank's coordinates and a communicator for each group; group ranks follow the coordinates.
 
-    shards: replicas that shard the state between them; copies: those that have the same shard.
+    shards: replicas that shard the state between them; copies: those that have the same shard. pieces: the tensor group
+    once more, for what is in flight beside products.
     """
 
     world: Any
@@ -26,6 +27,7 @@ class Groups:
     data: Any
     spatial: Any
     tensor: Any
+    pieces: Any = field(default_factory=SingleRank)
     shards: Any = field(default_factory=SingleRank)
     copies: Any = field(default_factory=SingleRank)
     experts: Any = field(default_factory=SingleRank)  # that hold all experts together
@@ -59,6 +61,8 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
                 found[kind] = SingleRank()
             else:
                 found[kind] = comm.Split(ranks[0], getattr(place, kind))
+        if experiment.strategy.tensor_pieces > 1 and found["tensor"].size > 1:
+            found["pieces"] = found["tensor"].Dup()
         many = layout.shards(experiment)
         if many > 1:
             number, own = divmod(place.data, many)

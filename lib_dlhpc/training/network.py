@@ -21,6 +21,7 @@ from lib_dlhpc.training.activation_offload import ActivationOffload, NoOffload
 from lib_dlhpc.training.graph import BACK, FORWARD, RECOMPUTE
 from lib_dlhpc.training.initialization import initial_weights, statistics
 from lib_dlhpc.training.messages import built
+from lib_dlhpc.training.messages.pieces import in_pieces
 from lib_dlhpc.training.passes import Order, Pass, layer_by_layer
 from lib_dlhpc.training.trainable import check_layers
 from lib_dlhpc.training.weights import InMemory, Store, table_of
@@ -49,6 +50,7 @@ class Network:
     store: factory of the weight storage; with InMemory, `weights` and `gradients` are one flat array each.
     offload: factory of the activation storage.
     arena: memory that several stages of one rank share; each has its own by default.
+    pieces: see messages/pieces.py.
     order: the instructions of a pass; layer after layer by default. `post` is called with those of other streams.
     Raises SpecError for layers that can be priced but not trained.
     """
@@ -69,6 +71,7 @@ class Network:
         offload: Callable[[Arena], NoOffload | ActivationOffload] = NoOffload,
         arena: Arena | None = None,
         order: Order | None = None,
+        pieces: int = 1,
     ) -> None:
         check_layers(model, sends)
         self.model, self.dtype, self.whole = model, np.dtype(dtype), whole or model
@@ -81,6 +84,7 @@ class Network:
         self.parameters = self.table.parameters
         for parameter in self.table.adds:
             self.layers[parameter.layer].tied = True
+        self.layers = in_pieces(model, self.layers, pieces)
         self.store = store(self.table, self.dtype, self.context.arena)
         self.offload = offload(self.context.arena)
         if isinstance(self.store, InMemory):
@@ -335,6 +339,9 @@ class Network:
         saved = own.saved[index]
         self.offload.get(own.offloaded, (BACK, index), saved.values)
         dy = pending.pop(self.model.layers[index].name)
+        completes = getattr(self.layers[index], "takes", "")  # what leaves while it is computed
+        if completes:
+            self.layers[index].others = pending.pop(completes, None)
         if weights_later:
             dx = self.layers[index].input_gradient(self._take(BACK, index), saved, dy)
             self.store.let_go(index)

@@ -46,7 +46,7 @@ from lib_dlhpc.training.weights import Parameter
 from lib_dlhpc.training.zero import Shards
 
 # Groups whose ranks exchange within a pass.
-EXCHANGE_WITHIN = ("tensor", "spatial", "experts", "context")
+EXCHANGE_WITHIN = ("tensor", "pieces", "spatial", "experts", "context")
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,7 @@ class Stage:
         self.gathers = Gathers(self.sharding, recorder)
         if self.once:
             self.network.progress = self.gathers.test
-        self.reads = any("input" in layer.inputs for layer in self.model.layers)
-        self.last = not part.sends
+        self.reads, self.last = any("input" in x.inputs for x in self.model.layers), not part.sends
         stack.callback(self._let_go)
 
     def _let_go(self) -> None:
@@ -132,7 +131,8 @@ class Stage:
         if self.level >= 2:
             options["store"] = self._shards(experiment.strategy)
         options |= {"arena": arena, "whole": experiment.model, "order": self.does.order}
-        options |= {"recompute": experiment.strategy.recompute, "sends": self.part.sends}
+        options |= {"sends": self.part.sends, "pieces": int(experiment.strategy.tensor_pieces)}
+        options["recompute"] = experiment.strategy.recompute
         network = Network(self.model, precision, experiment.run.seed, **options)
         network.post = self.post
         context, groups = network.context, self.groups

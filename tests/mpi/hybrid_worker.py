@@ -27,6 +27,7 @@ from lib_dlhpc.training import rank as rank_file
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.messages.exchange import Exchange
 from lib_dlhpc.training.messages.halo import Halo
+from lib_dlhpc.training.messages.pieces import CutExchange
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.rank import Diverged, Rank
@@ -231,6 +232,7 @@ def every_layout():
     shards, when = cycle((0, 2, 0)), cycle(("usual", "forward", "forward", "usual", "usual"))
     gathered = cycle(("block", "block", "layer"))
     zeros, sequences = cycle((0, 1, 2, 3)), cycle((True, False, False))
+    pieces = cycle((1, 2, 3, 1, 2))
     epochs = cycle((1, 1, 1.5))  # two steps, or three: one of the next epoch
     optimizers, fused = cycle(("momentum", "adam", "lars", "sgd", "lamb")), cycle(("on", "off"))
     for place, model in enumerate(MOST_STAGES):
@@ -261,6 +263,7 @@ def every_layout():
             if tensor > 1:
                 split["split"] = next(splits)
                 split["sequence_parallel"] = model in TOKENS and next(sequences)
+                split["tensor_pieces"] = next(pieces)
             if "llama" in model:
                 split["fused_attention"] = next(fused)
             if shape.get("context", 1) > 1:
@@ -307,6 +310,7 @@ def random_ways(seed="0", number="40"):
             "chunks": one(1, 1, 2, 3),
             "split": one("paired", "column", "row"),
             "sequence_parallel": bool(one(0, 0, 1)),
+            "tensor_pieces": one(1, 1, 2, 3),
             "zero": one(0, 1, 2, 3),
             "shards": one(0, 0, 2),
             "gather": one("usual", "usual", "forward"),
@@ -401,6 +405,7 @@ def layouts():
     yield "images", {"pipeline": p}
     if p <= 4:
         yield "words", {"tensor": p}
+        yield "words", {"tensor": p, "tensor_pieces": 2, "microbatches": 2}
         yield "images", {"tensor": p, "split": "column"}
 
 
@@ -416,6 +421,10 @@ def program_is_carried_out():
         ways += [("words", {**way, "pipeline": 2})] if p == 4 else []
     for schedule in ("gpipe", "zb-h1"):
         ways += [("words", {"pipeline": p, "microbatches": 4, "schedule": schedule})]
+    if p == 4:
+        way = {"pipeline": 2, "tensor": 2, "sequence_parallel": True, "tensor_pieces": 2}
+        ways += [(name, {**way, "microbatches": 2}) for name in ("words", "llama")]
+        ways += [("words", {**way, "microbatches": 3, "schedule": "zb-h1"})]
     if p != 3:  # it does not divide 16 tokens
         ways += [("long words", {"context": p}), ("long llama", {"context": p, **RING})]
     if p == 4:
@@ -455,6 +464,8 @@ def named(what):
         return f"{what.phase} {what.layer}"
     if isinstance(what, Collective) and what.stream and what.layers:
         return f"{what.goal} {what.group} {what.layers}"
+    if isinstance(what, Collective) and what.stream == "tensor":
+        return f"piece of {what.key.rsplit(' ', 2)[0]}"
     if isinstance(what, Swap):
         return what.name
     return "update" if isinstance(what, Update) else ""
@@ -487,6 +498,11 @@ def recorded(experiment):
         (Network, "_one", noted(Network._one, forward)),
         (Network, "_back", noted(Network._back, backward)),
         (Network, "_weigh", noted(Network._weigh, weighed)),
+        (
+            CutExchange,
+            "_start",
+            noted(CutExchange._start, lambda one, rounds: f"piece of {one.name}"),
+        ),
         (Stage, "post", noted(Stage.post, lambda stage, what: named(what))),
         (Stage, "update", noted(Stage.update, updated)),
         (Tied, "sum", noted(Tied.sum, lambda tied, name: name)),
@@ -552,7 +568,7 @@ def mistakes_are_found():
 
     buffers = {}
     forward, init, tied, expect = Halo.forward, Halo.__init__, Tied.sum, Pipe.expect
-    own = layout.own_tokens
+    own, post = layout.own_tokens, CutExchange.post
     if p <= 4:
         with mutated((Halo, "__init__", made), (Halo, "forward", short)):
             assert patient.bcast(comm, error("images", {}, {"spatial": p})) > 1e-6, (
@@ -572,6 +588,10 @@ def mistakes_are_found():
             )
         with mutated((Stage, "sum_over", lambda self, *_: None)):
             assert patient.bcast(comm, error("fields", {}, {"spatial": p})) > 1e-6, "a sum left out"
+
+        with mutated((CutExchange, "post", lambda *of: of[-1] or post(*of))):
+            split = {"tensor": p, "tensor_pieces": 2}
+            assert patient.bcast(comm, error("words", {}, split)) > 1e-6, "a piece left out"
 
     if p in (2, 4):
         split = {"context": p, **RING}

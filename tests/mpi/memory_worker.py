@@ -104,6 +104,12 @@ MODES = {
     ("offload all", 1): ("rows", 64, {"offload": "all", "optimizer": "adam"}),
     ("data", 2): ("rows", 256, {"optimizer": "adam"}),
     ("tensor, paired", 2): ("words", 32, {"tensor": 2}),
+    ("tensor, in pieces", 2): ("words", 32, {"tensor": 2, "tensor_pieces": 4}),
+    ("sequence parallel, in pieces", 2): (
+        "words",
+        40,
+        {"tensor": 2, "sequence_parallel": True, "tensor_pieces": 4},
+    ),
     ("tensor, column", 2): ("rows", 512, {"tensor": 2, "split": "column"}),
     ("tensor, row", 2): ("rows", 512, {"tensor": 2, "split": "row"}),
     ("filters", 2): ("images", 112, {"tensor": 2, "split": "column"}),
