@@ -2,9 +2,13 @@
 
 after a product     piece k is exchanged while piece k + 1 is computed; what follows waits for the last
 before a product    all pieces are posted, and each is computed once it has arrived
+
+Where communication does not overlap (strategy.overlap, machine.progress), each piece is exchanged before what follows.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from lib_dlhpc.costs.pieces import Cut, cut_of
 from lib_dlhpc.layout import Part
@@ -15,8 +19,6 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
 
 STREAM, LABEL = "tensor", "the tensor exchange"
-_block = lru_cache(maxsize=1 << 14)(Compute)
-_wait = lru_cache(maxsize=1 << 14)(Wait)
 
 
 def cut_into_pieces(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
@@ -24,67 +26,78 @@ def cut_into_pieces(experiment: Experiment, _: tuple[Part, ...], passes: Passes)
     cut = cut_of(passes.part.model, int(experiment.strategy.tensor_pieces))
     if not cut:
         return
+    pieces = _Pieces(passes.part.model.layers, cut, bool(experiment.overlap))
     for name in ("forward", "first", "backward", "last"):
         instructions = getattr(passes, name)
         if instructions:
-            setattr(passes, name, _in_pieces(passes.part.model.layers, cut, instructions))
+            setattr(passes, name, pieces.of(instructions))
 
 
-def _in_pieces(
-    layers: tuple[Layer, ...], cut: Cut, instructions: list[Instruction]
-) -> list[Instruction]:
-    found: list[Instruction] = []
-    replaced: Collective | None = None  # the next one, of an exchange that is cut
-    for each in instructions:
-        if each == replaced:
-            replaced = None
-        elif not isinstance(each, Compute) or each.phase == "weight_grad":
-            found.append(each)
-        else:
-            way = "forward" if each.phase == "forward" else "backward"
-            if _exchanges(cut, way, each.layer):
-                replaced = communication(layers[each.layer], way)[0]
-            found += _cut(layers, cut, way, each)
-    return found
+class _Pieces(NamedTuple):
+    """How the layers of a part are cut; without overlap each piece is exchanged before what follows it."""
+
+    layers: tuple[Layer, ...]
+    cut: Cut
+    overlap: bool
+
+    def of(self, instructions: list[Instruction]) -> list[Instruction]:
+        """Return a pass in pieces."""
+        found: list[Instruction] = []
+        replaced: Collective | None = None  # the next one, of an exchange that is cut
+        for each in instructions:
+            if each == replaced:
+                replaced = None
+            elif not isinstance(each, Compute) or each.phase == "weight_grad":
+                found.append(each)
+            else:
+                way = "forward" if each.phase == "forward" else "backward"
+                before, after = self.cut.before[way], self.cut.after[way]
+                if each.layer in before or each.layer in after:
+                    found += self._product(way, each, before.get(each.layer), after.get(each.layer))
+                    continue
+                found.append(each)
+                if each.layer in before.values() or each.layer in after.values():
+                    (replaced,) = communication(self.layers[each.layer], way)
+                    found += self._exchange(way, each.layer, each.layer in before.values())
+        return found
+
+    def _product(
+        self, way: str, work: Compute, gives: int | None, takes: int | None
+    ) -> Iterator[Instruction]:
+        """Yield the blocks of a product; gives, takes: the exchanges before and after it."""
+        for piece in range(self.cut.many):
+            if gives is not None:
+                yield (
+                    self._wait(way, gives, piece) if self.overlap else self._post(way, gives, piece)
+                )
+            yield _block(work.layer, f"{work.phase}_block")
+            if takes is not None:
+                yield self._post(way, takes, piece)
+
+    def _exchange(self, way: str, layer: int, first: bool) -> Iterator[Instruction]:
+        """Yield what an exchange does itself; first: before the product."""
+        if self.overlap:
+            for piece in range(self.cut.many):
+                yield (self._post if first else self._wait)(way, layer, piece)
+
+    def _post(self, way: str, layer: int, piece: int) -> Collective:
+        (whole,) = communication(self.layers[layer], way)
+        if not self.overlap:
+            return _piece(whole, self.cut.many, "", "")
+        return _piece(whole, self.cut.many, STREAM, self._key(way, layer, piece))
+
+    def _wait(self, way: str, layer: int, piece: int) -> Wait:
+        return _arrived(STREAM, STREAM, self._key(way, layer, piece), LABEL)
+
+    def _key(self, way: str, layer: int, piece: int) -> str:
+        return f"{self.layers[layer].name} {way} {piece}"
 
 
-def _exchanges(cut: Cut, way: str, layer: int) -> bool:
-    return layer in cut.before[way].values() or layer in cut.after[way].values()
+# Passes have much in common: what is equal in them is one object.
+_block = lru_cache(maxsize=1 << 14)(Compute)
+_arrived = lru_cache(maxsize=1 << 14)(Wait)
 
 
-def _cut(layers: tuple[Layer, ...], cut: Cut, way: str, work: Compute) -> list[Instruction]:
-    """Return the computation of a layer in one direction, with the pieces of collectives around it."""
-    before, after, number = cut.before[way], cut.after[way], work.layer
-    found: list[Instruction] = []
-    if number not in before and number not in after:
-        found.append(work)
-    for piece in range(cut.many):
-        if number in before:
-            found.append(_arrived(layers[before[number]], way, piece))
-        if number in before or number in after:
-            found.append(_block(number, f"{work.phase}_block"))
-        if number in after:
-            found.append(_post(layers[after[number]], way, piece, cut.many))
-        if number in before.values():
-            found.append(_post(layers[number], way, piece, cut.many))
-        if number in after.values():
-            found.append(_arrived(layers[number], way, piece))
-    return found
-
-
-def _post(layer: Layer, way: str, piece: int, many: int) -> Collective:
-    (whole,) = communication(layer, way)
-    return _piece(whole, whole.elements / many, _key(layer, way, piece))
-
-
-@lru_cache(maxsize=1 << 14)  # passes have much in common: what is equal in them is one object
-def _piece(whole: Collective, elements: float, key: str) -> Collective:
-    return whole._replace(elements=elements, stream=STREAM, key=key)
-
-
-def _arrived(layer: Layer, way: str, piece: int) -> Wait:
-    return _wait(STREAM, STREAM, _key(layer, way, piece), LABEL)
-
-
-def _key(layer: Layer, way: str, piece: int) -> str:
-    return f"{layer.name} {way} {piece}"
+@lru_cache(maxsize=1 << 14)
+def _piece(whole: Collective, many: int, stream: str, key: str) -> Collective:
+    return whole._replace(elements=whole.elements / many, stream=stream, key=key)

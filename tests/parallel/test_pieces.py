@@ -63,6 +63,18 @@ def test_a_pass_takes_the_closed_form(pieces, sequence, bandwidth):
 
 
 @pytest.mark.parametrize("sequence", [False, True])
+def test_nothing_is_hidden_where_nothing_overlaps(sequence):
+    """As on machines without asynchronous progress: n c + n r."""
+    run = run_of(4, sequence_parallel=sequence, overlap=False)
+    chunk = chunk_of(run)
+    for way, block in (("forward", chunk.forward), ("backward", chunk.backward)):
+        sent = sum(each.seconds for each in block.messages)
+        worked = float(getattr(block.prices[0], way).sum())
+        assert block.alone(1.0)[0] == pytest.approx(worked + sent, rel=1e-12)
+    prove(parallel.steps(run))
+
+
+@pytest.mark.parametrize("sequence", [False, True])
 def test_messages_are_cut_and_each_piece_pays_its_latency(sequence):
     whole, cut = (predict(run_of(n, sequence_parallel=sequence)) for n in (1, 4))
     before, after = whole.messages["tensor"], cut.messages["tensor"]
