@@ -41,6 +41,23 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(
             f"strategy.wire = '{s.wire}': gradients of precision {s.precision} have that format."
         )
+    found += [*_of_layers(experiment), *_of_precision(experiment), *_of_attention(experiment)]
+    if not s.lora and s.adapted != "queries_values":
+        found.append(
+            f"strategy.adapted = '{s.adapted}': with strategy.lora = 0 there are no adapters."
+        )
+    if s.offload == "none" and s.offload_to != "host":
+        found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
+    if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
+        found.append(
+            f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
+        )
+    return found
+
+
+def _of_layers(experiment: Experiment) -> list[str]:
+    """Return a sentence for each way to split layers that none of them is split by."""
+    s, found = experiment.strategy, list[str]()
     if s.tensor == 1 and s.split != "paired":
         found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
     if s.tensor_pieces > 1 and not _is_cut(experiment):
@@ -51,17 +68,6 @@ def without_effect(experiment: Experiment) -> list[str]:
     if s.context == 1 and s.context_exchange != "heads":
         found.append(
             f"strategy.context_exchange = '{s.context_exchange}': with strategy.context = 1 no rank lacks a token."
-        )
-    found += [*_of_precision(experiment), *_of_attention(experiment)]
-    if not s.lora and s.adapted != "queries_values":
-        found.append(
-            f"strategy.adapted = '{s.adapted}': with strategy.lora = 0 there are no adapters."
-        )
-    if s.offload == "none" and s.offload_to != "host":
-        found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
-    if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
-        found.append(
-            f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
         )
     return found
 

@@ -57,7 +57,9 @@ class Network:
 
     weights: Array
     gradients: Array
+    outdated = True  # weights that the first forward pass gathers
     post: Callable[[Instruction], None] = staticmethod(lambda what: None)
+    progress: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -108,8 +110,6 @@ class Network:
         ]
         self._passes: dict[Hashable, Pass] = {}
         self._to_run = self._to_go_back = self._to_weigh = 0
-        self.outdated = True  # weights that the first forward pass gathers
-        self.progress: Callable[[], None] = lambda: None
         initial_weights(self.store, model, self.layers, self.whole, seed)
 
     def forward(self, x: Array, training: bool = True) -> Array:
