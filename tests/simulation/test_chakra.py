@@ -32,6 +32,8 @@ KINDS = {
     "no overlap": {"data": 2, "overlap": False},
     "tensor": {"tensor": 4},
     "sequence": {"tensor": 2, "sequence_parallel": True},
+    "pieces": {"tensor": 2, "tensor_pieces": 3},
+    "pieces, sequence": {**PIPELINE, "tensor": 2, "sequence_parallel": True, "tensor_pieces": 2},
     "context": {"data": 2, "context": 2, "tensor": 2},
     "experts": {"data": 4, "experts": 2},
     "1f1b": {"pipeline": 4, "microbatches": 8},
