@@ -24,7 +24,7 @@ class Place(NamedTuple):
 def folded(experiment: Experiment) -> Experiment:
     """Return the experiment with all chunks as one, and backward passes in one part, where there is no pipeline."""
     strategy = experiment.strategy
-    if strategy.pipeline > 1 or (strategy.chunks == 1 and strategy.schedule != "zb-h1"):
+    if strategy.pipeline > 1 or (strategy.chunks == 1 and not strategy.splits_backward):
         return experiment
     return replace(experiment, strategy=replace(strategy, chunks=1, schedule="1f1b"))
 

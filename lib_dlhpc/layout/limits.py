@@ -3,6 +3,7 @@
 from lib_dlhpc.layout.groups import folded
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import RUN_SCHEDULES
 
 
 def is_partitioned(experiment: Experiment) -> bool:
@@ -33,6 +34,11 @@ def untrained(experiment: Experiment) -> str:
         return (
             f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
             " training.normalization = 'global' cannot be had; set it to 'local', or microbatches to 1."
+        )
+    if strategy.mirrored:
+        return (
+            f"strategy.schedule = {strategy.schedule!r}: it is predicted and simulated, not run; schedules that run:"
+            f" {', '.join(map(repr, RUN_SCHEDULES))}."
         )
     held = parts(folded(experiment), 0)  # raises for a network that cannot be split so
     if strategy.offload == "all" and strategy.zero:

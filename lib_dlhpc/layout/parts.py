@@ -40,7 +40,7 @@ class Part:
 
 
 def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
-    """Return the parts of a rank: one, or one for each of its chunks.
+    """Return the parts of a rank: one, one for each of its chunks, or one of each copy of the network.
 
     The experiment holds no arrays. Ranks that differ in their place in the data group have equal parts, but for
     which experts they hold, and which tokens.
@@ -53,7 +53,8 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     shards(experiment)
     apart = at.data % in_step_replicas(experiment)
     every = _stages(_Cut(experiment, stage_cut(experiment), at.spatial, at.tensor, apart).keyed)
-    return tuple(every[stage] for stage in range(at.pipeline, stages, size.pipeline))
+    mirror = (stages - 1 - at.pipeline,) if experiment.strategy.mirrored else ()
+    return tuple(every[stage] for stage in (*range(at.pipeline, stages, size.pipeline), *mirror))
 
 
 def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], ...]:
@@ -65,12 +66,17 @@ def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], .
     check_context(experiment)
     shards(experiment)
     every = _stages(_Cut(experiment, stage_cut(experiment), spatial).keyed)
-    return _chain(Keyed(every, id(every)), sizes(experiment).pipeline)
+    mirrored = experiment.strategy.mirrored
+    return _chain(Keyed(every, id(every)), sizes(experiment).pipeline, mirrored)
 
 
 @lru_cache(maxsize=512)
-def _chain(every: Keyed[tuple[Part, ...]], places: int) -> tuple[tuple[Part, ...], ...]:
+def _chain(
+    every: Keyed[tuple[Part, ...]], places: int, mirrored: bool
+) -> tuple[tuple[Part, ...], ...]:
     """Return the parts of each place in the pipeline: the same object for the same stages."""
+    if mirrored:
+        return tuple(zip(every.value, every.value[::-1], strict=True))
     return tuple(every.value[place::places] for place in range(places))
 
 

@@ -185,7 +185,8 @@ class Room:
         self.states, self.keeps = (np.concatenate([[0.0], np.cumsum(e)])[at] for e in (state, kept))
         self.in_flight = _in_flight(experiment, stages)
         device = experiment.machine.device
-        self.room = (device.memory - device.reserved_memory) / strategy.chunks
+        held = 2 if strategy.mirrored else strategy.chunks
+        self.room = (device.memory - device.reserved_memory) / held
 
     def holds(self, cut: tuple[int, ...]) -> bool:
         """Whether all stages fit that end at these edges."""
@@ -231,6 +232,8 @@ def _in_flight(experiment: Experiment, stages: int) -> NDArray[np.float64]:
     behind = ranks - np.arange(stages) % ranks
     if strategy.schedule == "gpipe":
         return np.full(stages, float(many))
+    if strategy.mirrored:  # the mean of two stages
+        return np.full(stages, (ranks + 1) / 2)
     if chunks > 1:
         warm_up = 2 * (behind - 1) + (chunks - 1) * ranks
         return np.minimum(many, (warm_up + 1) / chunks)

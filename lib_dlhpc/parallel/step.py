@@ -13,17 +13,7 @@ from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import CollectivePrices, collective_prices, part_prices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, folded, mean_shards, shards, sizes
-from lib_dlhpc.parallel import (
-    casts,
-    compression,
-    data,
-    local,
-    low_rank,
-    offload,
-    pipeline,
-    zero,
-    zero_bubble,
-)
+from lib_dlhpc.parallel import casts, compression, data, local, low_rank, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
@@ -108,7 +98,7 @@ def _keyed(
         *map(int, (s.zero, s.experts, s.context, s.tensor_pieces)),
         *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
         *(shards(experiment), shards(experiment) == sizes(experiment).data),  # which group shards
-        zero_bubble.is_split(experiment),
+        s.splits_backward,
     )
 
 
@@ -210,12 +200,12 @@ def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePr
 
 def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tuple[Chunk, ...]]:
     """Return the chunks of each stage with what their messages to the next stage cost; alike ones are the same."""
-    known = dict[tuple[int, groups.Wire], tuple[Chunk, ...]]()
+    known = dict[tuple[int, tuple[groups.Wire, ...]], tuple[Chunk, ...]]()
     found = []
-    for chunks, way in zip(stages, pipeline.ways(experiment), strict=True):
-        key = id(chunks), way
+    for chunks, ways in zip(stages, pipeline.ways(experiment), strict=True):
+        key = id(chunks), ways
         if key not in known:
-            known[key] = tuple(_sending(one, way) for one in chunks)
+            known[key] = tuple(_sending(one, way) for one, way in zip(chunks, ways, strict=True))
         found.append(known[key])
     return found
 

@@ -13,17 +13,10 @@ from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
 from lib_dlhpc.spec.experiment import Experiment
 
-SCHEDULE = "zb-h1"
-
-
-def is_split(experiment: Experiment) -> bool:
-    """Return whether backward passes have two parts."""
-    return bool(experiment.strategy.schedule == SCHEDULE)
-
 
 def split_backward(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
     """Move weight gradients, and the buckets that they fill, from backward to a pass of their own."""
-    if not is_split(experiment):
+    if not experiment.strategy.splits_backward:
         return
     passes.backward, passes.weights = _in_two(experiment, passes.part, passes.backward)
     passes.last = _in_two(experiment, passes.part, passes.last)[1]

@@ -30,7 +30,7 @@ from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.experiment import Experiment
 
 Rows = NDArray[np.intp]
-# What passes do not depend on, but for ZB-H1 and for where stages are cut.
+# What passes do not depend on, but where backward is in two parts, stages are held twice, and for where they are cut.
 PIPELINE = ("microbatches", "schedule")
 UNKNOWN = Cost(np.nan, np.nan, np.nan)  # of messages by kind
 
@@ -120,10 +120,12 @@ def _has_lanes(one: Experiment) -> bool:
 
 def _kin(one: Experiment, rows: Rows, columns: Columns) -> Iterator[Kin]:
     """Yield the layouts of some rows by what passes depend on: how stages are cut, and whether backward is in two."""
-    cuts = defaultdict[tuple[tuple[int, ...], bool], list[int]](list)
+    cuts = defaultdict[tuple[tuple[int, ...], bool, bool], list[int]](list)
     many, schedules = (columns[name][rows] for name in PIPELINE)
     for at, (count, schedule) in enumerate(zip(many.tolist(), schedules.tolist(), strict=True)):
-        cuts[stage_cut(_with(one, count, schedule)), schedule == "zb-h1"].append(at)
+        each = _with(one, count, schedule)
+        how = each.strategy.splits_backward, each.strategy.mirrored
+        cuts[stage_cut(each), *how].append(at)
     for some in cuts.values():
         first = _with(one, many[some[0]].item(), schedules[some[0]].item())
         yield Kin(first, rows[some], many[some], schedules[some])
@@ -176,8 +178,9 @@ def _breakdown(
 ) -> Breakdown:
     """Return the prediction of layouts with the same passes."""
     one, step = kin.one, found.timed.step
-    work = kin.many * found.timed.work[..., found.sample]  # (passes, places, layouts)
-    limited = (kin.many * found.timed.limited[..., found.sample]).sum(axis=2)
+    many = kin.many // step.schedule.directions
+    work = many * found.timed.work[..., found.sample]  # (passes, places, layouts)
+    limited = (many * found.timed.limited[..., found.sample]).sum(axis=2)
     update = np.array(
         [[each.seconds] for row in step.end for each in row if isinstance(each, Update)]
     )

@@ -19,7 +19,7 @@ from lib_dlhpc.layout import cut_points
 from lib_dlhpc.planner.learned import samples
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import SETTINGS, Bounds, read_planning
-from lib_dlhpc.spec.strategy import RECOMPUTES, SCHEDULES
+from lib_dlhpc.spec.strategy import RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
 
 Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
@@ -151,7 +151,7 @@ def _defaults(experiment: Experiment) -> dict[str, list[Any]]:
         "context": [int(now.context)],
         "sequence_parallel": [False, True] if attention else [False],
         "microbatches": many,
-        "schedule": list(SCHEDULES),
+        "schedule": list(dict.fromkeys((*RUN_SCHEDULES, now.schedule))),
         "chunks": sorted({1, 2, int(now.chunks)}),
         "zero": [0, 1, 2, 3],
         "recompute": [way for way in RECOMPUTES if attention or way != "selective"],
@@ -200,7 +200,14 @@ def _rules(
         "interleaved, microbatches no multiple of the stages",
         interleaved & (c["microbatches"] % c["pipeline"] != 0),
     )
-    yield ("offload with zb-h1", (offload != "none") & (c["schedule"] == "zb-h1") & staged)
+    apart = np.isin(c["schedule"], SPLIT_BACKWARD) & staged
+    yield "offload with weight gradients apart", (offload != "none") & apart
+    dual, few = c["schedule"] == "dualpipe", c["microbatches"] < 2 * c["pipeline"]
+    odd = (c["pipeline"] % 2 > 0) | (c["microbatches"] % 2 > 0)
+    yield (
+        "dualpipe, odd stages or microbatches, or fewer than two a stage",
+        dual & staged & (odd | few),
+    )
     if "experts" in c:
         yield "experts do not divide the replicas", data % c["experts"] != 0
     if "gather" in c:

@@ -29,11 +29,16 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
-from lib_dlhpc.prediction.pipelined import before_backward, in_flight, waiting
+from lib_dlhpc.prediction.pipelined import (
+    before_backward,
+    before_mirrored_backward,
+    in_flight,
+    waiting,
+)
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import FORWARD
+from lib_dlhpc.spec.strategy import FORWARD, SPLIT_BACKWARD
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -159,7 +164,7 @@ def _held(
 
 def _one_of_each(experiment: Experiment, schedule: str) -> bool:
     """Return whether of ranks with the same parts the first has the most passes in flight, and nothing else waits."""
-    return schedule != "zb-h1" and experiment.strategy.offload == "none"
+    return schedule not in SPLIT_BACKWARD and experiment.strategy.offload == "none"
 
 
 class Needs(NamedTuple):
@@ -167,7 +172,7 @@ class Needs(NamedTuple):
 
     stored: Floats  # B of a sample that each part stores
     beside: Floats  # B of a sample by which the backward pass of each part exceeds that
-    waiting: float  # B of a sample that wait for weight gradients
+    waiting: Floats  # B of a sample of each part that wait for weight gradients
     resident: tuple[float, float]  # B of a sample if activations are offloaded: stored, working set
     before: float  # elements of a sample that a part receives from the stage before it
     after: float  # and sends to the next
@@ -179,7 +184,7 @@ class Needs(NamedTuple):
 def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
     strategy = experiment.strategy
     size, out = BYTES[strategy.precision], strategy.offload != "none"
-    in_two = strategy.schedule == "zb-h1" and stages > 1
+    in_two = strategy.splits_backward and stages > 1
     how = (size, strategy.recompute, out, in_two)
     model = rank_model(held)
     fixed, away = _state(experiment, model)
@@ -209,7 +214,7 @@ def _activations(
     return Needs(
         np.array([stored_bytes(part, size, recompute, out) for part in held]),
         np.array([backward_extra(part, size, recompute, out, in_two) for part in held]),
-        sum(waiting_bytes(part, size) for part in held) if in_two else 0.0,
+        np.array([waiting_bytes(part, size) if in_two else 0.0 for part in held]),
         max(residents, key=sum, default=(0.0, 0.0)),
         max(part.elements(part.receives) for part in held),
         max(part.elements(part.sends) for part in held),
@@ -251,11 +256,13 @@ def _bytes(
     later = waiting(rank, stages, many, schedule)
     if schedule == "interleaved":
         kept, extra = _of_chunks(needs, rank, stages, many, int(strategy.chunks))
+    elif strategy.mirrored:
+        kept, extra = (each + 0.0 * many for each in _of_copies(needs, rank, stages))
     else:
         kept = (in_flight(rank, stages, many, schedule) - later) * needs.stored[0]
         extra = needs.beside[0] + 0.0 * kept
     keeps, extra, away = (
-        batch * (kept + later * needs.waiting),
+        batch * (kept + later * needs.waiting[0]),
         batch * extra,
         needs.away + 0 * kept,
     )
@@ -283,6 +290,18 @@ def _of_chunks(
         found.append((held[fullest], needs.beside[back[fullest]]))
     kept, extra = np.array(found).T
     return kept, extra
+
+
+def _of_copies(needs: Needs, rank: Any, stages: int) -> tuple[Any, Any]:
+    """Return the same of a rank with a stage of each copy of the network, or of several ranks, (ranks, 1)."""
+    found = []
+    for each in np.ravel(rank).tolist():
+        counts, later, back = before_mirrored_backward(each, stages)
+        held = counts @ needs.stored + later @ needs.waiting
+        fullest = (held + needs.beside[back]).argmax()
+        found.append((held[fullest], needs.beside[back[fullest]]))
+    kept, extra = np.array(found).T
+    return (kept[:, None], extra[:, None]) if np.ndim(rank) else (kept[0], extra[0])
 
 
 def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
@@ -316,7 +335,9 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     shape: Any = reads[0].model.input_shape
     if int(experiment.strategy.spatial) == 1:
         shape = experiment.dataset.sample_shape or shape
-    return float(experiment.strategy.batch * np.prod(shape) / experiment.strategy.context)
+    strategy = experiment.strategy
+    share = strategy.context * (1 + strategy.mirrored)  # the other copy reads half of the batch
+    return float(strategy.batch * np.prod(shape) / share)
 
 
 def _buffers(experiment: Experiment, model: Model) -> float:

@@ -11,6 +11,8 @@ Narayanan et al. 2021, section 2.2). In general:
                  floor((m-1)/w) sum over the run (c + 2t) + ((m-1) mod w) max over the run c
     interleaved  m max c + (sum c - max c)/v + 2 (vp-1) t + v m max(0, t - slack)
     ZB-H1        m max c + (p-1) max f, messages free, where weight gradients take half of backward (Qi et al. 2024)
+    DualPipe     (m max c + (p/2-1) max (f + b/2)) / 2, messages free, the same (DeepSeek-AI 2024); each of a rank's
+                 two stages has half of the microbatches
 
 1F1B: w consecutive ranks have w microbatches in flight, and the next one enters when the first has returned:
 every w microbatches take at least one round trip. An interleaved rank runs two passes ahead of the next one, so a
@@ -20,6 +22,7 @@ within 15 % in 114 random cases; interleaved within 15 % where messages hide, an
 links are slower than stages.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +30,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.layout import stage_ends
 from lib_dlhpc.prediction.explanation import Explanation
+from lib_dlhpc.program.calls import pipeline
+from lib_dlhpc.schedules.pipeline import Backward, Forward
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -57,6 +62,10 @@ def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 
     if schedule == "zb-h1":
         work, p = ranks.forward + ranks.backward, len(ranks.forward)
         return float(microbatches * work.max() + (p - 1) * ranks.forward.max())
+    if schedule == "dualpipe":
+        turn = ranks.forward + ranks.backward / 2  # F&B + B - 3W of two stages
+        work, p = ranks.forward + ranks.backward, len(turn)
+        return float(microbatches * work.max() + (p / 2 - 1) * turn.max()) / 2
     return _one_by_one(ranks, microbatches)
 
 
@@ -67,6 +76,8 @@ def in_flight(rank: int, ranks: int, microbatches: Any, schedule: str, chunks: i
     if schedule == "interleaved":
         ahead = 2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1
         return np.minimum(microbatches * chunks, ahead)
+    if schedule == "dualpipe" and ranks > 1:  # of both directions
+        return np.minimum(microbatches, ranks + 1)
     kept = np.minimum(microbatches, ranks - rank)
     return kept + waiting(rank, ranks, microbatches, schedule)
 
@@ -89,6 +100,29 @@ def before_backward(
     kept, gone = np.cumsum(one[ahead], axis=0), np.cumsum(one[back], axis=0) - one[back]
     warm_up = 2 * (ranks - rank - 1) + (chunks - 1) * ranks
     return kept[np.minimum(passes + warm_up, len(passes) - 1)] - gone, back
+
+
+@lru_cache(maxsize=512)
+def before_mirrored_backward(
+    rank: int, ranks: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the microbatches of either stage of a DualPipe rank before each of its backward passes: in flight, and
+    waiting for weight gradients alone, shape (passes, 2) each; and the stage of that pass, shape (passes,).
+
+    With more microbatches than the fewest a rank repeats some of these passes.
+    """
+    held, later, found = np.zeros(2, np.int64), np.zeros(2, np.int64), []
+    for work in pipeline("dualpipe", ranks, 2 * ranks, 1).passes(rank):
+        if isinstance(work, Forward):
+            held[work.chunk] += 1
+        elif isinstance(work, Backward):
+            found.append((held.copy(), later.copy(), work.chunk))
+            held[work.chunk] -= 1
+            later[work.chunk] += 1
+        else:
+            later[work.chunk] -= 1
+    kept, waits, back = zip(*found, strict=True)
+    return np.array(kept), np.array(waits), np.array(back)
 
 
 def _gpipe(ranks: Ranks, m: int) -> float:
@@ -131,6 +165,8 @@ BUBBLES = {
     "interleaved": "m max c + (Σ c - max c)/v; with equal stages a bubble of (p-1)/(v m) of the work",
     "zb-h1": "m max c + (p-1)(f + i - w), with i s for input gradients and w for those of weights; where the two take"
     " as long, that is m max c + (p-1) f",
+    "dualpipe": "m (F + B) + (p/2-1)(F&B + B - 3W), with F, B and W s of a stage forward, for all of backward and for"
+    " the weight gradients in it, and F&B = F + B: no exchange of experts hides beneath the other direction's products",
 }
 CLOSE = {  # to the longest path through the schedule, each link between two stages carrying a message at a time
     "gpipe": "The formula is exact.",
@@ -138,6 +174,8 @@ CLOSE = {  # to the longest path through the schedule, each link between two sta
     "interleaved": "The formula is exact for equal stages and free messages, within 15 % where messages hide behind"
     " passes, and up to 70 % too long where they do not.",
     "zb-h1": "The formula is exact for equal stages, free messages, m >= p and w no longer than f and i.",
+    "dualpipe": "The formula is exact for equal stages, free messages and W <= F = B - W; with other times the bubble"
+    " may be a quarter longer or shorter.",
 }
 
 
@@ -154,9 +192,11 @@ def explain_bubble(p: "Breakdown") -> Explanation:
             ("stages p", f"{strategy.pipeline}", "given"),
             ("microbatches m", f"{strategy.microbatches}", "given"),
             ("chunks v", f"{strategy.chunks}", "given"),
+            *[("stages of a rank", "2", "one of each copy of the network")] * strategy.mirrored,
             ("layers of each stage", layers, "cut where the longest stage is shortest and all fit"),
         ),
-        "Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2; Qi et al. 2024, section 2 (zero bubble)",
+        "Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2; Qi et al. 2024, section 2 (zero bubble);"
+        " DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1 (DualPipe)",
         f"{CLOSE[strategy.schedule]} A stage can be no shorter than a block. Forward passes that are recomputed"
         " start when the gradient has arrived.",
     )

@@ -48,6 +48,7 @@ def price(step: Program, slow: float = 1.0) -> Step:
         alone = _path(step, 1.0, free=True)
         idle = (i + alone.end - at for i, at in zip(alone.idle, alone.clock, strict=True))
         bubble = float(np.mean([each if path.one else np.mean(each) for each in idle]))
+        bubble = max(0.0, bubble)  # the difference of two sums that may be equal
         exposed = {**within, step.between: path.end - alone.end}
         # Who computes less has its turn later: only the busiest stage is sure to delay the others.
         waiting = (slow - 1) * float(busy.max())

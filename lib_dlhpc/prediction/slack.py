@@ -66,8 +66,7 @@ def slack(experiment: Experiment) -> Slack:
         )
     step = program(experiment, compute_scale(experiment))
     found = calls(step.schedule)
-    blocks = [step.stages[c.place][c.chunk].block(c.phase, c.once) for c in found]
-    seconds = np.array([pass_seconds(block) for block in blocks])
+    seconds = np.array([_seconds(step, call) for call in found])
     part = _arithmetic(step, found)
     most = seconds * (1 + part * (LONGEST - 1))
     now = seconds
@@ -78,12 +77,21 @@ def slack(experiment: Experiment) -> Slack:
     device = experiment.machine.device
     idle, busy = (float(drawn(device, 0.0, level)) for level in (0.0, ARITHMETIC))
     static = SHAPE.static * (busy - idle)
-    longer = 1 + (now / seconds - 1) / np.where(part > 0, part, 1.0)  # of the arithmetic
+    ratio = now / np.where(seconds > 0, seconds, 1.0)
+    longer = 1 + np.where(seconds > 0, ratio - 1, 0.0) / np.where(
+        part > 0, part, 1.0
+    )  # of the arithmetic
     above = static * longer + (busy - idle - static) / longer**3  # W of idle, times longer
     saved = float((seconds * part * (busy - idle - above)).sum())
     energy = idle * end * step.schedule.ranks + float((seconds * _watts(step, found, device)).sum())
     begins, later = (_begins(edges, each) for each in (seconds, now))
     return Slack(found, seconds, now, begins, later, end, energy, saved)
+
+
+def _seconds(step: Program, call: Call) -> float:
+    if not call.computes:
+        return 0.0
+    return pass_seconds(step.stages[call.place][call.chunk].block(call.phase, call.once))
 
 
 def _edges(step: Program, passes: tuple[Call, ...]) -> Edges:

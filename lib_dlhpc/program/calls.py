@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.schedules.pipeline import PIPELINES, Backward, Forward, Pipeline, Weights, Work
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Turn, Weights, Work, passes_of
+from lib_dlhpc.schedules.pipelines import PIPELINES
 
 FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
 _KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS}
@@ -17,8 +19,9 @@ def phase_of(work: Work) -> str:
 
 
 # A pass, which message it needs and which it gives, the stage to which it sends, the stage before the boundary that it
-# crosses, whether it is the first forward pass of its chunk or completes its gradients; -1: none.
-Linked: TypeAlias = tuple[Work, int, int, int, int, bool]
+# crosses, whether it is the first forward pass of its chunk or completes its gradients, and whether it computes or only
+# receives or sends; -1: none.
+Linked: TypeAlias = tuple[Work, int, int, int, int, bool, bool]
 
 
 class Call(NamedTuple):
@@ -36,6 +39,7 @@ class Call(NamedTuple):
     before: tuple[
         int, int
     ]  # place and chunk of the stage before the boundary that its message crosses
+    computes: bool = True  # or it only waits for, or sends, a message of a turn of several passes
 
 
 @lru_cache(maxsize=8)
@@ -54,18 +58,18 @@ def calls(pipeline: Pipeline) -> tuple[Call, ...]:
 @lru_cache(maxsize=8)
 def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
     ranks, found = key.value.ranks, []
-    for place, work, source, after, crossed, once in ordered(key.value):
+    for place, work, source, after, crossed, once, computes in ordered(key.value):
         boundary = (crossed % ranks, crossed // ranks)
         target = after % ranks if after >= 0 else -1
         one = (place, work.chunk, work.microbatch, phase_of(work), once, source, target, boundary)
-        found.append(Call(*one))
+        found.append(Call(*one, computes))
     return tuple(found)
 
 
-def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
+def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool, bool]]:
     """Yield passes, each after the one whose message it needs: the place and the work, the number of the pass from
-    which it receives, the stage to which it sends, the stage before the boundary that it crosses, and whether it
-    is the first forward pass of its chunk or completes its gradients."""
+    which it receives, the stage to which it sends, the stage before the boundary that it crosses, whether it
+    is the first forward pass of its chunk or completes its gradients, and whether it computes."""
     ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
     todo = [iter(_linked(key, place)) for place in range(ranks)]
     made = [-1] * (2 * stages * many)  # the number of each message's pass
@@ -76,11 +80,11 @@ def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
         for place, passes in enumerate(todo):
             one = waiting[place]
             while one is not None:
-                work, needs, gives, after, crossed, once = one
+                work, needs, gives, after, crossed, once, computes = one
                 source = made[needs] if needs >= 0 else -1
                 if needs >= 0 and source < 0:
                     break
-                yield place, work, source, after, crossed, once
+                yield place, work, source, after, crossed, once, computes
                 if gives >= 0:
                     made[gives] = count
                 count, moved, one = count + 1, True, next(passes, None)
@@ -89,32 +93,49 @@ def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool]]:
 
 def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
     """Yield the passes of a place with what they receive and send."""
-    ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
-    passes = list(key.passes(place))
-    alone = {id(work) for work in _once(passes)}
+    ranks, many = key.ranks, key.microbatches
+    turns = list(key.turns(place))
+    alone = {id(work) for work in _once([work for turn in turns for work in passes_of(turn)])}
     links = {}
     for chunk in range(key.chunks):
         stage = chunk * ranks + place
         for back, kind in enumerate((Forward, Backward)):
-            before, after = (stage + 1, stage - 1) if back else (stage - 1, stage + 1)
+            before, after = (key.next_to(stage, way) for way in ((1, -1) if back else (-1, 1)))
             crossed = after if back else stage
-            receives = 0 <= before < stages and before % ranks != place
-            if not (0 <= after < stages and after % ranks != place):
+            receives = before >= 0 and before % ranks != place
+            if after % ranks == place:
                 after = -1
             needs = (2 * before + back) * many if receives else -1
             links[kind, chunk] = needs, (2 * stage + back) * many, after, crossed
         links[Weights, chunk] = -1, -1, -1, stage
-    for work in passes:
+
+    for work, receives, sends, computes in chain.from_iterable(map(_turn, turns)):
         needs, gives, after, crossed = links[type(work), work.chunk]
         number = work.microbatch
         yield (
             work,
-            needs + number if needs >= 0 else -1,
-            gives + number if gives >= 0 else -1,
-            after,
+            needs + number if receives and needs >= 0 else -1,
+            gives + number if sends and gives >= 0 else -1,
+            after if sends else -1,
             crossed,
-            id(work) in alone,
+            computes and id(work) in alone,
+            computes,
         )
+
+
+def _turn(turn: Turn) -> Iterator[tuple[Work, bool, bool, bool]]:
+    """Yield the passes of a turn: whether each receives, sends and computes; before and after them those which only
+    wait for a message that another needs, or send it late."""
+    passes = passes_of(turn)
+    moves = [work for work in passes if type(work) is not Weights]
+    for work in moves:
+        if work is not passes[0]:
+            yield work, True, False, False
+    for work in passes:
+        yield work, work is passes[0], work is passes[-1], True
+    for work in moves:
+        if work is not passes[-1]:
+            yield work, False, True, False
 
 
 def _once(passes: Sequence[Work]) -> list[Work]:

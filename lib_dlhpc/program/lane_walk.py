@@ -37,9 +37,10 @@ class _Walk:
     def __init__(self, table: Floats) -> None:
         ranks, lanes = table.shape[1], table.shape[-1]
         # As passes are numbered in rounds.py.
-        self.seconds = np.moveaxis(table[:3], 0, 2).reshape(-1, lanes)
+        none = np.zeros((1, lanes))  # what sends, or computes, nothing
+        passes = np.moveaxis(table[:3], 0, 2).reshape(-1, lanes)
+        self.seconds = np.concatenate([passes, none])
         self.last = table[LAST].reshape(4, -1, lanes)
-        none = np.zeros((1, lanes))  # what sends nothing
         self.busy, self.takes = (
             np.concatenate([each.reshape(-1, lanes), none]) for each in table[SENDS]
         )

@@ -81,8 +81,10 @@ class Path:
             place = call.place
             if call.source >= 0:
                 self._receive(call, arrives.pop(call.source))
-            block = self.program.stages[place][call.chunk].block(call.phase, call.once)
-            self.clock[place] = end = self._block(place, block, self.clock[place], self.late, call)
+            end = self.clock[place]
+            if call.computes:
+                block = self.program.stages[place][call.chunk].block(call.phase, call.once)
+                self.clock[place] = end = self._block(place, block, end, self.late, call)
             if call.target >= 0:
                 arrives[number] = self._send(call, end)
             if report is not None and number % REPORTED == REPORTED - 1:
@@ -92,7 +94,7 @@ class Path:
 
     def _run_one(self) -> None:
         """The same with one number for each stage: what a repeated pass posts it waits for, so it takes as long."""
-        pipeline, many = self.program.schedule, self.program.schedule.microbatches
+        pipeline, many = self.program.schedule, self.program.schedule.each
         hops = [one.sends for stage in self.program.stages for one in stage]
         busy = [0.0 if self.free else float(hop.bandwidth) for hop in hops]
         takes = [0.0 if self.free else float(hop.total) for hop in hops]
@@ -103,6 +105,7 @@ class Path:
                 for block, times in counts.get(id(chunk)) or chunk.repeated(many):
                     seconds.append(self._repeated(place, block, times) if block and times else 0.0)
                     worked[place] += times * seconds[-1]
+        seconds.append(0.0)  # of calls that compute nothing
         first = not any(chunk.first for each, _ in self.program.distinct for chunk in each)
 
         def only(number: int, start: float) -> float:

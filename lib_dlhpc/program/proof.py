@@ -64,6 +64,7 @@ def prove(cycle: Sequence[Program]) -> None:
                 _prove_parts(where, chunk)
             _prove_end(f"stage {place}", [row[place] for row in step.end], flying)
         _prove_meetings(step)
+        _prove_copies(step)
     for place, stage in enumerate(cycle[-1].stages):
         for number, chunk in enumerate(stage):
             _prove_sums(cycle[-1], place, number, chunk)
@@ -98,7 +99,8 @@ class Flying:
 
 def _prove_order(step: Program) -> None:
     """Prove that every pass can be carried out, once, forward before backward."""
-    done = {(call.place, call.chunk, call.microbatch, call.phase) for call in calls(step.schedule)}
+    found = (call for call in calls(step.schedule) if call.computes)
+    done = {(call.place, call.chunk, call.microbatch, call.phase) for call in found}
     phases = PASSES if step.schedule.splits_backward else PASSES[:2]
     for place, stream in enumerate(step.schedule.streams):
         where = f"rank {place} of the pipeline"
@@ -258,6 +260,21 @@ def _prove_meetings(step: Program) -> None:
                 raise ProofError(
                     f"stage {place}: {each.name} is swapped with a stage that does not."
                 )
+
+
+def _prove_copies(step: Program) -> None:
+    """Prove that ranks with the same stages of two copies of a network sum their gradients, once, before the update."""
+    if step.schedule.directions == 1:
+        return
+    last = len(step.stages) - 1
+    for place in range(len(step.stages)):
+        own = [row[place] for row in step.end]
+        before = own[: next(at for at, each in enumerate(own) if isinstance(each, Update))]
+        found = [e for e in before if isinstance(e, Swap) and last - place in e.places]
+        if len(found) != 1:
+            raise ProofError(
+                f"stage {place}: sums its gradients {len(found)} times with the other copy of the network."
+            )
 
 
 def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:

@@ -91,8 +91,9 @@ def _numbered(pipe: Pipeline) -> NDArray[np.int64]:
     """Return calls as numbers, (calls, 4); in the place of `back` the call whose message each receives, or -1."""
     ranks, chunks, rows = pipe.ranks, pipe.chunks, list[tuple[int, int, int, int]]()
     index = {phase: number for number, phase in enumerate(PASSES)}
-    for place, work, source, after, crossed, once in ordered(pipe):
-        number = len(PASSES) * (place * chunks + work.chunk) + index[phase_of(work)]
+    for place, work, source, after, crossed, once, computes in ordered(pipe):
+        at = place * chunks + work.chunk if computes else ranks * chunks
+        number = len(PASSES) * at + index[phase_of(work)] * computes
         boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
         rows.append((place, -2 - number if once else number, source, boundary))
     return np.array(rows, np.int64)

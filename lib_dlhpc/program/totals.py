@@ -23,7 +23,7 @@ class Work(NamedTuple):
 
 def work_of(step: Program) -> Work:
     """Return the seconds of computation of a step."""
-    many = step.schedule.microbatches
+    many = step.schedule.each
     each = np.zeros((4, step.schedule.ranks, step.shape[1]))
     for stage, places in step.distinct:
         for chunk in stage:
@@ -59,7 +59,7 @@ def mixes_of(step: Program) -> tuple[Mix, Mix]:
 def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
     """Return all messages of the mean rank, and the seconds of those within passes, which are exposed, by kind."""
     found = {kind: Sent(kind) for kind in step.kinds}
-    many, mean = step.schedule.microbatches, 1 / step.schedule.ranks
+    many, mean = step.schedule.each, 1 / step.schedule.ranks
 
     def add(one: Sent, times: float) -> None:
         found[one.kind] = found[one.kind].plus(one, times * mean)
@@ -97,7 +97,7 @@ def pass_seconds(block: Block) -> float:
 
 def ranked_exchanges(step: Program) -> int:
     """Return how many collectives of a step ranks leave one by one."""
-    many, found = step.schedule.microbatches, 0
+    many, found = step.schedule.each, 0
     for place, stage in enumerate(step.stages):
         for chunk in stage:
             for block, times in chunk.passes(many):

@@ -22,7 +22,9 @@ proof.py        prove(schedule): every contribution arrives exactly once, or Pro
 price.py        price(schedule, alpha, beta, gamma): seconds by cause
 execute.py      execute(schedule, comm, buffer): over MPI
 ring_collectives.py   ring reduce-scatter and allgather of non-contiguous arrays
-pipeline.py     GPipe, 1F1B, interleaved 1F1B as streams of instructions
+pipeline.py     GPipe, 1F1B, interleaved 1F1B, ZB-H1 as streams of instructions
+dualpipe.py     DualPipe: microbatches from both ends
+pipelines.py    all pipelines by name
 pipeline_proof.py   their proof, timeline and bubble
 
 A new algorithm is one function that yields rounds:
@@ -41,8 +43,8 @@ from lib_dlhpc.schedules.checks import ProofError, checked
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.execute import execute, prepared
 from lib_dlhpc.schedules.network import Cost, Network
-from lib_dlhpc.schedules.pipeline import PIPELINES
 from lib_dlhpc.schedules.pipeline_proof import prove_pipeline, timetable
+from lib_dlhpc.schedules.pipelines import PIPELINES
 from lib_dlhpc.schedules.price import price
 from lib_dlhpc.schedules.proof import Proof, prove
 from lib_dlhpc.schedules.rounds import Round, Rounds, Schedule, messages

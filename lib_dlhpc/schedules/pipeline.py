@@ -2,9 +2,11 @@
 
 Each of p ranks holds v chunks of the network; stage s of the p v stages is chunk s // p of rank s % p. A
 batch is split into m microbatches, which pass all stages forward, then all stages backward. Sends are
-non-blocking, receives block. Sources: Huang et al., "GPipe" (2019), section 2; Narayanan et al.,
-"Efficient large-scale language model training on GPU clusters" (2021), section 2.2; Qi et al., "Zero bubble
-pipeline parallelism" (2024), section 2.
+non-blocking, receives block. Where microbatches enter from both ends (dualpipe.py), stages 0 to p - 1 are of those
+that enter at rank 0, and the others of those that enter at rank p - 1.
+
+Sources: Huang et al., "GPipe" (2019), section 2; Narayanan et al., "Efficient large-scale language model training on
+GPU clusters" (2021), section 2.2; Qi et al., "Zero bubble pipeline parallelism" (2024), section 2.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +63,16 @@ class Receive:
 
 
 Work: TypeAlias = Forward | Backward | Weights
+
+
+@dataclass(frozen=True)
+class Together:
+    """Passes in one turn: the first starts when all their messages are there; all they send leaves after the last."""
+
+    passes: tuple[Work, ...]
+
+
+Turn: TypeAlias = Work | Together
 Instruction: TypeAlias = Work | Send | Receive
 
 
@@ -80,22 +92,43 @@ class Streams(Sequence[tuple[Instruction, ...]]):
     """The streams of all ranks, made from the order of each rank's passes when they are first read."""
 
     def __init__(
-        self, order: Callable[[int], Iterator[Work]], ranks: int, chunks: int, rounds: Rounds
+        self,
+        order: Callable[[int], Iterator[Turn]],
+        ranks: int,
+        chunks: int,
+        rounds: Rounds,
+        directions: int = 1,
     ) -> None:
         self.order, self.ranks, self.chunks, self.rounds = order, ranks, chunks, rounds
+        self.directions = directions
 
     @cached_property
     def made(self) -> tuple[tuple[Instruction, ...], ...]:
         """The streams, with the receives before and the sends after each rank's work."""
-        ranks, chunks = self.ranks, self.chunks
         return tuple(
-            tuple(
-                step
-                for work in self.order(rank)
-                for step in _with_messages(work, rank, ranks, chunks)
-            )
-            for rank in range(ranks)
+            tuple(step for turn in self.order(rank) for step in self._with_messages(turn, rank))
+            for rank in range(self.ranks)
         )
+
+    def _with_messages(self, turn: Turn, rank: int) -> Iterator[Instruction]:
+        works = passes_of(turn)
+        sends = list[Send]()
+        for work in works:
+            if isinstance(work, Weights):
+                continue
+            stage = work.chunk * self.ranks + rank
+            ahead = isinstance(work, Forward)
+            what, step = ("activation", 1) if ahead else ("gradient", -1)
+            before, after = (
+                neighbor(stage, way, self.ranks, self.chunks, self.directions)
+                for way in (-step, step)
+            )
+            if before >= 0 and before % self.ranks != rank:
+                yield Receive(what, work.microbatch, before, before % self.ranks)
+            if after >= 0 and after % self.ranks != rank:
+                sends.append(Send(what, work.microbatch, stage, after % self.ranks))
+        yield from works
+        yield from sends
 
     @overload
     def __getitem__(self, at: int) -> tuple[Instruction, ...]: ...
@@ -126,12 +159,31 @@ class Pipeline:
     microbatches: int
     chunks: int
     streams: Sequence[tuple[Instruction, ...]]
+    directions: int = 1  # 2: microbatches enter from both ends, half of them each
 
-    def passes(self, rank: int) -> Iterator[Work]:
-        """Yield the passes of a rank in its order, without its messages."""
+    def turns(self, rank: int) -> Iterator[Turn]:
+        """Yield the turns of a rank in its order, without its messages."""
         if isinstance(self.streams, Streams):
             return self.streams.order(rank)
         return (each for each in self.streams[rank] if isinstance(each, Work))
+
+    def passes(self, rank: int) -> Iterator[Work]:
+        """Yield the passes of a rank in its order, without its messages."""
+        return chain.from_iterable(map(passes_of, self.turns(rank)))
+
+    @property
+    def each(self) -> int:
+        """The microbatches that pass a chunk."""
+        return self.microbatches // self.directions
+
+    def through(self, chunk: int) -> range:
+        """Return the microbatches that pass a chunk: all, or those of its direction."""
+        first = self.each * chunk if self.directions > 1 else 0
+        return range(first, first + self.each)
+
+    def next_to(self, stage: int, step: int) -> int:
+        """Return the stage after one (step = 1) or before it (step = -1), as microbatches pass forward; -1: none."""
+        return neighbor(stage, step, self.ranks, self.chunks, self.directions)
 
     @cached_property
     def splits_backward(self) -> bool:
@@ -142,7 +194,7 @@ class Pipeline:
 def gpipe(ranks: int, microbatches: int) -> Pipeline:
     """All forward, then all backward, last first. Bubble (p-1)/m; activations of all microbatches are stored."""
 
-    _check(ranks=ranks, microbatches=microbatches)
+    check_counts(ranks=ranks, microbatches=microbatches)
     forward, backward = _works(Forward, microbatches), _works(Backward, microbatches)
 
     def order(rank: int) -> Iterator[Work]:
@@ -156,7 +208,7 @@ def gpipe(ranks: int, microbatches: int) -> Pipeline:
 def one_f_one_b(ranks: int, microbatches: int) -> Pipeline:
     """Alternate forward and backward once the pipeline is full. Bubble (p-1)/m; rank r stores p - r microbatches."""
 
-    _check(ranks=ranks, microbatches=microbatches)
+    check_counts(ranks=ranks, microbatches=microbatches)
     forward, backward = _works(Forward, microbatches), _works(Backward, microbatches)
 
     def order(rank: int) -> Iterator[Work]:
@@ -171,7 +223,7 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
 
     Microbatches run in groups of p. Raises SpecError unless p divides m.
     """
-    _check(ranks=ranks, microbatches=microbatches, chunks=chunks)
+    check_counts(ranks=ranks, microbatches=microbatches, chunks=chunks)
     if microbatches % ranks:
         raise SpecError(
             f"microbatches = {microbatches}: expected a multiple of the {ranks} ranks (interleaved)."
@@ -197,7 +249,7 @@ def zb_h1(ranks: int, microbatches: int) -> Pipeline:
     W <= F, B, against (p-1)(F + B + W). Every rank stores min(p, m) microbatches, the most that a rank does in 1F1B.
     """
 
-    _check(ranks=ranks, microbatches=microbatches)
+    check_counts(ranks=ranks, microbatches=microbatches)
     forward, backward = _works(Forward, microbatches), _works(Backward, microbatches)
     weights = _works(Weights, microbatches)
 
@@ -213,15 +265,22 @@ def zb_h1(ranks: int, microbatches: int) -> Pipeline:
     return _pipeline("zb-h1", ranks, microbatches, 1, order, rounds)
 
 
-PIPELINES: dict[str, Callable[..., Pipeline]] = {
-    "gpipe": gpipe,
-    "1f1b": one_f_one_b,
-    "interleaved": interleaved,
-    "zb-h1": zb_h1,
-}
+def passes_of(turn: Turn) -> tuple[Work, ...]:
+    """Return the passes of a turn."""
+    return turn.passes if isinstance(turn, Together) else (turn,)
 
 
-def _check(**counts: int) -> None:
+def neighbor(stage: int, step: int, ranks: int, chunks: int, directions: int) -> int:
+    """Return the stage after one, or before it; see Pipeline.next_to."""
+    if directions == 1:
+        return stage + step if 0 <= stage + step < ranks * chunks else -1
+    chunk, rank = divmod(stage, ranks)
+    rank += -step if chunk else step
+    return chunk * ranks + rank if 0 <= rank < ranks else -1
+
+
+def check_counts(**counts: int) -> None:
+    """Raise SpecError for a count that is no whole number from 1."""
     for field, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
@@ -266,18 +325,3 @@ def _pipeline(
 ) -> Pipeline:
     """Return the pipeline whose ranks work in this order."""
     return Pipeline(name, ranks, microbatches, chunks, Streams(order, ranks, chunks, rounds))
-
-
-def _with_messages(work: Work, rank: int, ranks: int, chunks: int) -> Iterator[Instruction]:
-    if isinstance(work, Weights):
-        yield work
-        return
-    stage = work.chunk * ranks + rank
-    ahead = isinstance(work, Forward)
-    what, step = ("activation", 1) if ahead else ("gradient", -1)
-    before, after, ends = stage - step, stage + step, range(ranks * chunks)
-    if before in ends and before % ranks != rank:
-        yield Receive(what, work.microbatch, before, before % ranks)
-    yield work
-    if after in ends and after % ranks != rank:
-        yield Send(what, work.microbatch, stage, after % ranks)

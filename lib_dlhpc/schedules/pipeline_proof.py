@@ -62,7 +62,9 @@ def timetable(
                     clock[rank] = max(start, in_flight.pop(message))
                 elif isinstance(step, Send):
                     received = Receive(step.what, step.microbatch, step.stage, rank)
-                    in_flight[rank, step.peer, received] = start + _one(transfer, _boundary(step))
+                    in_flight[rank, step.peer, received] = start + _one(
+                        transfer, _boundary(step, pipeline)
+                    )
                 else:
                     stage = step.chunk * pipeline.ranks + rank
                     seconds = _one(forward if isinstance(step, Forward) else backward, stage)
@@ -85,10 +87,11 @@ def bubble(
 ) -> float:
     """Return idle time over compute time of a rank; arguments as in `timetable`.
 
-    (p-1)/m for GPipe and 1F1B, (p-1)/(v m) interleaved, a third of (p-1)/m for ZB-H1 with equal passes.
+    (p-1)/m for GPipe and 1F1B, (p-1)/(v m) interleaved, a third of (p-1)/m for ZB-H1 with equal passes;
+    (p/2-1)(F&B + B - 3W) over that for DualPipe with equal ones (dualpipe.py).
     """
     makespan = max(span.stop for span in timetable(pipeline, forward, backward, 0.0, weights))
-    return makespan / (pipeline.microbatches * pipeline.chunks * (forward + backward)) - 1
+    return makespan / (pipeline.each * pipeline.chunks * (forward + backward)) - 1
 
 
 def idle_times(
@@ -139,8 +142,8 @@ def prove_pipeline(pipeline: Pipeline) -> list[Span]:
             if step in done:
                 raise ProofError(f"Rank {rank}: {step} is done twice.", rank)
             done.add(step)
-        for microbatch in range(pipeline.microbatches):
-            for chunk in range(pipeline.chunks):
+        for chunk in range(pipeline.chunks):
+            for microbatch in pipeline.through(chunk):
                 for wanted in (each(microbatch, chunk) for each in passes):
                     if wanted not in done:
                         raise ProofError(f"Rank {rank}: {wanted} is never done.", rank)
@@ -151,9 +154,9 @@ def _one(seconds: Seconds, index: int) -> float:
     return seconds if isinstance(seconds, float | int) else seconds[index]
 
 
-def _boundary(step: Send) -> int:
+def _boundary(step: Send, pipeline: Pipeline) -> int:
     """Return the boundary that a message crosses: for an activation, the one after its source stage."""
-    return step.stage if step.what == "activation" else step.stage - 1
+    return step.stage if step.what == "activation" else pipeline.next_to(step.stage, -1)
 
 
 def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruction]:
@@ -167,10 +170,10 @@ def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruc
     elif not isinstance(step, Receive):
         stage = step.chunk * ranks + rank
         ahead = isinstance(step, Forward)
-        before = stage - 1 if ahead else stage + 1
+        before = pipeline.next_to(stage, -1 if ahead else 1)
         if not ahead:
             yield Forward(microbatch, step.chunk)
-        if before in range(ranks * pipeline.chunks):
+        if before >= 0:
             if before % ranks == rank:
                 yield type(step)(microbatch, before // ranks)
             else:
@@ -183,6 +186,9 @@ def _check_exists(step: Instruction, rank: int, pipeline: Pipeline) -> None:
         legal = f"microbatches 0 to {pipeline.microbatches - 1}"
     elif isinstance(step, Work) and step.chunk not in range(pipeline.chunks):
         legal = f"chunks 0 to {pipeline.chunks - 1}"
+    elif isinstance(step, Work) and step.microbatch not in pipeline.through(step.chunk):
+        through = pipeline.through(step.chunk)
+        legal = f"microbatches {through[0]} to {through[-1]} of chunk {step.chunk}"
     else:
         return
     raise ProofError(f"Rank {rank}: {step} is out of range; legal: {legal}.", rank)

@@ -34,7 +34,7 @@ def _cycle(experiment: Experiment, most: float) -> Iterator[int]:
         yield 2 * int(experiment.devices) * int(strategy.servers)
         return
     step = parallel.steps(experiment)[-1]  # those before it send nothing
-    size, many, count = int(np.prod(step.shape)), step.schedule.microbatches, _Count(step, most)
+    size, many, count = int(np.prod(step.shape)), step.schedule.each, _Count(step, most)
     for place, stage in enumerate(step.stages):
         sent = 0.0
         for chunk in stage:

@@ -50,9 +50,10 @@ def simulate_pipeline(
 
     forward, backward: s of each stage for a microbatch, (stages,) or one for all; there are ranks *
     chunks stages. message_bytes: B of the activations (and of their gradients) between one stage and
-    the next, (stages - 1,) or one for all. speed, background: as in `simulate`. messages: how many to
-    record, a row each, the first to arrive. weights: the share of backward that computes weight gradients, of each
-    stage or one for all, where the pipeline does so apart. progress: see Simulation.run.
+    the next, (stages - 1,) or one for all; (stages,) where microbatches enter from both ends. speed, background: as in
+    `simulate`. messages: how many to record, a row each, the first to arrive. weights: the share of backward that
+    computes weight gradients, of each stage or one for all, where the pipeline does so apart. progress: see
+    Simulation.run.
     Rows: forward and backward, named by microbatch; bubble and wait, for what another rank makes.
     Raises SpecError for sizes that do not fit; DeadlockError where streams wait for ever; Cancelled.
     """
@@ -65,7 +66,7 @@ def simulate_pipeline(
     stages = pipeline.ranks * pipeline.chunks
     ahead, back = _per("forward", forward, stages), _per("backward", backward, stages)
     later = _per("weights", weights, stages) * pipeline.splits_backward
-    sizes = _per("message_bytes", message_bytes, stages - 1)
+    sizes = _per("message_bytes", message_bytes, stages - (pipeline.directions == 1))
     recorder = Recorder(messages)
     sim = Simulation(on, speed, record=recorder if messages else None)
     sim.background(background)
@@ -143,7 +144,10 @@ def _messages(
         return {}
     what, _, stage, source, target = zip(*wanted, strict=True)
     # An activation crosses the boundary after the stage that made it, a gradient the one before.
-    boundary = np.array(stage) - (np.array(what) == "gradient")
+    boundary = [
+        pipeline.next_to(at, -1) if kind == "gradient" else at
+        for kind, at in zip(what, stage, strict=True)
+    ]
     made = sim.messages(source, target, sizes[np.clip(boundary, 0, len(sizes) - 1)])
     return dict(zip(wanted, made, strict=True))
 

@@ -235,7 +235,8 @@ class _Rank:
             for number, call in mine:
                 if call.source >= 0:
                     yield from self._receive(step, call)
-                yield from self._pass(call, slow)
+                if call.computes:
+                    yield from self._pass(call, slow)
                 if call.target >= 0:
                     peer = self._peer(call.target)
                     message = self.shared.message(step, number, self.rank, peer)

@@ -25,7 +25,9 @@ ALLREDUCES = OrderedDict(
 AUTO = "auto"  # the cheapest library algorithm for each size and network
 UPDATES = ("synchronous", "asynchronous", "local")
 OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb")
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+RUN_SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+SCHEDULES = (*RUN_SCHEDULES, "dualpipe")  # predicted and simulated, not run
+SPLIT_BACKWARD = ("zb-h1", "dualpipe")  # weight gradients are computed apart
 SPLITS = ("paired", "column", "row")
 RECOMPUTES = ("none", "selective", "full")
 OFFLOADS = ("none", "activations", "all")
@@ -162,6 +164,16 @@ class Strategy:
         return self.tensor * self.pipeline * self.spatial
 
     @property
+    def splits_backward(self) -> bool:
+        """Whether a pipeline computes weight gradients apart from the rest of backward."""
+        return self.schedule in SPLIT_BACKWARD
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether microbatches enter from both ends, so that each rank holds a stage of two copies of the network."""
+        return self.schedule == "dualpipe" and bool(np.any(np.greater(self.pipeline, 1)))
+
+    @property
     def has_ring(self) -> bool:
         """Whether keys and values travel in a ring."""
         return self.context_exchange == "ring" and bool(np.any(np.greater(self.context, 1)))
@@ -292,9 +304,23 @@ def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             "strategy.sequence_parallel = true: it needs strategy.tensor above 1; legal here: false.",
         ),
         (
-            (s.schedule == "zb-h1") & np.greater(s.pipeline, 1) & (s.offload != "none"),
+            s.splits_backward & np.greater(s.pipeline, 1) & (s.offload != "none"),
             f"strategy.offload = {s.offload!r}: what is offloaded returns for one backward pass; with"
-            " strategy.schedule = 'zb-h1' there are two, and the legal value is 'none'.",
+            f" strategy.schedule = {s.schedule!r} there are two, and the legal value is 'none'.",
+        ),
+        (
+            s.mirrored & np.greater(s.pipeline, 1) & np.not_equal(np.mod(s.pipeline, 2), 0),
+            f"strategy.pipeline = {s.pipeline}: with strategy.schedule = 'dualpipe' each rank holds a stage from"
+            " either end; legal: even numbers.",
+        ),
+        (
+            s.mirrored
+            & np.greater(s.pipeline, 1)
+            & (
+                np.not_equal(np.mod(s.microbatches, 2), 0) | np.less(s.microbatches, 2 * s.pipeline)
+            ),
+            f"strategy.microbatches = {s.microbatches}: with strategy.schedule = 'dualpipe' half of them enter at"
+            f" either end; legal: even numbers from 2 x strategy.pipeline = {2 * s.pipeline}.",
         ),
     )
 

@@ -42,6 +42,7 @@ KINDS = {
     "1f1b": {"pipeline": 2, "microbatches": 4},
     "interleaved": {"pipeline": 2, "microbatches": 4, "chunks": 2, "schedule": "interleaved"},
     "zero bubble": {"pipeline": 2, "microbatches": 4, "schedule": "zb-h1"},
+    "both ends": {"pipeline": 2, "microbatches": 4, "schedule": "dualpipe"},
     "microbatches": {"microbatches": 4},
     "adapters": {"data": 4, "lora": 4},
     "fp8": {"data": 4, "precision": "fp8"},
@@ -108,14 +109,16 @@ def test_most_pairs_are_legal():
 def splits(draw):
     """Settings that are legal together, but for what only the layout knows."""
     tensor, pipeline = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2, 4]))
-    schedule = draw(st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1"]))
-    offload = ["none"] if schedule == "zb-h1" else ["none", "activations", "all"]
+    schedule = draw(st.sampled_from(["gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe"]))
+    apart = schedule in ("zb-h1", "dualpipe")
+    offload = ["none"] if apart else ["none", "activations", "all"]
+    counts = [8, 16] if schedule == "dualpipe" else [4, 8, 16]
     zero = draw(st.integers(0, 3))
     return {
         "tensor": tensor,
         "pipeline": pipeline,
         "data": draw(st.sampled_from([1, 2, 8])),
-        "microbatches": draw(st.sampled_from([4, 8, 16] if pipeline > 1 else [1, 4, 8])),
+        "microbatches": draw(st.sampled_from(counts if pipeline > 1 else [1, 4, 8])),
         "schedule": schedule,
         "chunks": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
         "sequence_parallel": tensor > 1 and draw(st.booleans()),

@@ -55,6 +55,12 @@ RUNS = {
         {"nodes": 4, "batch": 4, "wire": "fp8"},
         {"zero": [0]},
     ),
+    "both ends": (
+        {**GPT, "hidden": 1024, "layers": 8},
+        "selene",
+        {"nodes": 2, "batch": 16, "precision": "fp16", "optimizer": "adam"},
+        {"schedule": ["dualpipe"], "pipeline": [2, 4], "microbatches": [4, 8, 16, 32]},
+    ),
     "local": (
         {**GPT, "hidden": 1024},
         "summit",

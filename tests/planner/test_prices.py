@@ -93,6 +93,14 @@ def test_a_random_sample_of_a_space_is_priced_as_it_is_predicted(machine, more, 
     assert check(run, columns, dice.sample(range(len(some)), 25)) > 10
 
 
+def test_microbatches_from_both_ends_are_priced_as_they_are_predicted():
+    run = Experiment(model=GPT, machine="selene", strategy=SMALL | {"batch": 16})
+    choose = {"pipeline": [1, 2, 4], "schedule": ["zb-h1", "dualpipe"], "zero": [0, 3]}
+    every, dice = space(run, choose), random.Random(3)
+    rows = [r for r in range(len(every)) if every.columns["schedule"][r] == "dualpipe"]
+    assert check(run, every.columns, dice.sample(rows, min(20, len(rows)))) > 10
+
+
 def test_experts_are_priced_as_they_are_predicted():
     model = GPT | {"experts": 8, "chosen": 2}
     run = Experiment(model=model, machine="selene", strategy=SMALL)

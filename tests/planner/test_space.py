@@ -7,6 +7,7 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.space import SAME, space
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import RUN_SCHEDULES, SCHEDULES
 
 RUN = Experiment(
     model={"family": "gpt", "layers": 3, "hidden": 16, "heads": 2, "sequence": 8, "vocabulary": 16},
@@ -19,7 +20,7 @@ CHOICES = {
     "spatial": [1, 2],
     "sequence_parallel": [False, True],
     "microbatches": [1, 2, 4],
-    "schedule": ["gpipe", "1f1b", "interleaved", "zb-h1"],
+    "schedule": ["gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe"],
     "chunks": [1, 2],
     "zero": [0, 1, 3],
     "recompute": ["none"],
@@ -71,6 +72,16 @@ def test_no_legal_combination_is_left_out():
                     fields |= {f"strategy.{name}": given for name, given in rest.items()}
                     assert tuple(sorted(fields.items())) in kept, fields
     assert legal > 5 and found.left_out[SAME]
+
+
+def test_schedules_that_do_not_run_are_tried_where_they_are_asked_for():
+    assert {*space(RUN, {}).columns["schedule"].tolist()} <= {*RUN_SCHEDULES}
+    found = space(RUN, {"schedule": [*SCHEDULES]})
+    dual = found.columns["schedule"] == "dualpipe"
+    assert dual.any() and (found.columns["pipeline"][dual] % 2 == 0).all()
+    assert any("dualpipe" in reason for reason in found.left_out)
+    own = space(RUN.set({"strategy.schedule": "dualpipe"}), {})
+    assert "dualpipe" in own.columns["schedule"].tolist()
 
 
 def test_bounds_keep_the_default_values_within_them():

@@ -277,7 +277,7 @@ def test_data_is_what_the_other_splits_leave():
 
 OF_A_SPLIT = {
     "strategy.precision": {"model.name": "bert-base"},
-    "strategy.schedule": {"strategy.pipeline": 3, "strategy.microbatches": 6},
+    "strategy.schedule": {"strategy.pipeline": 4, "strategy.microbatches": 8},
     "strategy.split": {"strategy.tensor": 2},
     "strategy.recompute": {"model.name": "bert-base"},
     "storage.access": {"storage.tier": "gpfs", "storage.local": "nvme"},

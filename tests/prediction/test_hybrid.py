@@ -13,7 +13,7 @@ from lib_dlhpc.prediction import predict, sweep
 from lib_dlhpc.prediction.hybrid import split_step
 from lib_dlhpc.prediction.ledger import moments, peak
 from lib_dlhpc.prediction.report import as_text
-from lib_dlhpc.spec.strategy import ALLREDUCES, SCHEDULES
+from lib_dlhpc.spec.strategy import ALLREDUCES, SCHEDULES, SPLIT_BACKWARD
 
 PLAIN = loads("""
 [model]
@@ -114,6 +114,11 @@ def splits(draw):
     if changes["strategy.schedule"] == "interleaved":
         changes["strategy.microbatches"] = 12
         changes["strategy.chunks"] = draw(st.sampled_from([1, 2]))
+    if changes["strategy.schedule"] in SPLIT_BACKWARD:
+        changes["strategy.offload"] = "none"
+    if changes["strategy.schedule"] == "dualpipe":
+        changes["strategy.pipeline"] = draw(st.sampled_from([1, 2, 6]))
+        changes["strategy.microbatches"] = draw(st.sampled_from([12, 24]))
     for link in ("intra_node", "inter_node", "host_link"):
         changes[f"machine.{link}.bandwidth"] = 10.0 ** draw(st.integers(7, 12))
         changes[f"machine.{link}.latency"] = 10.0 ** draw(st.integers(-7, -2))
@@ -325,6 +330,8 @@ def test_the_peak_is_the_highest_moment_of_any_rank(schedule, pipeline, offload)
     chunks = 2 if schedule == "interleaved" else 1
     changes = {"strategy.pipeline": 4, "strategy.microbatches": 12, **pipeline}
     changes |= {"strategy.schedule": schedule, "strategy.chunks": chunks, "strategy.nodes": 6}
+    if schedule == "dualpipe" and pipeline:  # an even number, at least twice the stages
+        changes |= {"strategy.microbatches": 24}
     run = GPT.set({**changes, "strategy.offload": offload})
     assert peak(run).total == max(moment.total for moment in moments(run))
 

@@ -5,7 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lib_dlhpc.prediction.pipelined import Ranks, before_backward, in_flight, pipeline_time, waiting
+from lib_dlhpc.prediction.pipelined import (
+    Ranks,
+    before_backward,
+    before_mirrored_backward,
+    in_flight,
+    pipeline_time,
+    waiting,
+)
+from lib_dlhpc.schedules.dualpipe import dualpipe
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
@@ -23,6 +31,7 @@ STREAMS = {
     "1f1b": lambda p, m, v: one_f_one_b(p, m),
     "interleaved": interleaved,
     "zb-h1": lambda p, m, v: zb_h1(p, m),
+    "dualpipe": lambda p, m, v: dualpipe(p, m),
 }
 
 
@@ -74,6 +83,10 @@ def test_equal_stages_and_free_messages_give_the_bubble_formulas(p, m):
         assert predicted("zb-h1", *given) == pytest.approx(played("zb-h1", *given), rel=1e-12)
         bubble = predicted("zb-h1", *given) / (3.0 * m) - 1
         assert bubble == pytest.approx((p - 1) / (3 * m), abs=1e-12)
+    if p % 2 == 0 and m >= 2 * p:  # two stages a rank, each with half of the microbatches
+        given = m, np.full(2 * p, 1.0), np.full(2 * p, 2.0), 0.0, 2
+        assert predicted("dualpipe", *given) == pytest.approx(played("dualpipe", *given), rel=1e-12)
+        assert predicted("dualpipe", *given) - 3.0 * m == pytest.approx(p - 2)
     for v in (2, 3):
         time = predicted("interleaved", m, np.full(p * v, 1.0), np.full(p * v, 2.0), 0.0, v)
         assert time / (3.0 * m * v) - 1 == pytest.approx((p - 1) / (v * m), abs=1e-12)
@@ -128,6 +141,7 @@ def test_messages_never_make_it_quicker():
         *(("gpipe", 3, 5, 1), ("1f1b", 4, 8, 1), ("1f1b", 4, 2, 1), ("interleaved", 4, 8, 1)),
         *(("interleaved", 4, 8, 3), ("interleaved", 4, 4, 2), ("interleaved", 2, 8, 2)),
         *(("zb-h1", 4, 8, 1), ("zb-h1", 4, 2, 1), ("zb-h1", 4, 3, 1), ("zb-h1", 1, 3, 1)),
+        *(("dualpipe", 2, 4, 2), ("dualpipe", 4, 10, 2), ("dualpipe", 8, 16, 2)),
     ],
 )
 def test_a_rank_keeps_what_its_stream_keeps(schedule, p, m, v):
@@ -154,6 +168,26 @@ def test_before_backward_some_microbatches_wait_for_weight_gradients_alone(p, m)
             later += isinstance(step, Backward) - isinstance(step, Weights)
         most = waiting(rank, p, m, "zb-h1")
         assert max(found) == (in_flight(rank, p, m, "zb-h1") - most, most)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 14), (8, 40)])
+def test_each_stage_of_a_dualpipe_rank_keeps_what_its_stream_keeps(p, m):
+    """More microbatches than the fewest repeat what was there before, so the peak is the same."""
+    for rank, stream in enumerate(dualpipe(p, m).streams):
+        kept, later, found = [0, 0], [0, 0], set()
+        for step in stream:
+            if isinstance(step, Forward):
+                kept[step.chunk] += 1
+            elif isinstance(step, Backward):
+                found.add((*kept, *later, step.chunk))
+                kept[step.chunk] -= 1
+                later[step.chunk] += 1
+            elif isinstance(step, Weights):
+                later[step.chunk] -= 1
+        whole, waits, back = before_mirrored_backward(rank, p)
+        rows = np.column_stack([whole, waits, back])
+        assert {tuple(row) for row in rows.tolist()} == found
+        assert (whole + waits).sum(axis=1).max() == p + 1
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(2, 4, 2), (4, 8, 3), (3, 3, 1), (4, 4, 2)])

@@ -10,7 +10,7 @@ from lib_dlhpc.program.depths import Stretch, by_depth, stretches
 from lib_dlhpc.program.lane_walk import walk
 from lib_dlhpc.program.lanes import COLUMNS
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe")
 SECONDS = st.floats(0.01, 1.0)
 
 
@@ -20,6 +20,9 @@ def pipelines(draw):
     many, chunks = draw(st.integers(1, 80)), 1
     if schedule == "interleaved":
         many, chunks = ranks * draw(st.integers(1, 14)), draw(st.integers(2, 3))
+    if schedule == "dualpipe":
+        ranks = 2 * draw(st.integers(1, 3))
+        many, chunks = 2 * (ranks + draw(st.integers(0, 40))), 2
     return schedule, ranks, many, chunks
 
 
@@ -32,7 +35,7 @@ def test_stretches_are_the_passes_in_the_order_of_their_depth(pipeline):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_with_many_microbatches_most_passes_repeat(schedule):
-    found = stretches(schedule, 4, 400, 2 if schedule == "interleaved" else 1)
+    found = stretches(schedule, 4, 400, 2 if schedule in ("interleaved", "dualpipe") else 1)
     assert sum(len(one.depths) for one in found) < 0.2 * sum(
         len(one.depths) * one.times for one in found
     )

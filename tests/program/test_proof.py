@@ -154,6 +154,11 @@ SPLIT_ZERO = parallel.steps(
         next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
     ).set({"strategy.schedule": "zb-h1", "strategy.zero": 3})
 )
+DUAL = parallel.steps(
+    run_of(
+        next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
+    ).set({"strategy.schedule": "dualpipe"})
+)
 HYBRID = parallel.steps(
     run_of(
         next(c for c in CASES if c["strategy"] == {"data": 4, "microbatches": 2, "zero": 3})
@@ -249,6 +254,10 @@ MUTANTS = {
     "weight gradients freed in flight": (
         blocks(SPLIT_ZERO, ["weights"], drop(Wait)),
         "ends before data",
+    ),
+    "copies of the network that never sum": (
+        ends(DUAL, drop_rows(Swap)),
+        "sums its gradients 0 times with the other copy",
     ),
     "copies of a shard that never sum": (
         blocks(HYBRID, BACK, drop(Collective, group="copies")),

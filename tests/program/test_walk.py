@@ -11,9 +11,17 @@ from lib_dlhpc.program.walk import Walk
 SHAPES = [
     *((schedule, ranks, 1) for schedule in ("gpipe", "1f1b", "zb-h1") for ranks in (1, 2, 5, 8)),
     *(("interleaved", ranks, chunks) for ranks in (1, 2, 4) for chunks in (1, 2, 3)),
+    *(("dualpipe", ranks, 2) for ranks in (2, 4, 8)),
 ]
 PHASES = ("forward", "backward", "weights")
 UNEVEN = ("equal", "ends", "near", "any")
+
+
+def microbatches(schedule, ranks, many):
+    """Return the next number of them that a schedule can have."""
+    if schedule == "dualpipe":
+        return 2 * ranks + 2 * many
+    return ranks * many if schedule == "interleaved" else many
 
 
 def unfolded(pipe):
@@ -33,6 +41,7 @@ def by_call(pipe):
     rows = []
     for at, call in enumerate(calls(pipe)):
         number = 3 * (call.place * pipe.chunks + call.chunk) + PHASES.index(call.phase)
+        number = number if call.computes else 3 * pipe.ranks * pipe.chunks
         boundary = call.before[0] * pipe.chunks + call.before[1] if call.target >= 0 else -1
         back = at - call.source if call.source >= 0 else 0
         rows.append((call.place, -2 - number if call.once else number, back, boundary))
@@ -41,9 +50,8 @@ def by_call(pipe):
 
 @pytest.mark.parametrize(("schedule", "ranks", "chunks"), SHAPES)
 def test_rounds_are_the_calls_of_the_schedule(schedule, ranks, chunks):
-    unit = ranks if schedule == "interleaved" else 1
     for many in (1, 2, 3, 5, 6, 7, 8, 12, 20):
-        pipe = pipeline(schedule, ranks, many * unit, chunks)
+        pipe = pipeline(schedule, ranks, microbatches(schedule, ranks, many), chunks)
         assert by_place(unfolded(pipe), ranks) == by_place(by_call(pipe), ranks)
 
 
@@ -68,9 +76,10 @@ def test_rounds_that_are_skipped_change_nothing(schedule, ranks, chunks, uneven)
             return 1 + dice.choice((1e-3, 1e-6, 1e-12)) * dice.random()
         return 1.0 if uneven == "equal" else dice.random()
 
-    unit, count = ranks if schedule == "interleaved" else 1, 3 * ranks * chunks
+    count = 3 * ranks * chunks
     for hop in (0.0, 1e-3, 0.4, 3.0):
-        pipe = pipeline(schedule, ranks, unit * dice.choice((7, 12, 50)), chunks)
+        many = microbatches(schedule, ranks, dice.choice((7, 12, 50)))
+        pipe = pipeline(schedule, ranks, many, chunks)
         seconds = [duration() for _ in range(count)]
         if uneven == "ends":
             seconds[3 * chunks : -3 * chunks] = seconds[:3] * max(0, ranks * chunks - 2 * chunks)
@@ -78,12 +87,13 @@ def test_rounds_that_are_skipped_change_nothing(schedule, ranks, chunks, uneven)
         busy = [dice.choice((1.0, dice.random())) * each for each in takes]
         lasts = [2 * duration() for _ in range(count)]
         begin = [dice.random() for _ in range(ranks)]
+        seconds.append(0.0)  # of calls that compute nothing
         how = (seconds, lambda at, start, lasts=lasts: start + lasts[at], busy, takes, begin)
         whole = Walk(*how).run([Section(unfolded(pipe), 1)])
         assert Walk(*how).run(sections(pipe)) == pytest.approx(whole, rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "dualpipe"])
 def test_the_rounds_walked_do_not_grow_with_the_microbatches(schedule, monkeypatch):
     walked = []
     once = Walk._round
@@ -93,9 +103,10 @@ def test_the_rounds_walked_do_not_grow_with_the_microbatches(schedule, monkeypat
     counts = []
     for many in (1000, 100_000):
         walked.clear()
-        seconds, hops = [1.0, 2.0, 0.5] * 4, [0.1] * 4
+        chunks = 2 if schedule == "dualpipe" else 1
+        seconds, hops = [1.0, 2.0, 0.5] * 4 * chunks + [0.0], [0.1] * 4 * chunks
         Walk(seconds, lambda _, at: at + 3.0, hops, hops, [0.0] * 4).run(
-            sections(pipeline(schedule, 4, many, 1))
+            sections(pipeline(schedule, 4, many, chunks))
         )
         counts.append(sum(walked))
     assert counts[1] <= counts[0] + 4 * 3 * 4

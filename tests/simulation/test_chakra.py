@@ -40,6 +40,7 @@ KINDS = {
     "gpipe": {**PIPELINE, "schedule": "gpipe"},
     "interleaved": {**PIPELINE, "chunks": 2, "schedule": "interleaved"},
     "zero bubble": {**PIPELINE, "schedule": "zb-h1"},
+    "both ends": {**PIPELINE, "schedule": "dualpipe"},
     "zero 1": {"data": 4, "zero": 1},
     "hybrid sharding": {"data": 4, "zero": 3, "shards": 2},
     "zero 2": {"data": 4, "zero": 2},

@@ -28,6 +28,7 @@ CASES = [
     (GPT, {"nodes": 6, "pipeline": 3, "microbatches": 4}),
     (GPT | {"vocabulary": 5000}, {"nodes": 4, "pipeline": 4, "microbatches": 2}),
     (GPT, {"nodes": 4, "pipeline": 2, "chunks": 2, "schedule": "interleaved", "microbatches": 4}),
+    (GPT, {"nodes": 4, "pipeline": 2, "schedule": "dualpipe", "microbatches": 4, "bucket": 1e4}),
     (GPT, {"nodes": 8, "pipeline": 2, "tensor": 2, "zero": 1, "microbatches": 2, "bucket": 1e4}),
     (MOE, {"nodes": 4, "experts": 4}),
     (MOE, {"nodes": 4, "experts": 2, "tensor": 2, "devices_per_node": 2}),

@@ -5,6 +5,7 @@ import pytest
 from split_runs import EQUAL, GPT, IMAGES, MOE, split
 
 from lib_dlhpc import layout
+from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.compare import why
@@ -264,6 +265,37 @@ def test_ports_that_stages_share_are_shared_in_rounds_too(schedule, p, v, bandwi
         breakdown(simulate(run, fidelity)).step_time for fidelity in ("rounds", "events")
     )
     assert rounds == pytest.approx(events, rel=0.1)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 16), (8, 16)])
+@pytest.mark.parametrize(("bandwidth", "off"), [(2e8, 0.2), (1e10, 0.01), (1e11, 0.01)])
+def test_microbatches_from_both_ends_take_as_long_in_rounds_as_with_events(p, m, bandwidth, off):
+    """Within 1 % where links are faster than stages; else events find that both neighbors send to a rank at once."""
+    link = {"latency": 1e-5, "bandwidth": bandwidth}
+    ways = {"schedule": "dualpipe", "pipeline": p, "microbatches": m, "batch": 256}
+    run = split({"name": "resnet50"}, link, **ways)
+    rounds, events = (
+        breakdown(simulate(run, fidelity)).step_time for fidelity in ("rounds", "events")
+    )
+    assert rounds == pytest.approx(float(predict(run).step_time), rel=1e-9)
+    assert (1 - off) * events <= rounds <= events * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 14), (8, 16)])
+def test_the_bubble_of_dualpipe_is_the_papers(p, m, fidelity):
+    """Equal stages and free messages: (p/2 - 1)(F&B + B - 3W), DeepSeek-AI 2024, table 2, of every rank."""
+    ways = {"pipeline": p, "microbatches": m, "batch": 1024 * m, "schedule": "dualpipe"}
+    run = split(EQUAL, FREE, **ways)
+    step, found = predict(run), breakdown(simulate(run, fidelity))
+    chunk = program(run).stages[0][0]
+    f, i, w = (
+        float(block.alone(1.0)[0]) for block in (chunk.forward, chunk.backward, chunk.weights)
+    )
+    assert w <= f and f == pytest.approx(i, rel=1e-9)
+    paper = (p / 2 - 1) * (f + 2 * (i + w) - 3 * w)
+    assert float(step.pipeline_bubble) == pytest.approx(paper, rel=1e-9, abs=1e-15)
+    assert found.terms["pipeline bubble"] == pytest.approx(paper, rel=1e-4, abs=1e-9)
 
 
 @pytest.mark.parametrize("fidelity", ["rounds", "events"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import layout
-from lib_dlhpc.schedules.pipeline import PIPELINES
+from lib_dlhpc.schedules.pipelines import PIPELINES
 from lib_dlhpc.simulation.pipeline import simulate_pipeline
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.machine import Device, Link, Machine

@@ -20,7 +20,7 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Device, Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
-from lib_dlhpc.spec.strategy import FP8, SAME, SPLIT_FIELDS, Strategy
+from lib_dlhpc.spec.strategy import FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
 
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
 APART = {  # degrees that cannot be together
@@ -93,15 +93,20 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             many = _whole(s.microbatches, s.pipeline)
             return {"strategy.chunks": 2, "strategy.microbatches": many}
         case "strategy.schedule":
-            near: Changes = {"strategy.offload": "none"} if value == "zb-h1" else {}
+            near: Changes = {"strategy.offload": "none"} if value in SPLIT_BACKWARD else {}
+            if value == "dualpipe":
+                near |= _of_both_ends(s)
             return {"strategy.chunks": 1, **near}
         case "strategy.offload" if value != "none":
-            found = {"strategy.schedule": "1f1b"} if s.schedule == "zb-h1" else {}
+            found = {"strategy.schedule": "1f1b"} if s.splits_backward else {}
             return found | PLAIN_WIRE if value == "all" else found
         case "strategy.batch" if s.microbatches > 1:  # of as many samples as before
             many = max(1, int(value) // _samples(s))
             whole = s.schedule == "interleaved"
-            return {"strategy.microbatches": _whole(many, s.pipeline) if whole else many}
+            few = NO_PIPELINE if s.mirrored and not _fills_both_ends(many, s.pipeline) else {}
+            return {"strategy.microbatches": _whole(many, s.pipeline) if whole else many, **few}
+        case "strategy.microbatches" if s.mirrored and not _fills_both_ends(value, s.pipeline):
+            return {**NO_PIPELINE, "strategy.batch": max(int(s.batch), value)}
         case "strategy.microbatches" if value > s.batch:
             return {"strategy.batch": value}
         case "strategy.context_exchange" if value == "ring" and s.fused_attention == "off":
@@ -141,6 +146,18 @@ def _whole(many: Any, stages: Any) -> int:
     return -(-int(many) // int(stages)) * int(stages)
 
 
+def _fills_both_ends(many: Any, stages: Any) -> bool:
+    """Return whether a pipeline of these stages can be a DualPipe with so many microbatches."""
+    return int(stages) % 2 == 0 and int(many) % 2 == 0 and int(many) >= 2 * int(stages)
+
+
+def _of_both_ends(s: Strategy) -> Changes:
+    """Return the microbatches, and the batch, with which a pipeline can be a DualPipe."""
+    many = max(2 * int(s.pipeline), int(s.microbatches) // 2 * 2)
+    batch = -(-int(s.batch) // many) * many
+    return {"strategy.microbatches": many, "strategy.batch": batch}
+
+
 def _degree(e: Experiment, field: str, value: int) -> Changes:
     """Keep the global batch and the samples of a microbatch; drop what cannot be together."""
     s = e.strategy
@@ -155,7 +172,7 @@ def _degree(e: Experiment, field: str, value: int) -> Changes:
     if pipeline > 1 and s.schedule == "interleaved":
         many = _whole(many, pipeline)
     found: Changes = {**degrees, "strategy.batch": max(batch, many), "strategy.microbatches": many}
-    if pipeline == 1:
+    if pipeline == 1 or (e.strategy.mirrored and not _fills_both_ends(many, pipeline)):
         found |= NO_PIPELINE
     if tensor == 1:
         found["strategy.sequence_parallel"] = False
@@ -172,7 +189,7 @@ def _adapted(e: Experiment) -> Changes:
     s, found = e.strategy, dict[str, Any]()
     if s.tensor > 1:
         found = {"strategy.tensor": 1, **_degree(e, "strategy.tensor", 1)}
-    if s.schedule == "zb-h1":
+    if s.splits_backward:
         found["strategy.schedule"] = "1f1b"
     if s.offload == "all":
         found["strategy.offload"] = "activations"

@@ -95,7 +95,7 @@ def _used(step: Program) -> set[tuple[str, str]]:
         id(block): block
         for stage in step.stages
         for chunk in stage
-        for block, _ in chunk.passes(step.schedule.microbatches)
+        for block, _ in chunk.passes(step.schedule.each)
     }
     every: list[Instruction | None] = [what for row in step.end for what in row]
     for block in blocks.values():
@@ -131,7 +131,8 @@ class _Rank:
                 continue
             if call.source >= 0:
                 yield self._next(self._message(every[call.source], call.source, received=True))
-            yield from self._pass(call)
+            if call.computes:
+                yield from self._pass(call)
             if call.target >= 0:
                 yield self._posted(self._message(call, number, received=False))
         for number, row in enumerate(self.step.end):

@@ -5,7 +5,7 @@ import pytest
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
 from lib_dlhpc.explore.explorer.controls import NAMED
 from lib_dlhpc.explore.explorer.moves import moved
-from lib_dlhpc.explore.explorer.presets import of_file
+from lib_dlhpc.explore.explorer.presets import of_file, preset
 from lib_dlhpc.spec.experiment import read_experiment
 
 START = {
@@ -26,3 +26,20 @@ def test_a_machine_without_fp8_takes_the_nearest_precision_and_says_so(machine, 
     e = experiment_of(further)
     assert e.strategy.precision == nearest and f"precision {nearest}" in words
     assert ("fp8", "fp8") not in NAMED["strategy.precision"].options(e)
+
+
+def test_microbatches_from_both_ends_are_set_with_what_they_need_and_left_where_they_cannot_be():
+    choice, _, words = moved(Choice(preset("narayanan-2021")), "strategy.offload", "activations")
+    choice, _, words = moved(choice, "strategy.schedule", "dualpipe")
+    s = experiment_of(choice).strategy
+    assert s.schedule == "dualpipe" and s.offload == "none" and "offload" in words
+    assert s.microbatches % 2 == 0 and s.microbatches >= 2 * s.pipeline
+    assert s.batch % s.microbatches == 0
+    left = 0
+    for field in ("pipeline", "microbatches", "batch", "tensor", "offload"):
+        key = f"strategy.{field}"
+        for _, value in NAMED[key].options(experiment_of(choice)):
+            now = experiment_of(moved(choice, key, value)[0]).strategy
+            assert getattr(now, field) == value
+            left += now.schedule != "dualpipe"
+    assert left

@@ -1,0 +1,140 @@
+"""DualPipe: microbatches enter a pipeline from both ends, and each rank holds a stage of either direction.
+
+Of p ranks, p even, rank r holds stage r for the first half of m microbatches, which enter at rank 0, and stage
+p - 1 - r for the others, which enter at rank p - 1. So there are two copies of all weights, whose gradients are summed
+after the last pass. In the steady state a forward pass of one direction and a backward pass of the other are one turn:
+it begins when both of its messages are there, and sends both results at its end. Weight gradients are computed apart
+where a rank would else be idle: after the first backward passes, and at the end.
+
+With F, B and W s for forward, all of backward, and the weight gradients in it, and F&B s for a turn of two passes, the
+bubble of the paper is (p/2 - 1)(F&B + B - 3W). That is what this order takes where F&B = F + B, F = B - W and W is no
+longer than F; where F is within a fifth of that, and W 0.4 to 0.5 of B, it is within a quarter of it. A rank stores
+p + 1 activations of a stage.
+
+Assumption: F&B = F + B, what both passes compute and exchange within. In the authors' kernels the two are interleaved
+layer by layer, so that exchanges of experts in one hide beneath products of the other; here they are exposed as in any
+other schedule, so that a prediction is an upper bound where experts are sharded. Messages between stages are hidden
+behind what the ranks compute meanwhile, as in all schedules.
+
+Sources: DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1, figure 5 and table 2; the
+order of passes, and that m is at least 2 p, from https://github.com/deepseek-ai/DualPipe (MIT).
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.schedules.pipeline import (
+    Backward,
+    Forward,
+    Pipeline,
+    Rounds,
+    Streams,
+    Together,
+    Turn,
+    Weights,
+    check_counts,
+)
+
+CALLS = {
+    "forward": 1,
+    "backward": 3,
+    "overlapped": 6,
+}  # of a turn, with those that only wait or send
+
+
+def dualpipe(ranks: int, microbatches: int) -> Pipeline:
+    """Microbatches from both ends. Bubble (p/2 - 1)(F&B + B - 3W); every rank stores p + 1, of two stages.
+
+    Raises SpecError unless both counts are even, and there are twice as many microbatches as ranks, or more.
+    """
+    check_counts(ranks=ranks, microbatches=microbatches)
+    if ranks % 2:
+        raise SpecError(f"ranks = {ranks}: expected an even number (dualpipe).")
+    if microbatches % 2 or microbatches < 2 * ranks:
+        raise SpecError(
+            f"microbatches = {microbatches}: expected an even number, at least {2 * ranks}, twice the ranks"
+            " (dualpipe)."
+        )
+
+    def order(rank: int) -> Iterator[Turn]:
+        return _Rank(rank, ranks, microbatches // 2).turns()
+
+    def first(rank: int) -> int:
+        near = min(rank, ranks - 1 - rank)
+        inner = ranks // 2 - 1 - near
+        main = CALLS["overlapped"] + (CALLS["overlapped"] if inner else 1 + CALLS["backward"])
+        return ranks + 3 * inner + main
+
+    rounds = Rounds(first, ((2 * CALLS["overlapped"], microbatches // 2 - ranks),), 2)
+    streams = Streams(order, ranks, 2, rounds, 2)
+    return Pipeline("dualpipe", ranks, microbatches, 2, streams, 2)
+
+
+class _Rank:
+    """The turns of one rank. Its near direction enters at the end of the pipeline to which the rank is nearer."""
+
+    def __init__(self, rank: int, ranks: int, half: int) -> None:
+        self.ranks, self.half = ranks, half
+        self.place = min(rank, ranks - 1 - rank)  # from the nearer end
+        self.near = int(rank >= ranks // 2)  # the chunk of that direction
+        self.far = 1 - self.near
+        self.ahead, self.back = [0, 0], [0, 0]  # passes of each chunk so far
+        self.later = deque[Weights]()
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield the turns of a step: the pipeline fills, is full, and drains."""
+        near, far, inner = self.near, self.far, self.ranks // 2 - 1 - self.place
+        for _ in range(2 * inner):
+            yield self._forward(near)
+        for _ in range(self.place + 1):
+            yield self._forward(near)
+            yield self._forward(far)
+        for _ in range(inner):
+            yield self._input_gradient(far)
+            yield self.later.popleft()
+            yield self._forward(far)
+        for turn in range(self.half - self.ranks + self.place + 1):
+            if turn or inner:
+                yield self._overlapped(near, far)
+            else:  # the two ranks in the middle
+                yield self._forward(near)
+                yield self._backward(far)
+            yield self._overlapped(far, near)
+        for _ in range(inner):
+            yield self._backward(far)
+            yield self._overlapped(far, near)
+        yield from self._drained(inner)
+
+    def _drained(self, inner: int) -> Iterator[Turn]:
+        """Yield what follows the last forward pass; weight gradients of the second half of the passes come last."""
+        passes, whole = 2 * (self.place + 1), self.place + 1
+        for number in range(passes):
+            chunk = self.near if number % 2 else self.far
+            yield self._backward(chunk) if number < whole else self._input_gradient(chunk)
+        for _ in range(inner):
+            yield self.later.popleft()
+            yield self._input_gradient(self.near)
+        yield from self.later
+
+    def _forward(self, chunk: int) -> Forward:
+        self.ahead[chunk] += 1
+        return Forward(self.half * chunk + self.ahead[chunk] - 1, chunk)
+
+    def _next_back(self, chunk: int) -> int:
+        self.back[chunk] += 1
+        return self.half * chunk + self.back[chunk] - 1
+
+    def _input_gradient(self, chunk: int) -> Backward:
+        number = self._next_back(chunk)
+        self.later.append(Weights(number, chunk))
+        return Backward(number, chunk)
+
+    def _backward(self, chunk: int) -> Together:
+        """All of a backward pass; its gradient is sent after its weight gradients."""
+        number = self._next_back(chunk)
+        return Together((Backward(number, chunk), Weights(number, chunk)))
+
+    def _overlapped(self, forward: int, backward: int) -> Together:
+        """A forward pass of one direction and a backward pass of the other."""
+        return Together((self._forward(forward), *self._backward(backward).passes))

@@ -1,0 +1,114 @@
+"""DualPipe predicted: the bubble, weights and activations of the paper's table, and what is legal with it."""
+
+import pytest
+from split_runs import EQUAL, GPT, split
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.parallel import program
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.ledger import moments
+from lib_dlhpc.prediction.pipelined import explain_bubble
+from lib_dlhpc.program import Swap
+from lib_dlhpc.training.check import check
+
+FREE = {"latency": 0.0, "bandwidth": 1e30}
+SCHEDULES = {"1F1B": "1f1b", "ZB-H1": "zb-h1", "DualPipe": "dualpipe"}
+
+
+def run_of(schedule, p, m, model=EQUAL, **ways):
+    return split(model, FREE, pipeline=p, microbatches=m, batch=64 * m, schedule=schedule, **ways)
+
+
+@pytest.mark.parametrize("p", [2, 4, 8])
+def test_the_idle_time_of_the_paper(p):
+    """DeepSeek-AI 2024, table 2, with F = W and B = 2W."""
+    first = program(run_of("zb-h1", p, 2 * p)).stages[0][0]
+    f, i, w = (float(each.alone(1.0)[0]) for each in (first.forward, first.backward, first.weights))
+    assert f == i == w
+    for name, paper in bubbles(p, Passes(f, i + w, w)).items():
+        step = predict(run_of(SCHEDULES[name], p, 2 * p))
+        assert float(step.pipeline_bubble) == pytest.approx(paper.idle, rel=1e-9, abs=1e-15), name
+
+
+@pytest.mark.parametrize("p", [4, 8])
+def test_the_memory_of_the_paper(p):
+    """Of ranks whose stages are alike: weights once or twice, activations of p microbatches, or p + 1.
+
+    Rank 1 of a 1F1B pipeline holds one less than rank 0, whose stage stores no message. In ZB-H1 what waits for weight
+    gradients keeps gradients beside activations, which the paper does not count.
+    """
+    held = {}
+    for name, schedule in SCHEDULES.items():
+        every = moments(run_of(schedule, p, 2 * p))
+        held[name] = next(each.terms for each in every if each.rank == 1 and "back" in each.when)
+    each = held["1F1B"]["activations"] / (p - 1)
+    for name, paper in bubbles(p, Passes(1.0, 2.0, 1.0)).items():
+        for term in ("weights", "gradients", "optimizer state"):
+            assert held[name][term] == paper.weights * held["1F1B"][term] > 0, (name, term)
+        kept = held[name]["activations"] / each + (name == "1F1B") - (name == "ZB-H1")
+        assert kept == pytest.approx(paper.activations), name
+
+
+def test_the_batch_comes_in_at_both_ends():
+    run = run_of("dualpipe", 4, 8)
+    backward = [moment for moment in moments(run) if "backward" in moment.when]
+    assert all("5 passes kept" in moment.when for moment in backward)
+    reads = [moment.terms["input batch"] for moment in backward]
+    assert reads[0] == reads[3] > 0 == reads[1] == reads[2]
+    (whole, *_) = [moment.terms["input batch"] for moment in moments(run_of("1f1b", 4, 8))]
+    assert reads[0] == whole / 2
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_both_copies_sum_their_gradients(zero):
+    """Ranks r and p - 1 - r have the same two stages; a rank has the gradients of its shard."""
+    run = run_of("dualpipe", 4, 8, GPT, data=2, zero=zero)
+    swaps = [row for row in program(run).end if any(isinstance(each, Swap) for each in row)]
+    places = [next(each.places for each in row if each) for row in swaps]
+    assert sorted(places) == [(0, 3), (1, 2)]  # the tied table is in the first of them
+    sent = sum(next(each.bytes for each in row if each) for row in swaps)
+    tables = GPT["vocabulary"] * GPT["hidden"]  # counted in both stages that read it
+    whole = 4 * (run.model.parameters + tables)
+    assert sent == pytest.approx(whole / (2 if zero else 1))
+
+
+def test_the_explanation_says_how_overlapping_passes_are_priced():
+    words = explain_bubble(predict(run_of("dualpipe", 4, 8)))
+    assert "(p/2-1)(F&B + B - 3W)" in words.formula and "F&B = F + B" in words.formula
+    assert "2412.19437" in words.source
+    assert ("stages of a rank", "2", "one of each copy of the network") in words.inputs
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"strategy.pipeline": 3}, "strategy.pipeline = 3: .*'dualpipe'.*legal: even numbers"),
+        (
+            {"strategy.microbatches": 9},
+            "strategy.microbatches = 9: .*'dualpipe'.*legal: even numbers from .* = 8",
+        ),
+        ({"strategy.microbatches": 6}, "strategy.microbatches = 6: .*legal: even numbers from"),
+        ({"strategy.chunks": 2}, "strategy.chunks = 2: .*'dualpipe' the legal value is 1"),
+        ({"strategy.offload": "all"}, "strategy.schedule = 'dualpipe' there are two"),
+    ],
+)
+def test_what_is_not_legal(changes, says):
+    with pytest.raises(SpecError, match=says):
+        run_of("dualpipe", 4, 8, GPT).set({"strategy.nodes": 12, **changes})
+
+
+def test_it_is_not_run():
+    with pytest.raises(
+        SpecError,
+        match="'dualpipe': it is predicted and simulated, not run; schedules that run: 'gpipe', '1f1b',"
+        " 'interleaved', 'zb-h1'",
+    ):
+        check(run_of("dualpipe", 2, 4, GPT).set({"strategy.precision": "fp32"}))
+
+
+def test_without_a_pipeline_there_are_no_two_ends():
+    alone = split(GPT, microbatches=4, schedule="dualpipe")
+    other = split(GPT, microbatches=4)
+    assert float(predict(alone).step_time) == float(predict(other).step_time)
+    assert float(predict(alone).memory_total) == float(predict(other).memory_total)
