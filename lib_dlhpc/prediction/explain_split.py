@@ -31,6 +31,11 @@ FORMULAS = {
     "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
     " backward pass and the update; what takes longer is exposed",
 }
+COPIES = (
+    "copies of each stage",
+    "2",
+    "dualpipe: their ranks send each other the gradients of both of their stages after the last pass",
+)
 SOURCES = {
     "tensor": "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022 (sequence parallelism); Wang et al. 2023"
     " (pieces)",
@@ -69,6 +74,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         inputs.append(("ranks of a group", f"{members}", "given"))
         inputs += [("pieces", f"{int(e.strategy.tensor_pieces)}", "given")] * (kind == "tensor")
         inputs += [*wire_inputs(p), *_algorithms(p)] * (kind == "data")
+        inputs += [COPIES] * (kind == "data" and e.strategy.mirrored)
         inputs += links_inputs(p)
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
     else:

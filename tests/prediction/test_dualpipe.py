@@ -7,6 +7,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.explain_split import explain_split
 from lib_dlhpc.prediction.ledger import moments
 from lib_dlhpc.prediction.pipelined import explain_bubble
 from lib_dlhpc.program import Swap
@@ -78,6 +79,12 @@ def test_the_explanation_says_how_overlapping_passes_are_priced():
     assert "(p/2-1)(F&B + B - 3W)" in words.formula and "F&B = F + B" in words.formula
     assert "2412.19437" in words.source
     assert ("stages of a rank", "2", "one of each copy of the network") in words.inputs
+    data = next(
+        each
+        for each in explain_split(predict(run_of("dualpipe", 4, 8)))
+        if each.name == "data messages"
+    )
+    assert any(name == "copies of each stage" for name, _, _ in data.inputs)
 
 
 @pytest.mark.parametrize(
