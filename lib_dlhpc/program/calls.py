@@ -6,7 +6,15 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Turn, Weights, Work, passes_of
+from lib_dlhpc.schedules.pipeline import (
+    Backward,
+    Forward,
+    Pipeline,
+    Together,
+    Weights,
+    Work,
+    passes_of,
+)
 from lib_dlhpc.schedules.pipelines import PIPELINES
 
 FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
@@ -22,6 +30,9 @@ def phase_of(work: Work) -> str:
 # crosses, whether it is the first forward pass of its chunk or completes its gradients, and whether it computes or only
 # receives or sends; -1: none.
 Linked: TypeAlias = tuple[Work, int, int, int, int, bool, bool]
+# Of a kind of pass and a chunk: the first of the messages it needs, and of those it gives, the stage to which it sends,
+# and the one before the boundary that these cross.
+Links: TypeAlias = dict[tuple[type, int], tuple[int, int, int, int]]
 
 
 class Call(NamedTuple):
@@ -95,8 +106,8 @@ def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
     """Yield the passes of a place with what they receive and send."""
     ranks, many = key.ranks, key.microbatches
     turns = list(key.turns(place))
-    alone = {id(work) for work in _once([work for turn in turns for work in passes_of(turn)])}
-    links = {}
+    alone = {id(work) for work in _once([*chain.from_iterable(map(passes_of, turns))])}
+    links: Links = {}
     for chunk in range(key.chunks):
         stage = chunk * ranks + place
         for back, kind in enumerate((Forward, Backward)):
@@ -108,34 +119,41 @@ def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
             needs = (2 * before + back) * many if receives else -1
             links[kind, chunk] = needs, (2 * stage + back) * many, after, crossed
         links[Weights, chunk] = -1, -1, -1, stage
+    for turn in turns:
+        if isinstance(turn, Together):
+            yield from _of_several(turn, links, alone)
+            continue
+        needs, gives, after, crossed = links[type(turn), turn.chunk]
+        number = turn.microbatch
+        yield (
+            turn,
+            needs + number if needs >= 0 else -1,
+            gives + number if gives >= 0 else -1,
+            after,
+            crossed,
+            id(turn) in alone,
+            True,
+        )
 
-    for work, receives, sends, computes in chain.from_iterable(map(_turn, turns)):
+
+def _of_several(turn: Together, links: Links, alone: set[int]) -> Iterator[Linked]:
+    """Yield the passes of a turn: before the first what waits for the messages of others, after the last what sends."""
+    passes = turn.passes
+    moves = [work for work in passes if type(work) is not Weights]
+    waits = [(work, True, False, False) for work in moves if work is not passes[0]]
+    works = [(work, work is passes[0], work is passes[-1], True) for work in passes]
+    sends = [(work, False, True, False) for work in moves if work is not passes[-1]]
+    for work, receives, gives_now, computes in (*waits, *works, *sends):
         needs, gives, after, crossed = links[type(work), work.chunk]
-        number = work.microbatch
         yield (
             work,
-            needs + number if receives and needs >= 0 else -1,
-            gives + number if sends and gives >= 0 else -1,
-            after if sends else -1,
+            needs + work.microbatch if receives and needs >= 0 else -1,
+            gives + work.microbatch if gives_now and gives >= 0 else -1,
+            after if gives_now else -1,
             crossed,
             computes and id(work) in alone,
             computes,
         )
-
-
-def _turn(turn: Turn) -> Iterator[tuple[Work, bool, bool, bool]]:
-    """Yield the passes of a turn: whether each receives, sends and computes; before and after them those which only
-    wait for a message that another needs, or send it late."""
-    passes = passes_of(turn)
-    moves = [work for work in passes if type(work) is not Weights]
-    for work in moves:
-        if work is not passes[0]:
-            yield work, True, False, False
-    for work in passes:
-        yield work, work is passes[0], work is passes[-1], True
-    for work in moves:
-        if work is not passes[-1]:
-            yield work, False, True, False
 
 
 def _once(passes: Sequence[Work]) -> list[Work]:

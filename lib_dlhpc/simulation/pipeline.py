@@ -48,12 +48,11 @@ def simulate_pipeline(
 ) -> Timeline:
     """Simulate all microbatches of a pipeline once and return the Timeline.
 
-    forward, backward: s of each stage for a microbatch, (stages,) or one for all; there are ranks *
-    chunks stages. message_bytes: B of the activations (and of their gradients) between one stage and
-    the next, (stages - 1,) or one for all; (stages,) where microbatches enter from both ends. speed, background: as in
-    `simulate`. messages: how many to record, a row each, the first to arrive. weights: the share of backward that
-    computes weight gradients, of each stage or one for all, where the pipeline does so apart. progress: see
-    Simulation.run.
+    forward, backward: s of each stage for a microbatch, (stages,) or one for all; there are ranks * chunks stages.
+    message_bytes: B of activations (and gradients) between stages, (stages - 1,) or one for all; (stages,) where
+    microbatches enter from both ends. speed, background: as in `simulate`. messages: how many to record, a row each,
+    the first to arrive. weights: the share of backward that computes weight gradients, of each stage or one for all,
+    where the pipeline does so apart. progress: see Simulation.run.
     Rows: forward and backward, named by microbatch; bubble and wait, for what another rank makes.
     Raises SpecError for sizes that do not fit; DeadlockError where streams wait for ever; Cancelled.
     """

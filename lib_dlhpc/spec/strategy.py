@@ -262,7 +262,7 @@ def check_split(strategy: Strategy) -> None:
                 f"strategy.{name} = {np.max(value)}: with strategy.update = {s.update!r} the legal value is"
                 f" {none}; only synchronous devices can partition a network."
             )
-    for wrong, message in (*_splits_at_odds(s), *_shards_at_odds(s)):
+    for wrong, message in (*_splits_at_odds(s), *_ends_at_odds(s), *_shards_at_odds(s)):
         if np.any(wrong):
             raise SpecError(message)
 
@@ -309,14 +309,20 @@ def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             f"strategy.offload = {s.offload!r}: what is offloaded returns for one backward pass; with"
             f" strategy.schedule = {s.schedule!r} there are two, and the legal value is 'none'.",
         ),
+    )
+
+
+def _ends_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
+    """Return what microbatches from both ends contradict: whether they do, and what to say."""
+    several = s.mirrored & np.greater(s.pipeline, 1)
+    return (
         (
-            s.mirrored & np.greater(s.pipeline, 1) & np.not_equal(np.mod(s.pipeline, 2), 0),
+            several & np.not_equal(np.mod(s.pipeline, 2), 0),
             f"strategy.pipeline = {s.pipeline}: with strategy.schedule = 'dualpipe' each rank holds a stage from"
             " either end; legal: even numbers.",
         ),
         (
-            s.mirrored
-            & np.greater(s.pipeline, 1)
+            several
             & (
                 np.not_equal(np.mod(s.microbatches, 2), 0) | np.less(s.microbatches, 2 * s.pipeline)
             ),
