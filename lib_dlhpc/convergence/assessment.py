@@ -84,9 +84,19 @@ def _cost(e: Experiment, work: Workload, name: str, value: Any) -> tuple[float, 
     for row in near:
         if row.get("batch", batch) != batch:
             return np.nan, f"{shown} was {row['from']}, not of {batch:,}, on {work.title}"
+        if row.get("warm_up", e.training.sparsity_warm_up) != e.training.sparsity_warm_up:
+            over = f"over {row['warm_up']:g} epochs, not {e.training.sparsity_warm_up:g}"
+            return np.nan, f"{shown} was measured rising {over}, on {work.title}"
     worst = max(near, key=lambda row: upper(row["change"]))
     cost = upper(worst["change"])
     return cost, f"; {shown} costs at most {100 * cost:.2g} points ({worst['from']})"
+
+
+def measured_warm_up(experiment: Experiment) -> float | None:
+    """Return the epochs over which a sparsity rose where it was measured; None: it was not, or they are not stated."""
+    work = find(experiment)
+    rows = work.costs if work else ()
+    return next((row["warm_up"] for row in rows if "warm_up" in row), None)
 
 
 def _known(row: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """What a setting costs in accuracy: rows of measurements, and which of them answer for a value and a number of workers.
 
 A row has a setting, its value, and the change of accuracy of each of its runs; where they were stated, the batch, the
-workers and the outer optimizer with which it was measured. Own measurements are in catalog/measured, run by run.
+workers, the outer optimizer and the epochs over which a sparsity rose. Own measurements are in catalog/measured, run by
+run.
 """
 
 import csv
@@ -16,7 +17,8 @@ from lib_dlhpc.convergence.law import NORMAL
 from lib_dlhpc.spec.catalog import ROOT
 
 TABLE = ROOT / "measured" / "accuracy_costs.csv"
-REFERENCE = "training.sparsity", 0.0  # nothing left out
+SPARSITY = "training.sparsity"
+REFERENCE = SPARSITY, 0.0  # nothing left out
 LINEAR = ("training.low_rank",)  # n workers compress as one does (Vogels et al. 2019, lemma 3)
 BATCH = 128  # of all runs of the table
 WARM_UP = 4.0  # epochs over which its sparsity rises
@@ -69,6 +71,7 @@ def measured() -> tuple[Row, ...]:
             "outer": tuple(outer),
             "batch": BATCH,
             **({} if setting in LINEAR else {"workers": workers}),
+            **({"warm_up": WARM_UP} if setting == SPARSITY else {}),
             "change": [each[seed] - whole[seed] for seed in sorted(whole)],
             "from": f"measured at a batch of {BATCH}{_by(setting, workers)}",
         }
@@ -120,4 +123,4 @@ def _value(text: str) -> float | str:
 
 def _by(setting: str, workers: int) -> str:
     by = "" if setting in LINEAR else f" by {workers} worker{'s' * (workers > 1)}"
-    return by + f", rising over {WARM_UP:g} epochs" * (setting == "training.sparsity")
+    return by + f", rising over {WARM_UP:g} epochs" * (setting == SPARSITY)

@@ -1,9 +1,10 @@
 """What is learned as a choice: the batch, and settings that change accuracy; each is a run of its own.
 
 A run trains for the epochs that it needs to meet run.target, so a plan compares time and energy to the target: a larger
-batch costs epochs, compression costs accuracy that the target must leave over. What nobody measured stays as in the
-file. Measurements of compression, of formats on the wire and of local updates are of a number of workers, so such
-runs are planned with a replica on each device.
+batch costs epochs, compression costs accuracy that the target must leave over. That holds for the run of the file, too,
+where the [plan] has neither. What nobody measured stays as in the file. Measurements of compression, of formats on the
+wire and of local updates are of a number of workers, so such runs are planned with a replica on each device; a
+sparsity is planned with the warm-up with which it was measured.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from lib_dlhpc.convergence import epochs_of, verdict
+from lib_dlhpc.convergence.assessment import measured_warm_up
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.costs.work import check_precision
 from lib_dlhpc.errors import SpecError
@@ -26,11 +28,10 @@ def runs_of(experiment: Experiment) -> tuple[list[Experiment], Counter[str]]:
     """Return the run of each batch and settings of the [plan], and those that are refused by reason.
 
     A run has one batch in its [plan], whatever the layout of the file, and no settings; runs are in the order of their
-    batches. Where the [plan] has neither, that is the experiment as it is. Raises SpecError if all are refused.
+    batches. Where the [plan] has neither, that is the run of the file. Raises SpecError if all are refused.
     """
     if not is_asked(experiment):
-        check_precision(experiment)
-        return [experiment], Counter()
+        return [_offered(_run(experiment, samples(experiment), {}), experiment)], Counter()
     asked = experiment.plan.batch
     settings = {
         name: values
@@ -104,8 +105,8 @@ def _run(
     """Return the run of a batch and settings. Raises SpecError where they contradict each other."""
     axes = {name: each for name, each in experiment.plan.axes.items() if name not in SETTINGS}
     changes = {SETTINGS[name]: value for name, value in given.items()}
-    if given.get("local_steps", 1) > 1:
-        changes["strategy.update"] = "local"
+    if "local_steps" in given:
+        changes["strategy.update"] = "local" if given["local_steps"] > 1 else "synchronous"
     if fixed := _fixed(experiment, given):
         changes |= {f"strategy.{name}": getattr(Strategy, name) for name in ("data", *fixed)}
         changes["strategy.batch"] = max(1, batch // int(experiment.devices))
@@ -115,13 +116,17 @@ def _run(
         changes["strategy.nodes"] = nodes[0]
         changes["strategy.batch"] = max(1, batch // int(nodes[0] * experiment.devices_per_node))
     run = experiment.set(changes)
+    warm_up = measured_warm_up(run) if given.get("sparsity") else None
+    if warm_up is not None:
+        run = run.set({"training.sparsity_warm_up": warm_up})
     return replace(run, plan=replace(run.plan, batch=(batch,), axes=axes))
 
 
 def _fixed(experiment: Experiment, given: dict[str, Any]) -> tuple[str, ...]:
     """Return the fields of a layout that stay at their default with these settings, or those of the file."""
     training, strategy = experiment.training, experiment.strategy
-    own = {"sparsity": training.sparsity, "low_rank": training.low_rank, "local_steps": 1, **given}
+    own = {"sparsity": training.sparsity, "low_rank": training.low_rank}
+    own |= {"local_steps": strategy.local_steps, **given}
     if own["sparsity"] or own["low_rank"] or own["local_steps"] > 1:
         return SPLIT_FIELDS
     cast = {name: each for name, each in given.items() if name in ("wire", "precision")}
@@ -148,14 +153,14 @@ def _offered(run: Experiment, file: Experiment) -> Experiment:
     one = _assessed(run)
     offered, reason = verdict(one, file)
     if not offered:
-        raise SpecError(reason)
+        raise SpecError(reason if is_asked(file) else f"run.target = {file.run.target:g}: {reason}")
     epochs = epochs_of(one)
     return replace(run, run=replace(run.run, epochs=float(epochs.epochs))) if epochs.known else run
 
 
 def _assessed(run: Experiment) -> Experiment:
     """Return what is learned by a run: with all its replicas, if their number matters."""
-    if not _fixed(run, {"local_steps": run.strategy.local_steps}):
+    if not _fixed(run, {}):
         return alone(run)
     devices = int(run.devices)
     if samples(run) % devices:

@@ -46,15 +46,17 @@ def plan(
     of the default ones (space.py), such as {"least": 2, "most": 8}. most: predictions; if the search ends before it
     has proved the best, the plan has its gap to the bound. best: how many of the best are to be proved. progress:
     called before each with how many were tried, and of how many; what it raises ends the search. where: the bounds of
-    combinations are found in chunks, here or elsewhere (scale_out/). Where [plan] has batches, or settings that change
-    accuracy, time and energy are those to run.target with each, and those of which nobody knows the epochs are left
-    out. Raises SpecError, also where nothing fits, and LostError where workers are lost.
+    combinations are found in chunks, here or elsewhere (scale_out/). With run.target, time and energy are those to
+    that accuracy, with each batch and each setting that changes accuracy in [plan], and those which miss it by what
+    was measured are left out. Raises SpecError, also where nothing is left or fits, and LostError where workers are lost.
     """
     asked = overridden(
         experiment.plan, objectives=objective, limits=limit, axes=choose, predictions=most
     )
-    if holds_arrays(experiment) or experiment.strategy.update != "synchronous":
-        raise SpecError("A plan is of one experiment with synchronous updates, without arrays.")
+    if holds_arrays(experiment) or experiment.strategy.update == "asynchronous":
+        raise SpecError(
+            "A plan is of one experiment with synchronous or local updates, without arrays."
+        )
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
     base = replace(_with_scale(experiment), plan=asked)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.groups import near
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.planner.learned import samples
@@ -70,8 +69,8 @@ def axes_of(
 
     Raises SpecError for a field that cannot be planned, or for too many combinations.
     """
-    axes = _defaults(experiment)
     asked = experiment.plan.axes if choose is None else read_planning({"axes": choose}).axes
+    axes = _defaults(experiment, asked.get("nodes", (int(experiment.strategy.nodes),)))
     for name, values in asked.items():
         if isinstance(values, Bounds):
             axes[name] = _within(name, axes[name], values)
@@ -138,16 +137,22 @@ def _follow(columns: Columns, experiment: Experiment) -> Any:
     return devices
 
 
-def _defaults(experiment: Experiment) -> dict[str, list[Any]]:
-    """Return the values of each field that are tried by default, those of the experiment among them."""
-    devices, model, now = int(experiment.devices), experiment.model, experiment.strategy
+def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
+    """Return the values of each field that are tried by default, those of the experiment among them.
+
+    nodes: the numbers of nodes that are tried.
+    """
+    model, now = experiment.model, experiment.strategy
+    each, domain = int(experiment.devices_per_node), int(experiment.machine.domain)
+    devices = {degree for many in nodes for degree in _divisors(each * many)}
+    near = {degree for many in nodes for degree in _divisors(each * min(domain, many))}
     flat = len(model.input_shape) < 3
     attention = any(layer.traits.selective for layer in model.layers)
     many = _divisors(samples(experiment))
     return {
-        "tensor": sorted({*_divisors(near(experiment)), int(now.tensor)}),
-        "pipeline": [p for p in _divisors(devices) if p < len(cut_points(model, 1))],
-        "spatial": [1] if flat else _divisors(near(experiment)),
+        "tensor": sorted({*near, int(now.tensor)}),
+        "pipeline": [p for p in sorted(devices) if p < len(cut_points(model, 1))],
+        "spatial": [1] if flat else sorted(near),
         "context": [int(now.context)],
         "sequence_parallel": [False, True] if attention else [False],
         "microbatches": many,

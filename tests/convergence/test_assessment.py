@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc import Experiment
 from lib_dlhpc.convergence import changed, epochs_of, verdict
-from lib_dlhpc.convergence.assessment import cost_of
+from lib_dlhpc.convergence.assessment import cost_of, measured_warm_up
 from lib_dlhpc.convergence.costs import stored
 from lib_dlhpc.convergence.workloads import find, read
 from lib_dlhpc.spec.strategy import OPTIMIZERS
@@ -27,6 +27,11 @@ MNIST = Experiment(
 GPT = Experiment(model="gpt3-175b", machine="selene", strategy={"optimizer": "adam"})
 FOUR = {"machine.devices_per_node": 4, "strategy.devices_per_node": 4, "strategy.batch": 32}
 LOCAL = {"strategy.update": "local", "strategy.local_steps": 4}
+RISING = {"training.sparsity_warm_up": 4.0}  # as every sparsity was measured
+
+
+def sparse(value):
+    return {"training.sparsity": value, **RISING}
 
 
 def test_an_experiment_finds_its_workload():
@@ -67,42 +72,50 @@ def test_what_nobody_measured_is_not_assessed(changes, reason):
 
 
 def test_a_measured_setting_is_answered():
-    assert epochs_of(BASE.set({"training.sparsity": 0.999})).epochs == 90
+    assert epochs_of(BASE.set(sparse(0.999))).epochs == 90
     assert epochs_of(BASE.set({"strategy.precision": "fp16"})).epochs == 90
     assert epochs_of(BASE.set({"training.rate": 0.1})).epochs == 90
 
 
 def test_a_cost_raises_the_target():
     """What compression costs on MNIST must be left over: at a target just within reach it is refused."""
-    work, sparse = read("mnist-linear"), MNIST.set({"training.sparsity": 0.999})
-    cost, reason = cost_of(sparse, work)
+    work, compressed = read("mnist-linear"), MNIST.set(sparse(0.999))
+    cost, reason = cost_of(compressed, work)
     assert 0 < cost < 0.2 and "points" in reason
     reached = float(np.median(next(r["accuracy"] for r in work.runs if r["batch"] == 128)))
     for room, known in ((1.01, True), (0.99, False)):
         at = {"run.target": reached - room * cost}
-        assert epochs_of(sparse.set(at)).known == known
+        assert epochs_of(compressed.set(at)).known == known
         assert epochs_of(MNIST.set(at)).known
+
+
+@pytest.mark.parametrize("run", [BASE, MNIST], ids=["Lin et al.", "MNIST"])
+@pytest.mark.parametrize("epochs", [0.0, 3.0])
+def test_a_sparsity_is_assessed_with_the_warm_up_that_was_measured_alone(run, epochs):
+    at = run.set({**sparse(0.999), "run.target": 0.7})
+    assert epochs_of(at).known and measured_warm_up(at) == 4
+    found = epochs_of(at.set({"training.sparsity_warm_up": epochs}))
+    assert not found.known and f"rising over 4 epochs, not {epochs:g}" in found.reason
+    assert measured_warm_up(GPT) is None
 
 
 def test_between_two_measured_strengths_the_dearer_counts():
     """On MNIST, 90 % of the gradients left out cost more than 99 %: a stronger setting is no bound."""
     work = read("mnist-linear")
-    at = {
-        s: cost_of(MNIST.set({"training.sparsity": s}), work)[0] for s in (0.9, 0.95, 0.99, 0.999)
-    }
+    at = {s: cost_of(MNIST.set(sparse(s)), work)[0] for s in (0.9, 0.95, 0.99, 0.999)}
     assert at[0.95] == at[0.9] > at[0.999] > at[0.99] > 0
     assert cost_of(MNIST.set({"training.low_rank": 2}), work)[0] > 0
     eight = {**FOUR, "strategy.update": "local", "strategy.local_steps": 8}
     assert 0 < cost_of(MNIST.set(eight), work)[0] < 0.02
     for beyond in (0.5, 0.9995):
-        assert np.isnan(cost_of(MNIST.set({"training.sparsity": beyond}), work)[0])
+        assert np.isnan(cost_of(MNIST.set(sparse(beyond)), work)[0])
 
 
 def test_between_two_numbers_of_workers_the_dearer_counts():
     work, at = read("mnist-linear"), {}
     for workers in (1, 2, 4, 8):
         each = {"machine.devices_per_node": workers, "strategy.devices_per_node": workers}
-        run = MNIST.set({**each, "strategy.batch": 128 // workers, "training.sparsity": 0.9})
+        run = MNIST.set({**each, "strategy.batch": 128 // workers, **sparse(0.9)})
         at[workers] = cost_of(run, work)[0]
     assert at[2] == max(at[1], at[4]) > 0 and np.isnan(at[8])
     low = MNIST.set({**FOUR, "training.low_rank": 2})  # linear: for any number of workers
@@ -134,7 +147,7 @@ def test_an_outer_optimizer_is_measured_with_its_local_steps():
 
 def test_an_array_of_batches_is_answered_where_the_setting_was_measured():
     batches = np.array([64, 128, 256])
-    at = {"run.target": 0.92, "training.sparsity": 0.99, "strategy.batch": batches}
+    at = {"run.target": 0.92, **sparse(0.99), "strategy.batch": batches}
     found = epochs_of(MNIST.set(at))
     np.testing.assert_array_equal(found.known, [False, True, False])
     assert "measured at a batch of 128" in found.reason

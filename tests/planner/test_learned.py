@@ -4,8 +4,12 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import plan
+from lib_dlhpc.planner.space import axes_of
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.accuracy import to_accuracy
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
+from lib_dlhpc.spec.planning import AXES, SETTINGS
+from lib_dlhpc.training.accuracy_costs import experiment as measured_run
 
 GOYAL = Experiment(
     model="resnet50",
@@ -88,6 +92,32 @@ def test_a_batch_that_no_layout_fits_is_left_out():
     assert wider.best.experiment.global_batch == 260
 
 
+# --- the run of the file, with a target and no other choice ---
+
+
+def test_the_run_of_the_file_trains_for_the_epochs_that_it_needs():
+    found = plan(GOYAL.set({"plan.batch": [], "run.epochs": 3.0}), choose=CHOOSE)
+    assert found.accuracy.startswith("ResNet-50 on ImageNet")
+    for choice in found.ranked:
+        assert choice.experiment.run.epochs == 90
+        assert choice.values["time"] == pytest.approx(to_accuracy(choice.prediction).time.median)
+
+
+def test_a_run_of_the_file_that_misses_its_target_has_no_plan():
+    run = GOYAL.set({"plan.batch": [], "strategy.batch": 512})
+    with pytest.raises(SpecError, match=r"^run\.target = 0\.76: 65,536 is beyond 8,192"):
+        plan(run, choose=CHOOSE)
+    many = CHOOSE | {"microbatches": [8]}
+    assert plan(run.set({"run.target": 0.0}), choose=many).accuracy == ""
+
+
+def test_a_run_of_the_file_that_nobody_measured_keeps_its_epochs_and_is_not_assessed():
+    run = GOYAL.set({"plan.batch": [], "strategy.optimizer": "adam", "run.epochs": 7.0})
+    found = plan(run, choose=CHOOSE)
+    assert found.accuracy.startswith("accuracy not assessed: nothing measured for resnet50")
+    assert {choice.experiment.run.epochs for choice in found.ranked} == {7.0}
+
+
 def test_batches_are_kept_in_a_file():
     assert loads(dumps(GOYAL)).plan.batch == (256, 8192, 65536)
 
@@ -119,6 +149,19 @@ def test_a_setting_is_offered_if_its_measured_cost_is_within_reach_of_the_target
         assert choice.values["energy"] == pytest.approx(reached.energy.median, rel=1e-12)
     sparse = next(c for c in found.ranked if c.changes["training.sparsity"])
     assert "sparsity 0.99" in sparse.words and sparse.experiment.training.sparsity == 0.99
+
+
+def test_a_planned_sparsity_is_the_run_that_was_measured():
+    """With 0.99, the sparsity of MNIST rose over four epochs; a file that has another warm-up is refused."""
+    best = planned(MNIST, sparsity=[0.99]).best.experiment
+    measured = measured_run("training.sparsity", 0.99).training
+    assert loads(dumps(best)).training.sparsity_warm_up == measured.sparsity_warm_up == 4
+    assert best.training.sparsity == measured.sparsity
+    assert best.run.epochs == 20 and predict(best).warm_up > 0
+    own = MNIST.set({"training.sparsity": 0.99, "training.sparsity_warm_up": 1.0})
+    with pytest.raises(SpecError, match="rising over 4 epochs, not 1"):
+        planned(own)
+    assert planned(own, sparsity=[0.99]).best.experiment.training == best.training
 
 
 def test_where_its_cost_is_not_within_reach_it_is_refused_with_the_measured_figure():
@@ -200,3 +243,77 @@ def test_settings_are_kept_in_a_file():
     assert loads(dumps(run)).plan.axes == run.plan.axes
     with pytest.raises(SpecError, match=r"plan\.axes\.wire"):
         MNIST.set({"plan.axes": {"wire": ["fp4"]}})
+
+
+# --- a plan of its own result ---
+
+GPT = Experiment(
+    model={
+        **{"family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 16},
+        "vocabulary": 64,
+    },
+    dataset="words",
+    machine={"name": "laptop", "devices_per_node": 4, "nodes": 2},
+    strategy={"nodes": 1, "devices_per_node": 4, "batch": 4},
+)
+SMALL = {"tensor": [1, 2], "spatial": [1], "pipeline": [1, 2], "microbatches": [1, 2]}
+SMALL |= {"schedule": ["1f1b"], "chunks": [1], "zero": [0, 1], "recompute": ["none"]}
+WIDE = {  # axes whose values beside the default one are not small numbers
+    "schedule": ["1f1b", "gpipe"],
+    "chunks": {"most": 2},
+    "recompute": ["none", "full"],
+    "sequence_parallel": [False, True],
+    "experts": [1],
+    "shards": [0, 2],
+    "gather": ["usual", "forward"],
+    "zero_unit": ["block", "layer"],
+    "offload": ["none", "activations"],
+    "allreduce": ["auto", "ring"],
+    "overlap": [False, True],
+    "bucket": [1e6, 25e6],
+    "power_limit": [0.0, 10.0],
+    "spatial": {"most": 4},
+    "zero": {"least": 1, "most": 3},
+}
+LOSSY = {  # each so that the lossy value is the best one
+    "precision": {"precision": ["fp32"]},
+    "wire": {"wire": ["fp8", "bf16"]},
+    "sparsity": {"sparsity": [0.0, 0.99]},
+    "low_rank": {"low_rank": [0, 4]},
+    "local_steps": {"local_steps": [1, 4, 16]},
+    "outer_rate": {"local_steps": [16], "outer_rate": [0.5], "outer_momentum": [0.5]},
+    "outer_momentum": {"local_steps": [16], "outer_rate": [0.7], "outer_momentum": [0.9]},
+}
+
+
+def again(found):
+    """Plan the best as it is written to a file, and return both."""
+    best = loads(dumps(found.best.experiment))
+    assert best == found.best.experiment
+    return plan(best).best, found.best
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_the_best_along_each_axis_of_a_layout_is_planned_again(name):
+    choose = SMALL | {name: WIDE.get(name, [1, 2])}
+    second, first = again(plan(GPT, choose=choose))
+    assert second.experiment == first.experiment and second.values == first.values
+
+
+@pytest.mark.parametrize("own", [1, 2])
+@pytest.mark.parametrize("asked", [[1], [2], [1, 2]])
+def test_the_layouts_on_some_nodes_are_those_of_any_file(own, asked):
+    """A saved best is on other nodes than the file that was planned, and has the same layouts."""
+    layout = {"strategy.nodes": own, "strategy.batch": 4 // own, "model.layers": 8}
+    run = GPT.set({**layout, "plan.axes.nodes": asked})
+    assert axes_of(run)["pipeline"] == ([1, 2, 4, 8] if 2 in asked else [1, 2, 4])
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_best_along_each_lossy_axis_is_planned_again(name):
+    run = MNIST.set({"machine.intra_node.bandwidth": 1e8, "run.target": 0.9})
+    second, first = again(planned(run, **LOSSY[name]))
+    assert second.experiment == first.experiment and second.values == first.values
+    table, field = SETTINGS[name].split(".")
+    lossy = getattr(getattr(first.experiment, table), field)
+    assert name == "precision" or lossy != getattr(getattr(run, table), field)
