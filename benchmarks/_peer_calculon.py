@@ -24,15 +24,15 @@ RECOMPUTE = {"none": "none", "selective": "attn_only", "full": "full"}
 ROOMY = 1e6  # GiB: what does not fit there is timed all the same
 
 
-def step_time(experiment: Experiment, slowdown: float = 1.0) -> float:
+def step_time(experiment: Experiment, slowdown: float = 1.0, room: float = ROOMY) -> float:
     """Return Calculon's seconds of a step, its compute and memory `slowdown` times as slow.
 
-    Raises SpecError where Calculon has no word for the experiment.
+    room: GiB of a device. Raises SpecError where Calculon has no word for the experiment, or it needs more.
     """
     import calculon
 
     model = calculon.Llm.Application(_application(experiment))
-    system = calculon.System(_system(experiment, slowdown))
+    system = calculon.System(_system(experiment, slowdown, room))
     run = calculon.Llm(model, logging.getLogger("calculon"))
     try:
         run.compile(system, calculon.Llm.Execution.from_json(_execution(experiment)))
@@ -110,7 +110,7 @@ def _execution(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _system(experiment: Experiment, slowdown: float) -> dict[str, Any]:
+def _system(experiment: Experiment, slowdown: float, room: float) -> dict[str, Any]:
     """Return the file of the nearest device, with the rates of this machine; efficiencies are Calculon's."""
     import calculon
 
@@ -126,7 +126,7 @@ def _system(experiment: Experiment, slowdown: float) -> dict[str, Any]:
     if "v100" in device.name:
         vector["tflops"] = 2 * device.peak["fp32"] / 1e12
     vector["tflops"] /= slowdown
-    table["mem1"] |= {"GiB": ROOMY, "GBps": device.memory_bandwidth / 1e9 / slowdown}
+    table["mem1"] |= {"GiB": room, "GBps": device.memory_bandwidth / 1e9 / slowdown}
     inner, outer = table["networks"]
     per_node = int(machine.devices_per_node)
     inner |= {"bandwidth": machine.intra_node.bandwidth / 1e9, "size": per_node}

@@ -4,8 +4,10 @@
 
 GPT-3 (175 billion parameters) on 1,024 A100 of Selene, global batch 1,536. Rates depend on the machine; the number of
 layouts that have to be predicted does not. Where Calculon or mlsysim is installed (benchmarks/peers.py says how), it is
-asked for steps of the same random layouts in the same run. Then the search on 50 small spaces, each enumerated: its
-regret with predictions of 5 % of the layouts, and the predictions until the best is proved.
+asked for steps of the same random layouts in the same run. Then one space that Calculon searches, too: the best by
+each, priced by both, and the ratio of their CPU times; without Calculon, with its answers as kept in
+planner_calculon.csv (--store asks it and keeps them). Then the search on 50 small spaces, each enumerated: its regret
+with predictions of 5 % of the layouts, and the predictions until the best is proved.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import time
 from importlib.util import find_spec
 from math import inf
 
+import _calculon_space
 import _peer_calculon
 import _peer_mlsysim
 from _quick import add_quick
@@ -36,9 +39,9 @@ def main() -> None:
     """Print the rates."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_quick(parser)
+    parser.add_argument("--store", action="store_true", help="keep Calculon's search")
     options = parser.parse_args()
-    strategy = {"nodes": 128, "tensor": 8, "batch": 12, "precision": "fp16", "optimizer": "adam"}
-    run = Experiment(model="gpt3-175b", machine="selene", strategy=strategy)
+    run = _calculon_space.experiment()
     choose = {"pipeline": [8], "microbatches": [24]} if options.quick else {}
     combinations = space(run, choose)
     count = len(combinations)
@@ -74,6 +77,7 @@ def main() -> None:
         best = plan(run, choose=choose, most=5 if options.quick else None)
         spent = time.process_time() - began
         print(f"plan, {name}: {spent:.1f} CPU s, {best.predicted} predicted, {best.certificate}")
+    same_space(run, options.quick, options.store)
     small_spaces(1 if options.quick else SPACES)
 
 
@@ -95,6 +99,34 @@ def beside(name: str, layouts: list[Experiment], ours_warm: float) -> None:
     print(
         f"{name}: {rate:,.1f} a CPU second, {answered} of {len(layouts)} answered; ours at once, warm: "
         f"{ours_warm / rate:,.1f} times that"
+    )
+
+
+def same_space(run: Experiment, quick: bool, keep: bool) -> None:
+    """Print the best of one space by our search and by Calculon's, each priced by both, and the ratio of CPU times."""
+    here = find_spec("calculon") is not None
+    began = time.process_time()
+    live = _calculon_space.asked(run, 10 if quick else None) if here else {}
+    spent = time.process_time() - began
+    if keep and here and not quick:
+        _calculon_space.store(live)
+    theirs = live if here and not quick else _calculon_space.stored()
+    for name in ("first", "again"):
+        began = time.process_time()
+        found = plan(run, choose=_calculon_space.CHOOSE, most=5 if quick else None)
+        taken = time.process_time() - began
+        print(f"one space, {name}: {found.legal:,} layouts, {taken:.1f} CPU s, {found.certificate}")
+        if here:
+            print(f"the same, Calculon: {spent:.1f} CPU s, {spent / taken:.1f} times that")
+    ours = {_calculon_space.layout_of(one.changes): one for one in found.ranked}
+    both = [layout for layout in ours if layout in theirs]
+    least, best = min(theirs.values()), min(both, key=theirs.__getitem__)
+    print(
+        f"our best by Calculon: {theirs[both[0]] / least - 1:.1%} above its best; {found.best.words}"
+    )
+    regret = ours[best].values["step"] / found.best.values["step"] - 1
+    print(
+        f"Calculon's best that fits here, by ours: {regret:.1%} above our best; {ours[best].words}"
     )
 
 

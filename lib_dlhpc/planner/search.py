@@ -48,7 +48,8 @@ def plan(
     called before each with how many were tried, and of how many; what it raises ends the search. where: the bounds of
     combinations are found in chunks, here or elsewhere (scale_out/). With run.target, time and energy are those to
     that accuracy, with each batch and each setting that changes accuracy in [plan], and those which miss it by what
-    was measured are left out. Raises SpecError, also where nothing is left or fits, and LostError where workers are lost.
+    was measured are left out. Raises SpecError, also where nothing is left or fits, and LostError where workers are
+    lost.
     """
     asked = overridden(
         experiment.plan, objectives=objective, limits=limit, axes=choose, predictions=most

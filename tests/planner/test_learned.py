@@ -247,11 +247,9 @@ def test_settings_are_kept_in_a_file():
 
 # --- a plan of its own result ---
 
+NETWORK = {"family": "gpt", "layers": 4, "hidden": 64, "heads": 4}
 GPT = Experiment(
-    model={
-        **{"family": "gpt", "layers": 4, "hidden": 64, "heads": 4, "sequence": 16},
-        "vocabulary": 64,
-    },
+    model=NETWORK | {"sequence": 16, "vocabulary": 64},
     dataset="words",
     machine={"name": "laptop", "devices_per_node": 4, "nodes": 2},
     strategy={"nodes": 1, "devices_per_node": 4, "batch": 4},

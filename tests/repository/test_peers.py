@@ -1,8 +1,10 @@
-"""docs/peers.md has the errors that predictions and the peers' stored answers give; a row is the quantity it was."""
+"""docs/peers.md has the errors of predictions and of the peers' stored answers, and one search by both planners."""
 
 import sys
 
 import pytest
+
+from lib_dlhpc.planner import plan
 
 
 @pytest.fixture(scope="module")
@@ -13,6 +15,16 @@ def peers(repository):
     finally:
         sys.path.pop(0)
     return peers
+
+
+@pytest.fixture(scope="module")
+def searched(repository):
+    sys.path.insert(0, str(repository / "benchmarks"))
+    try:
+        import _calculon_space
+    finally:
+        sys.path.pop(0)
+    return _calculon_space
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +57,19 @@ def test_the_librarys_own_step_meets_the_measured_start(peers, rows):
     rate = 138e12  # megatron21-39b: TFLOP/s of a device, recomputation counted
     flop = 512 * rate * seconds / int(run.global_batch)
     assert flop == pytest.approx(run.model.train_flop * 4 / 3, rel=0.02)
+
+
+def test_a_plan_and_calculons_search_of_one_space_agree_within_model_differences(
+    searched, repository
+):
+    """The best by each is within a twentieth of the other's best, by the other's model; the page has the figures."""
+    found = plan(searched.experiment(), choose=searched.CHOOSE)
+    ours = {searched.layout_of(one.changes): one.values["step"] for one in found.ranked}
+    theirs = searched.stored()
+    here = searched.layout_of(found.best.changes)
+    there = min((layout for layout in ours if layout in theirs), key=theirs.__getitem__)
+    above = theirs[here] / min(theirs.values()) - 1, ours[there] / ours[here] - 1
+    assert found.gap == 0 and max(above) < 0.05
+    page = (repository / "docs" / "peers.md").read_text(encoding="utf-8")
+    for part in (*(f"{100 * each:.1f} %" for each in above), f"{found.legal:,}", str(len(theirs))):
+        assert part in page.partition("## The same search")[2].partition("## ")[0], part
