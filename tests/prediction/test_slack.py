@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError, loads
+from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting, experiment
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.slack import BEST_CLOCK, LONGEST, slack
 
 RUN = loads("""
@@ -98,3 +100,42 @@ def test_1f1b_saves_what_is_published():
 def test_a_power_limit_is_refused():
     with pytest.raises(SpecError, match=r"strategy.power_limit = 200 W: .* legal: 0"):
         slack(RUN.set({"strategy.power_limit": 200.0}))
+
+
+# --- beside Perseus (docs/guide/plan.md) ---
+
+FAST, SLOW = (8.29, 23.6), (10.15, 20.5)  # s and kJ of a step: the ends of its frontier, as published
+
+
+def gpus(prediction):
+    """Return the J of the GPUs in a step."""
+    return sum(
+        float(each) for name, each in prediction.energy.items() if name.startswith("devices")
+    )
+
+
+def as_long(run, step):
+    """Return the prediction under the power limit with which a step takes `step` s."""
+    low, high = 150.0, 400.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        longer = float(predict(run.set({"strategy.power_limit": middle})).step_time) > step
+        low, high = (middle, high) if longer else (low, middle)
+    return predict(run.set({"strategy.power_limit": high}))
+
+
+@pytest.mark.parametrize("microbatches", [8, 16, 32])
+def test_the_guide_shows_our_frontier_beside_that_of_perseus(microbatches, repository):
+    page = (repository / "docs" / "guide" / "plan.md").read_text(encoding="utf-8")
+    run = experiment(Setting(model="gpt3-175b", microbatches=microbatches))
+    fast, saved = predict(run), slack(run).saved
+    slow = as_long(run, float(fast.step_time) * SLOW[0] / FAST[0])
+    least = gpus(fast) - saved
+    ends = [
+        f"{float(step):.1f} s, {joules / 1e3:.1f} kJ"
+        for step, joules in ((fast.step_time, least), (slow.step_time, gpus(slow)))
+    ]
+    fewer = [f"{100 * each:.1f} %" for each in (saved / gpus(fast), 1 - gpus(slow) / least)]
+    row = (str(microbatches), fewer[0], *ends, fewer[1])
+    assert f"| here | {' | '.join(row)} |" in page
+    assert f"{100 * (1 - SLOW[1] / FAST[1]):.1f} %" in page
