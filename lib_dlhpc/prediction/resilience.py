@@ -79,6 +79,29 @@ class Resilience:
         )
 
     @property
+    def expected_run(self) -> Any:
+        """Expected seconds of a run that saves after each whole interval, and not at its end; inf without headway.
+
+        expected_time counts saves in proportion to time, as a long run has them. Without failures this is the time of
+        simulation/failures.py; with them, the last stretch falls back on an interval of its own length.
+        """
+        chosen, work = self.prediction.experiment.run.checkpoint_interval, self.work
+        never = np.equal(chosen, 0) | np.greater(chosen, work * (1 + 1e-9))
+        interval = np.where(never, work, chosen)
+        saves = np.where(never, 0.0, np.floor(work / interval * (1 + 1e-9)))
+        rest = np.maximum(work - saves * interval, 0.0)
+        spread = self._spread
+        price = replace(self.saving, restart=spread.restart, survived=spread.survived)
+        first = replace(price, background=0.0)  # no write is going on
+        behind = np.where(never, 0.0, np.minimum(price.background, rest))
+        last = replace(price, blocked=0.0, background=behind)
+        found = np.where(never, 0.0, expected_cycle(interval, first, self.mtbf))
+        later = np.where(saves > 1, expected_cycle(interval, price, self.mtbf), 0.0)
+        ends = np.where(rest > 1e-9 * work, expected_cycle(rest, last, self.mtbf), 0.0)
+        found = found + np.maximum(saves - 1, 0) * later + ends
+        return (self.prediction.start_time + found)[()]
+
+    @property
     def goodput(self) -> Any:
         """Share of the expected time that becomes training, 0 to 1."""
         return self.work / self.expected_time

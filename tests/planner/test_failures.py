@@ -34,6 +34,8 @@ predictions = 20
 axes = { tensor = [1], pipeline = [1], spatial = [1], zero = [0, 1], microbatches = [1, 2], recompute = ["none"] }
 """
 RUN = loads(TEXT)
+CONTENDED = {"strategy.nodes": 8, "strategy.overlap": False, "machine.nodes_per_switch": 2}
+CONTENDED |= {"machine.oversubscription": 8.0}
 
 
 def test_runs_of_the_best_layout_take_as_long_as_expected():
@@ -53,6 +55,18 @@ def test_stragglers_are_in_the_step_that_is_simulated():
     (found,), (even,) = with_failures(plan(slow)), with_failures(plan(RUN))
     assert found.step_time > 1.1 * even.step_time
     assert found.simulated_time > even.simulated_time
+
+
+def test_links_that_messages_share_are_in_the_step_of_a_small_run(monkeypatch):
+    """Under a top of the tree with an eighth of its bandwidth messages share links, which rounds leave out in part."""
+    contended = RUN.set(CONTENDED)
+    (found,) = with_failures(planned := plan(contended))
+    step = planned.best.prediction.step_time - planned.best.prediction.checkpoint
+    assert found.fidelity == "events" and "simulated in events" in found.words
+    assert found.step_time > 1.01 * float(step)
+    monkeypatch.setattr("lib_dlhpc.planner.failures.EVENTS", 10)
+    (bulk,) = with_failures(planned)
+    assert bulk.fidelity == "rounds" and bulk.step_time == pytest.approx(float(step), rel=1e-9)
 
 
 def test_of_a_front_the_best_and_the_knee_are_simulated():

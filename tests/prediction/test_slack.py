@@ -104,7 +104,10 @@ def test_a_power_limit_is_refused():
 
 # --- beside Perseus (docs/guide/plan.md) ---
 
-FAST, SLOW = (8.29, 23.6), (10.15, 20.5)  # s and kJ of a step: the ends of its frontier, as published
+FAST, SLOW = (
+    (8.29, 23.6),
+    (10.15, 20.5),
+)  # s and kJ of a step: the ends of its frontier, as published
 
 
 def gpus(prediction):

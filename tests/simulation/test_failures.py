@@ -85,6 +85,42 @@ def test_without_failures_a_synchronous_run_is_the_predicted_one(interval):
     assert played.failures.sum() == 0
 
 
+@pytest.mark.parametrize("way", CHECKPOINTS)
+@pytest.mark.parametrize("interval", [0.0, 10.0, 60.0, 300.0, 1e6])
+def test_without_failures_each_run_takes_what_is_expected_of_it(way, interval):
+    """Each save, the waits for the last write behind training, and no save at the end."""
+    run = RUN.set({"run.checkpoint": way, "run.checkpoint_interval": interval})
+    run = run.set({"machine.node_mtbf": np.inf, "run.epochs": 0.3})
+    found = predict(run).resilience
+    step = float(found.work / found.prediction.steps)
+    played = simulate_failures(run, step=step)
+    assert found.expected_run == pytest.approx(played.wall[0], rel=1e-9)
+    each = found.saving.standstill(interval) if interval else 0.0
+    assert abs(found.expected_run - found.expected_time) <= each + 1e-9
+
+
+@pytest.mark.parametrize("way", CHECKPOINTS)
+@pytest.mark.parametrize("stretches", [0.4, 1.0, 2.5])
+def test_short_runs_take_what_is_expected_of_them(way, stretches):
+    """With failures, too: of runs of a few intervals the mean is within its error."""
+    short = RUN.set({"run.checkpoint": way, "run.epochs": 0.05})
+    run = short.set({"run.checkpoint_interval": float(predict(short).resilience.work / stretches)})
+    found = predict(run).resilience
+    step = float(found.work / found.prediction.steps)
+    played = simulate_failures(run, runs=2000, seed=5, step=step).wall
+    error = played.std() / 2000**0.5
+    assert played.mean() == pytest.approx(found.expected_run, abs=4 * error)
+
+
+def test_what_is_expected_of_a_run_broadcasts():
+    intervals = np.array([0.0, 30.0, 60.0, 1e6])
+    run = RUN.set({"run.epochs": 0.3, "run.checkpoint": "asynchronous"})
+    several = predict(run.set({"run.checkpoint_interval": intervals})).resilience.expected_run
+    for interval, found in zip(intervals, several, strict=True):
+        one = predict(run.set({"run.checkpoint_interval": float(interval)}))
+        assert found == pytest.approx(one.resilience.expected_run, rel=1e-12)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_run_does_fills_its_time(way):
     played = simulate_runs(1000.0, 40.0, WAYS[way], 150.0, runs=20, seed=2, start=3.0)
