@@ -10,6 +10,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.schema import number, whole
+from lib_dlhpc.spec.strategy import FP8
 
 if TYPE_CHECKING:
     from lib_dlhpc.spec.experiment import Experiment
@@ -20,7 +21,9 @@ class Calibration:
     """Rates measured on this machine.
 
     `rate` belongs to the experiment's own network. `compute_scale` and `link_efficiency` come from a
-    measured run of another network or another split; prediction/calibrated.py derives them.
+    measured run of another network or another split; prediction/calibrated.py derives them. A change between
+    bf16 and fp8 retains `compute_scale`: all but linear layers is in bf16 before and after, and a run with
+    a measured ratio beside one without would compare two calibrations, not two precisions.
     """
 
     rate: float = number(default=0.0)  # samples/s of `devices` devices; 0: not measured
@@ -31,6 +34,7 @@ class Calibration:
     link_efficiency: float = number(default=0.0, most=1.0, divides=True)
 
 
+_PRECISION = "strategy.precision"
 # The fields on which each measured number depends; a change of one invalidates it ...
 _DEVICE = r"machine\.(name$|device$|device\.(?!(reserved_)?memory$|(idle|busy)_power$))|strategy\.precision$"
 _MEASURED_WITH = {
@@ -44,6 +48,8 @@ _INSTEAD = {
     "compute_scale": "compute time is the roofline's estimate",
     "link_efficiency": "communication uses the link efficiency of the catalog",
 }
+
+_SCALED_ALIKE = {"bf16", FP8}  # precisions between which a change retains compute_scale
 
 
 def check_calibration(calibration: Calibration) -> None:
@@ -63,10 +69,34 @@ def after_change(before: "Experiment", after: "Experiment", changes: Iterable[st
             continue
         keys = {key: _differs(before, after, key) for key in changes if depends.match(key)}
         keys = {key: where for key, where in keys.items() if np.any(where)}
-        if keys:
+        if name == "compute_scale" and set(keys) == {_PRECISION} and _scaled_alike(before, after):
+            after = _with_warning(after, _retained(before, after))
+        elif keys:
             where = reduce(np.logical_or, keys.values())
             invalid[name] = where, _change(before, after, list(keys))
     return _without(after, invalid) if invalid else after
+
+
+def _scaled_alike(before: "Experiment", after: "Experiment") -> bool:
+    """Whether the ratio of measured to roofline time is that of both precisions."""
+    return {before.strategy.precision, after.strategy.precision} <= _SCALED_ALIKE
+
+
+def _retained(before: "Experiment", after: "Experiment") -> str:
+    scale, old, new = (
+        before.calibration.compute_scale,
+        before.strategy.precision,
+        after.strategy.precision,
+    )
+    shown = f"{scale:g}" if np.ndim(scale) == 0 else "an array"
+    return (
+        f"calibration.compute_scale = {shown} is retained from {_PRECISION} = {old!r} to"
+        f" {new!r}: only linear layers differ."
+    )
+
+
+def _with_warning(experiment: "Experiment", words: str) -> "Experiment":
+    return replace(experiment, warnings=(*experiment.warnings, words))
 
 
 def without(experiment: "Experiment", why: str) -> "Experiment":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib_dlhpc import SpecError
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.calibrated import compute_scale, link_efficiency
 from lib_dlhpc.prediction.replays import replay
@@ -57,6 +57,23 @@ def test_numbers_invalidated_by_a_change_are_dropped_and_reported(before, field,
 def test_a_change_to_what_is_there_already_drops_nothing(field, value):
     assert GOYAL.set({field: value}).calibration == GOYAL.calibration
     assert GOYAL.set({field: value}).warnings == ()
+
+
+@pytest.mark.parametrize(("one", "other"), [("bf16", "fp8"), ("fp8", "bf16")])
+def test_between_bf16_and_fp8_the_ratio_to_the_roofline_is_retained_and_reported(one, other):
+    """A rate is of one precision; so is a ratio of another device, or of a precision that shares no layers."""
+    strategy = {"nodes": 1, "batch": 8, "precision": one, "optimizer": "adam"}
+    run = Experiment(model="gpt-1536x16", machine="h100-pod", strategy=strategy)
+    scaled = run.set({"calibration.compute_scale": 1.5})
+    after = scaled.set({"strategy.precision": other})
+    assert after.calibration.compute_scale == 1.5
+    (said,) = after.warnings
+    assert f"compute_scale = 1.5 is retained from strategy.precision = '{one}' to '{other}'" in said
+    for change in ({"strategy.precision": "fp16"}, {"machine.device": "h200-sxm-141gb"}):
+        lost = scaled.set({"strategy.precision": other, **change})
+        assert lost.calibration.compute_scale == 0 and "is dropped" in lost.warnings[0]
+    rated = run.set({"calibration.rate": 9.0}).set({"strategy.precision": other})
+    assert rated.calibration.rate == 0 and "rate = 9 is dropped" in rated.warnings[0]
 
 
 def test_a_new_measurement_answers_the_warning():
