@@ -1,7 +1,7 @@
 """A small model drafts, a large one verifies: how many times as fast answers come, and what a token waits for."""
 
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -18,23 +18,7 @@ from lib_dlhpc.serving.speculate import expected_tokens, improvement
 from lib_dlhpc.spec.units import format_quantity as show
 
 TARGET, GPUS, CONTEXT = "llama3-70b", 4, 1024
-# Sizes: config.json of meta-llama/Llama-3.2-1B and -3B on Hugging Face.
-SMALLEST: dict[str, Any] = {
-    "family": "llama",
-    "layers": 16,
-    "hidden": 2048,
-    "heads": 32,
-    "kv_heads": 8,
-    "feed_forward": 8192,
-    "vocabulary": 128256,
-    "sequence": 8192,
-    "tied": True,
-}
-MODELS: dict[str, Any] = {
-    "Llama 3.2 1B": SMALLEST,
-    "Llama 3.2 3B": {**SMALLEST, "layers": 28, "hidden": 3072, "heads": 24},
-    "Llama 3 8B": "llama3-8b",
-}
+MODELS = {"Llama 3.2 1B": "llama3.2-1b", "Llama 3.2 3B": "llama3.2-3b", "Llama 3 8B": "llama3-8b"}
 DRAFTS = (1, 2, 3, 4, 6, 8)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 BATCHES = tuple(2**k for k in range(9))
