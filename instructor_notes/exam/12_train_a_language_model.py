@@ -19,7 +19,7 @@ one, apart = 100 * bubble(Pipe()), 100 * bubble(Pipe(schedule=SCHEDULES[-1]))
 fewer = 100 * bubble(Pipe(stages=8))
 near, far = (100 * sequences.predicted(each).exposed for each in (Long(), FAR))
 whole = float(experts.predicted(Mixture()).step_time)
-fast = float(experts.predicted(Mixture(products=experts.FAST)).step_time)
+fast = float(experts.predicted(Mixture(products="fp8")).step_time)
 saved, arithmetic = 100 * (1 - fast / whole), 100 * computed() / whole
 
 QUESTIONS = [
@@ -118,14 +118,14 @@ QUESTIONS = [
     Question(
         "fp8",
         f"Arithmetic is {arithmetic:.0f} % of a step of DeepSeek-V3 whose exchanges are not hidden. By how much does"
-        " the step fall if all products run at the rate of fp8, twice that of bf16?",
+        " the step fall if linear layers compute in fp8, at twice the rate of bf16?",
         f"{saved:.0f} %",
         {
             f"{100 / 2:.0f} %": "fp8 halves the step.",
             f"{arithmetic:.0f} %": "Arithmetic in fp8 is free.",
             f"{0:.0f} %": "A step that waits for messages has no use for arithmetic.",
         },
-        "Half of the arithmetic, and of the bubble that it makes, is saved; the exchanges stay.",
+        "Half of the arithmetic of linear layers, and of its bubble, is saved, less casts; exchanges stay.",
     ),
     Question(
         "recomputed",

@@ -1,7 +1,7 @@
 """Experts over ranks: DeepSeek-V3 on 2,048 H800, where its tokens travel, and what an uneven router costs."""
 
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.language_model.charts import causes, steps_state
@@ -14,12 +14,11 @@ from lib_dlhpc.spec.units import format_quantity as show
 MODEL, GPUS, SEQUENCES, TOKENS = "deepseek-v3", 2_048, 15_360, 4_096
 # DeepSeek-AI 2024, arXiv:2412.19437: GPU hours of a trillion tokens (section 1), sequences of a step (section 4.2).
 HOURS_EACH = 180_000
-DEVICE, FAST = "h800-sxm-80gb", 1979e12  # FLOP/s of fp8
-PRODUCTS = {"bf16": 0.0, "all at the rate of fp8": FAST}
+PRODUCTS = {"bf16": "bf16", "linear layers in fp8": "fp8"}
 
 
 class Setting(NamedTuple):
-    """A layout. busiest: tokens of the busiest rank over the mean; products: FLOP/s in place of bf16's, 0: bf16."""
+    """A layout. busiest: tokens of the busiest rank over the mean; products: the precision."""
 
     experts: Annotated[
         int, Slider("Expert ranks", "That share the experts of a layer", (8, 16, 32, 64))
@@ -29,7 +28,7 @@ class Setting(NamedTuple):
         float, Slider("Busiest rank", "Its tokens over the mean", (1.0, 1.2, 1.5, 2.0))
     ] = 1.0
     nics: Annotated[int, Dropdown("Network", "400 Gb/s each", NICS)] = 8
-    products: Annotated[float, Dropdown("Products", "Rate of the arithmetic", PRODUCTS)] = 0.0
+    products: Annotated[str, Dropdown("Products", "Their precision", PRODUCTS)] = "bf16"
     recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "full"
 
 
@@ -97,11 +96,9 @@ def experiment(setting: Setting) -> Experiment:
         "batch": each,
         "microbatches": each,
         "recompute": setting.recompute,
-        "precision": "bf16",
+        "precision": setting.products,
         "optimizer": "adam",
     }
-    machine: dict[str, Any] = {"name": "h800-pod", "nics": setting.nics}
-    if setting.products:
-        machine["device"] = {"name": DEVICE, "peak": {"bf16": setting.products}}
+    machine = {"name": "h800-pod", "nics": setting.nics}
     tables = {"model": MODEL, "machine": machine, "dataset": "webtext", "strategy": strategy}
     return read_experiment(tables)
