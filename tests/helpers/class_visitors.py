@@ -5,6 +5,8 @@ import re
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from lib_dlhpc.classroom.learner import identity
 OPEN = build_opener(ProxyHandler({})).open
 PATIENCE = 120.0  # s
 AWAY = (OSError, HTTPException, WebSocketException, ValueError, LookupError)
+ENDED = ("dead", "restarting")  # states of a kernel
 LESSON = """
 from lib_dlhpc.explore.blocks.lesson import Lesson
 
@@ -51,7 +54,7 @@ class Visitor(threading.Thread):
             *(address, f"visitor {number}"),
             *(answers, pause),
         )
-        self.token, self.session = "", uuid.uuid4().hex
+        self.token, self.session, self.kernel = "", uuid.uuid4().hex, ""
         self.acknowledged: list[str] = []
         self.lost = 0
 
@@ -71,9 +74,21 @@ class Visitor(threading.Thread):
     def _visit(self) -> None:
         if not self.token:
             self.token = self._join()
-        with self.open(f"{self.address}{self.page}", timeout=PATIENCE) as page:
-            kernel = re.search(r'"kernelId": "([^"]+)"', page.read().decode())[1]  # type: ignore[index]
-        place = f"ws{self.address.removeprefix('http')}api/kernels/{kernel}/channels"
+        with self._page(self.page) as (socket, states):
+            question = next(number for number, state in states.items() if "given" in state)
+            self._set(socket, question, visitor=[1, self.token])
+            while len(self.acknowledged) < self.answers:
+                text = str(1000 + len(self.acknowledged))
+                self._set(socket, question, given=[time.time_ns(), text])
+                self.acknowledged.append(text)
+                time.sleep(self.pause)
+
+    @contextmanager
+    def _page(self, page: str) -> Iterator[tuple[Any, dict[str, dict[str, Any]]]]:
+        """Open a page; yields its connection and the states of its widgets, by model."""
+        with self.open(f"{self.address}{page}", timeout=PATIENCE) as said:
+            self.kernel = re.search(r'"kernelId": "([^"]+)"', said.read().decode())[1]  # type: ignore[index]
+        place = f"ws{self.address.removeprefix('http')}api/kernels/{self.kernel}/channels"
         place = f"{place}?session_id={self.session}"
         with connect(
             place, max_size=None, proxy=None, additional_headers=self._cookies()
@@ -82,18 +97,9 @@ class Visitor(threading.Thread):
             opening = {**comm, "target_name": "jupyter.widget.control", "data": {}}
             self._ask(socket, "comm_open", opening)
             asked = {**comm, "data": {"method": "request_states"}}
-            question = next(
-                number
-                for said in self._ask(socket, "comm_msg", asked)
-                for number, model in said["data"].get("states", {}).items()
-                if "given" in model["state"]
-            )
-            self._set(socket, question, visitor=[1, self.token])
-            while len(self.acknowledged) < self.answers:
-                text = str(1000 + len(self.acknowledged))
-                self._set(socket, question, given=[time.time_ns(), text])
-                self.acknowledged.append(text)
-                time.sleep(self.pause)
+            said = self._ask(socket, "comm_msg", asked)
+            models = [each["data"].get("states", {}).items() for each in said]
+            yield socket, {number: model["state"] for every in models for number, model in every}
 
     def _join(self) -> str:
         headers = {"Content-Type": "application/json"}
@@ -133,6 +139,8 @@ class Visitor(threading.Thread):
                 places = [int.from_bytes(data[4 * n : 4 * n + 4]) for n in range(1, data[3] + 1)]
                 data = data[places[0] : places[1] if len(places) > 1 else None]
             answer = json.loads(data)
+            if answer["content"].get("execution_state") in ENDED:
+                raise ConnectionError("the kernel has ended")
             if answer["parent_header"].get("msg_id") != number:
                 continue
             if answer["header"]["msg_type"] == "comm_msg":
