@@ -16,6 +16,7 @@ from lib_dlhpc.classroom import learner, sending
 
 LAB, ANSWERS = "01_data_parallel_step", ("solution", "starter")
 OWN_LAB = threading.Semaphore(2)  # at once: each is a process of numpy
+SETTLE = 10.0  # s without another question, then a page is whole
 WAIT = 1.0  # s before a page is opened again
 ARRIVE = 2.0  # s from one learner to the next
 OPEN = "form:has(button.first:enabled:text-is('Check my guess'))"  # of a question
@@ -136,7 +137,10 @@ class Browser(threading.Thread):
             page.get_by_role("button", name="Keep my answers").click()
             page.get_by_text("kept for this class").first.wait_for()
             self.joined = True
-        page.locator(".dlhpc-question").last.wait_for()
+        whole = 0
+        while (many := page.locator(".dlhpc-question").count()) != whole:
+            whole = many
+            time.sleep(SETTLE)
         guesses = page.locator(OPEN)
         while before := guesses.count():
             card = guesses.first

@@ -131,8 +131,9 @@ class Visitor(threading.Thread):
         }
         socket.send(json.dumps(message))
         answers: list[dict[str, Any]] = []
+        until = time.monotonic() + PATIENCE  # of all messages: others go on where this one was lost
         while True:
-            data = socket.recv(PATIENCE)
+            data = socket.recv(max(0.0, until - time.monotonic()))
             if not isinstance(
                 data, str
             ):  # with buffers: how many parts, where each begins, the parts

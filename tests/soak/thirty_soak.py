@@ -35,11 +35,11 @@ from lib_dlhpc.explore.server.serve import kernels_of
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ["12_train_a_language_model", "13_serving"]
 LOOK = 2.0  # s between two looks at memory
-PATIENCE = 1800.0  # s for all
+PATIENCE = 7200.0  # s for all
 
 
 class Watch(threading.Thread):
-    """Looks at the memory of a server and its kernels, and kills a kernel after every few answers."""
+    """Looks at the memory of a server and its kernels, and kills a kernel after every `every` answers."""
 
     def __init__(self, folder: Path, every: int) -> None:
         super().__init__(daemon=True)
