@@ -120,14 +120,30 @@ def rows_of(
     return [
         ("learners on the board", len(board(file)["learners"]), len(learners)),
         ("learners who did not come to the end", sum(each.is_alive() for each in learners), 0),
-        ("answers acknowledged on pages and lost", sum(max(0, count) for count in missing.values()), 0),
+        (
+            "answers acknowledged on pages and lost",
+            sum(max(0, count) for count in missing.values()),
+            0,
+        ),
         ("entries that arrived", len(arrived), len(answered)),
         ("lost or changed", sum(known.get(key) != entry for key, entry in sent.items()), 0),
         ("rows of the board", len(shown), len(firsts)),
-        ("rows whose bins are not all first answers", sum(counted[at] != n for at, n in firsts.items()), 0),
-        ("labs that hold", sum(e.right is True for e in arrived if e.kind == "lab"), (given.clients + 1) // 2),
-        ("labs that do not", sum(e.right is False for e in arrived if e.kind == "lab"), given.clients // 2),
-    ]  # fmt: skip
+        (
+            "rows whose bins are not all first answers",
+            sum(counted[at] != n for at, n in firsts.items()),
+            0,
+        ),
+        (
+            "labs that hold",
+            sum(e.right is True for e in arrived if e.kind == "lab"),
+            (given.clients + 1) // 2,
+        ),
+        (
+            "labs that do not",
+            sum(e.right is False for e in arrived if e.kind == "lab"),
+            given.clients // 2,
+        ),
+    ]
 
 
 def _firsts(entries: list[Entry]) -> list[Entry]:
