@@ -49,7 +49,9 @@ HINTS = {  # at what a choice has more of than the quickest
     "updates": "Who updates which weights, and has ZeRO a say in it?",
     REPLICAS: "What do they send in a step, gradients or weights as well, and how often? Would a split leave less?",
     STAGES: "Beside activations, the first and the last exchange the gradient of the embedding that both have: whole,"
-    " or where ZeRO shards gradients, a shard each. What would fewer stages send?",
+    " or where ZeRO shards gradients, a shard each. Each GPU of a tensor group sends all activations, or with"
+    " `sequence_parallel` a slice. What would fewer stages send, or smaller microbatches, whose first message is there"
+    " sooner?",
     TENSOR: "Each block waits for its messages, also inside a node. What would a smaller group send?",
 }
 QUICK = f"Target time: within {MARGIN:.0%} of the quickest that fits"
@@ -165,7 +167,7 @@ def task(name):
     plain = experiment_of(own)
     return say(
         f"Network: a GPT of {own.layers} blocks, hidden size {own.hidden}, {own.heads} heads, sequences of"
-        f" {own.sequence} words: {show_quantity(plain.model.parameters, '')} weights; bf16, Adam.\n"
+        f" {own.sequence} tokens: {show_quantity(plain.model.parameters, '')} weights; bf16, Adam.\n"
         f"Machine: {own.nodes} nodes of {GPUS} GPUs, each of"
         f" {show_quantity(plain.machine.device.memory, 'B')};"
         f" NVLink inside a node, {own.nics} x {own.network} out of it.\n"
@@ -242,8 +244,8 @@ def choice_findings(choice, name):
         return [broken(LEGAL, str(error)), later(FITS), later(QUICK)]
     found, goal, device = predict(experiment), best(name)[0], experiment.machine.device
     strategy, moment = experiment.strategy, peak(experiment)
-    parts = strategy.tensor, strategy.pipeline, strategy.microbatches
-    legal = kept(LEGAL, "Tensor {}, pipeline {}, {} microbatches.".format(*parts))
+    many = f"{strategy.microbatches} microbatch{'es' * (strategy.microbatches > 1)}"
+    legal = kept(LEGAL, f"Tensor {strategy.tensor}, pipeline {strategy.pipeline}, {many}.")
     terms = sorted(moment.terms, key=moment.terms.get, reverse=True)[:2]
     largest = " and ".join(f"{term} {show_quantity(moment.terms[term], 'B')}" for term in terms)
     both = f"{show_quantity(moment.total, 'B')} of {show_quantity(device.memory, 'B')}"

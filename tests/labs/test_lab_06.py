@@ -112,6 +112,23 @@ def test_what_is_too_large_is_refused_and_a_costly_choice_is_named(own, solved):
     assert found(dear, CAP).right and "a cheaper way" in found(dear, CHEAP).words
 
 
+@pytest.mark.parametrize(
+    ("way", "ways", "words"),
+    [
+        ("offload", {"microbatches": 64, "recompute": "full"}, "without recompute = full"),
+        ("offload", {"microbatches": 64}, "without microbatches = 64"),
+        ("offload", {"recompute": "full"}, "What does one more forward pass buy"),
+    ],
+)
+def test_a_way_that_is_not_needed_is_named(own, solved, monkeypatch, way, ways, words):
+    monkeypatch.setattr(small_run, "available", lambda: False)
+    name = both_kinds(own)[way]
+    given = way_of(own, name)() | ways
+    findings = own.small_findings(lambda: given, solved.small_peak, small(own, name))
+    assert found(findings, CAP).right and found(findings, CHEAP).right is False
+    assert words in found(findings, CHEAP).words, found(findings, CHEAP).words
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch):
     monkeypatch.setattr(small_run, "available", lambda: False)
@@ -186,6 +203,15 @@ def test_what_is_too_slow_is_explained_by_what_it_has_more_of_than_the_quickest(
     assert found(dear, own.FITS).right
     assert found(dear, own.QUICK).right is False
     assert words in found(dear, own.QUICK).words, found(dear, own.QUICK).words
+
+
+def test_stages_that_send_all_activations_from_each_gpu_of_a_group_are_explained(own):
+    fields = {"tensor": 4, "pipeline": 4, "microbatches": 32, "zero": 2}
+    for whole, words in ((False, "with `sequence_parallel` a slice"), (True, "")):
+        text = text_of(own, "Lena Vogel", **fields, sequence_parallel=whole)
+        finding = found(own.choice_findings(text, "Lena Vogel"), own.QUICK)
+        assert ("difference: exposed messages of stages" in finding.words) is not whole
+        assert words in finding.words
 
 
 def test_a_block_of_the_library_is_that_of_the_paper(own, solved):

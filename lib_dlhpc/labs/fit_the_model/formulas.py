@@ -100,11 +100,15 @@ def activations_finding(
             ),
             ("Twice as many samples store twice as much.", right / samples),
             ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
+            ("Each head has its scores on one GPU alone.", right + area * (scores - scores / tensor)),
+            ("Of the 34, a tensor group shards the 24.", right + area * 14 * (1 - 1 / tensor)),
         ]
         if recompute != "none":
             slips.insert(0, ("What is recomputed is not stored.", area * (split + scores / tensor)))
         if recompute == "full":
             slips.insert(0, ("The input of the block takes 2 bytes a number.", right / 2))
+            whole = "Each GPU of a tensor group has all of the block's input."
+            slips.insert(0, (whole, right / tensor))
         if recompute == "selective":
             words = "Selective: the scores are recomputed, and nothing else."
             slips.insert(0, (words, 2 * area))
@@ -141,6 +145,7 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
                 ("What is recomputed takes time.", share * waits),
                 (part, share * 2 * waits),
                 (part, share * 1.5 * waits),
+                ("Stages recompute in each pass, so that the bubble grows too.", share * (waits + 1 / 3)),
             ],
         }[recompute]
         split = f"{p} stage{'s' * (p > 1)}, {m} microbatch{'es' * (m > 1)}"

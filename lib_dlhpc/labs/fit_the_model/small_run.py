@@ -26,6 +26,11 @@ CAP = "The small run: under its cap, for real"
 CHEAP = "The small run: no dearer way than needed"
 # The ways to reduce memory, the cheapest first, with the value that turns each off.
 WAYS: dict[str, Any] = {"microbatches": 1, "recompute": "none", "offload": "none"}
+COSTS = {
+    "microbatches": "Each goes through all weights, which are on the disk where all is offloaded.",
+    "recompute": "What does one more forward pass buy here?",
+    "offload": "What does the traffic to the disk buy here?",
+}
 MOST = 64  # microbatches; each computes with all weights anew
 STRONGEST: dict[str, Any] = {"microbatches": 8, "recompute": "full", "offload": "all"}
 
@@ -168,6 +173,11 @@ def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:
             "It fits, but a cheaper way does as well. What in your ledger is the largest, and which way makes"
             " that smaller without computing or moving anything twice?",
         )
+    for way in reversed(used):
+        less = {**ways, way: WAYS[way]}
+        if ledger(small_experiment(own, **less)) <= (1 - NEAR) * own.cap:
+            words = f"It fits, and without {way} = {ways[way]} it would fit as well. {COSTS[way]}"
+            return broken(CHEAP, words)
     return kept(CHEAP, f"{dearest}: nothing cheaper brings it under the cap.")
 
 
