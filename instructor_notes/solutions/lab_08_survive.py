@@ -95,6 +95,27 @@ FORMULAS = {
         "Your formula: the exp",
         "what is done again",
     ),
+    "the whole run at once": (
+        "expected_time",
+        "return work / interval * mtbf * period",
+        "return mtbf * math.exp(restart / mtbf) * math.expm1(work * (1 + save / interval) / mtbf)",
+        "Your formula: the exp",
+        "what was saved stays",
+    ),
+    "half an interval, without the save": (
+        "expected_time",
+        "mtbf * period",
+        "(interval + save) * (1 + (interval / 2 + restart) / mtbf)",
+        "Your formula: the exp",
+        "what is done again",
+    ),
+    "hours": (
+        "expected_time",
+        "return work / interval",
+        "return work / 3600 / interval",
+        "Your formula: the exp",
+        "Seconds, please",
+    ),
     "one interval": (
         "expected_time",
         "work / interval * ",
@@ -137,6 +158,13 @@ FORMULAS = {
         "Your formula: the int",
         "How long a restart takes",
     ),
+    "with the save": (
+        "best_interval",
+        " - save",
+        "",
+        "Your formula: the int",
+        "the save comes after it",
+    ),
     "not half": (
         "best_interval",
         "math.sqrt(2 * save",
@@ -172,6 +200,12 @@ RESTARTS = {
         "    if newest:",
         "No more steps",
         "begins at step 0",
+    ),
+    "gives it to nobody": (
+        "    arrays = store.load(newest)",
+        "    return store.load(newest)",
+        "What resume",
+        "does it write that into `training`",
     ),
     "stops saving": (
         "    order = json",

@@ -22,11 +22,14 @@ class Case(NamedTuple):
 
 def value_of(function: Callable[..., Any], *arguments: Any) -> float:
     """Return the number that a learner's formula gives. Raises LabError where it gives none."""
+    words = called(function, arguments)
     try:
-        return float(function(*arguments))
+        value = function(*arguments)
+        if value is not None:
+            return float(value)
     except Exception as error:
-        words = called(function, arguments)
         raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
+    raise LabError(f"{words} returns nothing. Is its last line a `return`?")
 
 
 def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
@@ -45,8 +48,10 @@ def compared(
         except LabError as error:
             return broken(law, f"{about}: {error}")
         if not abs(found - right) <= near * right:
-            like = (words for words, wrong in slips if abs(found - wrong) <= near / 2 * abs(wrong))
+            like = [slip for slip in slips if abs(found - slip[1]) <= near / 2 * abs(slip[1])]
+            # Two mistakes may come to nearly the same: the one that was made is the nearest.
+            nearest = min(like, key=lambda slip: abs(found - slip[1]), default=(hint, right))[0]
             size = "much" if found > right else "little"
-            words = f"{about}: {found:.4g} is too {size}. {next(like, hint)}".strip()
+            words = f"{about}: {found:.4g} is too {size}. {nearest}".strip()
             return broken(law, f"{words} The call: {called(function, arguments)}.")
     return kept(law, words)

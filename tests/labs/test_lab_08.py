@@ -1,7 +1,9 @@
 """Lab 8: the starter fails with a reason, the solution passes and survives, each mistake is named."""
 
+import dataclasses
 import inspect
 import os
+import re
 import subprocess
 import sys
 
@@ -30,7 +32,7 @@ from lib_dlhpc.labs.survive.save_and_resume import (
     restart_findings,
     restarts_of,
 )
-from lib_dlhpc.prediction.resilience import best_interval, young
+from lib_dlhpc.prediction.resilience import best_interval, goodput, young
 
 LAB = "08_survive"
 NAMES = ["your name", "another", "x"]
@@ -120,6 +122,7 @@ SLOW = [
     "stops saving",
     "trains in resume",
     "save changes it",
+    "gives it to nobody",
 ]
 
 
@@ -255,7 +258,20 @@ def test_what_is_too_large_or_too_slow_is_reported(own):
     copy = own.choice_findings(text_of("asynchronous", 4 * task.every), task)
     assert "of which 1 GB are free" in found(copy, LIMITS).words
     slow = own.choice_findings(text_of("synchronous", 4 * task.every), task)
-    assert "Which of the two is larger" in found(slow, GOODPUT).words
+    assert "which of the two is larger" in found(slow, GOODPUT).words
+
+
+def test_at_the_best_interval_of_a_way_stalls_and_repeated_work_are_alike(own):
+    """Restarts, which no interval changes, are not counted as repeated work."""
+    for task in map(own.own_of, LEARNERS[:6]):
+        price = own.saving(own.experiment_of(task))
+        interval = float(best_interval(price, own.mtbf_of(task)))
+        words = found(own.choice_findings(text_of("synchronous", interval), task), GOODPUT).words
+        parts = re.search(r"stalls it for (.+?)%, restarts take (.+?)%, .*? failures (.+?)%", words)
+        if parts:  # within the limit of bytes
+            stalls, restarts, repeated = map(float, parts.groups())
+            assert repeated == pytest.approx(stalls, rel=0.15) and restarts > 0
+            assert "Where both are about equal" in words
 
 
 @pytest.mark.parametrize("gives", [None, "much", float("nan"), float("inf")])
@@ -385,7 +401,7 @@ def test_what_a_store_is_left_with_is_looked_at(own, solved, tmp_path):
 
 
 def test_the_numbers_of_the_notes(own, solved):
-    half, twice, one_node, failures, free = [], [], [], [], []
+    half, twice, one_node, failures, free, restarts = [], [], [], [], [], []
     ways, passing, short, bound = [], [], 0, 0
     for task in (own.own_of(f"learner {k}") for k in range(30)):
         mtbf, price = own.mtbf_of(task), own.saving(own.experiment_of(task))
@@ -398,6 +414,8 @@ def test_the_numbers_of_the_notes(own, solved):
         ):
             found_.append(100 * (1 - own.goodput_of(task, "synchronous", every) / good))
         failures.append(mtbf / 3600)
+        at_once = goodput(interval, dataclasses.replace(price, restart=0.0), mtbf)
+        restarts.append(100 * (1 - good / float(at_once)))
         _, way, chosen = own.best(task)
         ways.append(way)
         short += task.room < 2e9
@@ -411,8 +429,9 @@ def test_the_numbers_of_the_notes(own, solved):
     assert (round(min(half), 1), round(max(half), 1)) == (0.8, 3.3)
     assert (round(min(twice), 1), round(max(twice), 1)) == (0.9, 3.5)
     assert (round(min(one_node)), round(max(one_node))) == (16, 72)
+    assert (round(min(restarts)), round(max(restarts))) == (1, 9)
     assert min(failures) > 1 and max(failures) < 6.5
     assert set(free) == {"asynchronous"} and ways.count("asynchronous") == 3
     assert ways.count("incremental") == 17 and (short, bound) == (9, 20)
     assert passing.count(1) == 15 and passing.count(3) == 2
-    assert len(solved.FORMULAS) + len(solved.RESTARTS) == 25 and len(solved.OTHERS) == 6
+    assert len(solved.FORMULAS) + len(solved.RESTARTS) == 30 and len(solved.OTHERS) == 6

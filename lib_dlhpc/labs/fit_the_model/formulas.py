@@ -100,7 +100,10 @@ def activations_finding(
             ),
             ("Twice as many samples store twice as much.", right / samples),
             ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
-            ("Each head has its scores on one GPU alone.", right + area * (scores - scores / tensor)),
+            (
+                "Each head has its scores on one GPU alone.",
+                right + area * (scores - scores / tensor),
+            ),
             ("Of the 34, a tensor group shards the 24.", right + area * 14 * (1 - 1 / tensor)),
         ]
         if recompute != "none":
@@ -145,7 +148,10 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
                 ("What is recomputed takes time.", share * waits),
                 (part, share * 2 * waits),
                 (part, share * 1.5 * waits),
-                ("Stages recompute in each pass, so that the bubble grows too.", share * (waits + 1 / 3)),
+                (
+                    "Stages recompute in each pass, so that the bubble grows too.",
+                    share * (waits + 1 / 3),
+                ),
             ],
         }[recompute]
         split = f"{p} stage{'s' * (p > 1)}, {m} microbatch{'es' * (m > 1)}"

@@ -9,6 +9,7 @@ choice_findings(choice, own)           whether a learner's [run] is legal, keeps
 
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -226,6 +227,15 @@ def _time_slips(
             50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
         ),
         ("There are as many intervals as the work is long.", right / 50),
+        (
+            "A failure costs the interval that it strikes, not the whole run: what was saved stays.",
+            mtbf * np.exp(restart / mtbf) * np.expm1(min(50 * plain / mtbf, 600.0)),
+        ),
+        (
+            "Half an interval is lost at each failure, but what is done again may fail as well.",
+            50 * plain * (1 + (interval / 2 + restart) / mtbf),
+        ),
+        ("Seconds, please.", right / HOUR),
     ]
 
 
@@ -265,6 +275,7 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
                 "On average half an interval is lost, not all of it.",
                 float(young(save, mtbf) / np.sqrt(2)),
             ),
+            ("An interval is training alone: the save comes after it.", right + save),
         ]
         near = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (save, restart, float(node), nodes), right, near))
@@ -361,12 +372,18 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
     limits = kept(LIMITS, f"{amounts}.")
     cycle = float(expected_cycle(interval, price, mtbf))
     share, still = interval / cycle, float(price.standstill(interval)) / cycle
+    quick = replace(price, restart=0.0, local_restart=0.0)
+    restarts = 1 - float(expected_cycle(interval, quick, mtbf)) / cycle
     words = (
         f"{share:.2%} of the time becomes training; the best found is {best(own)[0]:.2%}. Saving stalls it"
-        f" for {still:.2%}; failures, repeated work and restarts take {1 - share - still:.2%}."
+        f" for {still:.2%}, restarts take {restarts:.2%}, work that is repeated after failures"
+        f" {1 - share - still - restarts:.2%}."
     )
     if share < (1 - MARGIN) * best(own)[0]:
-        ask = " Which of the two is larger, and what makes it smaller: another interval, or another way?"
+        ask = (
+            " Stalls or repeated work: which of the two is larger, and what makes it smaller? Where both are about"
+            " equal, another interval helps little; would another way?"
+        )
         return [legal, limits, broken(GOODPUT, words + ask)]
     return [legal, limits, kept(GOODPUT, words)]
 

@@ -39,7 +39,7 @@ def restart_findings(result: RestartResult, own: RestartTask) -> list[Finding]:
     errors = [attempt.error for attempt in result.alone + result.journey if attempt.error]
     if errors:
         return [
-            broken(STATE, f"Not even killed in the middle of a save: {errors[0]}."),
+            broken(STATE, f"Without any kill in a save: {errors[0]}."),
             *map(later, (WHOLE, LOST, END)),
         ]
     state = _state(result)
@@ -72,8 +72,17 @@ def _state(result: RestartResult) -> Finding:
     for attempt in (result.alone[0], result.journey[0]):
         if (attempt.began, attempt.state) != (0, result.reference[0]):
             return broken(
-                STATE, "In a folder in which nothing was saved, resume changes the training."
+                STATE,
+                "In a folder in which nothing was saved, resume changes the training. From where does it read?",
             )
+    after = result.alone[1]  # a run that has saved to its end
+    wrote = any(first.killed for first, _ in _trials(result))
+    if wrote and (after.began, after.state) == (0, result.reference[0]):
+        return broken(
+            STATE,
+            "After a run that wrote files in each save, resume leaves the training as it is at the start. What does it"
+            " find in `folder`, and does it write that into `training`?",
+        )
     for attempt in _beginnings(result):
         wrong = _differs(attempt, result)
         if wrong:
