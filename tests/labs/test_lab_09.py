@@ -144,6 +144,20 @@ def test_a_repair_that_is_off_is_led_by_its_sign(own, solved, names, why, factor
     assert f"{term} is off by {sign}" in words and LEADS[why, sign] in words, words
 
 
+@pytest.mark.parametrize("why", SURPRISES)
+def test_no_repair_is_led_to_before_the_cause_is_named(own, solved, names, why):
+    machine = own.own_of(names[why])
+
+    def plain(fit, job, ranks, nodes):
+        return {**solved.terms(fit, job, ranks), "waiting": 0.0}
+
+    given = {**answers(solved, machine), "repaired": plain}
+    early = target_finding({**given, "cause": lambda: WAY}, machine).words
+    assert f"{SHOWS[why]} is off by -" in early and "First the cause" in early
+    assert LEADS[why, "-"] not in early
+    assert LEADS[why, "-"] in target_finding(given, machine).words
+
+
 def test_a_repair_of_a_term_that_no_run_showed_is_said_to_be_one(own, solved, names):
     machine = own.own_of(names[CARD])
     given = answers(solved, machine)

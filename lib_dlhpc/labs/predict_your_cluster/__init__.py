@@ -2,6 +2,7 @@
 
 hidden_cluster.py    a learner's hidden machine: its calibration points, its runs
 laws.py              the findings on fits, prediction, bands, cause and repair
+step_slips.py        what may have been forgotten in the terms of a step
 tables.py            measured and predicted terms as lines of text
 real_cluster.py      the same on a real machine: two ranks measure, a batch job runs
 """

@@ -41,11 +41,14 @@ from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     simulated,
     weeks,
 )
+from lib_dlhpc.labs.predict_your_cluster.step_slips import step_slips
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 NEAR = 0.05  # of a message's or a product's seconds
 FAR = 0.2  # of the same: more than two disturbed sizes do
+UNIT = 100.0  # times too long: no other program does that
+UNITS = "No repeat took nearly as long. Which of your numbers is in another unit?"
 SAME = 0.01  # of a term
 OFF = 0.05  # of a step
 COVERED, ASKED = 0.8, 0.9  # of the next days
@@ -59,6 +62,7 @@ NARROW = f"Your bands are honest: at most {WIDE:g} times as wide as nine of ten 
 CAUSE = "The cause: what two ranks did not show"
 TARGET = "Target: 4 and 8 ranks of networks never shown, each term within 5 % of the step"
 SHOWS = {CARD: "communication", JITTER: "waiting", CORES: "compute", WAY: "communication"}
+UNNAMED = "First the cause: in which of your runs is that term off, and in which is it not?"
 SPOILT = "At two sizes all nine repeats were disturbed. Does your line follow them?"
 LINK, DEVICE = ("alpha", "beta", "step", "jump"), ("rate", "half")
 
@@ -133,6 +137,11 @@ def _messages(fit_messages: Callable[..., Any], own: Cluster) -> Finding:
 def _why(fit: Fit, machine: Cluster, sizes: Any, off: Any) -> str:
     """Return what the errors of a line over sizes look like."""
     beyond = sizes >= fit["step"]
+    if (np.abs(off) > UNIT).any():
+        return UNITS
+    if fit["jump"] and beyond.all() and fit["step"] < sizes[0]:
+        where = f"Your step is at {show(fit['step'], 'B')}, below all sizes"
+        return f"{where}: which is the first size that takes longer?"
     if not fit["jump"] or beyond.all() or not beyond.any():
         return (
             "From some size on all messages take longer by the same time: one line cannot do that."
@@ -180,7 +189,9 @@ def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
         if not most <= NEAR:
             words = f"{where}{show(flop[worst], 'FLOP')}: your line is off by {off[worst]:+.0%}."
             why = _usual(off) or SPOILT
-            if (np.abs(off[:4]) > FAR).any() and (np.abs(off[-2:]) < FAR).all():
+            if (np.abs(off) > UNIT).any():
+                why = UNITS
+            elif (np.abs(off[:4]) > FAR).any() and (np.abs(off[-2:]) < FAR).all():
                 why = "The large products are right. What does a product take that has next to nothing to do?"
             return broken(PRODUCTS, f"{words} {why}")
     return kept(PRODUCTS, f"On three machines no size is off by more than {most:.1%}.")
@@ -195,7 +206,7 @@ def terms_finding(terms: Callable[..., Any], own: Cluster) -> Finding:
             found = numbers(terms, ("compute", "communication"), fit, job, ranks)
         except LabError as error:
             return broken(STEP, str(error))
-        slips = _slips(fit, job, ranks)
+        slips = step_slips(fit, job, ranks)
         for name, value in found.items():
             if abs(value - right[name]) <= SAME * right[name]:
                 continue
@@ -220,43 +231,6 @@ def _steps(own: Cluster) -> Iterator[tuple[str, Fit, Job, int]]:
     job = jobs_of(own)[1]
     about = f'"{job.name}" on 4 ranks, where "step" is exactly the size of its gradient'
     yield about, own.fit | {"step": job.gradient}, job, 4
-
-
-def _slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, float]]]:
-    """Return what may have been forgotten, and what comes out then, by term."""
-    rate, half, rounds = fit["rate"], fit["half"], log2(ranks)
-    work, many = sum(job.products), len(job.products)
-    late = fit["alpha"] + fit["jump"] * (job.gradient >= fit["step"])
-    other = fit["alpha"] + fit["jump"] * (job.gradient < fit["step"])
-    each, part = job.gradient * fit["beta"], job.gradient / ranks
-    pieces = fit["alpha"] + fit["jump"] * (part >= fit["step"]) + part * fit["beta"]
-    all_of_it = "In every round a rank sends the whole gradient, and has one of another."
-    jumps = "On which side of your step is this gradient?"
-    return {
-        "compute": [
-            ("Who works on which samples?", (work + many * half) / rate),
-            (
-                "A product of few samples takes as long to begin as one of many.",
-                (work + many * half) / ranks / rate,
-            ),
-            ("A small product does not reach the rate of a large one.", work / ranks / rate),
-            ("How many products are there to begin?", (work / ranks + half) / rate),
-        ],
-        "communication": [
-            (jumps, rounds * (fit["alpha"] + each)),
-            (jumps, rounds * (other + each)),
-            ("In how many rounds have all ranks the sum?", late + each),
-            ("In how many rounds have all ranks the sum?", other + each),
-            (all_of_it, 2 * (ranks - 1) * pieces),
-            (all_of_it, rounds * (late + each / ranks)),
-            (
-                "In each round twice as many ranks have the sum as before.",
-                (ranks - 1) * (late + each),
-            ),
-            ("In each round twice as many ranks have the sum as before.", ranks * (late + each)),
-            ("Each round is a message: it has a latency of its own.", late + rounds * each),
-        ],
-    }
 
 
 def band_findings(
@@ -358,6 +332,8 @@ def target_finding(given: Mapping[str, Callable[..., Any]], own: Cluster) -> Fin
         return broken(TARGET, str(error))
     if worst[0] <= OFF:
         return kept(TARGET, f"At the worst, {worst[1]}")
+    if not cause_finding(given["cause"], own).right:
+        return broken(TARGET, f"{worst[1]} {UNNAMED}")
     return broken(TARGET, f"{worst[1]} {worst[2]}")
 
 
@@ -365,7 +341,7 @@ def _lead(own: Cluster, term: str, off: float, ranks: int, nodes: int) -> str:
     """Return what to look at where a repaired term is too small or too large."""
     each = ranks // nodes
     if term != SHOWS[own.why]:
-        return f"Which of your runs has another {term} than `terms` predicts?"
+        return f"Which of your runs has another {term} than `terms` predicts? Where none has, it needs no repair."
     if term == "communication":
         outside = int(log2(nodes))
         rounds = (

@@ -1,0 +1,56 @@
+"""What may have been forgotten in a learner's terms of a step, and what comes out then."""
+
+from collections.abc import Mapping
+from math import log, log2
+
+from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import Fit, Job
+
+
+def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, float]]]:
+    """Return what may have been forgotten, and what comes out then, by term."""
+    rate, half, rounds = fit["rate"], fit["half"], log2(ranks)
+    work, many = sum(job.products), len(job.products)
+    late = fit["alpha"] + fit["jump"] * (job.gradient >= fit["step"])
+    other = fit["alpha"] + fit["jump"] * (job.gradient < fit["step"])
+    each, part = job.gradient * fit["beta"], job.gradient / ranks
+    pieces = fit["alpha"] + fit["jump"] * (part >= fit["step"]) + part * fit["beta"]
+    all_of_it = "In every round a rank sends the whole gradient, and has one of another."
+    jumps = "On which side of your step is this gradient?"
+    return {
+        "compute": [
+            ("Who works on which samples?", (work + many * half) / rate),
+            (
+                "A product of few samples takes as long to begin as one of many.",
+                (work + many * half) / ranks / rate,
+            ),
+            ("A small product does not reach the rate of a large one.", work / ranks / rate),
+            ("How many products are there to begin?", (work / ranks + half) / rate),
+        ],
+        "communication": [
+            (jumps, rounds * (fit["alpha"] + each)),
+            (jumps, rounds * (other + each)),
+            ("In how many rounds have all ranks the sum?", late + each),
+            ("In how many rounds have all ranks the sum?", other + each),
+            (all_of_it, 2 * (ranks - 1) * pieces),
+            (all_of_it, rounds * (late + each / ranks)),
+            (
+                "In each round twice as many ranks have the sum as before.",
+                (ranks - 1) * (late + each),
+            ),
+            ("In each round twice as many ranks have the sum as before.", ranks * (late + each)),
+            ("Each round is a message: it has a latency of its own.", late + rounds * each),
+            (
+                "Each round is a message: it has a latency of its own.",
+                late + rounds * each + (rounds - 1) * fit["jump"] * (job.gradient >= fit["step"]),
+            ),
+            (
+                "Each round is a message: each is above your step.",
+                rounds * (fit["alpha"] + each) + fit["jump"] * (job.gradient >= fit["step"]),
+            ),
+            (
+                "A rank sends and receives at once: an exchange takes one message.",
+                2 * rounds * (late + each),
+            ),
+            ("How often can the ranks be halved? Rounds count twos.", log(ranks) * (late + each)),
+        ],
+    }
