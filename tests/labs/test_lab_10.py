@@ -10,7 +10,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.race_the_planner import race
-from lib_dlhpc.labs.race_the_planner.laws import HALF, LEGAL, SHOWN, TARGET, planner_findings
+from lib_dlhpc.labs.race_the_planner.laws import HALF, KEEPS, LEGAL, SHOWN, TARGET, planner_findings
 from lib_dlhpc.labs.race_the_planner.real_plans import here, picks
 
 LAB = "10_race_the_planner"
@@ -85,6 +85,19 @@ def hopeful(experiment, layouts, predict, budget):
 def test_what_does_not_fit_is_explained(shown):
     finding = found(planner_findings(hopeful, shown), LEGAL)
     assert finding.right is False and "did not fit. What needs the memory?" in finding.words
+
+
+def dropping(experiment, layouts, predict, budget):
+    """The worst of what it predicted, which does not fit, though it saw one that does."""
+    rows = range(0, len(layouts), len(layouts) // budget)[:budget]
+    seen = {row: predict(layouts[row]).value for row in rows}
+    return layouts[max(seen, key=seen.get)]
+
+
+def test_what_was_seen_and_dropped_for_a_layout_that_does_not_fit_is_named(shown):
+    words = found(planner_findings(dropping, shown), KEEPS).words
+    assert "it returned a layout that does not fit, and had seen" in words
+    assert "unlimited" not in words
 
 
 def drawn(experiment, layouts, predict, budget):

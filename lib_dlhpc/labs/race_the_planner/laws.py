@@ -77,8 +77,10 @@ def _keeps(attempts: Sequence[Attempt]) -> Finding:
             words = f"{_name(track)}: it returned a layout that it never predicted."
             return broken(KEEPS, f"{words} How does it know?")
         if one.value > one.best_asked:
-            both = f"{track.show(one.value)}, and had seen {track.show(one.best_asked)}"
-            return broken(KEEPS, f"{_name(track)}: it returned {both}.")
+            fits = one.value < inf
+            returned = track.show(one.value) if fits else "a layout that does not fit"
+            words = f"{_name(track)}: it returned {returned}, and had seen"
+            return broken(KEEPS, f"{words} {track.show(one.best_asked)}.")
     return kept(KEEPS, "Nothing better was seen and dropped.")
 
 
