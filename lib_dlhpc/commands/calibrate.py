@@ -82,7 +82,6 @@ def _add_machine_options(parser: argparse.ArgumentParser) -> None:
 def _machine(options: argparse.Namespace) -> int:
     from lib_dlhpc.calibration.machine import LEAST, MOST, fit_machine, measure_machine
     from lib_dlhpc.calibration.machine_report import as_dict, as_lines, as_toml
-    from lib_dlhpc.launch.mpi import mpiexec, run_to_end
 
     seconds = parse_quantity(options.seconds, "s", "--seconds")
     if not LEAST <= seconds <= MOST:
@@ -92,6 +91,8 @@ def _machine(options: argparse.Namespace) -> int:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
     if options.device is not None:
         return calibrate_device(options, seconds, _file(options.out) if options.out else None)
+    from lib_dlhpc.launch.mpi import mpiexec, run_to_end  # the extra `run`, which devices do not need
+
     if ranks > SHARING * cores():  # more would measure the scheduler
         raise SpecError(
             f"--ranks {ranks}: legal: 1 to {SHARING * cores()} on {count(cores(), 'core')}; times of ranks that"

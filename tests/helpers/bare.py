@@ -8,12 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 CORE = ("numpy", "tomli_w")
-# Runs commands in one process, and prints the exit status and both outputs of each.
+# Runs commands in one process, each with modules of its own: one whose import failed before would not be read again.
 PROGRAM = """
 import contextlib, io, json, sys
-from lib_dlhpc.cli import main
 found = {}
 for line in json.loads(sys.argv[1]):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "lib_dlhpc"]:
+        del sys.modules[name]
+    from lib_dlhpc.cli import main
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(line.split())
@@ -44,5 +46,5 @@ def bare(arguments: list[str], *places: Path, cwd: Path) -> str:
 
 
 def commands(lines: list[str], *places: Path, cwd: Path) -> dict[str, tuple[int, str, str]]:
-    """Return (status, output, errors) of each command line of dlhpc, in such an interpreter."""
+    """Return {line: (exit status, output, errors)} of command lines of dlhpc, in such an interpreter."""
     return json.loads(bare(["-c", PROGRAM, json.dumps(lines)], *places, cwd=cwd))
