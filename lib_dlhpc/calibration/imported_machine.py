@@ -56,14 +56,14 @@ def import_machine(
     start = _start(base, changes)
     known = merge(merge(start, _imported(stated, ())), nested(changes))
     if any(each.links > 1 for each in times) and "nics" not in known:
-        raise _missing(["nics"], notes)
+        raise _missing(["nics"], base, notes)
     nics = check_value(field_of("nics"), known.get("nics", 1), "nics")
     own = frozenset(name for name, tier in _tiers(known) if tier.get("scope") == "node")
     found, said = fit_times(times, nics, own)
     fitted = [each for each in found if each.key not in changes]
     table = merge(merge(start, _imported(stated, fitted)), nested(_numbers(changes)))
     if missing := _lacking(table):
-        raise _missing(missing, [*said, *notes])
+        raise _missing(missing, base, [*said, *notes])
     intervals = {each.key: each.ends for each in fitted if each.repeated}
     table["measured"] = {
         "date": date.today().isoformat(),
@@ -150,12 +150,13 @@ def _lacking(table: Mapping[str, Any]) -> list[str]:
     return found + [f"{name}.bandwidth" for name, tier in _tiers(table) if "bandwidth" not in tier]
 
 
-def _missing(keys: Sequence[str], notes: Sequence[str] = ()) -> SpecError:
+def _missing(keys: Sequence[str], base: str, notes: Sequence[str]) -> SpecError:
     said = "".join(f"\n  {note}" for note in notes)
-    return SpecError(
-        f"no file says {', '.join(keys)}; name the nearest machine of the catalog with --base, or give them, as in"
-        f" --set {keys[0]}=VALUE.{said}"
-    )
+    if base:
+        source, ways = f"neither a file nor {base} says", "give them"
+    else:
+        source, ways = "no file says", "name the nearest machine of the catalog with --base, or give them"
+    return SpecError(f"{source} {', '.join(keys)}; {ways}, as in --set {keys[0]}=VALUE.{said}")
 
 
 def _origins(

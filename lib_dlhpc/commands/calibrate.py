@@ -91,7 +91,8 @@ def _machine(options: argparse.Namespace) -> int:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
     if options.device is not None:
         return calibrate_device(options, seconds, _file(options.out) if options.out else None)
-    from lib_dlhpc.launch.mpi import mpiexec, run_to_end  # the extra `run`, which devices do not need
+    # Needs the extra `run`, which devices do not.
+    from lib_dlhpc.launch.mpi import mpiexec, run_to_end
 
     if ranks > SHARING * cores():  # more would measure the scheduler
         raise SpecError(

@@ -7,13 +7,12 @@ short.py       the experiment cut to as many steps as a measurement needs
 steady.py      the cost of a step in a real run: the median of its steady steps, by cause
 load.py        load by other processes, and when it is too high for a verdict
 here.py        one sentence: the predicted step time on this machine
-bands.py       uncertainty of a prediction from the intervals of a measured machine
 verdict.py     the term with the largest error, and its likely cause
 text.py        the table and the bars in a terminal; plain values for JSON
 """
 
-from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.comparison.comparison import Comparison, compare
 from lib_dlhpc.comparison.sweep import Sweep, sweep
+from lib_dlhpc.prediction.bands import bands
 
 __all__ = ["Comparison", "Sweep", "bands", "compare", "sweep"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.calibration.step_fit import slowdown_factors
-from lib_dlhpc.comparison.bands import ALL, Band, bands, carried, seconds_of, widened
 from lib_dlhpc.comparison.energy import mean_power, of_causes, of_run
 from lib_dlhpc.comparison.load import Load, load_of, slowdown_of, spread_of, too_busy
 from lib_dlhpc.comparison.placed import Placed, check_here, placed
@@ -22,6 +21,7 @@ from lib_dlhpc.launch.energy import Power, counters, run_power
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.bands import ALL, Band, bands, carried, seconds_of, widened
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.energy import energy_of

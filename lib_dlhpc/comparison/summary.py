@@ -3,8 +3,8 @@
 from math import nan
 from typing import TYPE_CHECKING
 
-from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.text import title
+from lib_dlhpc.prediction.bands import ALL
 from lib_dlhpc.results import Columns, Summary, shown
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 step.py         predict(experiment): one step and the whole run; compute_scale: from a measured rate
 breakdown.py    Breakdown: what it returns
+bands.py        uncertainty of a prediction from the intervals of a measured machine
 collectives.py  every allreduce in alpha, beta and gamma
 asynchronous.py push, update and pull; the servers' limit; staleness
 overlap.py      overlap of gradient buckets with backward

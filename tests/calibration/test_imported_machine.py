@@ -210,7 +210,7 @@ def test_all_that_is_missing_is_in_one_error(files):
     ).machine
     assert (machine.nodes, machine.devices_per_node, machine.device.memory) == (4, 4, 81920 * MIB)
     assert machine.device.peak == load_machine("selene").device.peak
-    with pytest.raises(SpecError, match=r"storage.scratch.bandwidth; name"):
+    with pytest.raises(SpecError, match=r"nor selene says storage.scratch.bandwidth; give them"):
         import_machine(files("storage.scratch=mdtest.txt"), "selene")
 
 

@@ -20,6 +20,8 @@ WORK = {
     "validate goyal17": "goyal17-r50-1h",
     "catalog machines": "bigbasin",
     "trace show trace.npz": "compute",
+    "import machine nccl.log inter_node=osu.txt --base h100-pod --out my.toml -q": "intra_node.bandwidth",
+    "predict digits.toml --machine my.toml": "90 % bands",
 }
 REFUSE = {
     "simulate goyal-2017": "sim",
@@ -51,6 +53,9 @@ def said(core, repository, tmp_path_factory):
     write(from_rows(ROWS, 2, "measured"), folder / "trace.npz")
     for file in ("digits.toml", "coupled.toml"):
         (folder / file).write_bytes((repository / "labs" / "experiments" / file).read_bytes())
+    for file, output in {"nccl.log": "nccl_h100.log", "osu.txt": "osu_latency.txt"}.items():
+        text = (repository / "tests" / "data" / "measurements" / output).read_bytes()
+        (folder / file).write_bytes(text)
     return commands([*WORK, *REFUSE], repository, core, cwd=folder)
 
 

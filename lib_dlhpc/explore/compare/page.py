@@ -11,7 +11,6 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.comparison import Comparison
-from lib_dlhpc.comparison.bands import ALL
 from lib_dlhpc.comparison.comparison import (
     SECONDS,
     WAYS,
@@ -27,6 +26,7 @@ from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import ROWS, compared_state, predicted_state
 from lib_dlhpc.explore.compare.panel import Here, Idle, Shown, no_longer_than_the_page, styled
 from lib_dlhpc.launch.local import Job
+from lib_dlhpc.prediction.bands import ALL
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine

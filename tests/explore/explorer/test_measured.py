@@ -12,7 +12,6 @@ import pytest
 from experiment_page import Now
 from planted import Planted
 
-from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import between
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
@@ -24,6 +23,7 @@ from lib_dlhpc.explore.explorer.presets import of_file, preset
 from lib_dlhpc.explore.explorer.run import calibration
 from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
 from lib_dlhpc.launch.local import JobError
+from lib_dlhpc.prediction.bands import bands
 from lib_dlhpc.spec.experiment import dumps, load
 from lib_dlhpc.spec.measured_machine import measured_on
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from experiment_page import Now, button, click, fills, words
 
-from lib_dlhpc.comparison.bands import bands
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.compare.charts import ROWS
 from lib_dlhpc.explore.compare.sweep import SweepHere, settings_html
@@ -30,6 +29,7 @@ from lib_dlhpc.explore.explorer.sweep import Sweep
 from lib_dlhpc.explore.explorer.sweep_rows import predict_rows, rows_html, rows_state
 from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.bands import bands
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment, load, read_experiment

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import ROUNDED, value_of
