@@ -74,7 +74,7 @@ def test_bytes_and_shares_of_the_time_are_those_of_the_files():
 
 
 def test_the_bandwidth_of_all_readers_is_not_invented(training):
-    with pytest.raises(SpecError, match="neither a file nor h100-pod says storage.scratch.bandwidth"):
+    with pytest.raises(SpecError, match=r"nor h100-pod says storage\.scratch\.bandwidth"):
         import_machine([File("job.txt", training, TIER)], "h100-pod", {})
     assert "scratch" not in load_machine("h100-pod").storage
 
