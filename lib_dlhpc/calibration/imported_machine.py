@@ -155,7 +155,10 @@ def _missing(keys: Sequence[str], base: str, notes: Sequence[str]) -> SpecError:
     if base:
         source, ways = f"neither a file nor {base} says", "give them"
     else:
-        source, ways = "no file says", "name the nearest machine of the catalog with --base, or give them"
+        source, ways = (
+            "no file says",
+            "name the nearest machine of the catalog with --base, or give them",
+        )
     return SpecError(f"{source} {', '.join(keys)}; {ways}, as in --set {keys[0]}=VALUE.{said}")
 
 
