@@ -14,6 +14,7 @@ EXTRA = {
     **dict.fromkeys(("tornado", "traitlets"), "lab"),
     "psij": "cluster",
     "torch": "torch",
+    "onnx": "import",
     **dict.fromkeys(("distributed", "pyarrow"), "scale"),
     "jupyterhub": "hub",
 }

@@ -1,7 +1,6 @@
 """An ONNX file as a list of layers (onnx.ai, operators of the default domain)."""
 
 from collections.abc import Callable
-from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ def from_onnx(path: Path) -> Imported:
 
     Raises SpecError that lists the operators that are no layer here, and if weights are left over.
     """
-    try:
-        onnx = import_module("onnx")
-    except ImportError:
-        raise SpecError(f"{path}: reading ONNX needs the package onnx: pip install onnx.") from None
+    import onnx
+
     try:
         file = onnx.load(str(path))
     except Exception as error:  # protobuf's own errors have no common type

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.extras import installer
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.lanes import in_order, lanes
@@ -57,7 +58,7 @@ def library() -> Any:
         import otf2
     except (ImportError, OSError) as error:
         raise SpecError(
-            f"OTF2 archives need the package otf2, for Linux on x86-64: pip install otf2 ({error})."
+            f"OTF2 archives need the package otf2, for Linux on x86-64: {installer('otf2')} ({error})."
         ) from None
     return otf2
 

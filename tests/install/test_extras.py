@@ -33,6 +33,7 @@ REFUSE = {
     "snapshots log runs": "run",
     "submit digits.toml --to local -n 2": "run",
     "calibrate --device cpu": "torch",
+    "import model network.onnx": "import",
     "explore": "lab",
 }
 # Imported by name with a message of its own, and nothing else.

@@ -435,5 +435,5 @@ def test_without_the_package_it_says_what_to_install(tmp_path, archive, monkeypa
 
     monkeypatch.setattr(builtins, "__import__", missing)
     for act in (lambda: read(archive), lambda: write(from_rows(ROWS, 4, ""), Path("x.otf2"))):
-        with pytest.raises(SpecError, match="pip install otf2"):
+        with pytest.raises(SpecError, match=r"pip install 'lib-dlhpc\[otf2\]'"):
             act()
