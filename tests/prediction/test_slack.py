@@ -1,5 +1,7 @@
 """Slack of a pipeline: no path gets longer, no pass shorter, and what is saved is what bubbles allow."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -40,8 +42,9 @@ def ends(found, seconds):
 FREE = {"machine.intra_node.bandwidth": 1e18, "machine.intra_node.latency": 0.0}
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1"])
-@pytest.mark.parametrize("microbatches", [1, 4, 8])
+@pytest.mark.parametrize(
+    ("schedule", "microbatches"), [*product(("1f1b", "gpipe", "zb-h1"), (1, 4, 8)), ("dualpipe", 8)]
+)
 def test_passes_are_stretched_at_no_cost_in_time(schedule, microbatches):
     found = slack(
         RUN.set({**FREE, "strategy.schedule": schedule, "strategy.microbatches": microbatches})
