@@ -106,7 +106,7 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         Level(close, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
         Level(used, outer.latency, sharing / (outer.bandwidth * outer.efficiency * nics)),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
-        lambda distance: congestion(machine, nodes, distance * step),
+        lru_cache(maxsize=64)(lambda distance: congestion(machine, nodes, distance * step)),
         all_to_all_congestion(machine, used * step),
         neighbor_congestion(machine, used * step),
         IN_NETWORK[machine.in_network],

@@ -6,8 +6,6 @@ Simple, which costs/nccl.py has; MPI's eager and rendezvous), chunks pipelined o
 which has only rings for reduce-scatter and allgather between nodes.
 """
 
-from typing import Any
-
 import numpy as np
 
 from lib_dlhpc.schedules.algorithm import Algorithm
@@ -65,11 +63,9 @@ def cheapest(goal: str, n: Array, net: Network, name: str = AUTO) -> Cost:
     costs = [one.priced(n, net) for one in candidates(goal, name, net.combines)]
     if len(costs) == 1:
         return costs[0]
-    totals = np.stack(np.broadcast_arrays(*(cost.total for cost in costs)))
-    best = np.argmin(totals, axis=0)
-
-    def taken(terms: list[Any]) -> Any:
-        stacked = np.stack([np.broadcast_to(term, best.shape) for term in terms])
-        return np.take_along_axis(stacked, best[None], axis=0)[0][()]
-
-    return Cost(*(taken([cost[k] for cost in costs]) for k in range(3)))
+    terms = np.empty((len(costs), 3, *np.broadcast_shapes(*(np.shape(one.total) for one in costs))))
+    for of, cost in zip(terms, costs, strict=True):
+        of[0], of[1], of[2] = cost
+    totals = terms[:, 0] + terms[:, 1] + terms[:, 2]
+    best = np.argmin(totals, axis=0)[None, None]
+    return Cost(*(term[()] for term in np.take_along_axis(terms, best, axis=0)[0]))
