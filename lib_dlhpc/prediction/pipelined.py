@@ -174,8 +174,9 @@ CLOSE = {  # to the longest path through the schedule, each link between two sta
     "interleaved": "The formula is exact for equal stages and free messages, within 15 % where messages hide behind"
     " passes, and up to 70 % too long where they do not.",
     "zb-h1": "The formula is exact for equal stages, free messages, m >= p and w no longer than f and i.",
-    "dualpipe": "The formula is exact for equal stages, free messages and W <= F = B - W; with other times the bubble"
-    " may be a quarter longer or shorter.",
+    "dualpipe": "The formula is exact for equal stages, free messages and W <= F = B - W; the bubble is within a"
+    " quarter of it where F is within a fifth of B - W and W is 0.4 to 0.5 of B. With other times the bubble can be a"
+    " third shorter or several times as long.",
 }
 
 

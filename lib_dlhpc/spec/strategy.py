@@ -319,7 +319,7 @@ def _ends_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
         (
             several & np.not_equal(np.mod(s.pipeline, 2), 0),
             f"strategy.pipeline = {s.pipeline}: with strategy.schedule = 'dualpipe' each rank holds a stage from"
-            " either end; legal: even numbers.",
+            " either end; legal: 1, which has no other end, or even numbers.",
         ),
         (
             several

@@ -78,6 +78,12 @@ def test_the_explanation_says_how_overlapping_passes_are_priced():
     words = explain_bubble(predict(run_of("dualpipe", 4, 8)))
     assert "(p/2-1)(F&B + B - 3W)" in words.formula and "F&B = F + B" in words.formula
     assert "2412.19437" in words.source
+    assert "free messages and W <= F = B - W" in words.assumes
+    assert "F is within a fifth of B - W and W is 0.4 to 0.5 of B" in words.assumes
+    assert (
+        "With other times the bubble can be a third shorter or several times as long."
+        in words.assumes
+    )
     assert ("stages of a rank", "2", "one of each copy of the network") in words.inputs
     data = next(
         each
@@ -90,7 +96,10 @@ def test_the_explanation_says_how_overlapping_passes_are_priced():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"strategy.pipeline": 3}, "strategy.pipeline = 3: .*'dualpipe'.*legal: even numbers"),
+        (
+            {"strategy.pipeline": 3},
+            "strategy.pipeline = 3: .*'dualpipe'.*legal: 1, .*or even numbers",
+        ),
         (
             {"strategy.microbatches": 9},
             "strategy.microbatches = 9: .*'dualpipe'.*legal: even numbers from .* = 8",
@@ -115,6 +124,7 @@ def test_it_is_not_run():
 
 
 def test_without_a_pipeline_there_are_no_two_ends():
+    """One rank is legal, as the error for odd numbers says."""
     alone = split(GPT, microbatches=4, schedule="dualpipe")
     other = split(GPT, microbatches=4)
     assert float(predict(alone).step_time) == float(predict(other).step_time)

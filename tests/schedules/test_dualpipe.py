@@ -58,6 +58,14 @@ def test_elsewhere_the_bubble_is_within_a_quarter_of_the_papers(p, m, forward, s
     assert 0.75 * paper - 1e-9 <= found <= 1.25 * paper + 1e-9
 
 
+@pytest.mark.parametrize(
+    ("forward", "weights", "ratio"), [(2.0, 1.0, 4 / 3), (1.0, 1.5, 4.0), (0.5, 1.0, 2 / 3)]
+)
+def test_far_from_that_the_bubble_is_several_times_as_long(forward, weights, ratio):
+    found = idle(dualpipe(4, 8), forward, 2.0, weights)
+    assert found == pytest.approx(ratio * (forward + 4.0 - 3 * weights))
+
+
 @given(p=ranks, m=more)
 def test_every_microbatch_passes_one_copy_of_the_network(p, m):
     pipeline = dualpipe(p, 2 * p + 2 * m)
