@@ -4,6 +4,7 @@ Sources: Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2.
 """
 
 from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.layout import Part, mean_shards, shards, sizes, stride
 from lib_dlhpc.program import Swap
 from lib_dlhpc.program.calls import pipeline
@@ -56,9 +57,15 @@ def _copies(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
         for part in held[place]:
             moved += size * part.model.trained / mean_shards(experiment, part.model)
         one = ("data", f"copies of stages {place} and {other}", moved, (place, other))
-        cost = path_between(experiment, place, other).cost(moved)
-        found.append(Swap(*one, cost, "the other copy"))
+        way = path_between(experiment, place, other)
+        found.append(Swap(*one, _sum(experiment, way, moved), "the other copy"))
     return found
+
+
+def _sum(experiment: Experiment, way: groups.Wire, size: float) -> Cost:
+    """Return the cost of sending `size` B along a path while as many arrive, and of adding these."""
+    gamma = groups.group_network(experiment, "pipeline").gamma
+    return way.cost(size)._replace(reduction=size * gamma)
 
 
 def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
@@ -79,5 +86,5 @@ def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
                         way = path_between(experiment, place, other)
                         moved = float(table.parameters * size)
                         one = ("pipeline", f"table {name}", moved, (place, other))
-                        found.append(Swap(*one, way.cost(moved), "the exchange"))
+                        found.append(Swap(*one, _sum(experiment, way, moved), "the exchange"))
     return found

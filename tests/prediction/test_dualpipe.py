@@ -74,6 +74,21 @@ def test_both_copies_sum_their_gradients(zero):
     assert sent == pytest.approx(whole / (2 if zero else 1))
 
 
+def swaps_of(run):
+    """Return each pair of places with what it swaps."""
+    rows = [[each for each in row if isinstance(each, Swap)] for row in program(run).end]
+    return {row[0].places: row[0] for row in rows if row}
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "dualpipe"])
+def test_what_arrives_is_added(schedule):
+    """Reading both addends and writing the sum: three times the bytes. Tied tables are added as copies are."""
+    run = split(GPT, pipeline=2, microbatches=4, schedule=schedule)
+    (swap,) = swaps_of(run).values()
+    added = 3 * swap.bytes / run.machine.device.memory_bandwidth
+    assert swap.cost.reduction == pytest.approx(added, rel=1e-12) != 0
+
+
 def test_the_explanation_says_how_overlapping_passes_are_priced():
     words = explain_bubble(predict(run_of("dualpipe", 4, 8)))
     assert "(p/2-1)(F&B + B - 3W)" in words.formula and "F&B = F + B" in words.formula
