@@ -116,14 +116,14 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
     )
 
 
-def wire(experiment: Experiment, first: int, second: int, apart: int) -> Wire:
-    """Return the path between two ranks while all ranks send to the rank `apart` from them.
+def wire(experiment: Experiment, first: int, second: int, leaving: float) -> Wire:
+    """Return the path between two ranks while `leaving` ranks of a node send out of it, or all, if it has fewer.
 
-    All devices of a node share the NICs if their targets are outside the node, else only those next to its edge.
+    While all ranks send to the rank at a distance, that is the distance: only those next to the edge of the node leave.
     """
     machine, devices = experiment.calibrated_machine, near(experiment)
     whole, _, _ = joined(machine, int(experiment.strategy.nodes), int(experiment.devices_per_node))
-    return wire_on(whole, first // devices == second // devices, min(apart, devices))
+    return wire_on(whole, first // devices == second // devices, min(leaving, devices))
 
 
 def near(experiment: Experiment) -> int:

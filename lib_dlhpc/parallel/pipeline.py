@@ -3,6 +3,9 @@
 Sources: Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.layout import Part, mean_shards, shards, sizes, stride
@@ -51,14 +54,41 @@ def _copies(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
     """Return the sums of the gradients of both copies of a network; a rank has those of its shard only."""
     if not experiment.strategy.mirrored:
         return []
-    found, size = [], compute.BYTES[experiment.strategy.precision]
-    for place in range(len(held) // 2):
-        other, moved = len(held) - 1 - place, 0.0
-        for part in held[place]:
-            moved += size * part.model.trained / mean_shards(experiment, part.model)
+    size, last = compute.BYTES[experiment.strategy.precision], len(held) - 1
+    sent = [
+        sum(size * part.model.trained / mean_shards(experiment, part.model) for part in of_rank)
+        for of_rank in held
+    ]
+    found = []
+    for place, way in enumerate(_ways_of_copies(experiment, np.array(sent, float))):
+        other, moved = last - place, sent[place]
         one = ("data", f"copies of stages {place} and {other}", moved, (place, other))
-        way = path_between(experiment, place, other)
         found.append(Swap(*one, _sum(experiment, way, moved), "the other copy"))
+    return found
+
+
+def _ways_of_copies(experiment: Experiment, sent: NDArray[np.float64]) -> list[groups.Wire]:
+    """Return for each place of the first half the path to the same stages' copy while all places send `sent` B.
+
+    Ranks of a node whose copy is outside of it share its NICs, each until it has sent all. They are taken to begin
+    together, which is too slow where their last passes end at different times.
+    """
+    many, devices = len(sent), groups.near(experiment)
+    ranks = np.arange(many * stride(experiment, "pipeline")).reshape(many, -1)
+    nodes = ranks // devices
+    leaves = nodes != nodes[::-1]  # the copy of place r is at place p - 1 - r
+    found = []
+    for place in range(many // 2):
+        both = [place, many - 1 - place]
+        if not leaves[both].any():
+            found.append(path_between(experiment, place, place))
+            continue
+        own = sent[place] or 1.0
+        meanwhile = np.broadcast_to(np.minimum(sent, own)[:, np.newaxis] / own, nodes.shape)
+        # Of each node, counted as ranks that send as much as this one.
+        leaving = np.bincount(nodes[leaves], meanwhile[leaves])
+        busiest = float(leaving[nodes[both][leaves[both]]].max())
+        found.append(groups.wire(experiment, 0, devices, busiest))
     return found
 
 

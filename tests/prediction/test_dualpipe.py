@@ -80,6 +80,50 @@ def swaps_of(run):
     return {row[0].places: row[0] for row in rows if row}
 
 
+@pytest.mark.parametrize(
+    ("p", "tensor", "node", "shared"),
+    [
+        (8, 1, 4, 4),  # every rank of a node has its copy on the other
+        (4, 2, 4, 4),
+        (2, 4, 4, 4),
+        (2, 1, 1, 1),
+        (8, 1, 8, 0),  # one node
+        (6, 1, 2, 2),
+    ],
+)
+def test_copies_swap_at_once_and_share_the_nics_that_they_leave_by(p, tensor, node, shared):
+    model = EQUAL | {"layers": EQUAL["layers"][:6]} if p == 6 else EQUAL
+    ways = {"pipeline": p, "tensor": tensor, "microbatches": 16, "schedule": "dualpipe"}
+    run = split(model, devices_per_node=node, batch=16, **ways)
+    inside, link = run.machine.intra_node, run.machine.inter_node
+    for (place, other), swap in swaps_of(run).items():
+        leaves = place * tensor // node != other * tensor // node
+        assert leaves == bool(shared) or (p, place) == (6, 2)  # the two in the middle
+        rate = link.bandwidth * link.efficiency * run.machine.nics / max(shared, 1)
+        if not leaves:
+            rate = inside.bandwidth * inside.efficiency
+        assert swap.cost.bandwidth == pytest.approx(swap.bytes / rate)
+        assert swap.cost.latency == (link if leaves else inside).latency
+
+
+def test_a_copy_with_less_to_send_leaves_the_nics_to_the_others():
+    """Of two ranks of a node the one that sends less is through after twice that, the other after the sum of both."""
+    layers = [{"kind": "dense", "features": 64 if k < 4 else 128} for k in range(8)]
+    run = split(
+        EQUAL | {"layers": layers},
+        devices_per_node=2,
+        pipeline=4,
+        microbatches=8,
+        schedule="dualpipe",
+    )
+    less, most = sorted(swaps_of(run).values(), key=lambda each: each.bytes)
+    assert less.bytes < most.bytes
+    link = run.machine.inter_node
+    rate = link.bandwidth * link.efficiency * run.machine.nics
+    assert less.cost.bandwidth == pytest.approx(2 * less.bytes / rate)
+    assert most.cost.bandwidth == pytest.approx((less.bytes + most.bytes) / rate)
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "dualpipe"])
 def test_what_arrives_is_added(schedule):
     """Reading both addends and writing the sum: three times the bytes. Tied tables are added as copies are."""
