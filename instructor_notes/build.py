@@ -1,7 +1,7 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
 
 Exams, the concept test and worked problems, answers apart. Another seed is another version of the exams, with
-options in another order.
+other numbers, and options in another order.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lib_dlhpc.explore.course import PATH, RECORDED
 from lib_dlhpc.teaching.problems import answers, page
-from lib_dlhpc.teaching.questions import key, read, sheet
+from lib_dlhpc.teaching.questions import exam, key, sheet
 
 HERE = Path(__file__).parent
 
@@ -35,7 +35,7 @@ def main(folder: str = "build/course", seed: str = "0") -> None:
         for module in PATH
     ]
     for name, title, path in pages:
-        questions = read(path, "QUESTIONS")
+        questions = exam(path, version)
         write(into, name, sheet(title, questions, version))
         write(into, f"{name}_answers", key(title, questions, version))
     folders = {number: folder for folder, number in RECORDED.items()}

@@ -1,93 +1,234 @@
 """Exam questions of module 13, serving."""
 
-from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, STATIC, felt
+from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, felt
 from lib_dlhpc.explore.serving.load import Setting as Busy
-from lib_dlhpc.explore.serving.memory import Setting as Room
-from lib_dlhpc.explore.serving.memory import fit, heads_of
-from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
-from lib_dlhpc.explore.serving.phases import Setting as Phases
-from lib_dlhpc.explore.serving.questions import left
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
-from lib_dlhpc.explore.serving.replicas import chosen, paths
+from lib_dlhpc.explore.serving.replicas import chosen
+from lib_dlhpc.explore.serving.served import bytes_read, service
+from lib_dlhpc.serving.predict import room_of
+from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Question
+from lib_dlhpc.teaching.questions import Draw, Question
 
-prompt, answer = parts(Phases())
-step = answer.total / (ANSWER - 1)
-eight = parts(Phases(batch=8))[1].total / answer.total
-shard = served(Phases())[1].shard
-thirteen = Room(network="llama2-13b")
-own = fit(thirteen, heads_of(thirteen))
-of_70b = {gpus: fit(Room(network="llama3-70b", gpus=gpus), 8).fitting for gpus in (4, 8)}
-static, continuous, chunked = (felt(Busy(batching=each)) for each in (STATIC, CONTINUOUS, CHUNKED))
-alone, ranks = (chosen(Eight(network="llama3-8b", batch=8, ranks=g)) for g in (1, 8))
-quicker = 100 * (1 - paths(Eight())[8][0].tpot / paths(Eight())[4][0].tpot)
-BEFORE, AFTER = 0.8, 0.96  # utilization
-longer = (1 - BEFORE) / (1 - AFTER)
+NETWORKS = {
+    "mistral-7b": "Mistral 7B",
+    "qwen2.5-7b": "Qwen 2.5 7B",
+    "gemma-7b": "Gemma 7B",
+    "llama2-7b": "Llama 2 7B",
+    "opt-6.7b": "OPT 6.7B",
+    "mpt-7b": "MPT 7B",
+    "llama2-70b": "Llama 2 70B",
+    "qwen2.5-72b": "Qwen 2.5 72B",
+}
+GPUS = {"selene": "A100 of 80 GB", "h200-pod": "H200", "b200-pod": "B200", "h100-pod": "H100"}
+SMALL = [("mistral-7b", "selene"), ("gemma-7b", "h200-pod"), ("qwen2.5-7b", "b200-pod")]
+SMALL += [("mpt-7b", "selene"), ("opt-6.7b", "h200-pod")]
 
-QUESTIONS = [
-    Question(
+
+def prices(network: str, machine: str, gpus: int = 1) -> Prices:
+    """Return the prices of a replica in bf16."""
+    return Prices(service(network, machine, {"prompt": 1024}, devices=gpus))
+
+
+def held(network: str, machine: str, gpus: int, tokens: int) -> tuple[float, float, int]:
+    """Return the bytes that are left on a GPU, those of a sequence, and how many sequences fit."""
+    own = service(network, machine, {"prompt": tokens, "answer": 1}, devices=gpus)
+    left, each = room_of(own, Prices(own)), Prices(own).shard.cached(tokens)
+    return left, each, int(left // each)
+
+
+def one_user(draw: Draw) -> Question:
+    """A peak that a single sequence cannot use."""
+    network, machine = draw.of(SMALL)
+    faster = draw.of([3, 4, 5])
+    step = prices(network, machine).decode(1, 1024).total
+    return Question(
         "one user",
-        f"Llama 3 8B in bf16 on an H100 decodes one sequence: {show(step, 's')} a token. Another GPU has twice the"
-        " FLOP/s and the same memory bandwidth. A token takes about",
+        f"{NETWORKS[network]} in bf16 on one {GPUS[machine]} decodes one sequence: {show(step, 's')} a token. Another"
+        f" GPU has {faster} times the FLOP/s and the same memory bandwidth. A token takes about",
         show(step, "s"),
         {
-            show(step / 2, "s"): "Peak FLOP/s predicts time.",
-            show(step / 4, "s"): "Both phases gain, and each counts.",
-            show(2 * step, "s"): "Faster arithmetic waits longer for memory.",
+            show(step / faster, "s"): "Peak FLOP/s predicts time.",
+            show(step / faster**2, "s"): "Both phases gain, and each counts.",
+            show(faster * step, "s"): "Faster arithmetic waits longer for memory.",
         },
         "Weights are read from memory for each token; arithmetic is idle for most of a step.",
-    ),
-    Question(
+    )
+
+
+def which_phase(draw: Draw) -> Question:
+    """The time of an answer next to that of its prompt."""
+    network, machine = draw.of(SMALL)
+    prompt, answer = draw.of([(1500, 200), (3000, 300), (4000, 500), (1200, 400)])
+    own = prices(network, machine)
+    first, rest = own.prefill(prompt).total, own.answers(1, prompt, answer).total
+    return Question(
         "which phase",
-        f"A prompt of {Phases().prompt:,} tokens, an answer of {ANSWER}, one user, an H100. How long does the answer"
-        f" take if the prompt takes {show(prompt.total, 's')}?",
-        show(answer.total, "s"),
+        f"{NETWORKS[network]} on one {GPUS[machine]}: a step reads {show(bytes_read(own.shard), 'B')} of weights at no"
+        f" more than {show(float(own.device.memory_bandwidth), 'B/s')}. A prompt of {prompt:,} tokens takes"
+        f" {show(first, 's')}. How long does the answer of {answer} tokens take?",
+        show(rest, "s"),
         {
-            show(
-                prompt.total * ANSWER / Phases().prompt, "s"
-            ): "The prompt is the long part of an answer.",
-            show(prompt.total, "s"): "Both are one request, and take equally long.",
-            show(
-                prompt.total * ANSWER, "s"
-            ): "Each token reads the whole prompt through all layers again.",
+            show(first * answer / prompt, "s"): "The prompt is the long part of an answer.",
+            show(first, "s"): "Both are one request, and take equally long.",
+            show(first * answer, "s"): (
+                "Each token reads the whole prompt through all layers again."
+            ),
         },
         "Each token is a pass of its own, and reads all weights; the cache has what the prompt left.",
-    ),
-    Question(
-        "eight users",
-        "The same GPU decodes eight sequences instead of one. How many times as long does a step take?",
-        f"{eight:.2f}",
+    )
+
+
+def a_batch(draw: Draw) -> Question:
+    """What a batch shares."""
+    network, machine = draw.of(SMALL)
+    batch = draw.of([6, 10, 12])
+    own = prices(network, machine)
+    longer = own.decode(batch, 1024).total / own.decode(1, 1024).total
+    return Question(
+        "a batch",
+        f"{NETWORKS[network]} on one {GPUS[machine]} decodes {batch} sequences of 1,024 tokens instead of one. How"
+        " many times as long does a step take?",
+        f"{longer:.2f}",
         {
-            f"{8:.2f}": "A larger batch makes every token slower in proportion.",
-            f"{8**0.5:.2f}": "Cost grows with the root of the batch.",
-            f"{1 / 8:.2f}": "A batch divides the time of a step among its sequences.",
+            f"{batch:.2f}": "A larger batch makes every token slower in proportion.",
+            f"{batch**0.5:.2f}": "Cost grows with the root of the batch.",
+            f"{1 / batch:.2f}": "A batch divides the time of a step among its sequences.",
         },
-        "The weights are read once for all eight; only the caches are added.",
-    ),
-    Question(
+        "The weights are read once for all of them; only the caches are added.",
+    )
+
+
+def what_fills_it(draw: Draw) -> Question:
+    """Sequences beside the weights of a network with as many heads of keys as of queries."""
+    network, heads = draw.of(
+        [("llama2-7b", 32), ("opt-6.7b", 32), ("mpt-7b", 32), ("gemma-7b", 16)]
+    )
+    tokens = draw.of([1500, 3000, 5000])
+    left, each, fitting = held(network, "h200-pod", 1, tokens)
+    return Question(
         "what fills it",
-        f"Llama 2 13B in bf16 on one H100, sequences of {thirteen.tokens:,} tokens. {left()} are left for"
-        f" caches, a token takes {show(own.sequence / thirteen.tokens, 'B')}. How many sequences fit?",
-        f"{own.fitting}",
+        f"{NETWORKS[network]} in bf16 on one H200, {heads} heads of keys and values, sequences of {tokens:,} tokens."
+        f" {show(left, 'B')} are left for caches, a token takes {show(each / tokens, 'B')}. About how many fit?",
+        f"{fitting}",
         {
-            f"{own.fitting * heads_of(thirteen):,}": "The cache has one head of keys and values.",
-            f"{2 * own.fitting}": "Keys are stored, values are not.",
+            f"{fitting * heads:,}": "The cache has one head of keys and values.",
+            f"{2 * fitting}": "Keys are stored, values are not.",
             "As many as the service allows": "The weights fill the memory.",
         },
         "Cache of a sequence: its tokens times the bytes of a token. It is the wall of a batch.",
-    ),
-    Question(
+    )
+
+
+def twice_the_ranks(draw: Draw) -> Question:
+    """Room for caches on twice the GPUs."""
+    network, machine = draw.of(
+        [("llama2-70b", "h100-pod"), ("qwen2.5-72b", "selene"), ("llama2-70b", "h200-pod")]
+    )
+    tokens = draw.of([3000, 6000])
+    few, many = (held(network, machine, gpus, tokens)[2] for gpus in (4, 8))
+    left, each, _ = held(network, machine, 4, tokens)
+    weights = show(prices(network, machine, 4).shard.weights, "B")
+    return Question(
         "twice the ranks",
-        f"Llama 3 70B in bf16 on 4 H100 holds {of_70b[4]} sequences of {Room().tokens:,} tokens. How many fit on 8?",
-        f"{of_70b[8]}",
+        f"{NETWORKS[network]} in bf16 on 4 {GPUS[machine]} leaves {show(left, 'B')} of each GPU for caches, beside"
+        f" {weights} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} a GPU each. About how many"
+        " fit on 8?",
+        f"{many}",
         {
-            f"{2 * of_70b[4]}": "Twice the GPUs hold twice the sequences.",
-            f"{of_70b[4]}": "Each GPU has the caches of all sequences.",
-            f"{4 * of_70b[4]}": "Memory grows with the square of the ranks.",
+            f"{2 * few}": "Twice the GPUs hold twice the sequences.",
+            f"{few}": "Each GPU has the caches of all sequences.",
+            f"{4 * few}": "Memory grows with the square of the ranks.",
         },
         "The weights take the same bytes in all, so what is left for caches grows faster than the GPUs.",
-    ),
+    )
+
+
+def more_requests(draw: Draw) -> Question:
+    """The mean time of M/M/1 near saturation."""
+    before, after = draw.of([(0.6, 0.95), (0.75, 0.97), (0.63, 0.93), (0.58, 0.94), (0.4, 0.91)])
+    longer = (1 - before) / (1 - after)
+    return Question(
+        "more requests",
+        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * before:.0f} % of the"
+        f" time. Requests rise until it is busy for {100 * after:.0f} %. By which factor does the mean time of a"
+        " request, wait and service, grow?",
+        f"{longer:.1f}",
+        {
+            f"{after / before:.1f}": "Time grows with the requests.",
+            f"{1.0:.1f}": "A busy service is a good service.",
+            f"{(after / before) ** 2:.1f}": "Time grows with the square of the requests.",
+        },
+        f"It is the service time over 1 - utilization, which shrinks from {1 - before:.2f} to {1 - after:.2f}.",
+    )
+
+
+def chunks(draw: Draw) -> Question:
+    """What chunked prefill changes, and what it costs."""
+    rate, prompt = draw.of([(5, 3000), (6, 4000), (10, 2000), (4, 6000)])
+    whole, pieces = (
+        felt(Busy(rate=rate, prompt=prompt, batching=each)) for each in (CONTINUOUS, CHUNKED)
+    )
+    return Question(
+        "chunks",
+        f"At {rate} requests/s with prompts of {prompt:,} tokens the pause of an answer is {show(whole.pause, 's')}"
+        " (90 % are shorter). What does chunked prefill change?",
+        f"The pause, to {show(pieces.pause, 's')}; a first token comes a little later",
+        {
+            "The first token and the pause get shorter": "Chunked prefill makes everything faster.",
+            "Nothing, the same work is done": "Order does not matter if the work is the same.",
+            "The first token comes sooner, the pause stays": "A piece of a prompt is done sooner than a whole.",
+        },
+        "A step has a piece of a prompt beside one token of each answer: nobody stops for a whole prompt.",
+    )
+
+
+def few_users(draw: Draw) -> Question:
+    """Ranks or replicas where weights are what a step reads."""
+    network = draw.of(["mistral-7b", "opt-6.7b", "gemma-7b"])
+    alone, ranks = (chosen(Eight(network=network, batch=8, ranks=g)) for g in (1, 8))
+    return Question(
+        "few users",
+        f"Eight H100, {NETWORKS[network]}, eight users in all. One replica of eight GPUs, or eight replicas of one?"
+        " The one replica is",
+        "quicker and cheaper a token: one copy of the weights is read",
+        {
+            "quicker and dearer a token": "The fastest answer is the dearest.",
+            "slower and cheaper a token": "Exchanges take longer than reading weights.",
+            "as quick and as cheap": "The same GPUs do the same work.",
+        },
+        f"{show(ranks.tpot, 's')} and ${ranks.cost:.2g} a million tokens against {show(alone.tpot, 's')} and"
+        f" ${alone.cost:.2g}. At large batches the order is reversed.",
+    )
+
+
+def twice_the_split(draw: Draw) -> Question:
+    """How much quicker a token is on twice the tensor-parallel ranks."""
+    network, machine = draw.of(
+        [("qwen2.5-72b", "selene"), ("llama2-70b", "h200-pod"), ("llama2-70b", "selene")]
+    )
+    ranks = draw.of([2, 4])
+    few, many = (prices(network, machine, g).decode(1, 1024).total for g in (ranks, 2 * ranks))
+    return Question(
+        "twice the split",
+        f"{NETWORKS[network]} in bf16, one sequence at a time: a replica gets {2 * ranks} tensor-parallel ranks,"
+        f" {GPUS[machine]}, instead of {ranks}. By how many percent is a token quicker?",
+        f"{100 * (1 - many / few):.1f} %",
+        {
+            f"{100 / 2:.0f} %": "Twice the GPUs halve the time of a token.",
+            f"{100 * 3 / 4:.0f} %": "Each rank reads half, and computes half.",
+            f"{0:.0f} %": "Ranks are for memory only.",
+        },
+        "Each rank reads half of the weights, but launches and two allreduces a layer stay.",
+    )
+
+
+QUESTIONS = [
+    one_user,
+    which_phase,
+    a_batch,
+    what_fills_it,
+    twice_the_ranks,
     Question(
         "empty places",
         "With static batching 1 of 10 users waits a second for a first token, though the GPU decodes a quarter of the"
@@ -100,54 +241,8 @@ QUESTIONS = [
         },
         "Continuous batching fills a place after the step in which it became empty, on the same GPU.",
     ),
-    Question(
-        "more requests",
-        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * BEFORE:.0f} % of the"
-        f" time. Requests rise until it is busy for {100 * AFTER:.0f} %. By which factor does the mean time of a"
-        " request, wait and service, grow?",
-        f"{longer:.1f}",
-        {
-            f"{AFTER / BEFORE:.1f}": "Time grows with the requests.",
-            f"{1.0:.1f}": "A busy service is a good service.",
-            f"{(AFTER / BEFORE) ** 2:.1f}": "Time grows with the square of the requests.",
-        },
-        "It is the service time over 1 - utilization, which shrinks to a fifth; the wait alone grows sixfold.",
-    ),
-    Question(
-        "chunks",
-        f"At {Busy().rate} requests/s the pause of an answer is {show(continuous.pause, 's')} (90 % are shorter)."
-        " What does chunked prefill change?",
-        f"The pause, to {show(chunked.pause, 's')}; a first token comes a little later",
-        {
-            "The first token and the pause get shorter": "Chunked prefill makes everything faster.",
-            "Nothing, the same work is done": "Order does not matter if the work is the same.",
-            "The first token comes sooner, the pause stays": "A piece of a prompt is done sooner than a whole.",
-        },
-        "A step has a piece of a prompt beside one token of each answer: nobody stops for a whole prompt.",
-    ),
-    Question(
-        "few users",
-        "Eight H100, Llama 3 8B, eight users in all. One replica of eight GPUs, or eight replicas of one?"
-        " The one replica is",
-        "quicker and cheaper a token: one copy of the weights is read",
-        {
-            "quicker and dearer a token": "The fastest answer is the dearest.",
-            "slower and cheaper a token": "Exchanges take longer than reading weights.",
-            "as quick and as cheap": "The same GPUs do the same work.",
-        },
-        f"{show(ranks.tpot, 's')} and ${ranks.cost:.2g} a million tokens against {show(alone.tpot, 's')} and"
-        f" ${alone.cost:.2g}. At large batches the price turns round.",
-    ),
-    Question(
-        "from four to eight",
-        "Llama 3 70B in bf16, small batches: a replica gets eight tensor-parallel ranks in the place of four. By how"
-        " many percent is a token quicker?",
-        f"{quicker:.0f} %",
-        {
-            f"{100 * (1 - 4 / 8):.0f} %": "Twice the GPUs halve the time of a token.",
-            f"{100 * (1 - (4 / 8) ** 2):.0f} %": "Each rank reads half, and computes half.",
-            f"{0:.0f} %": "Ranks are for memory only.",
-        },
-        "Each rank reads half of the weights, but launches and two allreduces a layer stay.",
-    ),
+    more_requests,
+    chunks,
+    few_users,
+    twice_the_split,
 ]

@@ -4,6 +4,12 @@
     Question("peak", "How long does the layer take?", show(seconds, "s"), wrong, "Its weights come from memory first.")
 
 A file of questions is Python: numbers of options come from the library, so that a key is never older than the models.
+An item may be a function of a Draw instead: then each version of an exam has numbers of its own.
+
+    def peak(draw):
+        machine = draw.of(["summit", "perlmutter", "lumi"])
+        ...
+        return Question("peak", ...)
 """
 
 import runpy
@@ -11,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
 
 LETTERS = "ABCD"
+T = TypeVar("T")
 
 
 class Question(NamedTuple):
@@ -28,6 +35,17 @@ class Question(NamedTuple):
     right: str
     wrong: Mapping[str, str]
     because: str
+
+
+class Draw(NamedTuple):
+    """What one version of an exam draws for one item."""
+
+    seed: int
+    item: str
+
+    def of(self, cases: Sequence[T]) -> T:
+        """Return one of the cases; each of as many seeds in a row gets another one."""
+        return shuffled(cases, self.item)[self.seed % len(cases)]
 
 
 @cache
@@ -41,12 +59,20 @@ def read(path: Path, name: str) -> Any:
     return found
 
 
+def exam(path: Path, seed: int = 0) -> list[Question]:
+    """Return the questions of a file, in one version: items that are functions draw their numbers."""
+    return [
+        each if isinstance(each, Question) else each(Draw(seed, each.__name__))
+        for each in read(path, "QUESTIONS")
+    ]
+
+
 def options(question: Question, seed: int = 0) -> list[str]:
     """Return the options in the order of one version of an exam, the same for the same seed."""
     return shuffled([question.right, *question.wrong], f"{seed} {question.name} {question.text}")
 
 
-def shuffled(options: Sequence[str], seed: str) -> list[str]:
+def shuffled(options: Sequence[T], seed: str) -> list[T]:
     """Return the options in an order that is the same for the same seed."""
     digest = sha256(seed.encode()).digest()
     order = np.random.default_rng(int.from_bytes(digest[:8])).permutation(len(options))

@@ -1,11 +1,14 @@
 """What tests of the course's material share."""
 
+from functools import cache
+
 import pytest
 
-from lib_dlhpc.teaching.questions import read
+from lib_dlhpc.teaching.questions import exam
 
 
 @pytest.fixture(scope="session")
 def questions(repository):
-    """The exam questions of a module."""
-    return lambda name: read(repository / "instructor_notes" / "exam" / f"{name}.py", "QUESTIONS")
+    """The exam questions of a module, in the version of a seed."""
+    folder = repository / "instructor_notes" / "exam"
+    return cache(lambda name, seed=0: exam(folder / f"{name}.py", seed))

@@ -1,0 +1,114 @@
+"""Versions of an exam: numbers of their own, none of them an answer on the page, and right by another formula."""
+
+import json
+
+import pytest
+from exam_numbers import given, printed, value
+
+from lib_dlhpc.teaching.questions import exam
+
+DRAWN = ["12_train_a_language_model", "13_serving"]
+SEEDS = range(6)
+
+
+def seen(page):
+    """Return what a reader of a notebook sees: its text, and what is stored of its outputs."""
+    cells = json.loads(page.read_text("utf-8"))["cells"]
+    found = ["".join(cell["source"]) for cell in cells]
+    for output in (output for cell in cells for output in cell.get("outputs", [])):
+        kinds = output.get("data", {}) | {"text": output.get("text", "")}
+        found += ["".join(kinds[kind]) for kind in kinds if kind.startswith("text")]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_no_number_that_is_right_stands_on_the_page(questions, repository, name):
+    on_page = printed(seen(repository / "modules" / f"{name}.ipynb"))
+    for seed in SEEDS:
+        for question in questions(name, seed):
+            if value(question.right) is not None:
+                assert not printed(question.right) & on_page, (seed, question.name)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_right_number_differs_between_versions(questions, name):
+    versions = [questions(name, seed) for seed in SEEDS]
+    for items in zip(*versions, strict=True):
+        if value(items[0].right) is not None:
+            assert len({item.right for item in items}) >= 3, items[0].name
+            assert items[0].right != items[1].right, items[0].name
+
+
+def test_a_version_is_the_same_each_time(questions, repository):
+    path = repository / "instructor_notes" / "exam" / "13_serving.py"
+    assert exam(path, 4) == questions("13_serving", 4)
+
+
+def is_right(questions, name, item, formula, *pieces, within=0.02):
+    """Assert that in each version an item's answer follows from what its text gives."""
+    for seed in SEEDS:
+        (question,) = (each for each in questions(name, seed) if each.name == item)
+        assert value(question.right) == pytest.approx(
+            formula(*given(question.text, *pieces)), rel=within
+        ), (seed, item)
+
+
+def test_12_train_a_language_model(questions):
+    name = "12_train_a_language_model"
+    pipe = "{} stages", "{} microbatches"
+    is_right(
+        questions, name, "half the stages", lambda p, m: 100 * (p / 2 - 1) / (m + p / 2 - 1), *pipe
+    )
+
+    def split(p, m, f, b, w):
+        return 100 * (p - 1) * (f + b - w) / (m * (f + b + w) + (p - 1) * (f + b - w))
+
+    passes = "each {} ms", "and {} ms for those", "{} ms for gradients"
+    is_right(
+        questions, name, "zero bubble", lambda p, m, f, w, b: split(p, m, f, b, w), *pipe, *passes
+    )
+    idle = "{} GPUs", "{} sequences", "replicas of {} GPUs"
+    is_right(questions, name, "small replicas", lambda gpus, s, each: gpus / each - s, *idle)
+    is_right(
+        questions,
+        name,
+        "recomputed",
+        lambda once: once * 3 / 4,  # a forward pass more, of three; but exchanges and bubbles
+        "an MFU of {} %",
+        within=0.1,
+    )
+
+
+def test_13_serving(questions):
+    name = "13_serving"
+    is_right(questions, name, "one user", lambda step: step, "one sequence: {} a token")
+    is_right(
+        questions,
+        name,
+        "more requests",
+        lambda before, after: (100 - before) / (100 - after),
+        "busy for {} % of the",
+        "until it is busy for {} %",
+    )
+    fit = "{} are left", "a token takes {}", "sequences of {} tokens"
+    is_right(
+        questions, name, "what fills it", lambda left, each, n: left / (each * n), *fit, within=0.03
+    )
+    half = "leaves {} of", "beside {} of weights", "tokens, {} a GPU"
+    is_right(
+        questions,
+        name,
+        "twice the ranks",
+        lambda left, weights, each: (left + weights / 2) / (each / 2),
+        *half,
+        within=0.05,
+    )
+    bound = "reads {} of weights", "no more than {}", "answer of {} tokens"
+    is_right(
+        questions,
+        name,
+        "which phase",
+        lambda weights, rate, tokens: tokens * weights / rate,
+        *bound,
+        within=0.35,  # of peak bandwidth, launches and the cache
+    )
