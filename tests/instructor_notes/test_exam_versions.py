@@ -7,7 +7,7 @@ from exam_numbers import given, printed, value
 
 from lib_dlhpc.teaching.questions import exam
 
-DRAWN = ["12_train_a_language_model", "13_serving"]
+DRAWN = ["08_memory_and_out_of_core", "12_train_a_language_model", "13_serving"]
 SEEDS = range(6)
 
 
@@ -51,6 +51,36 @@ def is_right(questions, name, item, formula, *pieces, within=0.02):
         assert value(question.right) == pytest.approx(
             formula(*given(question.text, *pieces)), rel=within
         ), (seed, item)
+
+
+def test_08_memory_and_out_of_core(questions):
+    name = "08_memory_and_out_of_core"
+
+    def stored(layers, width, heads, batch, tokens):
+        """Korthikanti et al. 2022: bytes of a block, without logits and embedding."""
+        return layers * batch * tokens * width * (34 + 5 * heads * tokens / width)
+
+    sizes = "{} blocks", "of width {}", "{} heads", "batch is {}", "samples of {} tokens"
+    is_right(questions, name, "activations", stored, *sizes, within=0.15)
+    is_right(questions, name, "whole state", lambda weights: 8 * weights, "take {} in 16 bits")
+    is_right(questions, name, "zero 3", lambda m: 3 * m / 2, "over {} microbatches", within=0.1)
+    is_right(
+        questions,
+        name,
+        "offload hidden",
+        lambda seconds, gigabytes: gigabytes / seconds * 1e9,
+        "pass takes {}",
+        "and {} G",
+    )
+    is_right(questions, name, "larger batch", lambda few: few, "takes {} with", within=0.03)
+
+    def late(needed, there, forward):
+        forward, times = forward / 100, needed / there
+        return forward * times + max(1 - forward, forward * times)
+
+    is_right(
+        questions, name, "too slow", late, "takes {};", "link has {}", "is {} % of", within=0.025
+    )
 
 
 def test_12_train_a_language_model(questions):
