@@ -1,7 +1,8 @@
-"""The concept test, before and after the course: twenty items, none of which needs a formula.
+"""The concept test, before and after the course: 28 items, none of which needs a formula.
 
-The first ten are for half a day: allreduce and data parallelism. Items are not in the exam; no answers are given in
-between.
+The first ten are for half a day: allreduce and data parallelism. The first twenty are for a course without modules 12
+and 13, the last eight are about these: language models in training and in service. Items are not in the exam; no
+answers are given in between.
 """
 
 from lib_dlhpc.teaching.questions import Question
@@ -228,5 +229,98 @@ QUESTIONS = [
             "the average over all ranks": "Balance the average and waits vanish.",
         },
         "Who waits longest came first.",
+    ),
+    Question(
+        "sharded state",
+        "A large language model fits on thousands of GPUs if each replica shards all of its state (FSDP), one sequence"
+        " each. Why do its trainers also split layers and build a pipeline?",
+        "Each gather over thousands of GPUs pays a latency for each of them",
+        {
+            "They need not: what fits needs no other split": "FSDP alone is enough if it fits.",
+            "Sharded gradients are less exact, and a pipeline keeps them whole": "Sharding changes the result.",
+            "A GPU computes a split layer at a higher rate": "Smaller products run faster.",
+        },
+        "A ring has as many rounds as ranks, for each block of weights, and one sequence hides little of that.",
+    ),
+    Question(
+        "inside the node",
+        "Tensor, pipeline and data parallelism are combined; a node has fast links, the network between nodes is slow."
+        " Inside the node goes",
+        "tensor parallelism, which exchanges in every layer",
+        {
+            "data parallelism, since gradients are the most bytes": "The most bytes need the fastest link.",
+            "the pipeline, since stages wait for each other": "A late message stops the whole pipeline.",
+            "whichever comes first: all send the same in the end": "Bytes are bytes, whenever they are sent.",
+        },
+        "Nothing computes while a layer waits for its sum; gradients and stages can be overlapped.",
+    ),
+    Question(
+        "experts",
+        "A layer's feed-forward network becomes 16 experts of the same size; a router sends each token to one. Compared"
+        " with before, a step needs",
+        "much more memory, and about as much arithmetic",
+        {
+            "sixteen times the memory and the arithmetic": "More experts cost more arithmetic.",
+            "the same memory, since a token meets one expert": "Experts that are not used need no memory.",
+            "a sixteenth of the arithmetic": "Each expert has fewer tokens, so each token costs less.",
+        },
+        "All experts hold weights and state; a token is computed by one, as before.",
+    ),
+    Question(
+        "uneven router",
+        "Experts are spread over GPUs, and one GPU's experts get twice the mean number of tokens. A step",
+        "waits for that GPU, in every layer with experts",
+        {
+            "is as long as before: the tokens are as many in all": "The mean decides.",
+            "gets shorter, since the other GPUs have less to compute": "Less work for most is less time for all.",
+            "waits once, at the update": "Ranks meet only when gradients are exchanged.",
+        },
+        "The tokens must come back before the next layer, so the busiest GPU sets the pace of each layer.",
+    ),
+    Question(
+        "eight bits",
+        "Linear layers compute in fp8, at twice the rate of bf16. A training step, which also exchanges gradients,",
+        "gets shorter, but not by half",
+        {
+            "takes half of the time": "fp8 halves the step.",
+            "takes a quarter of the time: half the bytes at twice the rate": "Gains of bytes and rate multiply.",
+            "takes as long: weights are still updated in fp32": "The slowest number format decides.",
+        },
+        "Only the products gain; exchanges, attention and casts stay.",
+    ),
+    Question(
+        "token by token",
+        "One user gets an answer from a language model on one GPU. A GPU with twice the FLOP/s and the same memory"
+        " bandwidth writes it",
+        "about as fast as before",
+        {
+            "twice as fast": "Peak FLOP/s predicts time.",
+            "half as fast again: half of the time is arithmetic": "Both count equally.",
+            "more slowly, since faster arithmetic has to wait": "Faster arithmetic waits longer for memory.",
+        },
+        "Each token reads all weights from memory; the arithmetic of one token is little.",
+    ),
+    Question(
+        "many users",
+        "A GPU writes answers for eight users at once instead of one. Each user's next token comes",
+        "nearly as soon as for one user alone",
+        {
+            "after eight times as long": "A larger batch makes every token slower in proportion.",
+            "in an eighth of the time, since users share the work": "A batch divides the time of a step.",
+            "when the longest of the eight answers has ended": "A batch returns its answers together.",
+        },
+        "The weights are read once for all eight, and reading them is most of the time.",
+    ),
+    Question(
+        "what limits users",
+        "The weights of a language model take half of a GPU's memory. What limits the number of users it can serve"
+        " at once?",
+        "The keys and values that each of their conversations stores",
+        {
+            "Its arithmetic, of which each user takes a part": "Who waits, waits for arithmetic.",
+            "Nothing but patience, since all users share the same weights": "Weights are all that fills memory.",
+            "The size of the weights, which each user needs a copy of": "Each user has a copy of the model.",
+        },
+        "The KV cache grows with each token of each conversation, and must stay in memory until the answer ends.",
     ),
 ]

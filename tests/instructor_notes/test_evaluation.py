@@ -30,7 +30,7 @@ def test_it_runs_without_a_file(run):
     printed = run()
     assert "30 learners with both tests" in printed
     assert "normalized gain" in printed
-    assert len(printed.splitlines()) == 4 + 20
+    assert len(printed.splitlines()) == 4 + 28
 
 
 def test_it_reads_a_file(run, tmp_path, repository):

@@ -70,11 +70,19 @@ def test_the_length_of_an_option_tells_nothing_in_the_concept_test(concept):
         assert len(outstanding) <= 0.35 * len(concept), outstanding
 
 
-def test_the_concept_test_has_twenty_items_that_are_not_in_the_exam(concept, questions):
-    assert len({question.name for question in concept}) == len(concept) == 20
+def test_the_concept_test_has_28_items_that_are_not_in_the_exam(concept, questions):
+    assert len({question.name for question in concept}) == len(concept) == 28
     for question in concept:
         check(question)
     assert not {item.text for item in concept} & {q.text for name in NAMES for q in questions(name)}
+
+
+def test_the_last_items_of_the_concept_test_are_about_language_models(concept):
+    """Layouts, experts, fp8, decoding, batches and the KV cache: what modules 12 and 13 teach."""
+    asked = " ".join(f"{item.text} {item.because}" for item in concept[20:])
+    for word in ("FSDP", "Tensor", "router", "fp8", "memory bandwidth", "users", "KV cache"):
+        assert word in asked, word
+    assert not re.search(r"experts|fp8|KV cache", " ".join(item.text for item in concept[:20]))
 
 
 def typed(node):
