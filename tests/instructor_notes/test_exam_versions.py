@@ -1,13 +1,21 @@
 """Versions of an exam: numbers of their own, none of them an answer on the page, and right by another formula."""
 
 import json
+from math import log, log2, sqrt
 
 import pytest
 from exam_numbers import given, printed, value
 
 from lib_dlhpc.teaching.questions import exam
 
-DRAWN = ["08_memory_and_out_of_core", "12_train_a_language_model", "13_serving"]
+DRAWN = [
+    "03_allreduce",
+    "07_io_bottlenecks",
+    "08_memory_and_out_of_core",
+    "09_state_and_failures",
+    "12_train_a_language_model",
+    "13_serving",
+]
 SEEDS = range(6)
 
 
@@ -53,6 +61,66 @@ def is_right(questions, name, item, formula, *pieces, within=0.02):
         ), (seed, item)
 
 
+def test_03_allreduce(questions):
+    name = "03_allreduce"
+    cluster = "{} ranks", "latency of {} µs"
+    is_right(questions, name, "short message", lambda p, us: log2(p) * us / 1e6, *cluster)
+    is_right(questions, name, "rounds of a ring", lambda p: 2 * (p - 1), "ring of {} ranks")
+    is_right(questions, name, "few elements", lambda p: 2 * (p - 1), "{} ranks")
+    is_right(questions, name, "latency alone", lambda p: (p - 1) / log2(p), "{} ranks")
+
+    def saved(p, size, us):
+        slow, fast = (us / 1e6 + size / p / rate for rate in (50e9 / 8, 100e9 / 8))
+        return 100 * (1 - fast / slow)
+
+    ring = "on {} ranks", "buckets of {} kB", "ranks, {} µs"
+    is_right(
+        questions, name, "twice the bandwidth", lambda p, kb, us: saved(p, 1e3 * kb, us), *ring
+    )
+
+    def overtaken(p, us, gigabits):
+        return log2(p) * us / 1e6 * gigabits * 1e9 / 8 / (log2(p) - 2 * (p - 1) / p)
+
+    is_right(questions, name, "crossover", overtaken, "{} ranks", "ranks, {} µs", "{} Gb/s")
+    is_right(
+        questions,
+        name,
+        "shared NIC",
+        lambda machines, devices: 2 * (machines - 1) / machines,
+        "{} nodes",
+        "of {} devices",
+    )
+    tree = "Rabenseifner. {} ranks"
+    is_right(questions, name, "long message down a tree", lambda p: log2(p) * p / (p - 1), tree)
+
+
+def test_07_io_bottlenecks(questions):
+    name = "07_io_bottlenecks"
+    files = "images of {} KB", "servers do {} thousand"
+    is_right(questions, name, "bytes a second", lambda kb, ops: kb * ops * 1e6 / 3, *files)
+    is_right(
+        questions, name, "best policy", lambda share: share, "random order. {} % of it", within=1e-9
+    )
+    is_right(
+        questions,
+        name,
+        "lru",
+        lambda share: 100 * (share / 100 + (1 - share / 100) * log(1 - share / 100)),
+        "random order. {} % of it",
+    )
+    is_right(questions, name, "more nodes", lambda hours: hours, "epochs take {}", within=0.01)
+    servers = "does {} thousand", "second and {}."
+    is_right(questions, name, "size of a file", lambda ops, rate: 3 * rate / ops / 1e3, *servers)
+    unpacked = "has {} MB", "each of {} readers", "decompresses {} of"
+    is_right(
+        questions,
+        name,
+        "compression",
+        lambda mb, readers, rate: readers * rate / mb / 1e6,
+        *unpacked,
+    )
+
+
 def test_08_memory_and_out_of_core(questions):
     name = "08_memory_and_out_of_core"
 
@@ -81,6 +149,51 @@ def test_08_memory_and_out_of_core(questions):
     is_right(
         questions, name, "too slow", late, "takes {};", "link has {}", "is {} % of", within=0.025
     )
+
+
+def test_09_state_and_failures(questions):
+    name = "09_state_and_failures"
+    is_right(
+        questions,
+        name,
+        "which interval",
+        lambda save, hours: sqrt(2 * save * 3600 * hours),
+        "takes {}, the",
+        "once in {} hours",
+        within=0.25,
+    )
+    saving = "takes {};", "every {} minutes"
+    is_right(questions, name, "as often as you can", lambda s, m: 100 * s / (s + 60 * m), *saving)
+    shard = "{} billion", "over {} nodes", "at {} GB/s"
+    is_right(questions, name, "stall", lambda w, n, rate: 14 * w / n / 8 / rate, *shard)
+    fails = "{} nodes", "in {} days"
+    is_right(
+        questions,
+        name,
+        "mtbf of a machine",
+        lambda days, n: 86400 * days / n,
+        "once in {} days",
+        "of {} nodes",
+    )
+    is_right(
+        questions,
+        name,
+        "young",
+        lambda n, days, save: sqrt(2 * save * 86400 * days / n),
+        *fails,
+        "takes {}.",
+    )
+    is_right(
+        questions,
+        name,
+        "off the optimum",
+        lambda best, restarts: restarts + 1.25 * (best - restarts),
+        "loses {} %",
+        "which {} %",
+        within=0.1,
+    )
+    layer = "{} inputs", "{} outputs"
+    is_right(questions, name, "bytes of a version", lambda i, o: 4 * (i + 1) * o, *layer)
 
 
 def test_12_train_a_language_model(questions):
