@@ -13,6 +13,7 @@ DRAWN = [
     "07_io_bottlenecks",
     "08_memory_and_out_of_core",
     "09_state_and_failures",
+    "11_traces_and_waits",
     "12_train_a_language_model",
     "13_serving",
 ]
@@ -194,6 +195,25 @@ def test_09_state_and_failures(questions):
     )
     layer = "{} inputs", "{} outputs"
     is_right(questions, name, "bytes of a version", lambda i, o: 4 * (i + 1) * o, *layer)
+
+
+def test_11_traces_and_waits(questions):
+    name = "11_traces_and_waits"
+    is_right(
+        questions,
+        name,
+        "load balance",
+        lambda others, usual, most: 100 * (others * usual + most) / (others + 1) / most,
+        "{} ranks compute",
+        "for {} each",
+        "more for {}.",
+    )
+    factors = "balance {} %", "serialization {} %", "transfer {} %"
+    is_right(questions, name, "product", lambda b, s, t: b * s * t / 1e4, *factors)
+    late = "compute for {},", "efficiency {} %"
+    is_right(questions, name, "sends late", lambda s, share: 100 * s / share, *late)
+    is_right(questions, name, "faster network", lambda s: s, "takes {} on", within=0.03)
+    is_right(questions, name, "each in turn", lambda s: s, "run takes {};", within=0.03)
 
 
 def test_12_train_a_language_model(questions):
