@@ -79,7 +79,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 3, "GPUs a replica").press("Home")
     eventually(lambda: "wait in the queue" in wall(page, 3))
     slider(page, 4, "Batch").press("End")
-    eventually(lambda: "Slower than without drafts" in wall(page, 4))
+    eventually(lambda: "slower than without drafts" in wall(page, 4))
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:

@@ -45,7 +45,7 @@ def the_slack(setting: Setting) -> View:
     words = (
         f"<b>{own.saving:.1%} of the GPUs' energy saved, and the step still takes {show(own.step, 's')}.</b>"
         f" {slowed} of {len(times)} passes are slowed, up to {clock:.2f} times as long. GPUs are busy for"
-        f" {busy(own, own.seconds):.0%} of the step at the highest clock, {busy(own, own.stretched):.0%} so."
+        f" {busy(own, own.seconds):.0%} of the step at the highest clock, and for {busy(own, own.stretched):.0%} now."
     )
     wall = "" if own.saving >= 0.03 else f"Little slack: {own.saving:.1%}. {little(setting)}"
     return View(words, wall, {"energy_slack": passes_state(setting)})
@@ -56,7 +56,9 @@ def little(setting: Setting) -> str:
     if setting.schedule == "gpipe":
         return "In GPipe another pass waits for nearly each of them."
     own = found(setting)
-    return f"GPUs compute for {busy(own, own.seconds):.0%} of the step: few passes have anything to wait for."
+    return (
+        f"GPUs compute for {busy(own, own.seconds):.0%} of the step: few passes wait for anything."
+    )
 
 
 def busy(own: Slack, seconds: NDArray[Any]) -> float:

@@ -23,9 +23,9 @@ WHY = (
     "<b>Predicted</b>: the run simulated with these failures, from the start and the steps/s of the undisturbed one."
     " <b>At its own speed</b>: from the start and the steps/s of the killed run; that error is the error of the"
     " model, and the rest is this machine, whose cores other processes use as well."
-    "<br><b>Why they differ.</b> A real restart waits until mpiexec has ended the other ranks; a snapshot counts once"
-    " it is published, some milliseconds after its copy; a failure that comes before the ranks are there waits for"
-    " them; and where the speed differs, a failure hits another step."
+    "<br><b>Why they differ.</b> A real restart waits until mpiexec has ended the other ranks; a snapshot counts only"
+    " when it is published, some milliseconds after its copy; a failure that comes before the ranks have started waits"
+    " for them; and at a different speed, a failure hits a different step."
 )
 
 

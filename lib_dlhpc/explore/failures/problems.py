@@ -22,7 +22,7 @@ PROBLEMS = [
     Problem(
         "Young's interval",
         f"{NODES} nodes, each of which fails once in {DAYS} days; a checkpoint takes {show(COST, 's')}. Which"
-        " interval loses least, to first order?",
+        " interval loses the least, to first order?",
         [
             Step("MTBF of all nodes together: that of one over their number", mtbf, "s"),
             Step("2 C M, in s²", 2 * COST * mtbf),

@@ -22,8 +22,8 @@ from lib_dlhpc.spec.units import format_quantity as show
 WORDS = {
     "synchronous": "training stalls until the shared file system has everything",
     "asynchronous": "training stalls for a copy to host memory; it is written in the background",
-    "multilevel": "training stalls until the node-local drives have their shards; these are written on to the shared"
-    " file system, and failures that spare the drives read nothing from it",
+    "multilevel": "training stalls until the node-local drives have their shards; from there they go on to the"
+    " shared file system, from which nothing is read after failures that spare the drives",
     "incremental": "training stalls while everything is hashed and the changed chunks are written",
 }
 MEMORIES = (0.25e9, 1e9, 2e9, 4e9, 16e9, 256e9, 2e12)  # B of a node's host, for copies

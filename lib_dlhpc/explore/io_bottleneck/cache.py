@@ -92,8 +92,8 @@ def cache_wall(setting: Setting) -> str:
         return ""
     if setting.fresh:
         return (
-            "A reader of everything once an epoch needs last what it has just read: the policy evicts what it"
-            " needs next."
+            "A reader that reads everything once an epoch needs the sample it has just read last of all: the policy"
+            " evicts the one that it needs next."
         )
     return "Each sample is evicted shortly before it is read again: a cycle longer than the cache has no hits."
 
@@ -108,4 +108,4 @@ def cache_fine(setting: Setting) -> str:
         )
     if setting.fresh:
         return "More than the cached fraction: the order is drawn in advance, and this policy knows it."
-    return "Each epoch a node reads the same part, and of that more is in its cache."
+    return "A node reads the same part in each epoch, so more of that part is in its cache."

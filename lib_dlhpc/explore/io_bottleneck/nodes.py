@@ -118,7 +118,7 @@ def remote(setting: Setting) -> float:
 def node_wall(setting: Setting) -> str:
     """Say what limits: the SSDs, too few nodes for the copies, or input."""
     if setting.copies > setting.nodes:
-        return f"{setting.copies} copies need as many nodes: each stores one at most."
+        return f"{setting.copies} copies need {setting.copies} nodes: each node stores one at most."
     return " ".join(predict(experiment(setting)).walls)
 
 

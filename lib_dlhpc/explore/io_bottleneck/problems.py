@@ -31,8 +31,8 @@ PROBLEMS = [
     ),
     Problem(
         "An LRU cache",
-        f"One reader, all data once an epoch in a new random order, a share r = {CACHED} of it cached, LRU: r +"
-        " (1 - r) ln(1 - r). The hit rate?",
+        f"One reader reads all data once an epoch in a new random order, and a share r = {CACHED} of it is cached."
+        " With LRU the hit rate is r + (1 - r) ln(1 - r). How much is that?",
         [
             Step("ln(1 - r)", log(1 - CACHED)),
             Step("(1 - r) ln(1 - r)", (1 - CACHED) * log(1 - CACHED)),
@@ -49,7 +49,7 @@ PROBLEMS = [
     ),
     Problem(
         "Remote reads",
-        f"A data set is spread over {NODES} nodes, one copy. Which share of a node's random reads is remote?",
+        f"A data set is spread over {NODES} nodes, one copy. What share of a node's random reads is remote?",
         [
             Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
             Step("All others are remote", 100 * (1 - 1 / NODES), "%"),

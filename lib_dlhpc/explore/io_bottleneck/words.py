@@ -29,10 +29,10 @@ TERMS = {name: name for name in ("metadata", "read latency", "transfer", "remote
 TERMS["decoding"] = "loader and store"
 SIMULATED = 4000  # samples
 WHY = (
-    "<b>Why they differ.</b> Metadata, latency and transfer are from files read just before, by readers that do"
-    " nothing else; the loader's and the store's own work is what one rank alone took beyond that; a request"
-    " to another rank was measured while that rank was idle. In the run ranks answer each other"
-    " while they read, share the cores with all other processes, and the slowest of them counts: that is not"
+    "<b>Why they differ.</b> Metadata, latency and transfer were measured on files just before, by readers that do"
+    " nothing else; the loader's and the store's own work is the time that one rank alone took beyond that; a request"
+    " to another rank was measured while that rank was idle. In the run, ranks answer each other's requests"
+    " while they read, share the cores with all other processes, and the slowest of them counts. None of that is"
     " predicted. So one request for each sample is slow on a busy machine, and requesting many"
     " at once helps most where the latency is longest. From the disk the store reads its partitions sequentially"
     " beside the first samples; that gain is not predicted either. FanStore competes not with the"
@@ -109,7 +109,7 @@ def outcome_words(setting: Setting, outcome: Read) -> str:
     same = "the same samples in the same order" if outcome.read["same"] else "NOT the same samples"
     warm = setting.state == WARM
     return (
-        f"<b>Out of the store the loader came to {one} on the folder, and with {BATCH} at once to"
+        f"<b>From the store the loader reached {one} on the folder, and with {BATCH} requests at once"
         f" {many}.</b> All three read {same}. On {outcome.tier['system'] or 'this file system'}, files"
         f" {'in memory' if warm else 'dropped from memory before each epoch, names kept'}."
     )

@@ -39,9 +39,9 @@ SAMPLES, SHOWN = 512, 5  # the step on the chart: the first ones make connection
 SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
 WHY = (
     "<b>Why they differ.</b> The prediction gives each rank a core of its own and knows the rate of whole batches."
-    " Arrays of a few kB take less time to compute than the Python around each layer and message; a layout with many"
-    " messages, such as ZeRO 3 or tensor parallelism, has much of it. Ranks that share a core wait for it, which"
-    " counts as communication."
+    " Arrays of a few kB take less time to compute than the Python code around each layer and message takes to run; a"
+    " layout with many messages, such as ZeRO 3 or tensor parallelism, runs much of it. Ranks that share a core wait"
+    " for it, which counts as communication."
 )
 
 

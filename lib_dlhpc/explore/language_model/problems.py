@@ -51,7 +51,7 @@ PROBLEMS = [
     Problem(
         "Sequences of a replica",
         f"{GPUS:,} GPUs, {SEQUENCES:,} sequences in a step. Tensor {long.tensor}, pipeline {long.pipeline}, context"
-        f" {long.context}. How many sequences has a replica?",
+        f" {long.context}. How many sequences does a replica have?",
         [
             Step("GPUs of a replica", long.replica),
             Step("Replicas", GPUS / long.replica),

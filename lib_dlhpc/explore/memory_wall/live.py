@@ -137,11 +137,11 @@ def asked_view(setting: Setting) -> View:
 def outcome_words(setting: Setting, outcome: Outcome) -> str:
     """Say which run was refused, and whether the results are the same."""
     inside, outside = outcome.inside, outcome.outside
-    first = "<b>In core it came through</b>, for it needs less than the ledger says."
+    first = "<b>In core the run finished</b>, since it needs less than the ledger says."
     if outcome.refused.refused:
         first = "<b>In core the system refused it.</b>"
     if outside.refused:
-        return f"{first} Out of core as well: with {setting.words} on disk, the rest is larger than the cap."
+        return f"{first} It was refused out of core, too: with {setting.words} on disk, the rest exceeds the cap."
     same = (inside.weights, inside.loss) == (outside.weights, outside.loss)
     return (
         f"{first} Out of core it needed {show(outside.peak, 'B')} at most, below the cap, and took"
@@ -185,5 +185,5 @@ def result_html(setting: Setting, outcome: Outcome) -> str:
         "<b>Why they differ.</b> The ledger counts arrays, the system pages; out of core it counts the layers in use,"
         " while prefetch and write-behind buffers take some more. The file was written at"
         f" {out} and read at {back} just now, which is the page cache rather than the disk: where"
-        " memory is short it is slower. Transfers take a core of their own, and here may share one."
+        " memory is short it is slower. Transfers need a core of their own, and may have to share one here."
     )

@@ -60,7 +60,7 @@ def out_of_core(setting: Setting) -> View:
     loses = np.isfinite(where)
     turn = f"below {show(where, 'B/s')}." if loses else "at any bandwidth here: it moves nothing."
     return View(
-        f"<b>{show(need.moved, 'B')} move in a step, out and back; to hide them takes"
+        f"<b>{show(need.moved, 'B')} move in a step, out and back; hiding them takes"
         f" {show(need.required, 'B/s')} each way.</b> {name} has {show(setting.link, 'B/s')}: {ahead} a step fetched"
         f" ahead, {paged} page by page, {inside} if it fitted. Full recomputation is faster {turn}",
         link_wall(setting),

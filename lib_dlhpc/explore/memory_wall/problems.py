@@ -56,7 +56,7 @@ PROBLEMS = [
         "Selective recomputation",
         "A transformer layer stores s b h (34 + 5 a s / h) bytes; the second term is recomputed cheaply. With"
         f" a = {HEADS} heads, s = {SEQUENCE:,}, h ="
-        f" {HIDDEN:,}: which share of the activations does selective recomputation free?",
+        f" {HIDDEN:,}: what share of the activations does selective recomputation free?",
         [
             Step("5 a s / h", quadratic),
             Step("Over 34 and itself", 100 * quadratic / (34 + quadratic), "%"),

@@ -69,7 +69,7 @@ def four_ways() -> Bench[Setting]:
         tooltip="Predicts single ways and pairs of them",
     )
     look = "which points lie left of the wall, and which of them is the lowest; then a slower network: which rise?"
-    fine = "It fits as it is: no way around is needed."
+    fine = "It fits as it is: nothing has to be done."
     bench = Bench(Setting(), ways_view, ["memory_ways", button, found], fine, look)
     button.on_click(lambda _: found.set_trait("value", search_html(bench.setting)))
     for control in bench.controls.values():

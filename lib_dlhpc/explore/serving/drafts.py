@@ -53,7 +53,7 @@ def small_and_large(setting: Setting) -> View:
     )
     slower = (
         f"Arithmetic: a step computes {1 + setting.drafts} tokens of {sequences(setting.batch)}, and {tokens:.2f} of"
-        " each come out. Slower than without drafts."
+        " each come out. That is slower than without drafts."
     )
     wall, waits = "" if times >= 1 else slower, (verify.weights + verify.cache) / verify.total
     fine = f"{waits:.0%} of the verification waits for weights and caches, which drafts do not read again."

@@ -169,8 +169,8 @@ def result_html(setting: Setting, found: dict[int, Times]) -> str:
         f"<b>Error.</b> The catalog's laptop would need {laptop} for a step of the batch. Calibrated, four numbers of"
         " this core explain its steps: FLOP/s, B/s, and the time of a numpy call for each layer and, in attention, for"
         " each sequence. <b>Why they differ.</b> Python calls numpy for one sequence after another in attention, so a"
-        " larger batch has more calls, not only more work; narrow networks have the most of them. Real services run one"
-        " kernel for all sequences. What stays off: the bandwidth of a cache is not that of memory, and the core's"
-        " clock and caches are shared with other processes, though only the seconds of this one count."
+        " larger batch has more calls, not only more work; in narrow networks calls weigh most. Real services run one"
+        " kernel for all sequences. The rest of the error: the bandwidth of a cache is not that of memory, and the"
+        " core's clock and caches are shared with other processes, though only the seconds of this one count."
     )
     return table_html(lines) + verdict_html(said)

@@ -75,7 +75,7 @@ def wall_of(setting: Setting) -> str:
         return ""
     why = "the queue grows as long as requests arrive so fast"
     if setting.batching == STATIC and trace.mean_batch < setting.batch / 2:
-        why = "a batch is over when its longest answer is, and until then places stay empty"
+        why = "a batch ends only with its longest answer, and until then places stay empty"
     return f"Queue: 1 of 10 users waits {show(own.first, 's')} or longer for a first token: {why}."
 
 

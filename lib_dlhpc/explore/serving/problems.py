@@ -27,7 +27,7 @@ PROBLEMS = [
     Problem(
         "Bytes of a cache",
         f"A network has {LAYERS} layers with {HEADS} heads of keys and values, {SIZE} numbers each, 2 bytes a number."
-        f" How many bytes of cache has a sequence of {thirteen.tokens:,} tokens?",
+        f" How many bytes of cache does a sequence of {thirteen.tokens:,} tokens take?",
         [
             Step("A token: keys and values of all heads in all layers", token, "B"),
             Step("All tokens", token * thirteen.tokens, "B"),
@@ -37,7 +37,7 @@ PROBLEMS = [
     Problem(
         "What a token waits for",
         f"A GPU reads {show(float(bandwidth), 'B/s')}, a step reads {show(weights, 'B')} of weights. One that decodes"
-        f" one sequence takes {show(step, 's')}. For which share of it does the GPU read weights, at full bandwidth?",
+        f" one sequence takes {show(step, 's')}. For what share of it does the GPU read weights, at full bandwidth?",
         [
             Step("Weights over bandwidth", weights / bandwidth, "s"),
             Step("Over the step", 100 * weights / bandwidth / step, "%"),

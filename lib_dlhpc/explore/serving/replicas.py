@@ -93,8 +93,8 @@ def wall_of(setting: Setting) -> str:
     if wanted <= found.sequences:
         return ""
     return (
-        f"Memory: a replica has room for the cache of {sequences(found.sequences)}; {wanted} were asked, and the others"
-        " wait in the queue."
+        f"Memory: a replica has room for the cache of {sequences(found.sequences)}; {wanted} were asked for, and the"
+        " others wait in the queue."
     )
 
 

@@ -139,8 +139,8 @@ def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
     if 0.9 < now.produce / now.consume < 1 / 0.9 and enough > setting.depth:
         return f"{pace}: equal, but both vary. A buffer of {enough} batches would smooth that."
     starved = now.slower == "simulation"
-    who = "training waits for samples" if starved else "simulation waits for room"
-    return f"{pace}: the {who}. A buffer delays that and makes no run shorter: move ranks."
+    who = "training waits for samples" if starved else "the simulation waits for room"
+    return f"{pace}: {who}. A buffer delays that and shortens no run: move ranks."
 
 
 def best_words(setting: Setting, now: CoupledPrediction) -> str:

@@ -116,7 +116,7 @@ def outcome_words(outcome: Outcome) -> str:
         f" {show(before['waited'], 's')}"
     )
     if after is None:
-        return f"<b>✓ {words}.</b> No other placement is predicted to save more than some percent."
+        return f"<b>✓ {words}.</b> No other placement is predicted to save more than a few percent."
     took, waited = (show(after[name], "s") for name in ("seconds", "waited"))
     words = f"{words}; {escape(placed(after))} took {took} and waited {waited}"
     if after["seconds"] < before["seconds"]:
@@ -142,9 +142,9 @@ def result_html(outcome: Outcome) -> str:
 
 
 WHY = (
-    "<br><b>Why they differ.</b> Costs are measured in a few seconds before the run, and a shared core has other"
-    " costs a moment later: then the compute time of a rank is mispredicted, and the waits of the other side with"
-    " it. Shared memory bandwidth and oversubscribed cores are not in the formula."
+    "<br><b>Why they differ.</b> Costs are measured in a few seconds before the run, but on a shared core they change"
+    " a moment later: then the compute time of a rank is mispredicted, and so are the waits of the other"
+    " side. Shared memory bandwidth and oversubscribed cores are not in the formula."
 )
 
 

@@ -88,8 +88,8 @@ def found_words(setting: Setting, analysis: Analysis, table: Ways) -> str:
             f" {show(cost['predicted'], 's')}, or {show(cost['simulated'], 's')} by what the ranks really slept.</b>"
         )
     return (
-        f"<b>✗ Rank {setting.rank} was late, and the analysis does not say so: on this machine, now, others vary as"
-        " much. Plant more, or try again.</b>"
+        f"<b>✗ Rank {setting.rank} was late, and the analysis does not say so: on this machine, now, other ranks vary"
+        " as much. Plant more, or try again.</b>"
     )
 
 
@@ -110,7 +110,7 @@ def ways_html(table: Mapping[str, Mapping[str, float]]) -> str:
 WHY = (
     "<b>Predicted</b> from what was asked for; <b>simulated</b> from what each rank really slept in each step; both"
     " with a laptop's memory as the network.<br><b>Why they differ.</b> A sleep lasts longer than asked for when the"
-    " core is taken: that is the error of the prediction alone. The rest of both: with more ranks than cores, a rank"
+    " core is busy: that is an error of the prediction alone. Both have another: with more ranks than cores, a rank"
     " whose message has arrived may still wait for a core, which counts as moving data, and its next message is late."
     " No network model covers that."
 )

@@ -25,7 +25,7 @@ LOOK = "where a hatched bar ends: what happens on another rank at that moment en
 MISTAKES = {
     "sends late": {
         "computes longer": "Each rank has as much work as the others; look at when it sends.",
-        "slow link": "A message is not slow that has not been sent: the receive is hatched, so it waits.",
+        "slow link": "A message that has not been sent cannot be slow: the receive is hatched, so it waits.",
         "reads slowly": "All read equally long; look at what this rank does before it sends.",
     },
     "computes longer": {
@@ -107,8 +107,8 @@ def feedback(planted: Planted, problem: str, rank: int) -> str:
     if problem != planted.problem:
         return "✗ Not that. " + MISTAKES[planted.problem][problem]
     if rank == int(np.argmax(sum(analyzed(planted.setting).waits.values()))):
-        return "✗ The problem, yes; the rank, no: this one waits longest. For whom does it wait?"
-    return "✗ The problem, yes; the rank, no. Follow the lines from where somebody waits to their other end."
+        return "✗ The problem is right, but not the rank: this one waits longest. For whom does it wait?"
+    return "✗ The problem is right, but not the rank. Follow the lines from where a rank waits to their other end."
 
 
 def solution(planted: Planted) -> str:
@@ -122,7 +122,7 @@ def score_words(now: Answer, solved: list[bool]) -> str:
     """Say what is answered, and how many puzzles were found. solved: whether the first answer to each was right."""
     yours = f"Your answer: {now.problem}, rank {now.rank}. " if now.problem else ""
     words = f"{sum(solved)} of {len(solved)} found" if solved else "None found yet"
-    return f"{yours}{words}; a first answer counts."
+    return f"{yours}{words}; only first answers count."
 
 
 def find_it() -> ipywidgets.Box:

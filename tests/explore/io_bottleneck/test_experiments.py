@@ -205,7 +205,7 @@ def test_fanstore_is_drawn_from_the_node_on_that_its_data_fits():
     assert nodes.node_wall(setting) == ""
     assert "it takes 8 nodes" in nodes.node_wall(setting._replace(nodes=4))
     assert "at least 16 nodes" in nodes.fanstore.view(setting._replace(nodes=16, copies=2)).words
-    assert "4 copies need as many nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
+    assert "4 copies need 4 nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
 
 
 def test_no_way_is_better_than_never_waiting():
