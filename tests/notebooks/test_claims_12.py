@@ -1,5 +1,7 @@
 """What module 12 and its notes say is what the library computes."""
 
+import re
+
 import pytest
 from module_text import has_every_part
 
@@ -32,7 +34,7 @@ from lib_dlhpc.explore.language_model.questions import (
 )
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec import catalog
 
@@ -174,6 +176,17 @@ def test_experts_wide_enough_to_hide_their_exchange_would_be_wider_than_deepseek
     flop, size = 18 * hidden * width, 8 * hidden  # of a token and an expert that it meets
     wide = width * (size / 50e9) / (flop / 400e12)
     assert (width, round(wide, -2)) == (2048, 3600)
+
+
+def test_interruptions_are_those_published_and_planned_ones_are_not_failures(repository):
+    text = (repository / "modules" / "12_train_a_language_model.ipynb").read_text("utf-8")
+    said = re.search(
+        r"(\d+) times in 54 days: (\d+) interruptions were planned and (\d+) unexp", text
+    )
+    every, planned, unexpected = (int(number) for number in said.groups())
+    rows = results()
+    assert every == float(rows["llama3-interruptions"]["value"])
+    assert unexpected == float(rows["llama3-unexpected"]["value"]) == every - planned
 
 
 def test_every_part_is_there(repository):

@@ -141,7 +141,7 @@ def outcome_words(setting: Setting, outcome: Outcome) -> str:
     if outcome.refused.refused:
         first = "<b>In core the system refused it.</b>"
     if outside.refused:
-        return f"{first} It was refused out of core, too: with {setting.words} on disk, the rest exceeds the cap."
+        return f"{first} It did so out of core, too: with {setting.words} on disk, the rest is larger than the cap."
     same = (inside.weights, inside.loss) == (outside.weights, outside.loss)
     return (
         f"{first} Out of core it needed {show(outside.peak, 'B')} at most, below the cap, and took"
