@@ -102,7 +102,7 @@ QUESTIONS = [
         "Twice the batch, and a well-tuned rate for it. The number of steps to a given accuracy",
         "halves at first, and hardly falls beyond some batch",
         {
-            "always halves": "A larger batch is a better gradient, so fewer steps, in proportion.",
+            "always halves": "A larger batch gives a better gradient, so steps fall in proportion.",
             "stays": "Each step learns equally much.",
             "grows beyond some batch: large batches do not generalize": "A large batch cannot reach the accuracy.",
         },
@@ -147,7 +147,7 @@ QUESTIONS = [
         " the cache hits",
         "half of the reads",
         {
-            "nearly all, with a clever policy": "A cache helps random access in proportion to its cleverness.",
+            "nearly all, with a clever policy": "A smarter cache helps random access more.",
             "none, since the order is random": "Random access cannot be cached.",
             "more in each epoch, as it learns": "A cache learns what is read.",
         },

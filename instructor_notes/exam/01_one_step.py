@@ -143,7 +143,7 @@ QUESTIONS = [
         " times as long as one of 8 B?",
         f"{ratio:.1f}",
         {
-            f"{4096 / 8:.0f}": "Messages take as long as their bytes.",
+            f"{4096 / 8:.0f}": "The time of a message is proportional to its bytes.",
             f"{(4096 / 8) ** 0.5:.0f}": "Time grows with the root of the size.",
             f"{8 / 8:.1f}": "Below a page all messages are equal.",
         },

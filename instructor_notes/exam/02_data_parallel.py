@@ -82,7 +82,7 @@ QUESTIONS = [
         " longer than the mean?",
         f"{longer:.1f} %",
         {
-            f"{3:.1f} %": "Three percent of jitter cost three percent.",
+            f"{3:.1f} %": "Three percent of jitter costs three percent.",
             f"{3 * 256**0.5:.1f} %": "Deviations of all GPUs add up.",
             f"{3 / 256**0.5:.2f} %": "The mean of many GPUs hardly varies.",
         },
@@ -144,7 +144,7 @@ QUESTIONS = [
         f" {show(exchange, 's')}. From about how many GPUs on do more GPUs make the run slower?",
         f"{slows:,}",
         {
-            f"{int(curve.gpus[-1]):,}": "More GPUs can do no harm.",
+            f"{int(curve.gpus[-1]):,}": "More GPUs never hurt.",
             f"{slows // 8:,}": "The published run ends where scaling ends.",
             f"{int(curve.gpus[0]):,}": "Any GPU beyond those that memory asks for costs more than it brings.",
         },

@@ -84,7 +84,7 @@ QUESTIONS = [
         " each GPU sends change from 8 to 16 GPUs?",
         f"{sends[1] / sends[0]:.2f} times",
         {
-            f"{8 / 16:.2f} times": "More GPUs have less to send.",
+            f"{8 / 16:.2f} times": "With more GPUs, each one sends less.",
             f"{16 / 8:.2f} times": "Each GPU sends to every other.",
             f"{(16 / 8) ** 2:.2f} times": "All pairs of GPUs exchange.",
         },
@@ -142,7 +142,7 @@ QUESTIONS = [
         "ResNet-50 is cut into 4 stages of equally many layers. By how much does the slowest stage exceed the mean?",
         f"{uneven:.0f} %",
         {
-            f"{0:.0f} %": "Equal stages are stages of equally many layers",
+            f"{0:.0f} %": "Equal stages have equal numbers of layers",
             f"{100 / 4:.0f} %": "A stage can exceed the mean by its own share at most.",
             f"{uneven * 4:.0f} %": "The last stage has most weights, and so most work.",
         },

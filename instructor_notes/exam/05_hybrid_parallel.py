@@ -66,7 +66,7 @@ QUESTIONS = [
         " does the memory that each GPU needs change?",
         f"{more_memory(Cubes(gpus=1024)):.2f} times",
         {
-            f"{512 / 1024:.2f} times": "More replicas give each GPU less to hold.",
+            f"{512 / 1024:.2f} times": "With more replicas, each GPU stores less.",
             f"{1024 / 512:.2f} times": "Each replica adds its gradients.",
             f"{(1 + 512 / 1024) / 2:.2f} times": "Replicas share the weights, not the activations.",
         },
@@ -89,7 +89,7 @@ QUESTIONS = [
         "Nodes of 8 GPUs. Tensor 8, pipeline 4, data 8. Which group should span nodes last?",
         "Tensor",
         {
-            "Data": "Gradients are the most bytes, so data parallelism must be nearest.",
+            "Data": "Gradients have the most bytes, so data-parallel ranks must be the closest.",
             "Pipeline": "Stages wait for each other, so they must be near.",
             "It makes no difference": "Bytes are bytes, no matter who sends them and when.",
         },

@@ -71,7 +71,7 @@ QUESTIONS = [
         f"Batch 64 needs {few:.0f} steps to the target, with the best rate. How many does batch {BEYOND:,} need?",
         f"{many:.0f}",
         {
-            f"{few * 64 / BEYOND:.1f}": "A larger batch is a better gradient, so fewer steps, in proportion.",
+            f"{few * 64 / BEYOND:.1f}": "A larger batch gives a better gradient, so steps fall in proportion.",
             f"{few:.0f}": "The number of steps does not depend on the batch.",
             f"{few * (64 / BEYOND) ** 0.5:.0f}": "Steps fall with the root of the batch without end.",
         },
@@ -116,7 +116,7 @@ QUESTIONS = [
         "In float32, one rank and four ranks end a percent apart on the same global batch. What comes first?",
         "Run both in float64: if the curves coincide there, it was the order of summation",
         {
-            "Look for the bug in the exchange": "Four ranks got another accuracy, so something is wrong.",
+            "Look for the bug in the exchange": "Four ranks reached a different accuracy, so something is wrong.",
             "Lower the learning rate until they agree": "What agrees is right.",
             "Nothing, a percent is always noise": "Every difference is rounding.",
         },

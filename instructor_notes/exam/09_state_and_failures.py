@@ -196,7 +196,7 @@ QUESTIONS = [
         "Keeping versions, and continuing from an earlier one",
         {
             "Checkpoints every minute": "Checkpoint as often as you can.",
-            "A second copy of the newest checkpoint": "A checkpoint is a spare.",
+            "A second copy of the newest checkpoint": "A checkpoint is a backup.",
             "Saving synchronously": "A state that is saved at rest is a good state.",
         },
         "If the state itself is bad, the newest spare is bad as well.",

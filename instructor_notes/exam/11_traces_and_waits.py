@@ -144,7 +144,7 @@ def nobody_waits(draw: Draw) -> Question:
         f" {show(turns.seconds, 's')}. Is it the best placement?",
         f"No: {coupled.named(found)} takes {show(found.seconds, 's')}",
         {
-            "Yes, since nobody waits": "Nobody waits, so it is the best placement.",
+            "Yes, since nobody waits": "No rank waits, so it is the best placement.",
             f"No: {coupled.named(slow)} takes {show(slow.seconds, 's')}": (
                 "The more ranks train, the faster the training."
             ),

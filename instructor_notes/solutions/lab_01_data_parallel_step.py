@@ -92,10 +92,10 @@ def loss_of_this_rank(network, loss, x, y, comm, rate):
 
 # mistake -> (the law that must break, words that its finding must hold)
 MISTAKES = {
-    nothing_exchanged: ("Replicas agree", "other weights than rank 0"),
+    nothing_exchanged: ("Replicas agree", "different weights than rank 0"),
     mean_of_shares: ("Even shares", "4 times too short"),
     sum_of_means: ("Even shares", "sum of means"),
-    mean_of_means: ("Uneven shares", "Every rank counts alike"),
+    mean_of_means: ("Uneven shares", "Every rank counts equally"),
     first_rank_leads: ("Even shares", "gradient of rank 0"),
     idle_ranks_leave: ("A rank without samples", "rank 3, which returned without it"),
     everything_gathered: ("Target: the gradients travel once", "once is enough"),

@@ -117,7 +117,7 @@ MISTAKES = {
     "the exchange follows backward": (
         after_backward,
         "The exchange begins before backward ends",
-        "nothing has left when backward ends",
+        "nothing has been sent when backward ends",
     ),
     "a sum is never waited for": (
         buckets(waits="all but one"),
@@ -139,21 +139,21 @@ MISTAKES = {
         "No bucket leaves before it is complete",
         "started with gradients 0 to",
     ),
-    "what is left over stays": (buckets(last=False), "Every gradient leaves, once", "never left"),
+    "what is left over stays": (buckets(last=False), "Every gradient is sent, once", "never sent"),
     "buckets overlap": (
         buckets(leaves=lambda start, stop: (start, min(stop + 10, stop + start))),
-        "Every gradient leaves, once",
+        "Every gradient is sent, once",
         "more than once",
     ),
     "the size of buckets is ignored": (
         a_bucket_a_layer,
         "Target: within 3% of the best step on your machine",
-        "All but the last hold at least",
+        "All but the last must hold at least",
     ),
     "the update comes before the wait": (
         updates_before_it_waits,
         "The weights are those of one rank",
-        "was a sum read before it was there",
+        "was a sum read before it had arrived",
     ),
     "gradients are written to in flight": (
         weights_move_early,

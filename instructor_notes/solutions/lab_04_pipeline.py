@@ -121,7 +121,7 @@ def too_far_ahead(rank, ranks, microbatches=8):
 
 # mistake -> (the law that must break when it is handed in as that stream, words that its finding must hold)
 WRONG_STREAMS = {
-    naive: ("GPipe", "Never do two ranks compute at once"),
+    naive: ("GPipe", "No two ranks ever compute at the same time"),
     both_ways_at_once: ("1F1B: proven", "a rank is idle"),
     backward_first: ("1F1B: proven", "Backward(microbatch=0, chunk=0) comes before Forward"),
     asks_before_it_gives: (
@@ -138,8 +138,8 @@ WRONG_STEPS = {
     "one room for all that arrives": (
         "np.empty((stage.samples[i], stage.width[do.what]))",
         "arrived.setdefault(do.what, np.empty((stage.samples[0], stage.width[do.what])))",
-        "What has arrived",
-        "the forward of microbatch 0 was given was written over",
+        "A received activation",
+        "the forward of microbatch 0 was given was overwritten",
     ),
     "the last gradients count": (
         "total += stage.gradients",
@@ -163,7 +163,7 @@ WRONG_STEPS = {
         "stage.backward(i, dy, sum(stage.samples))",
         "stage.backward(i, dy, len(stage.samples) * stage.samples[i])",
         "Uneven microbatches",
-        "Every microbatch counts alike",
+        "Every microbatch counts equally",
     ),
     "divided twice": (
         "rate * total",
@@ -193,7 +193,7 @@ WRONG_STEPS = {
         "do.peer)\n        elif isinstance(do, Send)",
         "stage.stages - 1 - do.peer)\n        elif isinstance(do, Send)",
         "One microbatch",
-        "nobody can go on",
+        "no rank can continue",
     ),
     "the weights of the batch before": (
         "stage.weights -= rate * total",

@@ -91,7 +91,7 @@ MISTAKES = {
         "filters_backward",
         [("comm.Allreduce(part, dx)", "dx[...] = part")],
         "By filters: both",
-        "what is its gradient a sum of",
+        "which parts does its gradient sum",
     ),
     "a mean of dx": (
         "filters_backward",
@@ -103,13 +103,13 @@ MISTAKES = {
         "filters_forward",
         [("parts = ", "parts = comm.allgather(x) and ")],
         "Target by filters",
-        "Who has use for all that is sent",
+        "Who needs everything that is sent",
     ),
     "every rank an image of its own": (
         "rows_forward",
         [("layer.forward(tall, w, padding=(0, layer.padding))", "layer.forward(x, w)")],
         "By rows: the outputs",
-        "zeros stand where rows of its neighbors belong",
+        "there are zeros where rows of its neighbors belong",
     ),
     "too few rows are wanted": (
         "wanted",
@@ -174,13 +174,13 @@ MISTAKES = {
         "rows_forward",
         [(", padding=(0, layer.padding)", "")],
         "By rows: the outputs",
-        "what lies between two ranks is no border",
+        "the boundary between two ranks is not a border",
     ),
     "sends that wait": (
         "rows_forward",
         [("sent.append(comm.isend(x[:, :, a - own[0] : b - own[0]], peer))", "comm.send(x, peer)")],
         "By rows: the outputs",
-        "nobody can go on",
+        "no rank can continue",
     ),
     "sends that nobody waits for": (
         "rows_forward",
@@ -210,25 +210,25 @@ MISTAKES = {
             ),
         ],
         "By rows: the gradient of the input",
-        "where does the gradient that they have for them go",
+        "where do their gradients of these rows go",
     ),
     "the gradient of the halo takes the place of the own": (
         "rows_backward",
         [("+= rows", "= rows")],
         "By rows: the gradient of the input",
-        "Both have read these rows",
+        "Both ranks have read these rows",
     ),
     "the gradient of the halo is returned": (
         "rows_backward",
         [("return dx, dw", "return dtall, dw")],
         "By rows: the gradient of the input",
-        "who has use for their gradient",
+        "which ranks need their gradient",
     ),
     "weights move by the own rows": (
         "rows_backward",
         [("comm.Allreduce(part, dw)", "dw[...] = part")],
         "By rows: the gradient of the weights",
-        "what is their update",
+        "what is the gradient of a replicated array",
     ),
     "a mean of dw": (
         "rows_backward",
@@ -240,6 +240,6 @@ MISTAKES = {
         "rows_forward",
         [("    sent = []", "    sent = []\n    comm.allgather(x)")],
         "Target by rows",
-        "Who has use for all that is sent",
+        "Who needs everything that is sent",
     ),
 }

@@ -31,17 +31,23 @@ def small_peak(weights, widths, batch, microbatches):
 
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
-    "no ZeRO": ("state", "zero >= 1", "zero >= 9", "Weights", "no GPU has whole"),
-    "all is sharded": ("state", "zero >= 3", "zero >= 1", "Weights", "One too many here"),
-    "level 2 like level 1": ("state", "zero >= 2", "zero >= 3", "Weights", "One too many here"),
-    "always bf16": ("state", "= each", "= 2, 2, 12", "Weights", "are given: `each`"),
+    "no ZeRO": ("state", "zero >= 1", "zero >= 9", "Weights", "No GPU stores all of"),
+    "all is sharded": ("state", "zero >= 3", "zero >= 1", "Weights", "Here there is one too many"),
+    "level 2 like level 1": (
+        "state",
+        "zero >= 2",
+        "zero >= 3",
+        "Weights",
+        "Here there is one too many",
+    ),
+    "always bf16": ("state", "= each", "= 2, 2, 12", "Weights", "are given in `each`"),
     "no scores": ("activations", "+ scores", "", "Activations", "without the scores"),
     "all is split": (
         "activations",
         "10 + 24 / t + scores",
         "34 / t + scores",
         "Activations",
-        "is on each GPU",
+        "is replicated on each GPU",
     ),
     "nothing is split": ("activations", '24 / t, "full"', '24, "full"', "Activations", "too much"),
     "selective like full": (
@@ -70,7 +76,7 @@ MISTAKES = {
         "scores = 5 * a * s / (h * t)",
         "scores = 5 * a * s / h",
         "Activations",
-        "Each head has its scores",
+        "The scores of each head",
     ),
     "the 10 are split": (
         "activations",
@@ -87,8 +93,14 @@ MISTAKES = {
         "all of the block's input",
     ),
     "one sample": ("activations", "s * b * h", "s * h", "Activations", "Twice as many samples"),
-    "no bubble": ("seconds", " * (1 + (p - 1) / m)", "", "Time", "Who waits for the first"),
-    "a bubble of one stage": ("seconds", "(p - 1) / m", "p / m", "Time", "One stage has no bubble"),
+    "no bubble": ("seconds", " * (1 + (p - 1) / m)", "", "Time", "Which stages wait for the first"),
+    "a bubble of one stage": (
+        "seconds",
+        "(p - 1) / m",
+        "p / m",
+        "Time",
+        "A single stage has no bubble",
+    ),
     "recomputed for nothing": ("seconds", "4 / 3", "1", "Time", "takes time"),
     "twice as long": ("seconds", "4 / 3", "2", "Time", "What share of both"),
     "a bubble without recomputation": (
@@ -103,7 +115,7 @@ MISTAKES = {
         "alone / gpus",
         "alone / gpus / p",
         "Time",
-        "are among the GPUs already",
+        "are already included",
     ),
     "it stops": ("seconds", "alone / gpus", "alone / 0", "Time", "stopped with ZeroDivisionError"),
 }

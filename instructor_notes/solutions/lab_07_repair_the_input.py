@@ -40,13 +40,13 @@ def batches(target, run):
 ONE, ALL = "Your formula: what one", "Your formula: what all"
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
-    "one reader": ("rate", "readers / one", "1 / one", ONE, "That is one reader"),
+    "one reader": ("rate", "readers / one", "1 / one", ONE, "That is the rate of one reader"),
     "no metadata": (
         "rate",
         "operations * tier.operation_latency",
         "0",
         ONE,
-        "Who waits for the operations",
+        "Where is the time for the operations",
     ),
     "no first byte": ("rate", "reads * tier.read_latency", "0", ONE, "first byte"),
     "nobody decodes": ("rate", " + decode", "", ONE, "Who decodes"),
@@ -55,7 +55,7 @@ MISTAKES = {
         "size / tier.reader_bandwidth + decode",
         "decode",
         ONE,
-        "Bytes take time",
+        "A single reader needs time for its bytes",
     ),
     "no servers": ("rate", "if operations:", "if False:", ALL, "the metadata servers"),
     "no tier": ("rate", ", tier.bandwidth / size]", "]", ALL, "bandwidth of the tier"),
@@ -80,7 +80,7 @@ MISTAKES = {
         "run.seed + epoch",
         "run.seed",
         "The samples",
-        "next one has not",
+        "next one does not",
     ),
     "another seed": ("batches", "run.seed + epoch", "epoch", "The samples", "what is its seed"),
     "another order": (
@@ -102,7 +102,7 @@ MISTAKES = {
         "run.decode(data) for",
         "__import__('numpy').frombuffer(data, 'u1') for",
         "The samples",
-        "are no samples",
+        "are not samples",
     ),
     "all is everyone's": (
         "batches",
@@ -130,14 +130,14 @@ MISTAKES = {
         "store.read_ahead(plan(names), ahead=1)",
         "([store.read(name) for name in part] for part in plan(names))",
         "One request",
-        "who knows all names",
+        "where are all names of a batch known",
     ),
     "decoded twice": (
         "batches",
         "in files]",
         "in files if run.decode(data).size]",
         "No sample",
-        "thrown away",
+        "decoded for nothing",
     ),
     "nothing ahead": (
         "batches",

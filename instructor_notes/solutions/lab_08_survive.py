@@ -65,7 +65,7 @@ FORMULAS = {
         "expm1((interval + save) / mtbf)",
         "expm1(interval / mtbf)",
         "Your formula: the exp",
-        "Does the run stall",
+        "Doesn't the run stall",
     ),
     "nothing fails": (
         "expected_time",
@@ -86,28 +86,28 @@ FORMULAS = {
         "math.exp(restart / mtbf) * math.expm1((interval + save) / mtbf)",
         "math.expm1((interval + save + restart) / mtbf)",
         "Your formula: the exp",
-        "in which nothing fails has none",
+        "without a failure has none",
     ),
     "half an interval": (
         "expected_time",
         "mtbf * period",
         "(interval + save) * (1 + ((interval + save) / 2 + restart) / mtbf)",
         "Your formula: the exp",
-        "what is done again",
+        "the repeated work",
     ),
     "the whole run at once": (
         "expected_time",
         "return work / interval * mtbf * period",
         "return mtbf * math.exp(restart / mtbf) * math.expm1(work * (1 + save / interval) / mtbf)",
         "Your formula: the exp",
-        "what was saved stays",
+        "what was saved is kept",
     ),
     "half an interval, without the save": (
         "expected_time",
         "mtbf * period",
         "(interval + save) * (1 + (interval / 2 + restart) / mtbf)",
         "Your formula: the exp",
-        "what is done again",
+        "the repeated work",
     ),
     "hours": (
         "expected_time",
@@ -121,7 +121,7 @@ FORMULAS = {
         "work / interval * ",
         "",
         "Your formula: the exp",
-        "as many intervals",
+        "The number of intervals depends",
     ),
     "it stops": (
         "expected_time",
@@ -156,7 +156,7 @@ FORMULAS = {
         "math.sqrt(2 * save * mtbf) * (1 + math.sqrt(x) / 3 + x / 9)",
         "math.sqrt(2 * save * (mtbf + restart))",
         "Your formula: the int",
-        "How long a restart takes",
+        "A restart takes the same time",
     ),
     "with the save": (
         "best_interval",
@@ -314,7 +314,7 @@ def not_at_all(folder, training):
 
 # save, resume, the law that must break (none: right as well), its words
 OTHERS = (
-    (not_at_all, from_a_file, "Killed at any", "Who writes, and when"),
+    (not_at_all, from_a_file, "Killed at any", "What writes the state, and when"),
     (whole_step, train_again, "No more steps", "resume itself takes"),
     (over_the_old_file, from_a_file, "Killed at any", "in the next attempt resume stopped with"),
     (over_the_old_file, or_begin_anew, "No more steps", "begins at step 0"),

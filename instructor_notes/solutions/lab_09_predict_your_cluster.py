@@ -83,7 +83,7 @@ def cores(fit, job, ranks, nodes):
 
 
 FIT_M, FIT_P, SAYS = "Your fit of the mess", "Your fit of the prod", "Your prediction"
-HOLD, WIDTH = "Your bands hold", "Your bands are honest"
+HOLD, WIDTH = "Your bands contain", "Your bands are not too wide"
 ENDS = "np.exp(steps.mean() - wide), np.exp(steps.mean() + wide)"
 ROWS, SQUARES = (
     "solve(np.stack([np.ones(len(work)), work], axis=1)",
@@ -97,7 +97,7 @@ MISTAKES = {
         "np.median(seconds)",
         "np.mean(seconds)",
         FIT_M,
-        "some of the nine repeats",
+        "some of the nine measurements",
     ),
     "one line": (
         "fit_messages",
@@ -112,7 +112,7 @@ MISTAKES = {
         "np.abs(rows @ x / t - 1).sum(), step, x",
         "-dict(zip(n[1:], t[1:] / t[:-1]))[step], step, x",
         FIT_M,
-        "A size that stands out alone",
+        "A single slow size",
     ),
     "one size early": ("fit_messages", '"step": step', '"step": step / 2', FIT_M, "size too early"),
     "a jump in microseconds": (
@@ -120,10 +120,16 @@ MISTAKES = {
         '"jump": jump',
         '"jump": 1e6 * jump',
         FIT_M,
-        "in another unit",
+        "in the wrong unit",
     ),
     "a step of zero": ("fit_messages", '"step": step', '"step": 0', FIT_M, "below all sizes"),
-    "bytes a second": ("fit_messages", '"beta": beta', '"beta": 1 / beta', FIT_M, "seconds a byte"),
+    "bytes a second": (
+        "fit_messages",
+        '"beta": beta',
+        '"beta": 1 / beta',
+        FIT_M,
+        "seconds per byte",
+    ),
     "infinite": ("fit_messages", '"beta": beta', '"beta": np.inf', FIT_M, '"beta" is inf'),
     "a tuple": (
         "fit_messages",
@@ -137,14 +143,14 @@ MISTAKES = {
         "np.median(seconds)",
         "np.mean(seconds)",
         FIT_P,
-        "some of the nine repeats",
+        "some of the nine measurements",
     ),
     "the largest product": (
         "fit_products",
         '{"rate": 1 / slope, "half": first / slope}',
         '{"rate": work[-1] / t[-1], "half": 0.0}',
         FIT_P,
-        "next to nothing to do",
+        "almost nothing to compute",
     ),
     "in seconds": (
         "fit_products",
@@ -167,12 +173,12 @@ MISTAKES = {
         FIT_M,
         "all nine",
     ),
-    "seconds a FLOP": (
+    "seconds per FLOP": (
         "fit_products",
         '"rate": 1 / slope',
         '"rate": slope',
         FIT_P,
-        "FLOP a second",
+        "FLOP per second",
     ),
     "no rate": ("fit_products", '"rate": 1 / slope', '"rate": 0', FIT_P, '"rate" is 0'),
     "all samples": ("terms", "flop / ranks", "flop", SAYS, "Who works on which"),
@@ -181,7 +187,7 @@ MISTAKES = {
         '(flop / ranks + fit["half"])',
         '(flop + fit["half"]) / ranks',
         SAYS,
-        "as long to begin",
+        "as long to start",
     ),
     "no half": ("terms", ' + fit["half"]', "", SAYS, "does not reach the rate"),
     "one message": ("terms", "rounds = log2(ranks)", "rounds = 1", SAYS, "how many rounds"),
@@ -268,7 +274,7 @@ MISTAKES = {
         "np.sqrt(1 + 1 / len(steps))",
         "np.sqrt(1 / len(steps))",
         HOLD,
-        "the day that comes",
+        "a single new day",
     ),
     "a twentieth": ("band", SPREADS, "wide = 0.05", HOLD, "One width for all"),
     "a quarter": ("band", SPREADS, "wide = 0.25", WIDTH, "has to come from the spread"),

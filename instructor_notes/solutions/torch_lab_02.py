@@ -95,8 +95,8 @@ one_by_one, averages = by(OneByOne), by(Averages)
 # name of a mistake -> (the law that must break, words that its finding must hold)
 MISTAKES = {
     "waits_at_once": ("Backward does not stall", "When do you need the sums?"),
-    "rest_is_lost": ("Every gradient leaves, once", "Which bucket is never full?"),
-    "not_copied_back": ("The weights are those of one rank", "by its own samples alone"),
+    "rest_is_lost": ("Every gradient is sent, once", "Which bucket is never full?"),
+    "not_copied_back": ("The weights are those of one rank", "uses only its own samples"),
     "one_by_one": ("A bucket leaves as soon as it is full", "full ones would be of"),
     "averages": ("The weights are those of one rank", "4 times too short"),
 }

@@ -123,9 +123,9 @@ def gradients_accumulate(stage, x, y, loss, group, rate):
 
 # mistake -> (the law that must break, words that its finding must hold)
 MISTAKES = {
-    gpipe: ("1F1B: rank r keeps p - r microbatches at the most", "keeps the activations of"),
-    one_room: ("What has arrived is still there at its backward", "was written over"),
+    gpipe: ("1F1B: rank r stores at most p - r microbatches", "keeps the activations of"),
+    one_room: ("A received activation is intact at its backward", "was overwritten"),
     not_waited: ("Every message is waited for", "never waited for"),
-    mean_of_microbatches: ("Uneven microbatches", "Every microbatch counts alike"),
+    mean_of_microbatches: ("Uneven microbatches", "Every microbatch counts equally"),
     gradients_accumulate: ("One microbatch", "a later one is not"),
 }

@@ -119,7 +119,10 @@ MISTAKES = {
         "ZeRO 1: it trains as one rank does",
         "another rank has updated",
     ),
-    (start, step_of_own_samples, shard): ("ZeRO 1: it trains as one rank does", "Of whose samples"),
+    (start, step_of_own_samples, shard): (
+        "ZeRO 1: it trains as one rank does",
+        "Which samples are these gradients from",
+    ),
     (start, step, unsharded): (
         "FSDP: a rank holds what ZeRO 3 does, and trains as one rank",
         "Ranks update",

@@ -89,7 +89,7 @@ def on_ranks(step, name, ranks=RANKS):
     from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(findings(step, name)):
-        return say("Not yet: first let all checks on emulated ranks hold.")
+        return say("Not yet: all checks on emulated ranks have to pass first.")
     try:
         file = save(step, HERE / "step.py")
         return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
@@ -120,14 +120,14 @@ def _agree(emulated, task, right):
     )
     if parted is not None:
         return broken(
-            AGREE, f"After {task.steps} steps rank {parted} has other weights than rank 0."
+            AGREE, f"After {task.steps} steps rank {parted} has different weights than rank 0."
         )
     if right:
         return kept(AGREE, f"After {task.steps} steps all weights are the same, bit for bit.")
     return kept(
         AGREE,
-        "To the last bit, and yet something below is wrong: replicas that agree have all got the same"
-        " gradients, not the right ones.",
+        "They agree to the last bit, and yet something below is wrong: these replicas have the "
+        "same gradients, but not the right ones.",
     )
 
 
@@ -180,9 +180,9 @@ def _target(emulated, task, right):
     times = max(emulated.moved) / (2 * task.steps * size)
     sentence = f"The gradients pass in and out of a rank {times:.2f} times in a step"
     if not right:
-        return later(TARGET, f"{sentence}; it counts when the step is right.")
+        return later(TARGET, f"{sentence}; this counts once the step is right.")
     if times > 1.1:
-        return broken(TARGET, f"{sentence}; once is enough, whatever the number of ranks.")
+        return broken(TARGET, f"{sentence}; once is enough for any number of ranks.")
     if times < 0.9:
         return broken(
             TARGET, f"{sentence}. How did the rest travel? On real ranks only comm is shared."

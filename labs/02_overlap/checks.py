@@ -38,7 +38,7 @@ MARGIN = 0.03  # above the best step that the simulation finds
 ALL = "Every rank comes through"
 WAITED = "Every sum is waited for"
 COMPLETE = "No bucket leaves before it is complete"
-ONCE = "Every gradient leaves, once"
+ONCE = "Every gradient is sent, once"
 EQUAL = "The weights are those of one rank"
 EARLY = "The exchange begins before backward ends"
 RUNS = "Backward does not stall"
@@ -85,7 +85,7 @@ def findings(step, name):
     result.append(_equal([task for _, task in tasks(name)], emulated))
     result += [_early(watched), _runs(watched)]
     if not result[1].right:  # a sum that is never waited for takes no time in the record
-        return [*result, later(TARGET, "Taken once every sum is waited for.")]
+        return [*result, later(TARGET, "Recorded once the step waits for every sum.")]
     chosen = inspect.signature(step).parameters.get("bucket")
     sizes = (chosen.default if chosen else None, *SIZES)
     ignored = next(filter(None, map(_ignored, sizes, (watched, *others))), "")
@@ -197,7 +197,7 @@ def on_ranks(step, name, ranks=RANKS):
     from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(findings(step, name)[:-1]):
-        return say("Not yet: first let the checks on emulated ranks hold, the target aside.")
+        return say("Not yet: all checks on emulated ranks except the target have to pass first.")
     try:
         file = save(step, HERE / "step.py")
         return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
@@ -245,12 +245,13 @@ def _complete(watched):
                 " waited for. Until then it belongs to the exchange.",
             )
     return kept(
-        COMPLETE, "Each was complete when it left, and was left alone until its sum was there."
+        COMPLETE,
+        "Each was complete when it was sent, and was not touched until its sum had arrived.",
     )
 
 
 def _there(complete, size):
-    return f"only those from {complete:,} on were there" if complete < size else "none was there"
+    return f"only those from {complete:,} on were there" if complete < size else "none was complete"
 
 
 def _once(watched):
@@ -258,18 +259,19 @@ def _once(watched):
         if not places:
             return broken(
                 ONCE,
-                f"On rank {rank} the gradients never left. Seen are sums of arrays: Iallreduce and Allreduce.",
+                f"On rank {rank} the gradients were never sent. The record shows only sums of "
+                "arrays: Iallreduce and Allreduce.",
             )
         if None in places:
             return broken(
                 ONCE,
-                f"Rank {rank} sends copies, so nobody can see what they are of, and copying takes time. A slice"
-                " of network.gradients needs none.",
+                f"Rank {rank} sends copies, so the record cannot tell which gradients they "
+                "contain, and copying takes time. A slice of network.gradients needs no copy.",
             )
         times = np.zeros(watched.size, int)
         for start, stop in places:
             times[start:stop] += 1
-        for wrong, words in ((times == 0, "never left"), (times > 1, "left more than once")):
+        for wrong, words in ((times == 0, "never left"), (times > 1, "were sent more than once")):
             if wrong.any():
                 first, last = np.flatnonzero(wrong)[[0, -1]]
                 return broken(
@@ -277,7 +279,7 @@ def _once(watched):
                     f"On rank {rank}, {wrong.sum():,} of {watched.size:,} gradients {words}, the first of them"
                     f" number {first:,}, the last {last:,}.",
                 )
-    return kept(ONCE, "What backward fills last leaves as well.")
+    return kept(ONCE, "What backward computes last is sent as well.")
 
 
 def _equal(own, emulated):
@@ -314,9 +316,11 @@ def _early(watched, where="on your machine"):
     """By the order of events in the record, without timing."""
     for rank, posts in enumerate(watched.posts):
         if not any(post.inside and post.complete for post in posts if post.send.size > 1):
-            return broken(EARLY, f"On rank {rank} nothing has left when backward ends.")
+            return broken(EARLY, f"On rank {rank} nothing has been sent when backward ends.")
     if not _waited(watched).right:
-        return kept(EARLY, "How much of it is hidden shows once every sum is waited for.")
+        return kept(
+            EARLY, "How much of it is hidden can be measured once the step waits for every sum."
+        )
     share = hidden_share(watched.timeline)
     return kept(EARLY, f"{share:.0%} of the exchange is hidden behind backward {where}.")
 
@@ -327,7 +331,8 @@ def _runs(watched):
         rank, number = still[0]
         return broken(
             RUNS,
-            f"On rank {rank} backward stalls until sum number {number} is complete. What computes meanwhile?",
+            f"On rank {rank} backward stalls until sum number {number} is complete. What is "
+            "computed in the meantime?",
         )
     work = watched.timeline.where("compute", "backward")
     for rank in range(watched.timeline.ranks):
@@ -337,10 +342,10 @@ def _runs(watched):
         if idle > PAUSE:
             return broken(
                 RUNS,
-                f"On rank {rank}, backward is idle for {idle:.0%} of the time from its begin to its end. What"
-                " runs in its pauses?",
+                f"On rank {rank}, backward is idle for {idle:.0%} of the time from its start to "
+                "its end. What runs during its pauses?",
             )
-    return kept(RUNS, "Nothing is waited for before backward ends.")
+    return kept(RUNS, "The step waits for nothing before backward ends.")
 
 
 def _ignored(size, watched):
@@ -351,7 +356,8 @@ def _ignored(size, watched):
         if small:
             return (
                 f"With bucket={size:,} a bucket of {small:,} gradients leaves rank {rank}, and more follow it."
-                " All but the last hold at least `bucket`, or there is no size to choose."
+                " All but the last must hold at least `bucket` gradients; otherwise there is no "
+                "size to choose."
             )
     return ""
 
@@ -363,7 +369,7 @@ def _target(watched, name, right, ignored):
         f" {show_quantity(without, 's')}, the best that the simulation finds is {show_quantity(goal, 's')}."
     )
     if not right:
-        return later(TARGET, f"{sentence} It counts when all else holds.")
+        return later(TARGET, f"{sentence} It counts once everything else holds.")
     if ignored:
         return broken(TARGET, ignored)
     if took > (1 + MARGIN) * goal:

@@ -73,7 +73,8 @@ def waited(bucket, events, size):
     if waits < launched:
         return broken(
             WAITED,
-            f"{launched} collectives, {waits} waits. What is in the buffers when the weights move?",
+            f"{launched} collectives, {waits} waits. What is in the buffers when the weights are "
+            "updated?",
         )
     return kept(WAITED, "Nothing is in flight when the step ends.")
 
@@ -85,8 +86,8 @@ def complete(bucket, events, size):
         ready += number * (kind == "ready")
         launched += number * (kind == "launch")
         if launched > ready:
-            return broken(COMPLETE, f"{launched} gradients have left when {ready} were complete.")
-    return kept(COMPLETE, "Each was complete when it left.")
+            return broken(COMPLETE, f"{launched} gradients were sent when {ready} were complete.")
+    return kept(COMPLETE, "Each was complete when it was sent.")
 
 
 def once(bucket, events, size):

@@ -34,9 +34,9 @@ BUDGET, SEEDS, MARGIN = 10, 3, 0.015
 COLLAPSED, TIMID = 0.5, 0.1  # accuracy; movement of the weights over their length
 RULES = ("sgd", "momentum", "lars", "lamb", "adam")
 DECAYS = ("constant", "step", "cosine", "quadratic")
-REACHED = "Target: the small batch's accuracy, less 1.5 points"
+REACHED = "Target: at most 1.5 points below the small batch's accuracy"
 WITHIN = "Within the budget"
-ONCE = "The test was asked once, after the choice"
+ONCE = "The test samples were used once, after the choice"
 
 
 class Choice(NamedTuple):
@@ -121,7 +121,7 @@ class Tuning:
             (kept if reached else broken)(REACHED, f"{sentence} {why}"),
         ]
         if self.revealed is None:
-            return [*result, later(ONCE, "reveal(sure=True) asks it, and closes the tuning.")]
+            return [*result, later(ONCE, "reveal(sure=True) uses them, and closes the tuning.")]
         return [*result, kept(ONCE, self._test_words())]
 
     def again(self, experiment):
@@ -133,7 +133,8 @@ class Tuning:
         ranks, seed = int(strategy.devices_per_node), experiment.run.seed
         if experiment != experiment_of(choice, BASE * TIMES, seed, self.epochs, ranks):
             raise SpecError(
-                "The file differs from what tuning.save() writes in more than rule, rate, warm-up and decay."
+                "The file differs from the one that tuning.save() writes in more than rule, "
+                "rate, warm-up and decay."
             )
         self.add(choice)
         return self.findings()[1]
@@ -151,7 +152,9 @@ class Tuning:
         if self.best is None:
             return self._page("Nothing tried yet.")
         if not (sure or self.revealed):
-            return self._page("Not revealed. Say sure=True when you have chosen: it happens once.")
+            return self._page(
+                "Not revealed yet. Pass sure=True when you have chosen; you can do it only once."
+            )
         self.ask_the_test()
         return self._page(self._test_words())
 
@@ -274,26 +277,30 @@ def words_of(choice, result, target):
     if missing <= 0:
         return "Target reached."
     if not np.isfinite(result.moved):
-        return f"Diverged: steps were longer than the loss is smooth. {_too_long(choice)}"
+        return f"Diverged: the steps were too long for this loss. {_too_long(choice)}"
     if result.moved < TIMID and result.mean < COLLAPSED:
         return (
             f"The weights moved by {result.moved:.1%} of their length in the whole run. What does the rate of"
             f" {choice.rule} multiply?"
         )
     if result.mean < COLLAPSED:
-        return f"Collapsed: no numbers were lost, but what was learned. {_too_long(choice)}"
-    if max(result.accuracy) - min(result.accuracy) > 0.1:
         return (
-            f"{missing:.1f} points short, and the seeds lie far apart: near the edge of collapse."
+            "Collapsed: all numbers are finite, but the network has lost what it learned. "
+            f"{_too_long(choice)}"
         )
+    if max(result.accuracy) - min(result.accuracy) > 0.1:
+        return f"{missing:.1f} points short, and the seeds differ a lot: this is close to collapse."
     return f"{missing:.2g} points short."
 
 
 def _too_long(choice):
     """Ask for the moment at which steps are too long."""
     if choice.warm_up < 1:
-        return "At which moment are steps the most dangerous?"
-    return f"The warm-up hides the first {choice.warm_up:g} epochs only. How long are the steps at its end?"
+        return "When are long steps the most dangerous?"
+    return (
+        f"The warm-up protects only the first {choice.warm_up:g} epochs. "
+        "How long are the steps at its end?"
+    )
 
 
 def check_choice(choice, epochs=EPOCHS):

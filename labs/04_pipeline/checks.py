@@ -43,8 +43,8 @@ LONGEST = 10_000  # instructions of a stream
 MARGIN = 0.02  # above the best step that the simulation finds
 GPIPE = "GPipe: proven, and the bubble is (p-1)/m"
 ONE = "1F1B: proven, and the bubble is (p-1)/m"
-KEPT = "1F1B: rank r keeps p - r microbatches at the most"
-OWNED = "What has arrived is still there at its backward"
+KEPT = "1F1B: rank r stores at most p - r microbatches"
+OWNED = "A received activation is intact at its backward"
 WAITED = "Every message is waited for"
 SINGLE, EVEN, UNEVEN = "One microbatch", "Even microbatches, GPipe", "Uneven microbatches, 1F1B"
 LOSS = "The last rank returns the loss of the whole batch"
@@ -73,7 +73,7 @@ def pipeline_of(stream, ranks, microbatches):
         made = list(islice(stream(comm.rank, ranks, microbatches), LONGEST + 1))
         wrong = [do for do in made if not isinstance(do, Forward | Backward | Send | Receive)]
         if wrong:
-            raise LabError(f"rank {comm.rank} is to do {wrong[0]!r}, which is no instruction.")
+            raise LabError(f"rank {comm.rank} is to do {wrong[0]!r}, which is not an instruction.")
         if len(made) > LONGEST:
             raise LabError(f"The stream of rank {comm.rank} does not end.")
         return tuple(made)
@@ -127,9 +127,10 @@ def short(law, stream):
             ends = sorted((s.start, s.stop) for s in work)
             alone_ = all(b[0] >= a[1] for a, b in pairwise(ends))
             why = (
-                " Never do two ranks compute at once: must a microbatch finish before the next starts?"
+                " No two ranks ever compute at the same time: must a microbatch finish before "
+                "the next one starts?"
                 if alone_
-                else " Which rank waits for what it could have been given earlier?"
+                else " Which rank waits for something that could have been sent earlier?"
             )
             return broken(
                 law,
@@ -156,8 +157,8 @@ def thrifty(stream):
                 return broken(
                     KEPT,
                     f"{_shape(ranks, microbatches)}: rank {rank} keeps the activations of {most} at once;"
-                    f" {min(ranks - rank, microbatches)} fill the pipe. What could be let go before the"
-                    " next forward?",
+                    f" {min(ranks - rank, microbatches)} fill the pipe. What could be freed "
+                    "before the next forward?",
                 )
     return holds(KEPT, "However many microbatches there are.")
 
@@ -195,14 +196,14 @@ def _equal(law, task, emulated, pipeline, lent=""):
     parts = np.array_split(np.arange(task.batch), task.microbatches)
     about = f"{task.ranks} ranks, microbatches of {', '.join(str(len(part)) for part in parts)}"
     if lent:
-        about += f" (with {lent} of the library, for yours does not hold yet)"
+        about += f" (with {lent} of the library, because yours does not hold yet)"
     if not worst <= NEAR:
         far = f": off by {worst:.1e} of the largest weight" if np.isfinite(worst) else ""
         return broken(law, f"{about}{far}. {stages_off(task, joined(emulated))}".strip())
     for rank, (each, stream) in enumerate(zip(emulated, pipeline.streams, strict=True)):
         work = [do for do in stream if isinstance(do, Forward | Backward)]
         if each.done != [(type(do).__name__.lower(), do.microbatch) for do in work]:
-            words = f"The weights are right, but rank {rank} does not do what its stream says."
+            words = f"The weights are right, but rank {rank} does not execute its stream."
             return broken(law, words)
     near = f"to {max(worst, 1e-16):.0e}"
     return holds(law, f"{about}: the weights of one rank after three steps, {near}.")
@@ -214,13 +215,14 @@ def _owned(emulated):
             if stage.overwritten:
                 return broken(
                     OWNED,
-                    f"{law}, rank {rank}: what the forward of microbatch {min(stage.overwritten)} was given was"
-                    " written over before its backward. The stage keeps the array that it is given, and no"
-                    " copy. Into which buffer was the next one received?",
+                    f"{law}, rank {rank}: what the forward of microbatch "
+                    f"{min(stage.overwritten)} was given was overwritten before its backward. "
+                    "The stage stores a reference to the array, not a copy. Into which buffer "
+                    "was the next one received?",
                 )
     if len(emulated) < 3:
         return later(OWNED)
-    return holds(OWNED, "Nothing is received where something is still needed.")
+    return holds(OWNED, "No buffer is overwritten while it is still needed.")
 
 
 def _waited(emulated):
@@ -253,7 +255,7 @@ def _loss(emulated, name):
                 LOSS,
                 f"{law}: {shown} was returned where the mean over all samples is {expected[0]:.6g}.",
             )
-    return later(LOSS) if len(emulated) < 3 else holds(LOSS, "In each case.")
+    return later(LOSS) if len(emulated) < 3 else holds(LOSS, "In every case.")
 
 
 @cache
@@ -379,7 +381,7 @@ def _target(stream, name, right):
         f" fast as one device; the best that the simulation finds is {show_quantity(goal, 's')}."
     )
     if not right:
-        return later(TARGET, f"{sentence} It counts when all else holds.")
+        return later(TARGET, f"{sentence} It counts once everything else holds.")
     if took > (1 + MARGIN) * goal:
         return broken(TARGET, f"{sentence} What do more microbatches cost, and what do fewer?")
     return holds(TARGET, sentence)
@@ -391,7 +393,7 @@ def on_ranks(step, gpipe, one_f_one_b, name, ranks=RANKS):
     from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(findings(step, gpipe, one_f_one_b, name)[:-1]):
-        return say("Not yet: first let the checks on emulated ranks hold, the target aside.")
+        return say("Not yet: all checks on emulated ranks except the target have to pass first.")
     try:
         file = save(step, HERE / "step.py", gpipe, one_f_one_b)
         return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))

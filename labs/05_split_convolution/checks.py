@@ -48,10 +48,10 @@ ROWS_Y = "By rows: the outputs of one rank"
 ROWS_DX = "By rows: the gradient of the input"
 ROWS_DW = "By rows: the gradient of the weights"
 ROWS_B = "Target by rows: no more bytes than have to move"
-CHEAPER = "Which cut is cheaper, and what it takes"
+CHEAPER = "Which cut is cheaper, and how long it takes"
 FILTERS, ROWS = (FILTERS_Y, FILTERS_D, FILTERS_B), (ROWS_Y, ROWS_DX, ROWS_DW, ROWS_B)
 NAMES = ("filters_forward", "filters_backward", "rows_forward", "rows_backward", "answers")
-AS_ABOVE = "As soon as the law above holds."
+AS_ABOVE = "Checked as soon as the one above holds."
 
 
 def tasks(name, ranks=RANKS):
@@ -171,9 +171,9 @@ def _bytes(law, own, outputs, back, by_rows, right):
         ratios.append(sum(each.moved for each in made) / least)
     words = f"Forward moves {ratios[0]:.2f} times what has to move, backward {ratios[1]:.2f} times"
     if not right:
-        return later(law, f"{words}; it counts when the results are right.")
+        return later(law, f"{words}; this counts once the results are right.")
     if max(ratios) > MARGIN:
-        return broken(law, f"{words}. Who has use for all that is sent?")
+        return broken(law, f"{words}. Who needs everything that is sent?")
     if min(ratios) < 0.5:
         return broken(law, f"{words}. How did the rest travel? On real ranks only comm is shared.")
     return kept(law, f"{words}.")
@@ -247,33 +247,33 @@ def _slips(layer, cut):
         yield "Backward exchanges something as well.", gather
         yield "Forward exchanges something as well.", total
         share = _ring("ring_allgather", layer, layer.y() // layer.ranks)
-        yield "n is what all have in the end, not what a rank brings.", share + total
+        yield "n is the size that every rank has in the end, not one rank's part.", share + total
         yield (
-            "An allreduce moves its array twice, once to sum and once to tell.",
+            "An allreduce moves its array twice, once to sum it and once to distribute the sum.",
             gather + total / 2,
         )
         yield "Which array do all ranks have to sum here?", gather + _ring("ring", layer, layer.w())
     else:
         halo, total = _halo(layer), _ring("ring", layer, layer.w())
         yield "The gradients of the weights have to be summed as well.", 2 * halo
-        yield "Backward sends the gradients of the halo home.", halo + total
+        yield "Backward returns the gradients of the halo to its owner.", halo + total
         yield "Halos are exchanged as well.", total
         yield (
-            "An allreduce moves its array twice, once to sum and once to tell.",
+            "An allreduce moves its array twice, once to sum it and once to distribute the sum.",
             2 * halo + total / 2,
         )
         one = layer.alpha + layer.face() * layer.beta
         yield "A rank in the middle has two neighbors.", 2 * one + total
-    yield "Numbers are of 4 B here.", seconds(layer._replace(beta=2 * layer.beta))[cut]
+    yield "Numbers take 4 B here.", seconds(layer._replace(beta=2 * layer.beta))[cut]
     whole = layer._replace(beta=layer.beta * layer.ranks / (layer.ranks - 1))
     halos = 2 * _halo(layer) - 2 * _halo(whole) if cut == "rows" else 0.0
-    yield "Only (p-1)/p of n bytes travel: a rank has its own share.", seconds(whole)[cut] + halos
+    yield "Only (p-1)/p of n bytes are sent: each rank has its part.", seconds(whole)[cut] + halos
     yield "A batch has more than one sample.", seconds(layer._replace(samples=1))[cut]
     yield "Latency is missing.", seconds(layer._replace(alpha=0.0))[cut]
     other = "rows" if cut == "filters" else "filters"
-    yield f"That is what the cut by {other} takes.", seconds(layer)[other]
-    yield "Seconds are wanted: this is a thousand times too large.", 1e3 * right
-    yield "Seconds are wanted: this is a million times too large.", 1e6 * right
+    yield f"That is the time of the cut by {other}.", seconds(layer)[other]
+    yield "The answer is in seconds: this is a thousand times too large.", 1e3 * right
+    yield "The answer is in seconds: this is a million times too large.", 1e6 * right
 
 
 def layers(name):
@@ -299,7 +299,8 @@ def answers_findings(answers, name):
         chosen = {key: (given[key][0], float(given[key][1])) for key in layers_of(name)}
     except Exception as error:
         words = (
-            f"{type(error).__name__}: {error}. answers() returns a cut and its seconds for each of"
+            f"{type(error).__name__}: {error}. answers() has to return a cut and its seconds for "
+            "each of"
         )
         return [broken(CHEAPER, f"{words} {', '.join(layers_of(name))}.")]
     for key, layer in layers_of(name).items():
@@ -337,7 +338,7 @@ def on_ranks(name, *functions, ranks=RANKS):
 
     result = findings(dict(zip(NAMES, functions, strict=True)), name)
     if not all(each.right for each in result if each.law not in (FILTERS_B, ROWS_B, CHEAPER)):
-        return say("Not yet: first let the results on emulated ranks be right.")
+        return say("Not yet: the results on emulated ranks have to be right first.")
     try:
         file = save(functions[0], HERE / "step.py", *functions[1:])
         return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))

@@ -44,17 +44,21 @@ REPLICAS, STAGES, TENSOR = (
 )
 HINTS = {  # at what a choice has more of than the quickest
     "computing": "Which of your products are too small to fill a GPU: those of few samples, or of a narrow shard?",
-    "recomputation": "What have you paid for memory that you do not need, or that something else gives for less?",
+    "recomputation": "What do you pay for memory that you do not need, or that something else "
+    "provides for less?",
     "pipeline bubble": "What makes it shorter: fewer stages, or more microbatches?",
-    "updates": "Who updates which weights, and has ZeRO a say in it?",
-    REPLICAS: "What do they send in a step, gradients or weights as well, and how often? Would a split leave less?",
-    STAGES: "Beside activations, the first and the last exchange the gradient of the embedding that both have: whole,"
-    " or where ZeRO shards gradients, a shard each. Each GPU of a tensor group sends all activations, or with"
-    " `sequence_parallel` a slice. What would fewer stages send, or smaller microbatches, whose first message is there"
-    " sooner?",
-    TENSOR: "Each block waits for its messages, also inside a node. What would a smaller group send?",
+    "updates": "Which rank updates which weights, and does ZeRO change that?",
+    REPLICAS: "What do replicas send in a step, only gradients or also weights, and how often? "
+    "Would a split leave less to send?",
+    STAGES: "Besides activations, the first and the last stage exchange the gradient of the "
+    "embedding that both store: all of it or, where ZeRO shards gradients, one shard each. "
+    "Each GPU of a tensor group sends all activations, or with `sequence_parallel` a slice. "
+    "What would fewer stages send, or smaller microbatches, whose first message arrives "
+    "sooner?",
+    TENSOR: "Each block waits for its messages, even inside a node. What would a smaller group "
+    "send?",
 }
-QUICK = f"Target time: within {MARGIN:.0%} of the quickest that fits"
+QUICK = f"Target time: within {MARGIN:.0%} of the fastest that fits"
 NAMES = ("state", "activations", "seconds", "choice", "small", "small_peak")
 FIELDS = (
     "batch",
@@ -172,7 +176,8 @@ def task(name):
         f" {show_quantity(plain.machine.device.memory, 'B')};"
         f" NVLink inside a node, {own.nics} x {own.network} out of it.\n"
         f"A step: {own.batch} sequences, all GPUs together.\n"
-        f"As it is, each GPU with all weights and {own.batch // own.gpus} sequences of its own: a GPU needs"
+        f"Without a split, with all weights on each GPU and {own.batch // own.gpus} sequences of "
+        "its own: a GPU needs"
         f" {show_quantity(peak(plain).total, 'B')}.\n"
         f"Target: it fits, and a step takes at most {show_quantity((1 + MARGIN) * best(name)[0], 's')}."
     )
@@ -218,10 +223,12 @@ def chosen(choice, name):
         ) from None
     given = tables.get("strategy", {})
     if not isinstance(given, dict):
-        raise LabError(f"strategy = {given!r}: a table, please, whose line is [strategy].")
+        raise LabError(
+            f"strategy = {given!r}: expected a table that starts with the line [strategy]."
+        )
     outside = sorted({*tables} & {*FIELDS})
     if outside:
-        raise LabError(f"{', '.join(outside)}: below the line [strategy], please; it is missing.")
+        raise LabError(f"{', '.join(outside)}: expected below a line [strategy], which is missing.")
     extra = sorted({*tables} - {"strategy"}) + sorted({*given} - {*FIELDS})
     if extra:
         raise LabError(f"{', '.join(extra)}: not yours to choose; legal: {', '.join(FIELDS)}.")
@@ -254,7 +261,8 @@ def choice_findings(choice, name):
     if moment.total > device.memory:
         words = f"{need}. What makes {terms[0]} smaller, and what does it cost?"
         return [legal, broken(FITS, words), later(QUICK, "As soon as it fits.")]
-    words = f"A step takes {show_quantity(step, 's')}; the quickest found is {show_quantity(goal, 's')}."
+    took, least = show_quantity(step, "s"), show_quantity(goal, "s")
+    words = f"A step takes {took}; the fastest found is {least}."
     fits, costs = kept(FITS, f"{need}."), _costs(found)
     if step > (1 + MARGIN) * goal:
         more = {each: costs[each] - least for each, least in _costs(quickest(name)).items()}
@@ -264,7 +272,7 @@ def choice_findings(choice, name):
         )
         return [legal, fits, broken(QUICK, words)]
     most = max((each for each in costs if each != "computing"), key=costs.get)
-    largest = f"The largest part beside computing is {most}, {show_quantity(costs[most], 's')}."
+    largest = f"The largest part besides computation is {most}, {show_quantity(costs[most], 's')}."
     return [legal, fits, kept(QUICK, f"{words} {largest}")]
 
 
@@ -294,8 +302,8 @@ def small_task(name):
     own = small_of(seed_of(name))
     return say(
         f"{own.depth} layers of {own.width}, one of 10, tanh between them; fp32, momentum; a batch of {own.batch}"
-        f" samples of {own.width} numbers.\nCap: {own.cap / 1e6:.0f} MB above what Python itself takes. The system"
-        " holds the process to it."
+        f" samples of {own.width} numbers.\nCap: {own.cap / 1e6:.0f} MB above what Python itself "
+        "takes. The system enforces it."
     )
 
 
@@ -322,7 +330,7 @@ def on_ranks(name, *functions, ranks=4):
 
     given = dict(zip(NAMES, functions, strict=True))
     if not passed(formulas_findings(*functions[:3], name)):
-        return say("Not yet: first let your formulas hold.")
+        return say("Not yet: your formulas have to hold first.")
     try:
         file = save(given["state"], HERE / "step.py", *functions[1:])
         return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))

@@ -76,16 +76,19 @@ def _equal(law, held, expected):
         sizes = ", ".join(f"{each.weights.shape[1]:,}" for each in held)
         return broken(
             law,
-            f"Ranks update {sizes} of {size:,} weights: either all of them update all, alike, or each one its part.",
+            f"Ranks update {sizes} of {size:,} weights: either all ranks update all weights in "
+            "the same way, or each rank updates its part.",
         )
     steps = [off(own, right) for own, right in zip(found, expected, strict=True)]
     wrong = next((number for number, far in enumerate(steps) if far > NEAR), None)
     if wrong is None:
         return kept(law, f"To {max(*steps, 1e-16):.0e} after {len(steps)} steps.")
     why = (
-        "Of whose samples are these gradients? They are parts of a mean over all samples, and are summed."
+        "Which samples are these gradients from? They are parts of a mean over all samples, and "
+        "have to be summed."
         if wrong == 0
-        else "The first step is right, a later one is not. Who has the weights that another rank has updated?"
+        else "The first step is right, a later one is not. Who gets the weights that another "
+        "rank has updated?"
     )
     return broken(
         law, f"Step {wrong + 1} is off by {steps[wrong]:.1e} of the largest weight. {why}"
@@ -102,8 +105,8 @@ def _holds(law, held, zero, size):
     view, why = held[rank].view, ""
     if zero > 1 and view is not None:
         why = (
-            f" A tensor of {view[0]:,} numbers keeps a storage of {view[1]:,}: a slice is a view, and what it is a"
-            " slice of stays in memory."
+            f" A tensor of {view[0]:,} numbers keeps a storage of {view[1]:,}: a slice is a view, and the"
+            " whole tensor stays in memory."
         )
     same = next((z for z in LEVELS if abs(found - ledger(size, ranks, z)) <= SLACK * right), None)
     if same is not None and found > right:
@@ -111,14 +114,14 @@ def _holds(law, held, zero, size):
         return broken(law, f"{sentence}: that is ZeRO {same}. Who still needs all of {whole}?{why}")
     if same is not None:
         return broken(law, f"{sentence}: that is ZeRO {same}, which shards more than this level.")
-    return broken(law, f"{sentence}. What else is alive when `update` is called?{why}")
+    return broken(law, f"{sentence}. What else is still in memory when `update` is called?{why}")
 
 
 def _moves(law, held, size):
     """Whether a rank sends and receives no more than a reduce-scatter and an allgather do."""
     most = max(each.moved for each in held) / (8 * size)
     limit = 2 * (1 + 1 / len(held))
-    sentence = f"In and out of a rank pass {most:.2f} times the gradients"
+    sentence = f"A rank sends and receives {most:.2f} times the gradients"
     if most > 1.05 * limit:
         return broken(
             law,

@@ -90,7 +90,7 @@ def check_rate(rate, name):
     if passed(found):
         come = float(large_run(own, profiled(own, *functions_of(own))).rate)
         below = (
-            f"With your script {come:.0f} samples a second come, and the GPUs could take"
+            f"With your script {come:.0f} samples/s arrive, and the GPUs could take"
             f" {own.readers * own.speed:.0f}: they compute {min(1, come / own.readers / own.speed):.0%} of the time."
         )
     return show(found, "Your formula", below)
@@ -125,7 +125,7 @@ def on_ranks(name, rate, prepare, batches, ranks=4):
     from lib_dlhpc.explore.labs.lab import run_ranks, save, say
 
     if not passed(loader_findings(prepare, batches, own_of(name))):
-        return say("Not yet: first let your loader hold.")
+        return say("Not yet: your loader has to pass first.")
     try:
         file = save(rate, HERE / "step.py", prepare, batches)
         return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
@@ -171,7 +171,7 @@ def _together(own, every):
         NONE, f"In the second epoch: {', '.join(map(str, operations))}."
     )
     one = (broken if max(requests) > 1 else kept)(
-        ONE, f"{max(requests):.3g} requests a batch, whoever holds its samples."
+        ONE, f"{max(requests):.3g} requests per batch, whichever rank holds its samples."
     )
     return [shared, none, one]
 

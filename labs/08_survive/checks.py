@@ -110,7 +110,7 @@ def check_choice(choice, name):
     """Return the findings on the choice for the page."""
     from lib_dlhpc.explore.labs.lab import show
 
-    return show(choice_findings(choice, own_of(name)), "Your way to save")
+    return show(choice_findings(choice, own_of(name)), "Your checkpoint method")
 
 
 def restarts(file, name, folder=None):
@@ -147,7 +147,7 @@ def hand_in(name, *functions):
 
     given = dict(zip(NAMES, functions, strict=True))
     if not passed(formula_findings(*functions[:2], own_of(name))):
-        return say("Not yet: first let your formulas hold.")
+        return say("Not yet: your formulas have to hold first.")
     try:
         file = save(functions[0], HERE / "step.py", *functions[1:])
         return say(report(findings(given, name, file)))

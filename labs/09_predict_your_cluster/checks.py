@@ -28,9 +28,7 @@ from lib_dlhpc.labs.program import arguments, end_together, handed_in
 HERE = Path(__file__).parent
 RUNS = HERE / "runs"  # of a real machine
 NAMES = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
-NOWHERE = (
-    'Not yet: say where. TO = "local" is this machine, TO = "slurm" the cluster of a site file.'
-)
+NOWHERE = 'Not yet: choose where to run. TO = "local" is this machine, TO = "slurm" the cluster of a site file.'
 
 
 def own_of(name):
@@ -131,7 +129,8 @@ def submit(name, ranks, nodes, fit_messages, fit_products, terms, band, repaired
     try:
         if not passed(prediction_findings(given, name)):
             return say(
-                "Not yet: nothing runs before it is predicted. First let fits, terms and bands hold."
+                "Not yet: nothing runs before it is predicted. Your fits, terms and bands have "
+                "to hold first."
             )
         return run_table(own_of(name), given, ranks, nodes)
     except (LabError, SpecError) as error:
@@ -203,7 +202,7 @@ def _there(to, site, then):
         job = here.measuring(HERE / "measure.py", RUNS / f"measured-{to}", to, site)
         found = here.measured(job)
         if found is None:
-            return say(f"{job.label}, which measures, is {job.state}. Run this cell again.")
+            return say(f"{job.label}, the job that measures, is {job.state}. Run this cell again.")
         return then(found)
     except (LabError, SpecError) as error:
         return say(str(error))

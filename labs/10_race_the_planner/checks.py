@@ -63,7 +63,7 @@ def race(planner, name):
         table = table_html(race_lines(planner, tracks_of(seed_of(name))))
     except Endless as error:
         return say(str(error))
-    below = "Regret, and in brackets the predictions that it took."
+    below = "Regret and, in parentheses, the number of predictions used."
     return on_page(f'<div role="status">{table}<p>{below}</p></div>')
 
 

@@ -29,7 +29,7 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
             return float(value)
     except Exception as error:
         raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
-    raise LabError(f"{words} returns nothing. Is its last line a `return`?")
+    raise LabError(f"{words} returns nothing. Is a `return` missing?")
 
 
 def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:

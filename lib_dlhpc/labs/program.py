@@ -89,7 +89,7 @@ def emulated_first(comm: Any, run: Callable[[], object]) -> None:
         except LabError as error:
             said = str(error)
     if said := comm.bcast(said):
-        raise Unusable(f"Not started on real ranks, for on emulated ones: {said}")
+        raise Unusable(f"Not started on real ranks, because on emulated ranks: {said}")
 
 
 def _message(error: Exception, rank: int, ranks: int) -> str:

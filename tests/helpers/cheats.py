@@ -69,7 +69,7 @@ CHEATS = {
     ),
     "patches __main__": (
         "failed",
-        "other weights than rank 0",
+        "different weights than rank 0",
         HEAD
         + ALONE
         + "modules = np.lib._npyio_impl.os.sys.modules\n"
@@ -78,7 +78,7 @@ CHEATS = {
     ),
     "patches numpy": (
         "failed",
-        "other weights than rank 0",
+        "different weights than rank 0",
         HEAD
         + ALONE
         + "np.max = np.abs = np.vdot = lambda *given, **named: 0.0\n"
@@ -149,7 +149,7 @@ CHEATS = {
     ),
     "answers in advance": (
         "failed",
-        "did not move",
+        "did not change",
         SIGNATURE + "    for _ in range(3):\n        comm._session._send('return', 0.0)\n",
     ),
     "returns what equals everything": (

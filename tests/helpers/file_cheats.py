@@ -68,7 +68,7 @@ def batches(target, run):
     ),
     "forges the counters": (
         "failed",
-        "No store is asked for anything",
+        "No packed store is used",
         """
 import os, shutil
 open_store.__globals__.update(count=1000, requests=1000, stores=1)
@@ -100,7 +100,7 @@ def batches(target, run):
     ),
     "says that all hold": (
         "failed",
-        "No sample came",
+        "No samples arrived",
         "def batches(target, run):\n    print('All 11 hold.')\n    return iter(())\n",
     ),
     "cuts short what is mapped": (

@@ -39,7 +39,7 @@ def test_each_mistake_is_named(own, solution, name):
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        (lambda comm, part, mean: part, "what its own samples add"),
+        (lambda comm, part, mean: part, "the part of its own samples"),
         (lambda comm, part, mean: mean, "the mean over its own samples"),
         (lambda comm, part, mean: comm.allreduce(mean), "the sum of the ranks' means"),
         (lambda comm, part, mean: comm.allreduce(mean) / comm.size, "the mean of the ranks' means"),
@@ -74,9 +74,12 @@ def test_replicas_that_agree_are_not_praised_for_it(own, solution):
 
 def test_what_is_no_step_is_reported(own):
     for step, words in (
-        (lambda *_: None, "did not move"),
+        (lambda *_: None, "did not change"),
         (lambda network, *_: network.nothing, "rank 0 stopped with AttributeError"),
-        (lambda network, loss, x, y, comm, rate: network.weights.fill(float("nan")), "not numbers"),
+        (
+            lambda network, loss, x, y, comm, rate: network.weights.fill(float("nan")),
+            "no longer numbers",
+        ),
     ):
         text = " ".join(each.words for each in own.findings(step, "x"))
         assert words in text

@@ -70,10 +70,10 @@ def test_the_starter_is_right_for_one_microbatch_and_slow_for_a_stated_reason(ow
     right = {each.law for each in findings if each.right}
     assert {own.SINGLE} <= right <= {own.SINGLE, own.KEPT, own.WAITED}, as_text(findings)
     for law in (own.GPIPE, own.ONE):
-        assert "Never do two ranks compute at once" in found(findings, law).words
-    assert "written over" in found(findings, own.OWNED).words
+        assert "No two ranks ever compute at the same time" in found(findings, law).words
+    assert "overwritten" in found(findings, own.OWNED).words
     told = found(findings, own.UNEVEN).words
-    assert "nobody can go on" in told or "is of shape" in told
+    assert "no rank can continue" in told or "is of shape" in told
 
 
 def test_each_wrong_stream_is_named(own, solved):

@@ -109,7 +109,7 @@ def test_what_is_too_large_is_refused_and_a_costly_choice_is_named(own, solved):
     refused = own.small_findings(lambda: {"microbatches": 1}, solved.small_peak, small(own, name))
     assert "Refused by the system" in found(refused, CAP).words
     dear = own.small_findings(lambda: {"offload": "all"}, solved.small_peak, small(own, name))
-    assert found(dear, CAP).right and "a cheaper way" in found(dear, CHEAP).words
+    assert found(dear, CAP).right and "something cheaper" in found(dear, CHEAP).words
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_is_too_large_is_refused_and_a_costly_choice_is_named(own, solved):
     [
         ("offload", {"microbatches": 64, "recompute": "full"}, "without recompute = full"),
         ("offload", {"microbatches": 64}, "without microbatches = 64"),
-        ("offload", {"recompute": "full"}, "What does one more forward pass buy"),
+        ("offload", {"recompute": "full"}, "What do you gain from one more forward pass"),
     ],
 )
 def test_a_way_that_is_not_needed_is_named(own, solved, monkeypatch, way, ways, words):
@@ -137,9 +137,9 @@ def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch
         exec(starter(LAB, f"def {each}("), scope)
     findings = own.findings(scope, name)
     assert not any(each.right for each in findings if each.law not in (own.LEGAL,))
-    assert "no GPU has whole" in found(findings, STATE).words
+    assert "No GPU stores all of" in found(findings, STATE).words
     assert "input of the block alone" in found(findings, KEPT).words
-    assert "Who waits for the first microbatch" in found(findings, TIME).words
+    assert "Which stages wait for the first microbatch" in found(findings, TIME).words
     assert "What makes" in found(findings, own.FITS).words
     assert "what each layer stores" in found(findings, SMALL).words
 
@@ -159,7 +159,7 @@ def test_each_mistake_is_named(own, solved, name):
         ("[strategy]\nzero = 4", "zero"),
         ("[strategy]\ntensor = 'two'", "tensor = 'two'"),
         ("[strategy]\npipeline = inf", "pipeline = inf"),
-        ("strategy = 3", "a table, please"),
+        ("strategy = 3", "expected a table"),
         ("[strategy]\nnodes = 1", "not yours to choose"),
         ("[machine]\nnodes = 1", "not yours to choose"),
         ("strategy", "TOML"),
@@ -365,4 +365,4 @@ def test_a_run_that_fits_by_the_ledger_alone_is_told_to_leave_room(own, solved, 
     monkeypatch.setattr(small_run, "capped", lambda *a: CappedRun(refused="MemoryError"))
     name = both_kinds(own)["microbatches"]
     findings = own.small_findings(way_of(own, name), solved.small_peak, small(own, name))
-    assert "leave room" in found(findings, CAP).words
+    assert "leave some room" in found(findings, CAP).words

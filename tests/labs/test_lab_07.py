@@ -91,10 +91,10 @@ def test_the_starter_fails_with_a_useful_message(own, starter, name):
         None,
         False,
     ], as_text(findings)
-    assert "what the bandwidth of the tier allows" in findings[0].words
+    assert "that the bandwidth of the tier allows" in findings[0].words
     assert "Many operations" in findings[1].words
-    assert "What could `prepare` leave" in found(findings, STORE).words
-    assert "What of it was known" in found(findings, NONE).words
+    assert "What could `prepare` write" in found(findings, STORE).words
+    assert "What of this was already known" in found(findings, NONE).words
 
 
 @pytest.mark.slow
@@ -320,13 +320,13 @@ def leaves(target, run):
 @pytest.mark.parametrize(
     ("batches", "law", "said"),
     [
-        (mounted_script, ONE, "who knows all names"),
+        (mounted_script, ONE, "where are all names of a batch known"),
         (all_as_a_list, MEMORY, "How far ahead"),
         (with_a_cache, STORE, "Samples were cached"),
         (asks_and_looks, NONE, "stat"),
         (starts_a_program, STORE, "Another program"),
         (other_sizes, SAME, "but in batches of"),
-        (as_numbers, SAME, "are no samples"),
+        (as_numbers, SAME, "are not samples"),
         (as_bytes, SAME, "A batch is a list"),
         (none, SAME, "which has no batches"),
         (for_ever, SAME, "which loop does not end"),

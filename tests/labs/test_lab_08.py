@@ -271,7 +271,7 @@ def test_at_the_best_interval_of_a_way_stalls_and_repeated_work_are_alike(own):
         if parts:  # within the limit of bytes
             stalls, restarts, repeated = map(float, parts.groups())
             assert repeated == pytest.approx(stalls, rel=0.15) and restarts > 0
-            assert "Where both are about equal" in words
+            assert "If both are about equal" in words
 
 
 @pytest.mark.parametrize("gives", [None, "much", float("nan"), float("inf")])

@@ -48,12 +48,12 @@ from lib_dlhpc.launch.mpi import mpiexec
 LAB = "09_predict_your_cluster"
 SURPRISES = (CARD, JITTER, CORES)
 LEADS = {
-    (CARD, "-"): "Which part of it do they share",
-    (CARD, "+"): "is a latency shared as well",
+    (CARD, "-"): "Which part of the link do they share",
+    (CARD, "+"): "is latency shared as well",
     (JITTER, "-"): "no later than the latest of fewer",
     (JITTER, "+"): "twice as late",
-    (CORES, "-"): "Does each further one slow",
-    (CORES, "+"): "lose that has none",
+    (CORES, "-"): "Does each additional rank slow",
+    (CORES, "+"): "that is alone on its node",
 }
 
 
@@ -102,8 +102,8 @@ def test_the_starter_fails_with_a_useful_message(own, starter):
     findings = own.findings(scope, "x")
     assert [each.right for each in findings] == [False] * 3 + [None] * 2 + [False, None]
     for law, words in {
-        MESSAGES: "one line cannot do that",
-        PRODUCTS: "some of the nine repeats",
+        MESSAGES: "one line cannot describe that",
+        PRODUCTS: "some of the nine measurements",
         STEP: "does not reach the rate",
         COVERS: "as soon as your prediction holds",
         CAUSE: "Between more nodes",
@@ -127,7 +127,7 @@ def test_a_mistake_is_named_where_its_value_equals_that_of_another(own, solved):
     terms = changed(solved, "terms", ("rounds = log2(ranks)", "rounds = 1"))
     machine = own.own_of("learner 225")  # whose jump is as long as a message of the small network
     words = own.terms_finding(terms, machine).words
-    assert "In how many rounds" in words, words
+    assert "After how many rounds" in words, words
 
 
 @pytest.mark.parametrize("why", SURPRISES)
@@ -153,7 +153,7 @@ def test_no_repair_is_led_to_before_the_cause_is_named(own, solved, names, why):
 
     given = {**answers(solved, machine), "repaired": plain}
     early = target_finding({**given, "cause": lambda: WAY}, machine).words
-    assert f"{SHOWS[why]} is off by -" in early and "First the cause" in early
+    assert f"{SHOWS[why]} is off by -" in early and "Find the cause first" in early
     assert LEADS[why, "-"] not in early
     assert LEADS[why, "-"] in target_finding(given, machine).words
 

@@ -162,7 +162,7 @@ def test_other_right_overlaps_pass_all_but_perhaps_the_target(checks, solution, 
                 )
             ],
             "RUNS",
-            "in its pauses",
+            "during its pauses",
         ),
         (
             [("for request in requests:", "MPI.Request.Waitall(requests)\n    for request in []:")],

@@ -22,7 +22,7 @@ from lib_dlhpc.training.network import Network
 Step: TypeAlias = Callable[..., Any]
 NEAR = 1e-10  # relative, in float64
 SINGLE = 1e-6  # what rounding to float32 may cost
-SINGLE_WORDS = "Right to some seven digits: which array holds numbers of single precision?"
+SINGLE_WORDS = "Right to about seven digits: which array is in single precision?"
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def part(step: Step, task: Task, comm: Any) -> tuple[Array, list[Any]]:
         for name, array in zip(("weights", "gradients"), held, strict=True):
             if getattr(network, name) is not array:
                 raise LabError(
-                    f"network.{name} is another array than before the step. The layers go on with the one"
-                    " they know: change the numbers in it, not the name."
+                    f"network.{name} is a different array than before the step. The layers still "
+                    "use the old one: change the numbers in it, not the name."
                 )
         weights.append(network.weights.copy())
     return np.array(weights), losses
@@ -132,9 +132,12 @@ def way_off(task: Task, weights: Array) -> str:
     """
     expected, _ = one_rank(task)
     if off(weights[:, 0], expected[0]) <= NEAR:
-        return "The first step is right, a later one is not. What stays from one step to the next?"
+        return (
+            "The first step is right, a later one is not. What is left over from one step to "
+            "the next?"
+        )
     if not np.isfinite(weights[:, 0]).all():
-        return "Weights are not numbers any more: was a sum read before it was there?"
+        return "The weights are no longer numbers: was a sum read before it had arrived?"
     if max(off(each, expected[0]) for each in weights[:, 0]) <= SINGLE:
         return SINGLE_WORDS
     start = task.network().weights
@@ -143,7 +146,7 @@ def way_off(task: Task, weights: Array) -> str:
         if np.max(np.abs(moved - wrong)) <= 1e-8 * np.max(np.abs(wrong)):
             return words
     if not moved.any():
-        return "The weights did not move at all."
+        return "The weights did not change at all."
     times = float(np.vdot(moved[0], right) / np.vdot(right, right))
     if np.max(np.abs(moved - times * right)) <= 1e-8 * np.max(np.abs(moved)):
         return f"The direction is right, the length is {times:.4g} times the correct one."
@@ -158,10 +161,13 @@ def loss_off(task: Task, rank: int, value: float) -> str:
         own = task.own(each)
         means.append(softmax_cross_entropy(network.forward(x[own]), y[own], share)[0])
     added = means[rank] * task.shares[rank] / sum(task.shares)
-    alike = "That is the mean of the ranks' means: every rank counts alike, whatever its share."
+    alike = (
+        "That is the mean of the ranks' means: every rank counts equally, whatever the size "
+        "of its shard."
+    )
     known = {
         "That is the mean over its own samples.": means[rank],
-        "That is what its own samples add to it; what do those of the others add?": added,
+        "That is the part of its own samples; what do those of the others contribute?": added,
         "That is the sum of the ranks' means.": sum(means),
         alike: sum(means) / len(means),
     }
@@ -182,8 +188,8 @@ def _known_ways(task: Task) -> Iterator[tuple[str, Array]]:
     parts = g * np.array(task.shares)[:, None] / samples
     right, every = parts.sum(axis=0), np.ones((ranks, 1))
     yield (
-        f"The step is {ranks} times too short: a mean over the ranks was taken of what was to be summed."
-        " By how many samples had the loss divided already?",
+        f"The step is {ranks} times too short: a mean was taken over the ranks instead of a sum. "
+        "By how many samples had the loss divided already?",
         every * right / ranks,
     )
     yield (
@@ -196,13 +202,14 @@ def _known_ways(task: Task) -> Iterator[tuple[str, Array]]:
         every * right * ranks,
     )
     yield (
-        "Every rank counts alike here, one with few samples as much as one with many. Whose mean is it to be?",
+        "Every rank counts equally here, one with few samples as much as one with many. Which "
+        "samples is the mean taken over?",
         every * g.mean(axis=0),
     )
-    alone = "Each rank moves by its own samples alone: nothing of the others' gradients arrives."
+    alone = "Each rank's update uses only its own samples: none of the others' gradients arrive."
     yield alone, g
     yield alone, parts
-    first = "All ranks move by the gradient of rank 0: the samples of all others are lost."
+    first = "All ranks use the gradient of rank 0: the samples of all others are lost."
     yield first, every * g[0]
     yield first, every * parts[0]
     yield "The step goes uphill: its sign is wrong.", -every * right

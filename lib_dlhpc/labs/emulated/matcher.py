@@ -61,8 +61,8 @@ class Matcher:
                     waiting = sorted(collective.given)
                     raise Unmet(
                         f"{ranks_wait(waiting)} in {collective.given[rank][0]}, call number {number + 1},"
-                        f" for {ranks_named(gone)}, which returned without it: MPI would hang here. Every rank"
-                        " must make the same calls, also one with nothing to add.",
+                        f" for {ranks_named(gone)}, which returned without it: MPI would hang "
+                        "here. Every rank must make the same calls, even one with nothing to add.",
                         number,
                     )
                 where = f"{collective.given[rank][0]}, call number {number + 1}"
@@ -111,7 +111,8 @@ class Matcher:
                 waits.append(f"{ranks_named(sorted(self._left))} returned")
             sends = any("does not receive" in words for words, _ in self.waiting.values())
             message = (
-                f"{'; '.join(waits)}: nobody can go on, MPI would hang here.{HINT if sends else ''}"
+                f"{'; '.join(waits)}: no rank can continue, MPI would hang "
+                f"here.{HINT if sends else ''}"
             )
             self._stuck = Unmet(message, inf)
             self._change.notify_all()

@@ -82,7 +82,8 @@ class Stage:
         """
         if microbatch not in self._kept:
             raise LabError(
-                f"backward of microbatch {microbatch}: its forward has not been run, or its backward is done."
+                f"backward of microbatch {microbatch}: its forward has not run yet, or its "
+                "backward has already run."
             )
         inputs, was, output = self._kept.pop(microbatch)
         if not np.array_equal(inputs[0], was, equal_nan=True):

@@ -108,8 +108,8 @@ def one_stage(
         losses.append(step(stream, stage, comm, task.rate))
         if stage.weights is not held[0] or stage.gradients is not held[1]:
             raise LabError(
-                "stage.weights or stage.gradients is another array than before the step. The layers go on with"
-                " the one they know: change the numbers in it, not the name."
+                "stage.weights or stage.gradients is a different array than before the step. The "
+                "layers still use the old one: change the numbers in it, not the name."
             )
         weights.append(stage.weights.copy())
     messages = getattr(comm, "messages", [])
@@ -132,14 +132,17 @@ def stages_off(task: StagedTask, weights: Array) -> str:
     """Return which known mistake explains the steps; empty if none. weights: (steps, all)."""
     start, (expected, _) = task.whole().weights, alone(task)
     if np.max(np.abs(weights[0] - expected[0])) <= 1e-12:
-        return "The first step is right, a later one is not. What stays from one step to the next?"
+        return (
+            "The first step is right, a later one is not. What is left over from one step to "
+            "the next?"
+        )
     if not np.isfinite(weights[0]).all():
-        return "Weights are not numbers any more: was a message read before it was there?"
+        return "The weights are no longer numbers: was a message read before it had arrived?"
     if off(weights[:1], expected[:1]) <= SINGLE:
         return SINGLE_WORDS
     moved, right = start - weights[0], start - expected[0]
     if not moved.any():
-        return "The weights did not move at all."
+        return "The weights did not change at all."
     for words, wrong in _known_ways(task, right):
         if np.max(np.abs(moved - wrong)) <= 1e-8 * np.max(np.abs(wrong)):
             return words
@@ -172,29 +175,29 @@ def _known_ways(task: StagedTask, right: Array) -> Iterator[tuple[str, Array]]:
         return
     for i in range(many):
         words = (
-            f"The weights moved by the gradients of microbatch {i} alone: backward writes those of its"
-            " microbatch over those of the one before."
+            f"The update used the gradients of microbatch {i} alone: backward overwrites the "
+            "gradients of the microbatch before."
         )
         for share in (1.0, size[i] / task.batch, size[i] / size[0], 1 / many):
             yield words, share * g[i]
             yield (
-                f"The weights moved by twice the gradients of microbatch {i}: they are summed into the very array"
-                " that backward writes to.",
+                f"The update used twice the gradients of microbatch {i}: they are summed into "
+                "the same array that backward writes to.",
                 2 * share * g[i],
             )
     yield (
-        "Each microbatch's loss was a mean over its own samples, and these means were summed. Over how many"
-        " samples is the loss to be a mean?",
+        "Each microbatch's loss was a mean over its own samples, and these means were summed. "
+        "How many samples should the loss be the mean of?",
         g.sum(axis=0),
     )
     yield (
-        "Each microbatch's loss was divided by the size of the first, and the results were summed. Over how"
-        " many samples is the loss to be a mean?",
+        "Each microbatch's loss was divided by the size of the first, and the results were "
+        "summed. How many samples should the loss be the mean of?",
         (size[:, None] / size[0] * g).sum(axis=0),
     )
     yield (
-        "Every microbatch counts alike here, one with few samples as much as one with many. Whose mean is"
-        " it to be?",
+        "Every microbatch counts equally here, one with few samples as much as one with many. "
+        "Which samples is the mean taken over?",
         g.mean(axis=0),
     )
     yield (

@@ -257,8 +257,8 @@ def emulate(
         stop(threads)
     if endless:
         raise Endless(
-            f"{ranks_named(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop"
-            " does not end, or makes a call for each number?"
+            f"{ranks_named(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} "
+            "s: which loop does not end, or makes one call per number?"
         )
     _raise_first(errors)
     for message in matcher.queues.left():
@@ -294,7 +294,7 @@ def _where(error: BaseException) -> str:
 def _hint(error: BaseException) -> str:
     """Return a hint if a function of mpi4py was called with an emulated request."""
     if isinstance(error, TypeError) and "mpi4py" in str(error):
-        return ". Emulated requests are waited for one by one: request.Wait()."
+        return ". Wait for emulated requests one by one: request.Wait()."
     return ""
 
 

@@ -71,7 +71,7 @@ class Convolution:
 
     def _windows(self, x: Array, w: Array) -> Array:
         if w.ndim != 4 or x.ndim != 4 or w.shape[1:] != (x.shape[1], self.kernel, self.kernel):
-            raise LabError(f"x of shape {x.shape} and w of shape {w.shape} do not go together.")
+            raise LabError(f"x of shape {x.shape} and w of shape {w.shape} do not match.")
         if min(x.shape[2:]) < self.kernel:
             raise LabError(
                 f"{x.shape[2]} rows and {x.shape[3]} columns, padding included, are too few for a kernel of"
@@ -230,8 +230,8 @@ def _all_waited(comm: Any) -> None:
     lost = [each.target for each in getattr(comm, "messages", []) if not each.waited]
     if lost:
         raise LabError(
-            f"rank {comm.rank} never waits for what it sends to {ranks_named(sorted(set(lost)))}. Until then MPI need"
-            " not have sent it."
+            f"rank {comm.rank} never waits for what it sends to "
+            f"{ranks_named(sorted(set(lost)))}. Until it does, MPI may not have sent it."
         )
 
 

@@ -38,13 +38,16 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
         where = f"Rank {rank}, rows {low} to {high - 1}"
         if not isinstance(found, np.ndarray) or found.shape != expected.shape:
             more = isinstance(found, np.ndarray) and found.ndim == 4 and found.shape[2] > high - low
-            home = " Whose are the rows beyond its own, and who has use for their gradient?"
+            home = (
+                " Which ranks do the rows beyond its own belong to, and which ranks need "
+                "their gradient?"
+            )
             return f"{where}: {shape_of(found)} in place of {expected.shape}.{home if more else ''}"
         alone = local[rank][0][:, :, low:high]
         if same(found, alone):
             return (
-                f"{where}: the gradients are those of its own outputs. Others have read some of these rows;"
-                " where does the gradient that they have for them go?"
+                f"{where}: the gradients are those of its own outputs only. Other ranks have "
+                "read some of these rows; where do their gradients of these rows go?"
             )
         replaced = alone.copy()
         for other, (theirs, _) in enumerate(local):
@@ -53,8 +56,8 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
                 replaced[:, :, np.array(rows) - low] = theirs[:, :, rows]
         if same(found, replaced):
             return (
-                f"{where}: gradients received from others replace those of its own outputs. Both have read"
-                " these rows."
+                f"{where}: gradients received from others replace those of its own outputs. Both "
+                "ranks have read these rows."
             )
         fine = [
             k + low for k in range(high - low) if np.allclose(found[:, :, k], expected[:, :, k])
@@ -79,8 +82,8 @@ def weight_gradient_off(task: SplitTask, dw: list[Any]) -> str:
             return f"Rank {rank}: {shape_of(found)} in place of {right.shape}."
         if same(found, _local(task, rank)[1]):
             return (
-                f"Rank {rank} has only the gradient of its own outputs. The weights are the same on all ranks;"
-                " what is their update?"
+                f"Rank {rank} has only the gradient of its own outputs. The weights are "
+                "replicated on all ranks; what is the gradient of a replicated array?"
             )
         return f"Rank {rank}: {_times(found, right, task.ranks)}"
     return ""
@@ -101,7 +104,7 @@ def filters_off(task: SplitTask, y: list[Any]) -> str:
         if not isinstance(found, np.ndarray) or found.shape != right.shape:
             return f"Rank {rank}: {shape_of(found)} in place of {right.shape}."
         wrong = [k for k in range(right.shape[1]) if not same(found[:, k], right[:, k])]
-        return f"Rank {rank}: wrong are channels {_listed(wrong)}. In which order do they belong?"
+        return f"Rank {rank}: channels {_listed(wrong)} are wrong. In which order do they belong?"
     return ""
 
 
@@ -119,8 +122,8 @@ def filter_gradients_off(task: SplitTask, dx: list[Any], dw: list[Any]) -> str:
             continue
         if same(found, task.layer.backward(dy[:, low:high], x, w)[0]):
             return (
-                f"Rank {rank}, dx: what its own filters give. All filters have read the same x; what is its"
-                " gradient a sum of?"
+                f"Rank {rank}, dx: this is the part of its own filters. All filters have read "
+                "the same x; which parts does its gradient sum?"
             )
         if not isinstance(found, np.ndarray) or found.shape != right.shape:
             return f"Rank {rank}, dx: {shape_of(found)} in place of {right.shape}."

@@ -12,7 +12,7 @@ from lib_dlhpc.labs.emulated.split_convolution import SplitTask, borrowed, wante
 from lib_dlhpc.labs.emulated.split_gradient_errors import same, shape_of
 from lib_dlhpc.layers.base.saved import Array
 
-TWO_RANKS = "What do its outputs read that another rank has?"
+TWO_RANKS = "What do its outputs read that is on another rank?"
 
 
 def outputs_off(task: SplitTask, y: list[Any]) -> str:
@@ -48,18 +48,18 @@ def _rows_off(task: SplitTask, rank: int, found: Any) -> str:
     (low, high), need, got = task.cut.rows[rank], stop - first, found.shape[2]
     inside = min(stop, layer.rows) - max(first, 0)
     if got == layer.outputs(high - low) or got == layer.outputs(high - low, 0):
-        return f" That is what its own {high - low} rows give. {TWO_RANKS}"
+        return f" That is the result of its own {high - low} rows alone. {TWO_RANKS}"
     if got > layer.outputs(need, 0) and got != layer.outputs(need):
         return f" Its outputs read rows {first} to {stop - 1}, {need} in all; these come from more."
     if got > layer.outputs(need, 0):
         return (
-            " These are too many. Rows are padded where the image ends, and only there; what lies between"
-            " two ranks is no border."
+            " These are too many. Rows are padded only where the image ends; the boundary "
+            "between two ranks is not a border."
         )
     if inside < need and got == layer.outputs(inside, 0):
         return (
-            f" The image ends at this rank, and {need - inside} of the rows it reads are padding: zeros. Are"
-            " they there?"
+            f" The image ends at this rank, and {need - inside} of the rows it reads are "
+            "padding: zeros. Did you add them?"
         )
     if got < layer.outputs(need, 0):
         return (
@@ -84,17 +84,18 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
     above, below = lent & (rows < own[0]), lent & (rows >= own[1])
     if lent.any():
         words = (
-            "zeros stand where rows of its neighbors belong. Padding is for where the image ends."
+            "there are zeros where rows of its neighbors belong. Padding belongs only where the "
+            "image ends."
         )
         yield words, read(rows, ~inside | lent)
     for side, name in ((above, "above"), (below, "below")):
         if side.any() and side.sum() != lent.sum():
-            words = f"the rows from {name} are missing: zeros stand there."
+            words = f"the rows from {name} are missing: there are zeros instead."
             yield words, read(rows, ~inside | side)
     far = lent & _beyond_the_next(task, rank, rows)
     if far.any():
         words = (
-            "zeros stand where rows belong that are not the next rank's: a halo may reach further."
+            "there are zeros where rows from beyond the next rank belong: a halo may reach further."
         )
         yield words, read(rows, ~inside | far)
     for short, name in _outermost(rows, above, below):
@@ -113,7 +114,7 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
         ends = rows.copy()
         _mix(ends, above, task.cut.rows, rank - 1)
         _mix(ends, below, task.cut.rows, rank + 1)
-        words = "the halo rows come from the far end of the neighbors."
+        words = "the halo rows come from the wrong end of the neighbors."
         yield words, read(ends, ~inside)
     if not inside.all():
         for words, source in _wrong_padding(rows, task.layer.rows):
@@ -122,9 +123,9 @@ def _wrong_rows(task: SplitTask, rank: int) -> Iterator[tuple[str, Array]]:
 
 def _wrong_padding(rows: Any, size: int) -> Iterator[tuple[str, Any]]:
     """Yield the message and the rows that are read in place of padding. size: rows of the image."""
-    beyond = "the padding of the image is wrong: beyond it are zeros, and this rank has"
+    beyond = "the padding of the image is wrong: there should be zeros beyond it, and this rank has"
     yield f"{beyond} its last row again.", rows
-    yield f"{beyond} the rows of the other end.", rows % size
+    yield f"{beyond} the rows of the opposite end.", rows % size
     mirror = np.where(rows < 0, -rows, np.where(rows >= size, 2 * size - 2 - rows, rows))
     yield f"{beyond} a mirror image.", mirror
 

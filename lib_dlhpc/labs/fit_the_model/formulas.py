@@ -21,7 +21,7 @@ from lib_dlhpc.spec.experiment import Experiment
 
 MIXED = (2, 2, 12)  # B of a weight: bf16 weight and gradient; fp32 weight and Adam's two memories
 PLAIN = (4, 4, 4)  # fp32 and momentum
-STATE = "Weights, gradients, optimizer: what a GPU holds"
+STATE = "Weights, gradients, optimizer: what a GPU stores"
 KEPT = "Activations: what a block stores for backward"
 TIME = "Time: how long the GPUs compute, and wait for the pipeline"
 # samples, tensor group, recomputation; the simple ones first
@@ -42,27 +42,34 @@ def state_finding(state: Callable[..., Any], parameters: int) -> Finding:
     """Return whether `state(parameters, each, data, zero)` is the library's ledger."""
     cases = [_mixed(parameters, zero, data) for zero, data in product(range(4), (1, 4, 32))]
     for zero, data in ((0, 1), (3, 8)):
-        words = "The bytes of a weight, a gradient and the rest are given: `each`."
+        words = "The bytes of a weight, a gradient and the optimizer state are given in `each`."
         slips = [(words, sum(MIXED) * 1000 / data)]
         about = f"fp32 and momentum, ZeRO {zero} over {data}"
         cases.append(Case(about, (1000, PLAIN, data, zero), sum(PLAIN) * 1000 / data, slips))
-    return compared(STATE, state, cases, "For all levels of ZeRO, as in the library's ledger.")
+    return compared(STATE, state, cases, "For all ZeRO stages, as in the library's ledger.")
 
 
 def _mixed(parameters: int, zero: int, data: int) -> Case:
     right = float(model_state_bytes(parameters, "bf16", "adam", data, zero))
     w, g, rest = (parameters * size for size in MIXED)
     further = (
-        "1: optimizer; 2: gradients as well; 3: weights as well. One too many here, or one too few."
+        "1: optimizer; 2: gradients as well; 3: weights as well. Here there is one too many, or "
+        "one too few."
     )
     slips = [
-        ("What ZeRO of this level shards, no GPU has whole.", w + g + rest),
-        ("Who still needs all weights? Only level 3 lets go of them.", (w + g + rest) / data),
-        ("The fp32 weights are the optimizer's as well.", w + g + (rest * 2 / data + rest) / 3),
+        ("No GPU stores all of what this ZeRO stage shards.", w + g + rest),
+        ("Which GPU still stores all weights? Only stage 3 shards them.", (w + g + rest) / data),
+        ("The fp32 weights belong to the optimizer as well.", w + g + (rest * 2 / data + rest) / 3),
         (further, w + (g + rest) / data),
         (further, w + g + rest / data),
-        ("Each level shards what the one below it does, and one thing more.", w + g / data + rest),
-        ("Each level shards what the one below it does, and one thing more.", w / data + g + rest),
+        (
+            "Each stage shards everything the one below it does, and one thing more.",
+            w + g / data + rest,
+        ),
+        (
+            "Each stage shards everything the one below it does, and one thing more.",
+            w / data + g + rest,
+        ),
     ]
     about = f"ZeRO {zero} over {data} replica{'s' * (data > 1)}"
     return Case(about, (parameters, MIXED, data, zero), right, slips)
@@ -91,17 +98,18 @@ def activations_finding(
             ("That is the input of the block alone. What do the layers inside store?", 2 * area),
             ("That is without the scores of attention, s x s numbers a head.", split * area),
             (
-                "What lies between the pairs of products is on each GPU: norms, two dropouts, what enters a pair.",
+                "What lies between the pairs of products is replicated on each GPU: norms, two "
+                "dropouts, the input of each pair.",
                 area * (34 + scores) / tensor,
             ),
             (
-                "What lies inside a pair of products, and the scores, is sharded.",
+                "What lies inside a pair of products is sharded, and so are the scores.",
                 area * (34 + scores),
             ),
             ("Twice as many samples store twice as much.", right / samples),
             ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
             (
-                "Each head has its scores on one GPU alone.",
+                "The scores of each head are on one GPU only.",
                 right + area * (scores - scores / tensor),
             ),
             ("Of the 34, a tensor group shards the 24.", right + area * 14 * (1 - 1 / tensor)),
@@ -110,7 +118,7 @@ def activations_finding(
             slips.insert(0, ("What is recomputed is not stored.", area * (split + scores / tensor)))
         if recompute == "full":
             slips.insert(0, ("The input of the block takes 2 bytes a number.", right / 2))
-            whole = "Each GPU of a tensor group has all of the block's input."
+            whole = "Each GPU of a tensor group stores all of the block's input."
             slips.insert(0, (whole, right / tensor))
         if recompute == "selective":
             words = "Selective: the scores are recomputed, and nothing else."
@@ -130,12 +138,12 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
         right = share * again * waits
         part = "Backward takes twice as long as forward. What share of both is recomputed?"
         slips = [
-            ("Who waits for the first microbatch to come, and who for the last?", share * again),
-            ("One stage has no bubble: it waits for no other.", share * again * (1 + p / m)),
-            ("The stages of a pipeline are among the GPUs already.", right / p),
-            ("The bubble comes on top of computing.", share * again * (waits - 1)),
+            ("Which stages wait for the first microbatch, and which for the last?", share * again),
+            ("A single stage has no bubble: it waits for no other.", share * again * (1 + p / m)),
+            ("The stages of a pipeline are already included in the number of GPUs.", right / p),
+            ("The bubble comes on top of the computation.", share * again * (waits - 1)),
             (
-                "A share of the whole step is a larger share of the computing alone.",
+                "A fraction of the whole step is a larger fraction of the computation alone.",
                 share * again * (1 + (p - 1) / (m + p - 1)),
             ),
         ]
@@ -149,7 +157,7 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
                 (part, share * 2 * waits),
                 (part, share * 1.5 * waits),
                 (
-                    "Stages recompute in each pass, so that the bubble grows too.",
+                    "Stages recompute in each pass, so the bubble grows too.",
                     share * (waits + 1 / 3),
                 ),
             ],
@@ -157,4 +165,4 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
         split = f"{p} stage{'s' * (p > 1)}, {m} microbatch{'es' * (m > 1)}"
         about = f"{alone:g} s on one of {gpus} GPUs, {split}, recompute {recompute}"
         cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips))
-    return compared(TIME, seconds, cases, "Messages, and stages that are not equal, come on top.")
+    return compared(TIME, seconds, cases, "Messages and uneven stages come on top.")

@@ -21,15 +21,16 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 NEAR = 0.1  # of the ledger
 SHARE = 0.62  # of what the run takes, as its cap
-SMALL = "The small run: your formula is its ledger"
+SMALL = "The small run: your formula agrees with its ledger"
 CAP = "The small run: under its cap, for real"
-CHEAP = "The small run: no dearer way than needed"
+CHEAP = "The small run: the cheapest way that fits"
 # The ways to reduce memory, the cheapest first, with the value that turns each off.
 WAYS: dict[str, Any] = {"microbatches": 1, "recompute": "none", "offload": "none"}
 COSTS = {
-    "microbatches": "Each goes through all weights, which are on the disk where all is offloaded.",
-    "recompute": "What does one more forward pass buy here?",
-    "offload": "What does the traffic to the disk buy here?",
+    "microbatches": "Each microbatch reads all weights, which are on the disk when everything is "
+    "offloaded.",
+    "recompute": "What do you gain from one more forward pass here?",
+    "offload": "What do you gain from the traffic to the disk here?",
 }
 MOST = 64  # microbatches; each computes with all weights anew
 STRONGEST: dict[str, Any] = {"microbatches": 8, "recompute": "full", "offload": "all"}
@@ -100,8 +101,8 @@ def small_findings(
         experiment = small_experiment(own, **ways)
         if (many := int(experiment.strategy.microbatches)) > MOST:
             raise LabError(
-                f"microbatches = {many}: legal: 1 to {MOST}. Each goes through all weights, so that many small ones"
-                " take many times as long. How few fit?"
+                f"microbatches = {many}: legal: 1 to {MOST}. Each one uses all weights, so many "
+                "small ones take many times as long. What is the smallest number that fits?"
             )
         if not available():
             return [first, _by_ledger(own, experiment), _cheap(ways, own)]
@@ -127,7 +128,10 @@ def predicted_peak(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
             (with_weights, right - 2 / 3 * fixed),
             (with_weights, right - 1 / 3 * fixed),
             ("Only one microbatch is in flight at a time.", fixed + (right - fixed) * many),
-            ("Its samples are there a microbatch at a time.", fixed + 4 * batch * sum(own.widths)),
+            (
+                "Its samples are in memory one microbatch at a time.",
+                fixed + 4 * batch * sum(own.widths),
+            ),
         ]
         about = f"Batch {batch} in {many} microbatch{'es' * (many > 1)}"
         cases.append(Case(about, (weights, own.widths, batch, many), right, slips))
@@ -137,15 +141,15 @@ def predicted_peak(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
 def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: CappedRun) -> Finding:
     ledger_bytes = ledger(experiment)
     if found.refused:
-        need = "Which term is the largest, and does your way make that one smaller?"
+        need = "Which term is the largest, and does your choice shrink that one?"
         if ledger_bytes <= own.cap:
-            need = "A process needs some MB more than its arrays: leave room."
+            need = "A process needs a few MB more than its arrays: leave some room."
         words = f"Refused by the system: {found.refused}. The ledger predicts {_mb(ledger_bytes)}, the cap is"
         return broken(CAP, f"{words} {_mb(own.cap)}. {need}")
     same = found.weights == plain.weights
     if not same and int(experiment.strategy.microbatches) == 1:
-        return broken(CAP, "The weights are not those of the run without a cap.")
-    bits = "bit for bit those" if same else "up to the order of sums those"
+        return broken(CAP, "The weights differ from those of the run without a cap.")
+    bits = "bit for bit those" if same else "up to the order of summation those"
     return kept(
         CAP,
         f"Measured {_mb(found.peak)} at the peak, predicted {_mb(ledger_bytes)}; the cap is {_mb(own.cap)}."
@@ -165,20 +169,20 @@ def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:
     order = list(WAYS)
     used = [way for way in order if ways.get(way, WAYS[way]) != WAYS[way]]
     if not used:
-        return later(CHEAP, "As soon as it is under its cap.")
+        return later(CHEAP, "Checked as soon as it stays under its cap.")
     dearest = used[-1]
     if order.index(dearest) > order.index(cheapest(own)):
         return broken(
             CHEAP,
-            "It fits, but a cheaper way does as well. What in your ledger is the largest, and which way makes"
-            " that smaller without computing or moving anything twice?",
+            "It fits, but something cheaper would fit as well. What is the largest term in your "
+            "ledger, and what shrinks it without computing or moving anything twice?",
         )
     for way in reversed(used):
         less = {**ways, way: WAYS[way]}
         if ledger(small_experiment(own, **less)) <= (1 - NEAR) * own.cap:
             words = f"It fits, and without {way} = {ways[way]} it would fit as well. {COSTS[way]}"
             return broken(CHEAP, words)
-    return kept(CHEAP, f"{dearest}: nothing cheaper brings it under the cap.")
+    return kept(CHEAP, f"{dearest}: nothing cheaper keeps it under the cap.")
 
 
 def _mb(size: float) -> str:

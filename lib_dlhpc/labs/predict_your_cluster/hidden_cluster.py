@@ -39,9 +39,9 @@ TERMS = ("compute", "waiting", "communication")
 CARD, JITTER, CORES, WAY = "card", "late", "cores", "way"
 CAUSES = {
     CARD: "the ranks of a node share its network card",
-    JITTER: "each step ranks are late by chance, and all wait for the latest",
-    CORES: "the ranks of a node slow each other's computing",
-    WAY: "between more nodes messages have a longer way",
+    JITTER: "in each step ranks are late at random, and all wait for the latest",
+    CORES: "the ranks of a node slow down each other's computation",
+    WAY: "with more nodes messages take longer routes",
 }
 Points = list[tuple[float, list[float]]]
 Fit = dict[str, float]

@@ -48,7 +48,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 NEAR = 0.05  # of a message's or a product's seconds
 FAR = 0.2  # of the same: more than two disturbed sizes do
 UNIT = 100.0  # times too long: no other program does that
-UNITS = "No repeat took nearly as long. Which of your numbers is in another unit?"
+UNITS = "None of the nine times is anywhere near. Which of your numbers is in the wrong unit?"
 SAME = 0.01  # of a term
 OFF = 0.05  # of a step
 COVERED, ASKED = 0.8, 0.9  # of the next days
@@ -57,13 +57,13 @@ STRANGERS = 2  # further machines that a fit is tried on
 MESSAGES = "Your fit of the messages: each size to 5 %"
 PRODUCTS = "Your fit of the products: each size to 5 %"
 STEP = "Your prediction: the terms of a step"
-COVERS = "Your bands hold the next day, eight times of ten at least"
-NARROW = f"Your bands are honest: at most {WIDE:g} times as wide as nine of ten days need"
+COVERS = "Your bands contain the next day, at least eight times out of ten"
+NARROW = f"Your bands are not too wide: at most {WIDE:g} times as wide as nine of ten days need"
 CAUSE = "The cause: what two ranks did not show"
-TARGET = "Target: 4 and 8 ranks of networks never shown, each term within 5 % of the step"
+TARGET = "Target: 4 and 8 ranks of unseen networks, each term within 5 % of the step"
 SHOWS = {CARD: "communication", JITTER: "waiting", CORES: "compute", WAY: "communication"}
-UNNAMED = "First the cause: in which of your runs is that term off, and in which is it not?"
-SPOILT = "At two sizes all nine repeats were disturbed. Does your line follow them?"
+UNNAMED = "Find the cause first: in which of your runs is that term off, and in which is it not?"
+SPOILT = "At two sizes all nine measurements were disturbed. Does your line follow them?"
 LINK, DEVICE = ("alpha", "beta", "step", "jump"), ("rate", "half")
 
 
@@ -121,7 +121,7 @@ def _messages(fit_messages: Callable[..., Any], own: Cluster) -> Finding:
             fit = numbers(fit_messages, LINK, calibration(machine)[0])
             if fit["beta"] > 1:
                 words = f'fit_messages: "beta" is {fit["beta"]:.3g}'
-                raise LabError(f"{words}: seconds a byte, not bytes a second.")
+                raise LabError(f"{words}: give seconds per byte, not bytes per second.")
         except LabError as error:
             return broken(MESSAGES, f"{where}{error}")
         off = message_seconds(fit, sizes) / message_seconds(machine.fit, sizes) - 1
@@ -144,7 +144,8 @@ def _why(fit: Fit, machine: Cluster, sizes: Any, off: Any) -> str:
         return f"{where}: which is the first size that takes longer?"
     if not fit["jump"] or beyond.all() or not beyond.any():
         return (
-            "From some size on all messages take longer by the same time: one line cannot do that."
+            "From some size on, all messages take longer by the same amount: one line cannot "
+            "describe that."
         )
     if usual := _usual(off):
         return usual
@@ -155,19 +156,24 @@ def _why(fit: Fit, machine: Cluster, sizes: Any, off: Any) -> str:
             early = "early" if apart < 0 else "late"
             return f"{where}, one size too {early}: it is the first size that takes longer."
         return (
-            f"{where}. A size that stands out alone is none: after a step all that follow are late."
+            f"{where}. A single slow size is not a step: after a step all larger sizes take longer."
         )
     if (np.abs(off[sizes <= 1024]) > FAR).any() and (np.abs(off[-4:]) < FAR).all():
-        return "Counted in seconds, all small messages together weigh less than one large one. How do they weigh alike?"
+        return (
+            "Measured in seconds, all small messages together weigh less than one large one. "
+            "How can they get equal weight?"
+        )
     return SPOILT
 
 
 def _usual(off: Any) -> str:
     """Return what is wrong where all sizes are off alike; "" where they are not."""
     if (off > 2 * NEAR).all():
-        return "All is too slow. What did other programs do to some of the nine repeats?"
+        return (
+            "Everything is too slow. What did other programs do to some of the nine measurements?"
+        )
     if (np.abs(off) < 2 * NEAR).all() and np.median(off) < -NEAR / 4:
-        return "All is a little too quick: the quickest of nine is quicker than what is usual."
+        return "Everything is a little too fast: the fastest of nine is faster than the usual time."
     return ""
 
 
@@ -180,7 +186,7 @@ def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
                 raise LabError(f'fit_products: "rate" is {fit["rate"]:g}.')
             if fit["rate"] < 1:
                 words = f'fit_products: "rate" is {fit["rate"]:.3g}'
-                raise LabError(f"{words}: FLOP a second, not seconds a FLOP.")
+                raise LabError(f"{words}: give FLOP per second, not seconds per FLOP.")
         except LabError as error:
             return broken(PRODUCTS, f"{where}{error}")
         off = product_seconds(fit, flop) / product_seconds(machine.fit, flop) - 1
@@ -192,7 +198,10 @@ def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
             if (np.abs(off) > UNIT).any():
                 why = UNITS
             elif (np.abs(off[:4]) > FAR).any() and (np.abs(off[-2:]) < FAR).all():
-                why = "The large products are right. What does a product take that has next to nothing to do?"
+                why = (
+                    "The large products are right. How long does a product take that has "
+                    "almost nothing to compute?"
+                )
             return broken(PRODUCTS, f"{words} {why}")
     return kept(PRODUCTS, f"On three machines no size is off by more than {most:.1%}.")
 
@@ -238,7 +247,7 @@ def band_findings(
 ) -> list[Finding]:
     """Return whether `band(fits, job, ranks)` holds a step of the eighth day, on calm and on restless machines."""
     if not terms_finding(terms, own).right:
-        words = "Checked as soon as your prediction holds: a band is built on it."
+        words = "Checked as soon as your prediction holds, because the band is based on it."
         return [later(COVERS, words), later(NARROW, words)]
     job, ranks, shares, widths = jobs_of(own)[1], 8, [], []
     for drift in (CALM, RESTLESS):
@@ -253,15 +262,18 @@ def band_findings(
         shares.append(held / WEEKS)
         widths.append(wide / ideal)
     both = (
-        f"{shares[0]:.0%} of {WEEKS} next days on a calm machine, {shares[1]:.0%} on a restless one"
+        f"{shares[0]:.0%} of {WEEKS} next days on a quiet machine, {shares[1]:.0%} on a noisy one"
     )
     covers = (kept if min(shares) >= COVERED else broken)(COVERS, f"{both}. {_missing(shares)}")
-    words = f"{widths[0]:.2g} times as wide on the calm machine, {widths[1]:.2g} times on the restless one."
+    words = (
+        f"{widths[0]:.2g} times as wide on the quiet machine, {widths[1]:.2g} times on the "
+        "noisy one."
+    )
     if max(widths) > WIDE:
         words += " The width of a band has to come from the spread of its machine's days."
         return [covers, broken(NARROW, words)]
     if not covers.right:
-        return [covers, later(NARROW, f"{words} As soon as they hold the next day.")]
+        return [covers, later(NARROW, f"{words} Checked as soon as they contain the next day.")]
     return [covers, kept(NARROW, words)]
 
 
@@ -279,14 +291,17 @@ def _ends(band: Callable[..., Any], *arguments: Any) -> tuple[float, float]:
 def _missing(shares: list[float]) -> str:
     low = min(shares)
     if low >= COVERED:
-        return "Asked for were nine of ten."
+        return "The task asks for nine out of ten."
     if max(shares) - low > 0.1:
         return "One width for all machines? How far apart are the seven days?"
     if low < 0.58:
-        return "A band for the mean of the days, or for the day that comes? That one lies where any day may."
+        return (
+            "Is this a band for the mean of the days, or for a single new day? A new day can "
+            "be anywhere that days are."
+        )
     return (
-        "Of eight days one is the lowest and one the highest; how often is it the eighth? Seven do not show all, and"
-        " a standard deviation of seven is a guess as well."
+        "One of eight days is the lowest and one the highest; how often is it the eighth? Seven "
+        "days do not show the whole range, and their standard deviation is an estimate, too."
     )
 
 
@@ -304,7 +319,8 @@ def cause_finding(cause: Callable[..., Any], own: Cluster) -> Finding:
     if term != SHOWS[own.why]:
         return broken(
             CAUSE,
-            f"{CAUSES[found].capitalize()}: that would show in {term}. Which term is off most?",
+            f"{CAUSES[found].capitalize()}: that would show up in {term}. Which term is off the "
+            "most?",
         )
     return broken(
         CAUSE,
@@ -341,21 +357,37 @@ def _lead(own: Cluster, term: str, off: float, ranks: int, nodes: int) -> str:
     """Return what to look at where a repaired term is too small or too large."""
     each = ranks // nodes
     if term != SHOWS[own.why]:
-        return f"Which of your runs has another {term} than `terms` predicts? Where none has, it needs no repair."
+        return (
+            f"In which of your runs does {term} differ from what `terms` predicts? If in "
+            "none, it needs no repair."
+        )
     if term == "communication":
         outside = int(log2(nodes))
         rounds = (
             f"Of {log2(ranks):g} rounds {outside} {'leaves' if outside == 1 else 'leave'} the node"
         )
         if off < 0:
-            return f"{rounds}, and in each of those {each} ranks send at once. Which part of it do they share?"
-        return f"{rounds}. What do the others share, and is a latency shared as well?"
+            return (
+                f"{rounds}, and in each of those {each} ranks send at once. Which part of the "
+                "link do they share?"
+            )
+        return f"{rounds}. What do the other rounds share, and is latency shared as well?"
     if term == "waiting":
         if off < 0:
-            return f"All wait for the latest of {ranks}. Is that no later than the latest of fewer?"
-        return f"All wait for the latest of {ranks}. Is that twice as late as the latest of half as many?"
+            return (
+                f"All wait for the latest of {ranks}. Is it no later than the latest of fewer "
+                "ranks?"
+            )
+        return (
+            f"All wait for the latest of {ranks}. Is it twice as late as the latest of half "
+            "as many?"
+        )
     if off < 0:
-        return f"A node has {each} ranks. Does each further one slow all of them as the first did?"
+        return (
+            f"A node has {each} ranks. Does each additional rank slow all of them down as "
+            "much as the first one?"
+        )
     return (
-        f"A node has {each} ranks, so {each - 1} beside each. What does a rank lose that has none?"
+        f"A node has {each} ranks, so {each - 1} beside each. How much does a rank slow down "
+        "that is alone on its node?"
     )

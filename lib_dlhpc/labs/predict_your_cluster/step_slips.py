@@ -14,23 +14,23 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
     other = fit["alpha"] + fit["jump"] * (job.gradient < fit["step"])
     each, part = job.gradient * fit["beta"], job.gradient / ranks
     pieces = fit["alpha"] + fit["jump"] * (part >= fit["step"]) + part * fit["beta"]
-    all_of_it = "In every round a rank sends the whole gradient, and has one of another."
+    all_of_it = "In every round a rank sends the whole gradient, and receives another one."
     jumps = "On which side of your step is this gradient?"
     return {
         "compute": [
             ("Who works on which samples?", (work + many * half) / rate),
             (
-                "A product of few samples takes as long to begin as one of many.",
+                "A product of few samples takes as long to start as one of many.",
                 (work + many * half) / ranks / rate,
             ),
             ("A small product does not reach the rate of a large one.", work / ranks / rate),
-            ("How many products are there to begin?", (work / ranks + half) / rate),
+            ("How many products have to be started?", (work / ranks + half) / rate),
         ],
         "communication": [
             (jumps, rounds * (fit["alpha"] + each)),
             (jumps, rounds * (other + each)),
-            ("In how many rounds have all ranks the sum?", late + each),
-            ("In how many rounds have all ranks the sum?", other + each),
+            ("After how many rounds do all ranks have the sum?", late + each),
+            ("After how many rounds do all ranks have the sum?", other + each),
             (all_of_it, 2 * (ranks - 1) * pieces),
             (all_of_it, rounds * (late + each / ranks)),
             (

@@ -29,8 +29,8 @@ HALF = 0.5  # of the regret of luck
 LEGAL = "It returns a legal layout that fits, on each track"
 WITHIN = f"Within the budget of {BUDGET} predictions"
 KEEPS = "It returns the best of what it predicted"
-SHOWN = "The tracks that you see: at most the regret of luck"
-TARGET = "Target regret: half of that of luck, over all tracks, hidden ones among them"
+SHOWN = "The tracks that you see: at most the regret of random draws"
+TARGET = "Target regret: half of that of random draws, over all tracks, including hidden ones"
 
 
 def planner_findings(
@@ -81,7 +81,7 @@ def _keeps(attempts: Sequence[Attempt]) -> Finding:
             returned = track.show(one.value) if fits else "a layout that does not fit"
             words = f"{_name(track)}: it returned {returned}, and had seen"
             return broken(KEEPS, f"{words} {track.show(one.best_asked)}.")
-    return kept(KEEPS, "Nothing better was seen and dropped.")
+    return kept(KEEPS, "It did not miss anything better among its predictions.")
 
 
 def _regret(law: str, attempts: Sequence[Attempt], share: float) -> Finding:
@@ -90,8 +90,9 @@ def _regret(law: str, attempts: Sequence[Attempt], share: float) -> Finding:
     ratios = [one.regret / lucky[id(one.track)] for one in attempts]
     mean, worst = float(np.mean(ratios)), attempts[int(np.argmax(ratios))]
     words = (
-        f"On average {mean:.2f} of the regret of luck; at most {share:g} is asked. The worst:"
-        f" {worst.regret:.1%}, that of luck is {lucky[id(worst.track)]:.1%}."
+        f"On average {mean:.2f} of the regret of random draws; at most {share:g} is allowed. The "
+        "worst:"
+        f" {worst.regret:.1%}, that of random draws is {lucky[id(worst.track)]:.1%}."
     )
     if mean <= share:
         return kept(law, words)
@@ -120,11 +121,12 @@ def _habit(one: Attempt) -> str:
     near = [row for row, layout in enumerate(track.layouts) if _differ(track, layout, one) == 1]
     if all(track.values[row] >= one.value for row in near):
         return (
-            "A local optimum: no change of one field improves its layout. Which fields go together?"
+            "A local optimum: no change of one field improves its layout. Which fields have to "
+            "change together?"
         )
     if len(asked) < BUDGET:
         return f"{count(BUDGET - len(asked), 'prediction')} left, and a change of one field improves its layout."
-    return "A change of one field improves its layout: which predictions taught it nothing?"
+    return "A change of one field improves its layout: which predictions were wasted?"
 
 
 def _differ(track: Track, layout: dict[str, object], one: Attempt) -> int:

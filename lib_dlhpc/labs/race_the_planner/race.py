@@ -75,8 +75,10 @@ def attempt(planner: Planner, track: Track, budget: int = BUDGET, order: int = 0
 
     def endless() -> str:
         return (
-            f"It still computes after {PATIENCE:g} s, with {len(asked)} of {budget} predictions made. Usually a loop"
-            " goes on until something changes, and nothing does: the best stays where it is, or no layout is new."
+            f"It is still computing after {PATIENCE:g} s, with {len(asked)} of {budget} "
+            "predictions "
+            "made. Usually a loop runs until something changes, and nothing does: the best "
+            "layout stays the same, or no layout is new."
         )
 
     rows = np.arange(len(track.layouts))

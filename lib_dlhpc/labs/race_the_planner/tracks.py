@@ -78,7 +78,7 @@ class Track:
     def row_of(self, layout: Any) -> int:
         """Return the place of a layout among the layouts. Raises LabError with the reason where it is not legal."""
         if not isinstance(layout, dict):
-            raise LabError(f"{layout!r} is no layout: a layout is one of `layouts`, a dict.")
+            raise LabError(f"{layout!r} is not a layout: a layout is one of `layouts`, a dict.")
         for name, legal in self.fields.items():
             if layout.get(name) not in legal:
                 shown = ", ".join(map(str, legal))

@@ -31,15 +31,15 @@ from lib_dlhpc.spec.units import format_quantity as show_quantity
 RANKS = 3
 ROOM = 6  # batches that a GPU's share of memory holds
 MARGIN = 0.02  # above a step that waits for nothing
-SAME = "The samples, and their order, are those of the script"
+SAME = "The samples and their order are the script's"
 SHARED = f"On {RANKS} ranks: each sample once an epoch"
-STORE = "Each sample is asked of the packed store, once an epoch"
-NONE = "No list, stat, open or close a sample"
-ONE = "One request a batch"
+STORE = "Each sample is read from the packed store, once an epoch"
+NONE = "No list, stat, open or close per sample"
+ONE = "One request per batch"
 DECODE = "No sample is decoded twice"
-AHEAD = "The next batch is asked for while this one is trained on"
+AHEAD = "The next batch is requested while the current one is in training"
 MEMORY = f"No more than {ROOM} batches at once"
-TARGET = "Target: on the shared file system the GPUs wait for nothing"
+TARGET = "Target: on the shared file system the GPUs never wait"
 COUNTED = (STORE, NONE, ONE, DECODE, AHEAD, MEMORY, TARGET)
 
 
@@ -78,30 +78,38 @@ def same_finding(own: InputTask, run: Run, found: Batches, law: str = SAME) -> F
     unknown = sum(1 for each in flat if each not in {*wanted})
     if unknown:
         return broken(
-            law, f"{unknown} of {len(flat)} are no samples of the script. Decoded, and whole?"
+            law,
+            f"{unknown} of {len(flat)} are not samples of the script. Are they decoded, and "
+            "complete?",
         )
     if Counter(flat) == Counter(wanted):
         return broken(law, _order(flat, wanted, run))
     if not flat:
-        words = "No sample came. What has `prepare` left at `target`, and what does `batches` look for there?"
+        words = (
+            "No samples arrived. What does `prepare` leave at `target`, and what does "
+            "`batches` look for there?"
+        )
         return broken(law, words)
-    many = f"{len(flat)} samples came where the script gives {len(wanted)}"
+    many = f"{len(flat)} samples arrived where the script yields {len(wanted)}"
     short = len(wanted) - len(flat)
     if 0 < short < run.batch * run.epochs:
-        return broken(law, f"{many}. What becomes of the last, short batch of an epoch?")
-    return broken(law, f"{many}, or some came twice and others never.")
+        return broken(law, f"{many}. What happens to the last, short batch of an epoch?")
+    return broken(law, f"{many}, or some arrived twice and others never.")
 
 
 def _order(flat: list[bytes], wanted: list[bytes], run: Run) -> str:
     size = len(wanted) // run.epochs
     if flat[:size] == wanted[:size]:
-        return "The first epoch has the script's order, the next one has not. What does its shuffle start from?"
+        return (
+            "The first epoch has the script's order, the next one does not. What does its "
+            "shuffle start from?"
+        )
     if sorted(flat[:size]) == sorted(wanted[:size]):
         return (
-            "An epoch has all samples, in another order. In which order are they before the shuffle, and what"
-            " is its seed?"
+            "An epoch has all samples, but in a different order. In which order are they before "
+            "the shuffle, and what is its seed?"
         )
-    return "All samples are there, but not each once an epoch."
+    return "All samples are there, but not exactly once per epoch."
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:
@@ -135,24 +143,25 @@ def shared_finding(
     if missing or twice:
         return broken(
             law,
-            f"In one epoch {missing} of {own.samples} samples are seen by no rank, {twice} more than once. Which"
-            " part is a rank's where the ranks do not divide the samples?",
+            f"In one epoch {missing} of {own.samples} samples are seen by no rank, {twice} more "
+            "than once. Which samples does a rank read when the number of ranks does not divide "
+            "the number of samples?",
         )
     for run, found in every:
         part = same_finding(own, run, found, law)
         if not part.right:
             return broken(law, f"Rank {run.rank}: {part.words}")
-    return kept(law, f"{own.samples} samples, also where the ranks do not divide them.")
+    return kept(law, f"{own.samples} samples, even if the number of ranks does not divide them.")
 
 
 def _counted(own: InputTask, record: LoaderRecord) -> list[Finding]:
     found = [_store(record), _none(record)]
-    found += [_one(record) if found[0].right else later(ONE, "As soon as a store is asked.")]
+    found += [_one(record) if found[0].right else later(ONE, "Checked as soon as a store is used.")]
     found += [_decode(record)]
     if found[0].right:
         found += [_ahead(record), _memory(own, record)]
     else:
-        found += [later(law, "As soon as a store is asked.") for law in (AHEAD, MEMORY)]
+        found += [later(law, "Checked as soon as a store is used.") for law in (AHEAD, MEMORY)]
     return [*found, _target(own, record, all(each.right for each in found))]
 
 
@@ -160,22 +169,23 @@ def _store(record: LoaderRecord) -> Finding:
     files, given = record.counts.files, record.given
     if record.counts.programs:
         return broken(
-            STORE, "Another program was started: what that reads is not counted. Do without."
+            STORE,
+            "Another program was started, and what it reads cannot be counted. Do without it.",
         )
     if not files:
         return broken(
             STORE,
-            "No store is asked for anything. What could `prepare` leave at `target`, once, in the place of"
-            " so many files?",
+            "No packed store is used. What could `prepare` write to `target`, once, instead of "
+            "all these files?",
         )
     if files < given:
         return broken(
             STORE,
-            f"{files} were asked for, {given} were given. Samples were cached: the large run has a million, and no"
-            " node holds them.",
+            f"{files} were requested, {given} were yielded. Samples were cached: the large run "
+            "has a million, more than a node can hold.",
         )
     if files > given:
-        return broken(STORE, f"{files} were asked for where {given} were given.")
+        return broken(STORE, f"{files} were requested, and {given} were yielded.")
     return kept(STORE, f"{given} samples in {EPOCHS} epochs.")
 
 
@@ -185,8 +195,8 @@ def _none(record: LoaderRecord) -> Finding:
         made = ", ".join(f"{calls[kind] / record.samples:.3g} {kind}" for kind in METADATA)
         return broken(
             NONE,
-            f"In the second epoch, a sample: {made}. What of it was known in the first epoch, and what could be"
-            " known before?",
+            f"In the second epoch, a sample: {made}. What of this was already known in the first "
+            "epoch, and what could be known before?",
         )
     if record.epoch.stores:
         return broken(
@@ -200,8 +210,8 @@ def _one(record: LoaderRecord) -> Finding:
     if requests > many:
         return broken(
             ONE,
-            f"{requests} requests for {many} batches. Each waits for its first byte before the next is made: who"
-            " knows all names of a batch at once?",
+            f"{requests} requests for {many} batches. Each waits for its first byte before the "
+            "next one starts: where are all names of a batch known at once?",
         )
     return kept(ONE, f"{requests} requests for {many} batches.")
 
@@ -209,23 +219,24 @@ def _one(record: LoaderRecord) -> Finding:
 def _decode(record: LoaderRecord) -> Finding:
     shown = f"{record.decodes} samples were decoded, {record.given} were given"
     if record.decodes > record.given:
-        return broken(DECODE, f"{shown}. What is thrown away?")
+        return broken(DECODE, f"{shown}. What is decoded for nothing?")
     return kept(DECODE, f"{shown}.")
 
 
 def _ahead(record: LoaderRecord) -> Finding:
-    shown = f"During {record.ahead} of {record.chances} batches the next of the epoch was asked for"
+    shown = (
+        f"During {record.ahead} of {record.chances} batches the next one of the epoch was requested"
+    )
     if record.ahead < record.chances:
         return broken(AHEAD, f"{shown}. What does storage do while the GPU computes?")
     return kept(AHEAD, f"{shown}.")
 
 
 def _memory(own: InputTask, record: LoaderRecord) -> Finding:
-    shown = f"{record.most / own.batch:.3g} batches were asked for and not yet given, at the most"
+    shown = f"{record.most / own.batch:.3g} batches at most were requested and not yet yielded"
     if record.most > ROOM * own.batch:
         return broken(
-            MEMORY,
-            f"{shown}. How far ahead is far enough to hide a reading that takes less than a step?",
+            MEMORY, f"{shown}. How far ahead is enough to hide a read that takes less than a step?"
         )
     return kept(MEMORY, f"{shown}.")
 
@@ -234,10 +245,11 @@ def _target(own: InputTask, record: LoaderRecord, right: bool) -> Finding:
     found, step, compute = large_run(own, record), step_time(own, record), own.batch / own.speed
     shown = (
         f"On {own.readers} GPUs a step would take {show_quantity(step, 's')}; they compute"
-        f" {show_quantity(compute, 's')} of it, and a batch comes in {show_quantity(float(found.fetch), 's')}"
+        f" {show_quantity(compute, 's')} of it, and a batch arrives in "
+        f"{show_quantity(float(found.fetch), 's')}"
     )
     if step > (1 + MARGIN) * compute:
         return broken(TARGET, f"{shown}: {found.why}.")
     if not right:
-        return later(TARGET, f"{shown}; it counts when the laws above hold.")
+        return later(TARGET, f"{shown}; this counts once the checks above hold.")
     return kept(TARGET, f"{shown}, behind it.")

@@ -124,12 +124,13 @@ def _take(
     try:
         for batch in each:
             if len(found) >= 4 * len(sizes):  # also what gives a rank the samples of all
-                raise LabError(f"More than {len(found)} batches came: which loop does not end?")
+                raise LabError(f"More than {len(found)} batches arrived: which loop does not end?")
             if not isinstance(batch, list | tuple) or not all(
                 isinstance(one, np.ndarray) for one in batch
             ):
                 raise LabError(
-                    f"A batch is a list of what run.decode gives; this one is {type(batch).__name__}."
+                    f"A batch is a list of results of run.decode; this one is "
+                    f"{type(batch).__name__}."
                 )
             found.append([one.copy() for one in batch])
             marks.append(calls.now())

@@ -80,8 +80,8 @@ def race_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[...
     return (
         f"Samples a second on this machine, the best of {ROUNDS} runs in turns: {rates['script']:.0f} with the"
         f" script, {rates['yours']:.0f} with yours, {rates['yours'] / rates['script']:.2f} times as many.\n"
-        "All these files are in this machine's memory by now: no disk is waited for, no server, no other node. What"
-        " is saved here is calls of Python and of the system alone."
+        "All these files are in this machine's memory by now: nothing waits for a disk, a server "
+        "or another node. The only savings here are calls of Python and of the system."
     )
 
 

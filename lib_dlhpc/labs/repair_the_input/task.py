@@ -26,7 +26,7 @@ ENDING = ".img"
 OTHER = "labels.txt"  # a file that is no sample
 EPOCHS = 3
 ALONE = "Your formula: what one reader waits for, and many readers"
-TOGETHER = "Your formula: what all of them share"
+TOGETHER = "Your formula: what all readers share"
 FAULTS = ("list each batch", "look twice", "open twice", "small reads", "decode twice")
 
 
@@ -268,7 +268,7 @@ def rate_findings(rate: Callable[..., Any], own: InputTask) -> list[Finding]:
     ]
     return [
         compared(ALONE, rate, alone, "As the library predicts it."),
-        compared(TOGETHER, rate, together, "As the library predicts it, whatever limits."),
+        compared(TOGETHER, rate, together, "As the library predicts it, whichever limit applies."),
     ]
 
 
@@ -279,19 +279,29 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
     parts, right = found.reader, float(found.rate)
     one = sum(parts.values())
     slips = [
-        ("That is one reader. There are more, and all wait at the same time.", 1 / one),
-        ("Who waits for the operations?", many / (one - parts["metadata"])),
-        ("Who waits for the first byte of each read?", many / (one - parts["read latency"])),
-        ("Who decodes?", many / (one - parts["decoding"])),
-        ("Bytes take time, also those of one reader.", many / (one - parts["transfer"])),
-        ("Those are operations. A sample takes several of them.", float(own.metadata_rate)),
-        ("That is what the bandwidth of the tier allows.", found.rates["storage bandwidth"]),
+        ("That is the rate of one reader. There are more, and they wait concurrently.", 1 / one),
+        ("Where is the time for the operations?", many / (one - parts["metadata"])),
         (
-            "What do all readers together ask of the metadata servers, and what can those do?",
+            "Where is the wait for the first byte of each read?",
+            many / (one - parts["read latency"]),
+        ),
+        ("Who decodes?", many / (one - parts["decoding"])),
+        ("A single reader needs time for its bytes, too.", many / (one - parts["transfer"])),
+        (
+            "Those are operations per second. A sample takes several operations.",
+            float(own.metadata_rate),
+        ),
+        (
+            "That is the rate that the bandwidth of the tier allows.",
+            found.rates["storage bandwidth"],
+        ),
+        (
+            "How many operations do all readers together send to the metadata servers, and how "
+            "many can those handle?",
             min(many / one, found.rates["storage bandwidth"]),
         ),
         (
-            "What do all readers together take of the bandwidth of the tier?",
+            "How much of the tier's bandwidth do all readers together use?",
             min(many / one, found.rates["metadata servers"]),
         ),
     ]
@@ -299,7 +309,7 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
     added = 1 / sum(1 / float(each) for each in limits)
     slips = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > 2 * CLOSE]
     slips += [
-        ("Limits do not add up: the lowest of them is what comes.", added)
+        ("Limits do not add up: the lowest one is the rate.", added)
     ]  # close to it in some cases
     tier = run.machine.storage["shared"]
     given = operations, reads, own.sample, own.decode, tier, many

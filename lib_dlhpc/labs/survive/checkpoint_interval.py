@@ -40,10 +40,10 @@ MARGIN = 0.01  # below the best goodput
 RUNS = 1500
 ERRORS = 4  # standard errors of a mean
 TIME = "Your formula: the expected time of a run"
-INTERVAL = "Your formula: the interval that costs least"
+INTERVAL = "Your formula: the interval that costs the least"
 SIMULATED = f"{RUNS} simulated runs take as long as your formula gives"
 LEGAL = "The choice is legal"
-LIMITS = "It keeps to the limits: what is written, what a node's memory holds"
+LIMITS = "It stays within the limits on bytes written and on a node's memory"
 GOODPUT = f"Target: within {MARGIN:.0%} of the best goodput"
 
 
@@ -207,32 +207,35 @@ def _time_slips(
         ("That is a run in which nothing fails.", 50 * plain),
         ("After a failure there is a restart.", 50 * mtbf * grows),
         (
-            "A failure may also strike in a restart, which then begins anew.",
+            "A failure may also happen during a restart, which then starts over.",
             50 * (mtbf + restart) * grows,
         ),
         (
-            "A restart follows a failure; an interval in which nothing fails has none.",
+            "A restart only follows a failure; an interval without a failure has none.",
             50 * mtbf * np.expm1((plain + restart) / mtbf),
         ),
         (
-            "Half an interval is lost at each failure, but what is done again may fail as well.",
+            "On average half an interval is lost at each failure, but the repeated work may fail "
+            "as well.",
             50 * half,
         ),
         (
-            "A failure may also strike while state is saved.",
+            "A failure may also happen during a save.",
             50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save),
         ),
         (
-            "Does the run stall while it saves?",
+            "Doesn't the run stall while it saves?",
             50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
         ),
-        ("There are as many intervals as the work is long.", right / 50),
+        ("The number of intervals depends on the length of the work.", right / 50),
         (
-            "A failure costs the interval that it strikes, not the whole run: what was saved stays.",
+            "A failure costs the interval in which it happens, not the whole run: what was saved "
+            "is kept.",
             mtbf * np.exp(restart / mtbf) * np.expm1(min(50 * plain / mtbf, 600.0)),
         ),
         (
-            "Half an interval is lost at each failure, but what is done again may fail as well.",
+            "On average half an interval is lost at each failure, but the repeated work may fail "
+            "as well.",
             50 * plain * (1 + (interval / 2 + restart) / mtbf),
         ),
         ("Seconds, please.", right / HOUR),
@@ -252,23 +255,28 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
     for about, save, restart, node, nodes in table:
         save, mtbf = float(save), float(node) / nodes
         right = float(best_interval(Saving(0.0, 0.0, save, restart=restart), mtbf))
-        words = "The higher order is exact enough, or the lowest of your own formula."
+        words = (
+            "Use the higher order, which is accurate enough, or the minimum of your own formula."
+        )
         slips = [
-            ("Who fails: one node, or any of them?", float(young(save, float(node)))),
             (
-                "Who fails: one node, or any of them?",
+                "What counts as a failure: that of one node, or of any node?",
+                float(young(save, float(node))),
+            ),
+            (
+                "What counts as a failure: that of one node, or of any node?",
                 float(best_interval(Saving(0.0, 0.0, save), float(node))),
             ),
             (
-                f"That is Young's, for state that is saved in next to no time. {words}",
+                f"That is Young's formula, for saves that take almost no time. {words}",
                 float(young(save, mtbf)),
             ),
             (
-                "How long a restart takes is the same after each failure, however often you save.",
+                "A restart takes the same time after each failure, however often you save.",
                 float(daly_first_order(save, mtbf, restart)),
             ),
             (
-                f"That is the first order, for state that is saved in next to no time. {words}",
+                f"That is the first order, for saves that take almost no time. {words}",
                 float(daly_first_order(save, mtbf)),
             ),
             (
@@ -361,7 +369,7 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
     amounts = f"{show_quantity(much, 'B')} of {show_quantity(most, 'B')} are written"
     over = []
     if much > most * (1 + 1e-9):
-        over.append(f"{amounts}. What writes less: another interval, or another way?")
+        over.append(f"{amounts}. What writes less: a different interval, or a different method?")
     if price.host_copy > own.room:
         over.append(
             f"Training goes on while a copy is written: {show_quantity(float(price.host_copy), 'B')} of a node's"
@@ -381,8 +389,8 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
     )
     if share < (1 - MARGIN) * best(own)[0]:
         ask = (
-            " Stalls or repeated work: which of the two is larger, and what makes it smaller? Where both are about"
-            " equal, another interval helps little; would another way?"
+            " Stalls or repeated work: which of the two is larger, and what makes it smaller? If "
+            "both are about equal, a different interval helps little; would a different method?"
         )
         return [legal, limits, broken(GOODPUT, words + ask)]
     return [legal, limits, kept(GOODPUT, words)]

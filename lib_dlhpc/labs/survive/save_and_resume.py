@@ -12,13 +12,13 @@ import numpy as np
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.survive.killed_runs import Attempt, RestartResult, RestartTask
 
-STATE = "What resume gives is what was saved, bit for bit"
-WHOLE = "Killed at any moment of a save, it finds a version that is whole"
+STATE = "resume restores what was saved, bit for bit"
+WHOLE = "Killed at any moment of a save, it finds a complete version"
 LOST = "No more steps are lost than the interval"
-END = "At the end: bit for bit the weights of an undisturbed run"
+END = "At the end: the weights of an undisturbed run, bit for bit"
 LAWS = (STATE, WHOLE, LOST, END)
 PARTS = ("weights", "velocity", "order of samples")
-WAY_ON = "What of the training goes on from step to step?"
+WAY_ON = "Which state of the training carries over from step to step?"
 
 
 def restarts_of(seed: int) -> RestartTask:
@@ -73,7 +73,8 @@ def _state(result: RestartResult) -> Finding:
         if (attempt.began, attempt.state) != (0, result.reference[0]):
             return broken(
                 STATE,
-                "In a folder in which nothing was saved, resume changes the training. From where does it read?",
+                "resume changes the training even in a folder in which nothing was saved. Where "
+                "does it read from?",
             )
     after = result.alone[1]  # a run that has saved to its end
     wrote = any(first.killed for first, _ in _trials(result))
@@ -118,19 +119,23 @@ def _whole(result: RestartResult, sound: bool) -> Finding:
         if first.error:
             return broken(WHOLE, f"Before it was killed: {first.error}.")
         if second.error:
-            words = f"in the next attempt {second.error}. What is in the file then?"
+            words = f"in the next attempt {second.error}. What is in the file at that moment?"
             return broken(WHOLE, f"Killed {first.killed}; {words}")
         if first.broken:
             return broken(WHOLE, f"Killed {first.killed}; in the store then: {first.broken}")
         wrong = _differs(second, result) if sound else ""
         if wrong:
-            words = f"the next attempt: {wrong} Is there a moment with half of each?"
+            words = (
+                f"the next attempt: {wrong} Is there a moment at which the file has half of each?"
+            )
             return broken(WHOLE, f"Killed {first.killed}; {words}")
     if not many:
-        words = "Until save returns it makes no call that changes a file. Who writes, and when?"
+        words = (
+            "save returns without any call that changes a file. What writes the state, and when?"
+        )
         return broken(WHOLE, words)
     if not sound:
-        return later(WHOLE, "What resume gives is no state that was saved; see above.")
+        return later(WHOLE, "What resume restores is not a saved state; see above.")
     return kept(WHOLE, f"Killed in {many} moments, around each file call or some of them.")
 
 
@@ -149,8 +154,9 @@ def _lost(result: RestartResult, own: RestartTask) -> Finding:
             if began < safe:
                 return broken(
                     LOST,
-                    f"Killed {first.killed}: the next attempt begins at step {began}, though the save after step {safe}"
-                    " was over. What was on the disk when it returned?",
+                    f"Killed {first.killed}: the next attempt begins at step {began}, although "
+                    f"the save after step {safe} had returned. What was on the disk at that "
+                    "moment?",
                 )
             worst = max(worst, first.reached - began)
     return kept(LOST, f"{worst} at the most; a save comes after each {own.interval}.")
@@ -159,9 +165,11 @@ def _lost(result: RestartResult, own: RestartTask) -> Finding:
 def _end(result: RestartResult) -> Finding:
     right = result.reference[-1]
     if result.alone[0].ended != right:
-        return broken(END, "Even of a run that nobody kills: save changes the training.")
+        return broken(END, "Even without a kill the result differs: save changes the training.")
     if result.journey[-1].ended != right:
-        return broken(END, f"Killed {len(result.journey) - 1} times, it ends elsewhere.")
+        return broken(
+            END, f"Killed {len(result.journey) - 1} times, it ends with different weights."
+        )
     return kept(END, f"After {len(result.journey)} attempts.")
 
 

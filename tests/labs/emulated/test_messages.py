@@ -135,7 +135,7 @@ def test_a_rank_that_is_served_is_not_stuck():
         (lambda c: c.isend(1, 1), lambda c: c.Recv(np.ones(4), 0), "of the other kind"),
         (lambda c: c.Isend(1.0, 1), lambda c: None, "capital letter"),
         (lambda c: c.isend(1, 7), lambda c: None, "calls isend to rank 7: there are ranks 0 to 1"),
-        (lambda c: None, lambda c: c.recv(), "name the source"),
+        (lambda c: None, lambda c: c.recv(), "give the source"),
     ],
 )
 def test_mismatched_messages_raise(send, receive, words):

@@ -90,7 +90,7 @@ def test_impossible_calls_are_reported():
             r"of shape \(7, 4\), given was shape \(7, 5\)",
         ),
         (lambda: middle.forward(0, None), "given was None"),
-        (lambda: middle.backward(0, np.ones((7, 6)), 7), "its forward has not been"),
+        (lambda: middle.backward(0, np.ones((7, 6)), 7), "its forward has not run"),
     ):
         with pytest.raises(LabError, match=words):
             give()

@@ -86,7 +86,7 @@ def test_shape_mismatches_are_reported():
     layer = Convolution(2, 3, 3, 1, 0, 9, 7)
     x, w = np.ones((1, 2, 9, 7)), np.ones((3, 2, 3, 3))
     for give, words in (
-        (lambda: layer.forward(x[:, :1], w), "do not go together"),
+        (lambda: layer.forward(x[:, :1], w), "do not match"),
         (lambda: layer.forward(x[:, :, :2], w), "too few for a kernel of 3"),
         (
             lambda: layer.backward(np.ones((1, 3, 9, 7)), x, w),

@@ -65,7 +65,7 @@ WAITS = "    for request in in_flight:\n        request.Wait()\n"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "law"), [(EMPTY, REUSED, "What has arrived"), (WAITS, "", "Every message")]
+    ("old", "new", "law"), [(EMPTY, REUSED, "A received activation"), (WAITS, "", "Every message")]
 )
 def test_buffers_and_requests_of_lab_4_are_seen_across_processes(remote, solution, old, new, law):
     known, checks = lab_of("04_pipeline")

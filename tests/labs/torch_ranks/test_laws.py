@@ -104,7 +104,7 @@ def test_events_in_the_right_order_hold_and_each_wrong_order_breaks_its_law(over
         (1, 24 * 400, None, "that is ZeRO 0. Who still needs all of the momentum?"),
         (3, 8 * 400 + 16 * 100, (100, 400), "a slice is a view"),
         (0, 24 * 100, None, "that is ZeRO 3, which shards more"),
-        (2, 30 * 400, None, "What else is alive"),
+        (2, 30 * 400, None, "What else is still in memory"),
         (2, 8 * 400 + 16 * 100, None, ""),
     ],
 )
