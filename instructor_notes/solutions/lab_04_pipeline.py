@@ -145,13 +145,13 @@ WRONG_STEPS = {
         "total += stage.gradients",
         "total = stage.gradients.copy()",
         "Even microbatches",
-        "by the gradients of microbatch 0 alone",
+        "used the gradients of microbatch 0 alone",
     ),
     "the sum is the array of backward": (
         "total = np.zeros_like(stage.gradients)",
         "total = stage.gradients",
         "Even microbatches",
-        "by twice the gradients of microbatch 0",
+        "used twice the gradients of microbatch 0",
     ),
     "means are summed": (
         "sum(stage.samples)",

@@ -72,7 +72,7 @@ def test_ten_attempts_and_no_more_but_the_same_again_is_free(own, quick):
 
 
 @pytest.mark.parametrize(
-    ("warm_up", "words"), [(0.0, "When are long steps"), (8.0, "first 8 epochs only")]
+    ("warm_up", "words"), [(0.0, "When are long steps"), (8.0, "only the first 8 epochs")]
 )
 def test_a_collapse_asks_for_what_a_warm_up_has_not_cured(own, warm_up, words):
     choice = own.Choice("momentum", 0.64, warm_up, "cosine")

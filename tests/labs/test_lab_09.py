@@ -167,7 +167,7 @@ def test_a_repair_of_a_term_that_no_run_showed_is_said_to_be_one(own, solved, na
         return {**found, "waiting": found["compute"]}
 
     words = target_finding({**given, "repaired": slowed}, machine).words
-    assert "another waiting than `terms` predicts" in words
+    assert "does waiting differ from what `terms` predicts" in words
 
 
 def judged(own, given, function):

@@ -157,7 +157,7 @@ def test_a_planner_that_does_not_end_is_stopped(own, shown, monkeypatch):
 
     finding = found(planner_findings(walking, shown), LEGAL)
     assert finding.right is False and "with 1 of 24 predictions made" in finding.words
-    assert "still computes after 0.1 s" in own.race(walking, NAME).value
+    assert "still computing after 0.1 s" in own.race(walking, NAME).value
 
 
 def test_a_planner_that_stops_on_the_small_network_is_told_what_is_there(solved):

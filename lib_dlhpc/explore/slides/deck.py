@@ -17,6 +17,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.course import Module
+from lib_dlhpc.explore.slides.tex import spoken
 from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
@@ -67,8 +68,7 @@ def lesson_of(text: str) -> Lesson:
 def plain(text: str) -> str:
     """Return Markdown as text: links without their addresses, no marks of emphasis."""
     text = re.sub(r"\[([^\]]+)\]\((?:[^()]|\([^()]*\))*\)", r"\1", text)
-    text = re.sub(r"\$([^$]+)\$", lambda found: _symbols(found[1]), text)
-    return re.sub(r"[*`]", "", re.sub(r"\s+", " ", text)).strip()
+    return re.sub(r"[*`]", "", re.sub(r"\s+", " ", spoken(text))).strip()
 
 
 def figures(widget: Any) -> Iterator[Figure]:
@@ -196,7 +196,7 @@ def _formula(text: str) -> Slide:
     return Slide(
         "The formula, at the board",
         tuple(_sentence(plain(line)) for line in lines),
-        section.strip(),
+        spoken(section.strip()),
         formulas=tuple(each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S)),
     )
 
@@ -232,23 +232,3 @@ def _after(text: str, words: str) -> str:
 def _sentence(text: str) -> str:
     text = plain(text).rstrip(" .;")
     return text[:1].upper() + text[1:] + "."
-
-
-SIGNS = {
-    r"\lg": "lg",
-    r"\le": "≤",
-    r"\ge": "≥",
-    r"\ll": "≪",
-    r"\times": "×",
-    r"\varphi": "φ",
-    r"\phi": "φ",
-} | {
-    rf"\{name}": sign
-    for name, sign in zip(("alpha", "beta", "gamma", "tau", "eta", "sigma"), "αβγτησ", strict=True)
-}
-
-
-def _symbols(text: str) -> str:
-    for name in sorted(SIGNS, key=len, reverse=True):
-        text = text.replace(name, SIGNS[name])
-    return re.sub(r"\\[,;!]|[\\{}]", "", text)

@@ -42,6 +42,12 @@ def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_notes_have_no_tex(decks, name):
+    for slide in decks[name]:
+        assert not re.search(r"\\[a-zA-Z]|\$", slide.notes.replace("$/", "")), slide.title
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_figure_comes_after_a_prediction_whose_answer_is_in_the_notes(decks, name, lesson):
     slides = decks[name]
     assert sum(slide.figure is not None for slide in slides) >= 1
@@ -93,7 +99,7 @@ def test_text_loses_its_marks():
     assert plain("[doi:10.1/S(06)8](https://doi.org/10.1/S(06)8).") == "doi:10.1/S(06)8."
     assert (
         plain("**It** takes $2\\lg p\\,\\alpha$ of [this](x.md), *`a`*")
-        == "It takes 2lg pα of this, a"
+        == "It takes 2 lg p α of this, a"
     )
 
 

@@ -94,7 +94,7 @@ def test_proc_null_is_the_partner_at_the_boundary():
         (lambda comm: comm.recv(source=1 - comm.rank), "rank 0 waits in recv from rank 1; rank 1"),
         (
             lambda comm: (comm.send(0, 1 - comm.rank), comm.recv(source=1 - comm.rank)),
-            "rank 1 waits in send to rank 0, which .* nobody can go on.* Isend never waits",
+            "rank 1 waits in send to rank 0, which .* no rank can continue.* Isend never waits",
         ),
         (lambda comm: comm.rank or comm.recv(source=1), "recv from rank 1; rank 1 returned"),
         (
@@ -134,7 +134,7 @@ def test_a_rank_that_is_served_is_not_stuck():
         (lambda c: c.Isend(np.ones(4), 1), lambda c: c.Recv(np.ones(4, "f4"), 0), "type float64"),
         (lambda c: c.isend(1, 1), lambda c: c.Recv(np.ones(4), 0), "of the other kind"),
         (lambda c: c.Isend(1.0, 1), lambda c: None, "capital letter"),
-        (lambda c: c.isend(1, 7), lambda c: None, "calls isend to rank 7: there are ranks 0 to 1"),
+        (lambda c: c.isend(1, 7), lambda c: None, "calls isend to rank 7: valid are ranks 0 to 1"),
         (lambda c: None, lambda c: c.recv(), "give the source"),
     ],
 )
