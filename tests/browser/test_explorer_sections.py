@@ -154,7 +154,7 @@ def test_a_simulation_follows_the_page_or_is_marked_as_of_other_settings(
     dropdown(page, "Fidelity").select_option(index=1)
     tells(results(page), "simulated, events")
     handle.press("ArrowRight")
-    tells(results(page), "Of other settings")
+    tells(results(page), "for other settings")
     has(page.locator(".dlhpc-stale"))
     page.get_by_role("button", name="Simulate again").click()
     tells(results(page), "One step on 256 ranks")

@@ -80,10 +80,10 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
-    page.get_by_role("button", name="Yes, model parallel is for speed").click()
-    eventually(lambda: page.get_by_text("It is where the batch may not grow.").count() == 1)
+    page.get_by_role("button", name="Yes, model parallelism is for speed").click()
+    eventually(lambda: page.get_by_text("It is when the batch cannot grow.").count() == 1)
     page.get_by_role("button", name="No: replicas first").click()
-    eventually(lambda: page.get_by_text("Yes, while the batch may grow.").count() == 1)
+    eventually(lambda: page.get_by_text("Yes, while the batch can still grow.").count() == 1)
 
 
 def test_the_same_network_trains_on_real_ranks_with_the_loss_of_one(

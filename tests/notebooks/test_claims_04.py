@@ -178,7 +178,7 @@ def test_48_layers_are_no_32_equal_stages():
     terms = breakdown(simulated_step(setting)).terms
     simulated = terms["pipeline bubble"] / (terms["forward"] + terms["backward"])
     assert simulated > 1.1 * formula(setting)
-    assert "48 layers do not make 32 equal stages" in pipeline_words(setting)
+    assert "48 layers cannot form 32 equal stages" in pipeline_words(setting)
 
 
 # where to cut ---------------------------------------------------------------------------------------

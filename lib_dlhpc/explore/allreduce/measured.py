@@ -54,7 +54,7 @@ def measure(run: Run = run_to_end, module: str = __spec__.name) -> dict[str, Any
         raise MpiMissing(f"The ranks ended with an error: {last}")
     result: dict[str, Any] = json.loads(lines[-1])
     if result["ranks"] != RANKS:
-        raise MpiMissing(f"mpiexec started {result['ranks']} rank(s) in place of {RANKS}.")
+        raise MpiMissing(f"mpiexec started {result['ranks']} rank(s) instead of {RANKS}.")
     return result
 
 

@@ -94,9 +94,9 @@ def result_words(result: Result) -> str:
     if cores() < result["ranks"]:
         crowd = f"{result['ranks']} ranks share {cores()} cores here, so they wait for a core, not only for data"
     return (
-        f"{calibrated_words(result)} each algorithm follows from these alone."
+        f"{calibrated_words(result)} the prediction of each algorithm uses only these."
         f"<br><b>Error.</b> The quietest tenth of the runs takes {quiet[0]:.2g} to {quiet[-1]:.2g} times the"
         f" prediction, the median {usual[0]:.2g} to {usual[-1]:.2g} times."
         f"<br><b>Why.</b> There is no network: messages are copies in one memory, which all ranks share, and"
-        f" {escape(crowd)}. A run of one machine does not tell which algorithm a cluster should use."
+        f" {escape(crowd)}. A run on one machine does not show which algorithm a cluster should use."
     )

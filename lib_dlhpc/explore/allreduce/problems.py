@@ -11,7 +11,7 @@ from lib_dlhpc.teaching.problems import Problem, Step
 
 ALPHA, RATE = 5e-6, 12.5e9
 BETA = 1 / RATE
-LINK = f"Links have a latency of {show(ALPHA, 's')} and {show(RATE, 'B/s')}; adding is free."
+LINK = f"Links have a latency of {show(ALPHA, 's')} and a bandwidth of {show(RATE, 'B/s')}; adding is free."
 
 
 def seconds(algorithm: str, ranks: int, size: float) -> float:
@@ -39,7 +39,7 @@ PROBLEMS = [
     Problem(
         "Recursive doubling",
         f"{LINK} {MANY} ranks allreduce {show(SHORT, 'B')} with recursive doubling: in each round partners"
-        " exchange the whole buffer.",
+        " exchange the whole buffer. How long does it take?",
         [
             Step("Rounds: lg p", log2(MANY)),
             Step("Bytes a rank and round: n", SHORT, "B"),
@@ -51,10 +51,10 @@ PROBLEMS = [
     ),
     Problem(
         "The crossover",
-        f"{LINK} From which message size on is Rabenseifner faster than recursive doubling, on {MANY} ranks?",
+        f"{LINK} Above what message size is Rabenseifner faster than recursive doubling on {MANY} ranks?",
         [
-            Step("What it pays more in latency: lg p rounds more", latency, "s"),
-            Step("What it saves for each byte: (lg p - 2 (p - 1) / p) β", slopes, "s/B"),
+            Step("Its additional latency: lg p more rounds", latency, "s"),
+            Step("Its saving per byte: (lg p - 2 (p - 1) / p) β", slopes, "s/B"),
             Step("The size at which both are equal", latency / slopes, "B"),
         ],
         crossover(MANY, ALPHA, RATE),
@@ -65,7 +65,7 @@ PROBLEMS = [
         " leave each node?",
         [
             Step("Rounds between nodes: lg 32", log2(32)),
-            Step("Devices that send the whole buffer in each", 4),
+            Step("Devices that send the whole buffer in each round", 4),
             Step("Times the buffer leaves", 4 * log2(32)),
         ],
         buffers_out("recursive_doubling", 32, 4),

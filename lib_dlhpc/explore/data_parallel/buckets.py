@@ -94,8 +94,8 @@ def buckets_chart(experiment: Experiment) -> State:
     }
     early, late = (_time(y.min()) for _, y in curves.values())
     return data, (
-        f"With buckets of {format_quantity(bucket, 'B')} a step takes {step}. The shortest there is takes {early}"
-        f" with the allreduce during backward, {late} with it after."
+        f"With buckets of {format_quantity(bucket, 'B')} a step takes {step}. The shortest possible takes {early}"
+        f" with the allreduce during backward, and {late} with it afterward."
     )
 
 

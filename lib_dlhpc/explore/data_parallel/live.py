@@ -32,9 +32,9 @@ BATCH, EPOCHS = 240, 12
 SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
 IN_WORDS = {early: words for words, early in WHEN.items()}
 WHY = (
-    "<b>Why they differ.</b> The prediction gives each rank a core of its own, without the Python between"
-    " two messages. A step this short is mostly such work, and ranks that share a core wait for it,"
-    " which the trace counts as communication."
+    "<b>Why they differ.</b> The prediction gives each rank its own core and leaves out the Python between"
+    " two messages. A step this short is mostly such work. Ranks that share a core also wait for it,"
+    " and the trace counts this as communication."
 )
 
 

@@ -21,12 +21,12 @@ rounds = 2 * (RANKS - 1)
 PROBLEMS = [
     Problem(
         "Efficiency",
-        f"A step on 256 GPUs: forward {show(terms['forward'], 's')}, backward {show(terms['backward'], 's')}, update"
-        f" {show(terms['update'], 's')}; {show(exposed, 's')} of the allreduce are exposed. All GPUs are equally"
-        " fast, so that nobody waits for another. What is the efficiency?",
+        f"In a step on 256 GPUs, forward takes {show(terms['forward'], 's')}, backward {show(terms['backward'], 's')},"
+        f" and the update {show(terms['update'], 's')}; {show(exposed, 's')} of the allreduce is exposed. All GPUs"
+        " are equally fast, so none waits for another. What is the efficiency?",
         [
             Step("Computation", compute, "s"),
-            Step("The step: computation and what is exposed", compute + exposed, "s"),
+            Step("The step: computation plus exposed communication", compute + exposed, "s"),
             Step("Computation over the step", 100 * compute / (compute + exposed), "%"),
         ],
         100 * float(step.compute) / float(step.step_time),
@@ -44,7 +44,7 @@ PROBLEMS = [
     ),
     Problem(
         "One slow GPU",
-        f"One of {RANKS} GPUs takes twice as long, all others are equal. For what share of the time is a GPU"
+        f"One of {RANKS} GPUs takes twice as long as the others, which are equal. For what share of the time is a GPU"
         " idle on average?",
         [
             Step("Idle share of each other GPU", 100 * (1 - 1 / SLOW), "%"),
@@ -58,13 +58,15 @@ PROBLEMS = [
     ),
     Problem(
         "Stale gradients",
-        f"{WORKERS} asynchronous workers, a loss of curvature 1. A gradient that is τ updates old needs a rate"
-        " of each below"
-        " 2 sin(π / (2 (2 τ + 1))). Up to which rate of all workers together does training converge?",
+        f"{WORKERS} asynchronous workers minimize a loss of curvature 1. If gradients are τ updates old, the rate"
+        " of each worker must stay below"
+        " 2 sin(π / (2 (2 τ + 1))). Up to what total rate of all workers does training converge?",
         [
             Step("τ: updates of the others", WORKERS - 1),
             Step("Rate of each worker", 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
-            Step("Rate of all together", WORKERS * 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
+            Step(
+                "Total rate of all workers", WORKERS * 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))
+            ),
         ],
         most_stale_rate(WORKERS),
     ),

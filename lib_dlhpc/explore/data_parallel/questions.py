@@ -40,7 +40,7 @@ def first(setting: Race) -> str:
     both = "it is also" if most == reached else f"{reached} is"
     return (
         f"{most.capitalize()} computes the most gradients a second, {runs[most].gradients:.3g}; {both} the first"
-        f" at a tenth of the loss, after {show(runs[reached].reached, 's')}."
+        f" to reach a tenth of the loss, after {show(runs[reached].reached, 's')}."
     )
 
 

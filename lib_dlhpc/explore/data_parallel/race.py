@@ -87,13 +87,13 @@ def _words(setting: Race, runs: Mapping[str, Course], old: NDArray[np.int64]) ->
     winner = "No method reaches a tenth of the loss."
     if np.isfinite(runs[first].reached):
         reached = format_quantity(runs[first].reached, "s")
-        winner = f"{first[0].upper()}{first[1:]} is first at a tenth of the loss, after {reached}."
+        winner = f"{first[0].upper()}{first[1:]} is the first to reach a tenth of the loss, after {reached}."
     known = predicted(setting.workers, setting.servers, setting.local_steps)
     rates = ", ".join(
         f"{name} {run.gradients:.3g} ({rate:.3g})"
         for (name, run), rate in zip(runs.items(), known, strict=True)
     )
-    without = "; the prediction knows of no slow worker" if setting.slow > 1 else ""
+    without = "; the prediction does not include the slow worker" if setting.slow > 1 else ""
     return (
         f"<b>{winner}</b><br>Gradients a second, simulated (predicted): {rates}{without}."
         f" An asynchronous gradient is {old.mean():.3g} updates old on average, {old.max()} at most."

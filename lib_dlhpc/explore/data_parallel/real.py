@@ -45,9 +45,9 @@ def exchange_words(result: Result) -> str:
     return (
         f"<b>Measured.</b> The gradients of {MODEL} in {many['buckets']} buckets take"
         f" {format_quantity(many['median'], 's')}, in one {format_quantity(one['median'], 's')}."
-        f"<br>{calibrated_words(result)} the buckets follow from these alone, as rings."
+        f"<br>{calibrated_words(result)} the predictions of the buckets, as rings, use only these."
         f"<br><b>Error.</b> The medians are {off[0]:.2g} to {off[-1]:.2g} times the prediction."
-        " Above it: ranks that share a core wait for it in every round, and small buckets have the"
-        " most rounds. Below it: large blocks that move faster than the one that calibrated."
+        " They are above it where ranks that share a core wait for it in every round, and small buckets have"
+        " the most rounds; they are below it where large blocks move faster than the one used for calibration."
         f"{busy}<br><b>Not seen here.</b> A network, and backward to overlap with."
     )

@@ -173,7 +173,7 @@ def _wall(setting: Scaling) -> str:
         return ""
     idle = float(there.exposed_communication) + float(there.straggler_wait)
     return (
-        f"The communication floor: {share:g} image{'s' * (share > 1)} a GPU, so a step computes only"
-        f" {format_quantity(float(there.compute), 's')}, and is then idle for {format_quantity(idle, 's')}."
+        f"The communication floor: {share:g} image{'s' * (share > 1)} a GPU, so a GPU computes for only"
+        f" {format_quantity(float(there.compute), 's')} per step, and is then idle for {format_quantity(idle, 's')}."
         " More GPUs make the allreduce longer, not shorter."
     )

@@ -34,7 +34,7 @@ def the_slowest(setting: Ranks) -> View:
     """Look for the hatched area: GPUs that are done, and idle. Then double the GPUs: what does the slowest do?"""
     times, share = factors(setting), waiting_share(setting)
     expected = float(slowest(setting.ranks, setting.jitter))
-    shared = "; the formula knows of no slow GPU" if setting.slow > 1 else ""
+    shared = "; the formula does not include the slow GPU" if setting.slow > 1 else ""
     words = (
         f"<b>{setting.ranks:,} GPUs: a step takes {times.max(axis=1).mean() - 1:.1%} longer than the mean.</b>"
         f" Blom's formula says {expected - 1:.1%}{shared}."

@@ -17,7 +17,7 @@ MEANING = {  # "{}": what is counted
     "One step": "One update of the weights: forward, backward, synchronization, and what is not hidden.",
     "Throughput": "{} of all devices a second.",
     "MFU": "Model FLOP utilization: {} over the peak of all devices. Recomputed FLOP do not count.",
-    "Memory": "What the fullest device holds, at the most, of the memory that it has.",
+    "Memory": "The most that the fullest device holds at any time, out of the memory that it has.",
     "Energy": "Devices and nodes at their modeled power, times PUE, over the whole run.",
 }
 MORE_IS_BETTER = ("Throughput", "MFU")
@@ -116,7 +116,7 @@ def headline_html(
         value = f"{escape(line.text)}{unit}{'' if number else poor}{by}"
         kind, meaning = f"first {level}", MEANING[line.name].format(line.counted)
         tiles += _tile("" if number else kind, line.name, meaning, value, line.remark)
-    meaning = "How far predictions of this kind are off publications."
+    meaning = "How far predictions of this kind are off from published results."
     tiles += _tile(f"trust {level}", "Trust", meaning, f"{SIGNS[level]} {escape(short)}", words)
     return f'<dl class="dl-nums" aria-label="Predicted">{tiles}</dl>'
 

@@ -227,7 +227,7 @@ class Explorer:
             arrived = decode(self.address.arrived)
             choice, self.pinned, more = read(arrived.fields)
             if ignored := "; ".join((*arrived.ignored, *more)):
-                words = f"The address was not understood in full. Ignored: {ignored}"
+                words = f"Parts of the address were not understood. Ignored: {ignored}"
         self._go(_predicted(choice, words))
 
     def _on_file(self, event: Any) -> None:

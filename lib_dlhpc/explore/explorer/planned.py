@@ -30,7 +30,7 @@ REASONS = 3  # why others were left out
 EVERY = 0.25  # s between two reports of progress
 SAME = 0.0005  # of an objective; less is no difference
 AUTO = {"strategy.data": 0}  # so that it follows when the nodes move
-OTHER = "The settings are others now. Press Plan again for the present ones."
+OTHER = "The settings have changed. Press Plan again for the current ones."
 Changes = Mapping[str, Any]
 
 

@@ -92,9 +92,9 @@ def simulated_html(run: Simulated) -> str:
     rows = "".join(_row(name, run, list(ways.values()), held) for name in names)
     words = (
         f"Simulated: the mean of the ranks; rank {shown.slowest:,} is the one that computes longest."
-        f" Difference: of {escape(run.fidelity)}, in parts of the predicted step."
+        f" Difference: {escape(run.fidelity)} minus predicted, over the predicted step."
     )
-    words += " Band: of that fidelity, by the factors of the prediction." * bool(held)
+    words += " Band: of that fidelity, scaled as for the prediction." * bool(held)
     return (
         f'<div class="dlhpc-simulated"><table><caption>{escape(_caption(run, shown.steps))}</caption>'
         f"<thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table><p><small>{words}</small></p>"

@@ -99,7 +99,9 @@ class Simulation(Section):
     def _say_stale(self) -> None:
         assert self.newest is not None
         problem = too_much(self.newest.experiment, *self._how)
-        stale = notice_html("Of other settings. Press Simulate again for the present ones.")
+        stale = notice_html(
+            "This is for other settings. Press Simulate again for the current ones."
+        )
         self._say(problem_html(problem) or stale)
 
     def _say(self, words: str) -> None:

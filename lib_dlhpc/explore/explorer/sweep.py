@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.explore.compare.sweep import SweepHere
 
 STYLE = {"description_width": "auto"}
-EMPTY = "With commas between them; empty: those to begin with"
+EMPTY = "Separated by commas; leave empty for the first values"
 
 
 class Sweep(Section):

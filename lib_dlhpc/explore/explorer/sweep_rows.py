@@ -21,7 +21,7 @@ WAYS = ("predicted", "rounds", "events")
 # Of all settings together: half a second or so, in which a page answers to nothing else. Counted, not timed, so that
 # the same settings are simulated on every machine.
 MOST_ROWS, MOST_MESSAGES = 40_000, 30_000
-LEFT_OUT = "-: it takes long to simulate; the command dlhpc simulate has no such limit."
+LEFT_OUT = "-: this takes too long to simulate here; the command dlhpc simulate has no such limit."
 
 
 @dataclass
@@ -87,7 +87,7 @@ def rows_state(rows: Sequence[Row], title: str) -> State:
 
 def _words(rows: Sequence[Row]) -> str:
     if not rows:
-        return "none of the values can be."
+        return "none of the values is possible."
     order = sorted(rows, key=lambda row: row.step["predicted"])
     (least, most), times = (order[0], order[-1]), [row.step["predicted"] for row in order]
     shortest = show(times[0], "s")

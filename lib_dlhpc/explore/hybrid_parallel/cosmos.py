@@ -169,7 +169,7 @@ def cubes_wall(setting: Cubes) -> str:
     if halos > NOTABLE * whole:
         return (
             f"The surface: halos take {seconds(halos)}, {halos / whole:.0%} of the step. A slab half as thick"
-            " computes half as much and exchanges the same."
+            " computes half as much but exchanges just as much."
         )
     if gradients > SUMMED * whole:
         return (

@@ -124,6 +124,6 @@ def deep_wall(ways: Sequence[Way]) -> str:
     fitting = ", ".join(name_of(way) for way in ways if way.fits)
     cure = f"fits: {fitting}" if fitting else "more devices a replica, or fewer samples at once"
     return (
-        f"Memory: {name_of(over)} needs {size(over.memory)} a device and has {size(over.capacity)}. A pipeline's first"
-        f" stage stores every microbatch in flight, slabs store their shard of one; {cure}."
+        f"Memory: {name_of(over)} needs {size(over.memory)} a device, which has {size(over.capacity)}. A pipeline's"
+        f" first stage stores every microbatch in flight, slabs store their shard of one; {cure}."
     )

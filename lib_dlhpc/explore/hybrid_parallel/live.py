@@ -149,7 +149,7 @@ def idle_by_cause(timeline: Timeline, steps: int) -> dict[str, float]:
 def why(setting: Setting, there: int, compute: float) -> str:
     """Say what the prediction leaves out of such a run; compute: s of a step that each rank computes."""
     if setting.ranks == 1:
-        return "One rank calibrates: what is left is rounding, and checks between steps."
+        return "One rank calibrates, so only rounding and checks between steps are left."
     if setting.ranks <= there:
         return f"{SMALL}."
     least = show(compute * setting.ranks / there, "s")

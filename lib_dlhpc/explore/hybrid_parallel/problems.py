@@ -31,7 +31,7 @@ halo = sent(3) - sent(1)
 PROBLEMS = [
     Problem(
         "Microbatches of a replica",
-        f"{GPUS} GPUs, tensor {T} × pipeline {P}, the rest data; a batch of {batch:,} sequences, one a"
+        f"{GPUS} GPUs run tensor {T} × pipeline {P}, the rest data, with a batch of {batch:,} sequences, one per"
         " microbatch. How large is"
         " the bubble, compared with the work?",
         [
@@ -45,7 +45,7 @@ PROBLEMS = [
         "A halo",
         f"Images of {CHANNELS} channels and {EDGE}² points, 4 B each, are cut into {SLABS} slabs of rows. A"
         " convolution needs one row of"
-        " each neighbor, forward; backward the gradients of these rows go back. How much does an inner slab"
+        " each neighbor in forward; in backward the gradients of these rows are sent back. How much does an inner slab"
         " send for it in a step?",
         [
             Step("Numbers of a row: channels times width", CHANNELS * EDGE),
@@ -57,7 +57,7 @@ PROBLEMS = [
     ),
     Problem(
         "Its share",
-        "Which share of the slab's own data does it send forward?",
+        "What share of its own data does the slab send in forward?",
         [
             Step("Bytes of a slab", 4 * CHANNELS * EDGE**2 / SLABS, "B"),
             Step("The halo over the slab: 2 · slabs / edge", 100 * 2 * SLABS / EDGE, "%"),
@@ -66,8 +66,8 @@ PROBLEMS = [
     ),
     Problem(
         "Two replicas for four",
-        "64 GPUs, tensor 2 × pipeline 8, a batch of 128 sequences, one a microbatch. You take tensor 4"
-        " instead, with half of the replicas."
+        "64 GPUs run tensor 2 × pipeline 8, with a batch of 128 sequences, one per microbatch. You change to"
+        " tensor 4, with half of the replicas."
         " How large is the bubble then, compared with the work?",
         [
             Step("Replicas: 64 / (4 · 8)", 2),

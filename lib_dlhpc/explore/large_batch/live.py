@@ -50,7 +50,7 @@ class Setting(NamedTuple):
     rule: Annotated[str, RULE] = SCALED
     times: Annotated[float, TIMES] = 1.0
     warm_up: Annotated[float, WARM_UP] = 8.0
-    seed: Annotated[int, Slider("Seed", "Other first weights, another order", range(5))] = 0
+    seed: Annotated[int, Slider("Seed", "Different initial weights and sample order", range(5))] = 0
 
     @property
     def name(self) -> str:
@@ -160,7 +160,9 @@ def asked_view(setting: Setting) -> View:
     at = np.unique([*np.linspace(0, epochs, 81), setting.warm_up])
     rates = [rate_at(experiment.training, float(x), epochs, setting.batch) for x in at]
     top, factor = int(np.argmax(rates)), setting.batch / DIGITS.base_batch
-    summary = f"The rate begins at {rates[0]:.3g}, is {rates[top]:.3g} at the highest, in epoch {at[top]:.3g}."
+    summary = (
+        f"The rate begins at {rates[0]:.3g} and peaks at {rates[top]:.3g} in epoch {at[top]:.3g}."
+    )
     product = f"{experiment.training.rate:g} × {factor:g} = " if setting.rule == SCALED else ""
     each = ceil(experiment.dataset.trained / setting.batch)
     words = (

@@ -19,8 +19,8 @@ def over_least(batch: float) -> float:
 PROBLEMS = [
     Problem(
         "A first step of LARS",
-        f"A layer has |w| = {WEIGHTS} and |g| = {GRADIENT}; rate {RATE}, trust {TRUST}, no decay, no momentum"
-        " yet. How long is its step?",
+        f"A layer has |w| = {WEIGHTS} and |g| = {GRADIENT}. LARS uses rate {RATE} and trust {TRUST}, with no decay"
+        " and no momentum yet. How long is its step?",
         [
             Step("Local rate: trust |w| / |g|", TRUST * WEIGHTS / GRADIENT),
             Step("Times the rate", RATE * TRUST * WEIGHTS / GRADIENT),
@@ -31,7 +31,7 @@ PROBLEMS = [
     Problem(
         "Beyond the critical batch",
         f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * 4:,.0f} samples a step to twice as"
-        " many. By how many percent do the steps fall?",
+        " many. By how many percent does the number of steps fall?",
         [
             Step("Steps over the fewest, before: 1 + B_c / B", over_least(4 * CRITICAL)),
             Step("After", over_least(8 * CRITICAL)),
@@ -49,12 +49,12 @@ PROBLEMS = [
     Problem(
         "What the rate repairs",
         f"At batch {LARGE:,} linear scaling reaches {linear:.2f} %, SGD with a tuned rate {tuned:.2f} %, LARS"
-        f" {lars:.2f} %. Which part of what"
-        " LARS gains is the rate's?",
+        f" {lars:.2f} %. What share of"
+        " the gain of LARS comes from tuning the rate?",
         [
             Step("LARS over linear scaling", lars - linear, "points"),
             Step("Tuned SGD over linear scaling", tuned - linear, "points"),
-            Step("The one over the other", 100 * (tuned - linear) / (lars - linear), "%"),
+            Step("The second over the first", 100 * (tuned - linear) / (lars - linear), "%"),
         ],
         100
         * (1 - 100 * paired(stored(), ("lars", LARGE), ("tuned", LARGE)).mean / (lars - linear)),

@@ -100,8 +100,8 @@ def result_words(result: dict[str, Any], alone: float, precision: str) -> str:
 ROUNDING = {
     "fp32": (
         "Samples and steps are the same; ranks sum in another order, which changes the last digit. At this rate"
-        f" {mean('lars', BATCH).steps} steps can make that as large as another seed: look when the curves diverge. Is"
-        " it rounding, or a bug? Ask float64."
+        f" {mean('lars', BATCH).steps} steps can make that as large as another seed: look at when the curves diverge."
+        " Is it rounding, or a bug? Try float64."
     ),
     "fp64": "With twice the digits rounding has no time to grow: the curves coincide.",
 }

@@ -24,7 +24,10 @@ GPUS = tuple(2**k for k in range(3, 15))
 MOST_NODES = 4096  # of each machine; beyond what it has, more of the same is assumed
 EPOCHS = 90  # that suffice while the batch is far below the critical one (Goyal et al. 2017)
 WORTH = 0.25  # of the time that twice the GPUs should save
-NOT_CALIBRATED, TIMES = "Of the catalog, not calibrated", "The batch is so many times the GPUs"
+NOT_CALIBRATED, TIMES = (
+    "Of the catalog, not calibrated",
+    "The batch is this times the number of GPUs",
+)
 CRITICAL = Slider("Critical batch", "A property of the task", [2**k for k in range(9, 19)])
 
 
@@ -93,7 +96,7 @@ def time_to_accuracy(cost: Cost) -> View:
         "critical": columns(turns),
     }
     summary = (
-        f"On {cost.gpus:,} GPUs it takes {now}; the shortest there is, {show(float(seconds[best]), 's')},"
+        f"On {cost.gpus:,} GPUs it takes {now}; the shortest time, {show(float(seconds[best]), 's')},"
         f" takes {gpus[best]:,}."
     )
     words = (
@@ -156,7 +159,7 @@ def time_wall(cost: Cost) -> str:
     if not predicted(cost, cost.gpus).fits:
         return (
             f"Memory: {cost.images} images do not fit a GPU. Accumulate the gradients of several microbatches:"
-            " the step is the same, and takes as much longer."
+            " the step is the same, but takes correspondingly longer."
         )
     if saved(cost) > WORTH:
         return ""

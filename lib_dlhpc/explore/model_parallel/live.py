@@ -36,11 +36,11 @@ QUICKEST = ("one rank alone", *WAYS.values())
 BATCH, EPOCHS = 240, 6
 SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
 WHY = (
-    "<b>Why they differ.</b> The prediction gives each rank a core of its own, knows the rate of whole"
-    " batches, and nothing of the Python around each layer and message. Shards and microbatches"
-    " shrink the arithmetic and not that overhead; ranks that share a core wait for it, which the trace"
+    "<b>Why they differ.</b> The prediction gives each rank its own core, uses the rate of whole"
+    " batches, and leaves out the Python around each layer and message. Shards and microbatches"
+    " shrink the arithmetic but not that overhead; ranks that share a core wait for it, which the trace"
     " counts as communication or waiting. A pipeline's bubble is the idle time that its own passes would have"
-    " if messages were free; what is beyond that is communication. And a real run writes"
+    " if messages were free; anything beyond that is communication. And a real run writes"
     " a snapshot after each epoch."
 )
 

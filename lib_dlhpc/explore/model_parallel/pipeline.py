@@ -220,7 +220,7 @@ def uneven_words(setting: Pipe) -> str:
     """Say why the stages are not equal, or nothing where they are."""
     stages = setting.ranks * SCHEDULES[setting.schedule][1]
     if LAYERS % stages:
-        return f" {LAYERS} layers do not make {stages} equal stages."
+        return f" {LAYERS} layers cannot form {stages} equal stages."
     why = " The stages are not equal: those that store more microbatches were given fewer layers."
     return why if bubble_of(setting) > (1 + APART) * formula(setting) else ""
 

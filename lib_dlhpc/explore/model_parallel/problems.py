@@ -12,7 +12,8 @@ buffer = 2 * TENSOR.tokens * TENSOR.width
 PROBLEMS = [
     Problem(
         "A bubble",
-        f"{P} equal stages, {M} microbatches, GPipe, free messages. How large is the bubble, compared with the work?",
+        f"{P} equal stages run {M} microbatches with GPipe and free messages. How large is the bubble,"
+        " compared with the work?",
         [
             Step("Passes that a stage waits while the pipeline fills: p - 1", P - 1),
             Step("Passes that it computes, forward: m", M),
@@ -22,7 +23,7 @@ PROBLEMS = [
     ),
     Problem(
         "Interleaved",
-        f"The same stages, each in {V} chunks, interleaved. How large is the bubble now?",
+        f"The same stages are interleaved, each in {V} chunks. How large is the bubble now?",
         [
             Step("A chunk takes this share of a stage: 1 / v", 1 / V),
             Step(
@@ -38,8 +39,8 @@ PROBLEMS = [
     ),
     Problem(
         "Stored microbatches",
-        f"{P} stages, {M} microbatches, 1F1B. For how many microbatches does rank 2 (counted from 0) store"
-        " activations at most?",
+        f"{P} stages run {M} microbatches with 1F1B. For how many microbatches at most does rank 2 (counted from 0)"
+        " store activations?",
         [Step("1F1B: at most p - r", P - 2)],
         pipeline.kept(Pipe(ranks=P, microbatches=M, batch=M, schedule="1F1B"))[2],
     ),
@@ -47,7 +48,7 @@ PROBLEMS = [
         "What a GPU sends",
         f"Two products are split by columns, then rows, over {TENSOR.gpus} GPUs: X has {TENSOR.tokens:,} rows"
         f" of {TENSOR.width:,} numbers of 2 B. Forward"
-        f" and backward each allreduce a matrix like X, by a ring. How much does a GPU send in a step?",
+        f" and backward each allreduce a matrix like X, with a ring. How much does a GPU send in a step?",
         [
             Step("Bytes of X", buffer, "B"),
             Step(

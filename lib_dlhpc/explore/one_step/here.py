@@ -18,8 +18,8 @@ MODELS = {"dense layers": "mlp-digits", "convolutions": "cnn-digits"}
 BATCHES = (8, 16, 32, 64, 128, 256)
 RANKS = (1, 2)
 UNKNOWN = (
-    "<b>Not measured on this page yet:</b> predictions are for your own earlier calibration, if there is one, or for"
-    " the catalog's laptop. Run it so once, then Measure, and run it again."
+    "<b>Not measured on this page yet:</b> predictions use your own earlier calibration, if there is one, or"
+    " the catalog's laptop. Run once like this, then press Measure, and run again."
 )
 KNOWN = "<b>Predictions are for this machine,</b> as measured on this page."
 

@@ -170,7 +170,7 @@ def batch_view(setting: Setting, device: Device) -> State:
     }
     return data, (
         f"Batch {now:,}: {words}; at the largest batch {show(one, 's')} a sample, so that"
-        f" {max(0.0, 1 - one * now / took):.0%} of this step is not in proportion to its samples."
+        f" {max(0.0, 1 - one * now / took):.0%} of this step is not proportional to its samples."
     )
 
 

@@ -126,7 +126,7 @@ def messages_view(setting: Setting, mine: Mine) -> State:
     alpha, rate = float(link.latency), float(link.bandwidth * link.efficiency)
     step, jump = protocol_step(*curve(mine.raw, MESSAGE))
     said = f"Latency equals transfer at {show(alpha * rate, 'B')}. " + (
-        f"From {show(step, 'B')} on the protocol changes (rendezvous), {show(jump, 's')} longer."
+        f"From {show(step, 'B')} on the protocol changes (rendezvous), which takes {show(jump, 's')} longer."
         if step
         else "No change of protocol is visible."
     )
@@ -274,6 +274,6 @@ def busy_html(raw: Raw) -> str:
     if load < BUSY:
         return ""
     return notice_html(
-        f"Other programs kept {load:.1f} cores busy meanwhile; the calmer half of the repeats counts. Messages"
-        " suffer most, for both ranks must have a core at the same time."
+        f"Other programs kept {load:.1f} cores busy during this, so only the calmer half of the repeats counts."
+        " Messages suffer most, because both ranks need a core at the same time."
     )

@@ -16,9 +16,9 @@ peak, bandwidth, launch = (
 )
 half, large = float(device.half_work), float(device.efficiency)
 V100 = (
-    f"A GPU has a peak of {show(peak, 'FLOP/s')} in 16 bits, of which large products reach {large:.0%}, half of"
+    f"A GPU has a peak of {show(peak, 'FLOP/s')} in 16 bits. Large products reach {large:.0%} of it, and half of"
     " that at"
-    f" {show(half, 'FLOP')}; its memory moves {show(bandwidth, 'B/s')}, a launch takes {show(launch, 's')}."
+    f" {show(half, 'FLOP')}. Its memory moves {show(bandwidth, 'B/s')}, and a launch takes {show(launch, 's')}."
 )
 N = 4096
 
@@ -44,7 +44,7 @@ ALPHA, BETA, SIZE = 5e-6, 1 / 12.5e9, 250e3
 PROBLEMS = [
     Problem(
         "One sample",
-        f"{V100} A dense layer has {N:,} numbers in and out. How long does it take with one sample?",
+        f"{V100} A dense layer has {N:,} inputs and outputs. How long does it take with one sample?",
         [
             Step("FLOP: 2 b n²", work(1), "FLOP"),
             Step("Bytes: 2 (n² + 2 b n)", moved(1), "B"),
@@ -74,14 +74,14 @@ PROBLEMS = [
         "A ridge point",
         f"An A100 has a peak of {show(float(a100.peak['fp16']), 'FLOP/s')} in 16 bits and"
         f" {show(float(a100.memory_bandwidth), 'B/s')}."
-        " From which arithmetic intensity on can a layer reach the peak?",
+        " At what arithmetic intensity can a layer reach the peak?",
         [Step("P / B", float(a100.peak["fp16"]) / float(a100.memory_bandwidth), "FLOP/B")],
         roof(a100)[1],
     ),
     Problem(
         "A message",
-        f"A link has a latency of {show(ALPHA, 's')} and {show(1 / BETA, 'B/s')}. How long does a message of"
-        f" {show(SIZE, 'B')} take?",
+        f"A link has a latency of {show(ALPHA, 's')} and a bandwidth of {show(1 / BETA, 'B/s')}. How long does a"
+        f" message of {show(SIZE, 'B')} take?",
         [
             Step("Its bytes: n β", SIZE * BETA, "s"),
             Step("With the latency: α + n β", ALPHA + SIZE * BETA, "s"),

@@ -164,7 +164,7 @@ def roofline_words(setting: Setting, device: Device) -> str:
     twice = point(setting._replace(batch=2 * setting.batch), device).seconds / here.seconds
     return (
         f"<b>{show(here.seconds, 's')}</b> for {show(here.work, 'FLOP')}: {show(here.rate, 'FLOP/s')},"
-        f" {percent(here.rate / peak)} of the peak, which alone would say {show(here.work / peak, 's')}."
+        f" {percent(here.rate / peak)} of the peak; the peak alone would predict {show(here.work / peak, 's')}."
         f" Twice the batch takes {twice:.2f} times as long."
     )
 

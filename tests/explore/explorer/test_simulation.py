@@ -100,7 +100,7 @@ def test_where_it_is_not_quick_what_is_shown_is_marked_as_of_other_settings(page
     page.simulation.controls["fidelity"].value = "events"
     page.move("strategy.bucket", 10e6)
     assert not quick(page.experiment, "events", 1)
-    assert stale(page) and "Of other settings" in page.simulation.said.value
+    assert stale(page) and "for other settings" in page.simulation.said.value
     assert page.simulation.table.value != before
     page.simulation.controls["fidelity"].value = "rounds"
     assert not stale(page) and page.simulation.said.value == ""

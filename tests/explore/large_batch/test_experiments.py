@@ -256,7 +256,7 @@ def test_a_real_run_is_drawn_beside_one_rank(numbers: str, tmp_path: Any) -> Non
     assert seen == [(numbers, RANKS)]
     assert "4 ranks 93.0%" in text and "predicted" in text and "simulated" in text
     assert "1: 4 ranks 50.0%; 2: one rank 9" in text
-    assert ("Ask float64" in text) == (numbers == "fp32")
+    assert ("Try float64" in text) == (numbers == "fp32")
     assert not button(panel, f"Train on {RANKS} MPI ranks").disabled
     assert curve_of(FakeJob(tmp_path).metrics()).accuracy == [0.1, 0.5]
     assert "times the prediction" in result_words(RESULT, 0.9, numbers)

@@ -228,7 +228,7 @@ def test_the_bubble_is_the_formulas_predicted_and_simulated(
     ("setting", "why"),
     [
         (Pipe(), ""),
-        (Pipe(16, 16, "interleaved, 2 chunks", 64), "48 layers do not make 32"),
+        (Pipe(16, 16, "interleaved, 2 chunks", 64), "48 layers cannot form 32"),
         (Pipe(4, 64, "1F1B", 64), ""),
         (Pipe(16, 16, "interleaved, 3 chunks", 64), ""),
     ],

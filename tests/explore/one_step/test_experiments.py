@@ -152,7 +152,7 @@ def test_the_check_asks_on_both_sides_of_the_ridge_and_for_the_lower_roof():
         text = card.question.question
         intensity, bandwidth, peak = (
             float(text.split(word)[0].split()[-1])
-            for word in (" FLOP of each", " GB/s,", " TFLOP/s.")
+            for word in (" FLOP per byte", " GB/s,", " TFLOP/s.")
         )
         slope = intensity * bandwidth / 1e3
         flat.append(slope > peak)
