@@ -1,29 +1,77 @@
 """A page for the human part of a mark: what the checks found, the rubric of the lab, the learner's reflection."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.findings import mark as sign
 from lib_dlhpc.labs.grading.grade import Mark
 from lib_dlhpc.labs.grading.hand_in import NotAllowed, Unreadable, text_of
 
-HUMAN = ("reflection", "notebook", "reason", "ten attempts")  # words of a row that no check decides
 EMPTY = ("*Your reflection.*", "")
 
 
-def rubric_of(notes: Path, lab: str) -> list[tuple[str, str]]:
-    """Return (points, what for) of the lab's notes for instructors; none where there are no notes."""
+class Row(NamedTuple):
+    """A row of a rubric. items: what checks decide of it, each by the beginnings of its laws; empty: a human does."""
+
+    points: int
+    what: str
+    items: tuple[tuple[str, ...], ...]
+
+
+def rubric_of(notes: Path, lab: str) -> list[Row]:
+    """Return the rubric in the lab's notes for instructors; none where there are no notes.
+
+    The third column of its table has the items of a row, `;` between them, with `+` between the laws of one.
+    """
     file = notes / f"lab_{lab}.md"
     if not file.is_file():
         return []
     _, _, part = file.read_text("utf-8").partition("## Rubric")
     part, _, _ = part.partition("\n## ")
-    rows = [line.strip("| ").split("|", 1) for line in part.splitlines() if line.startswith("|")]
-    return [(row[0].strip(), row[1].strip()) for row in rows if row[0].strip().isdigit()]
+    cells = [line.split("|")[1:4] for line in part.splitlines() if line.count("|") == 4]
+    return [
+        Row(
+            int(points),
+            what.strip(),
+            tuple(_laws(item) for item in items.split(";") if item.strip()),
+        )
+        for points, what, items in cells
+        if points.strip().isdigit()
+    ]
 
 
-def page(mark: Mark, rubric: list[tuple[str, str]]) -> str:
-    """Return the page of a learner in Markdown. Where all checks hold, their rows have full points."""
+def _laws(item: str) -> tuple[str, ...]:
+    return tuple(law.strip() for law in item.split("+"))
+
+
+def points_of(row: Row, findings: Sequence[Finding]) -> int | None:
+    """Return the points of a row: one less for each item that does not hold; None where a human decides.
+
+    A human decides where a row has no laws, where one of them was not checked, and where one item has several points
+    and does not hold, such as a target that was nearly reached.
+    """
+    held = [_holds(item, findings) for item in row.items]
+    if not held or None in held:
+        return None
+    wrong = held.count(False)
+    if wrong and len(held) == 1 < row.points:
+        return None
+    return max(0, row.points - wrong)
+
+
+def _holds(item: Sequence[str], findings: Sequence[Finding]) -> bool | None:
+    """Return whether all laws of an item hold; None where none is known not to, and one was not checked."""
+    right = [
+        next((each.right for each in findings if each.law.startswith(law)), None) for law in item
+    ]
+    return False if False in right else None if None in right else True
+
+
+def page(mark: Mark, rubric: list[Row]) -> str:
+    """Return the page of a learner in Markdown. Rows that the checks decide have their points."""
     lines = [f"# {_safe(mark.learner)}, {mark.lab}", ""]
     lines += [
         f"{mark.passed} of {mark.total} checks, {mark.status}; variants: {mark.variants}. {_safe(mark.note)}",
@@ -31,10 +79,11 @@ def page(mark: Mark, rubric: list[tuple[str, str]]) -> str:
     ]
     lines += [f"- {sign(each)} {_safe(each.law)}. {_safe(each.words)}" for each in mark.findings]
     lines += ["", "## Rubric", "", "| points | of | |", "|---|---|---|"]
-    for points, what in rubric:
-        human = any(word in what for word in HUMAN)
-        given = points if mark.status == "passed" and not human else ""
-        lines.append(f"| {given} | {points} | {what} |")
+    judged = mark.findings if mark.status in ("passed", "failed") else ()
+    for row in rubric:
+        points = points_of(row, judged)
+        given = "" if points is None else points
+        lines.append(f"| {given} | {row.points} | {row.what} |")
     lines += ["", "## Reflection", ""]
     return "\n".join([*lines, *_quoted(reflection(mark.folder)), ""])
 
