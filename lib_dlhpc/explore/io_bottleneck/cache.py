@@ -93,7 +93,7 @@ def cache_wall(setting: Setting) -> str:
     if setting.fresh:
         return (
             "A reader that reads everything once an epoch needs the sample it has just read last of all: the policy"
-            " evicts the one that it needs next."
+            " evicts what it needs next."
         )
     return "Each sample is evicted shortly before it is read again: a cycle longer than the cache has no hits."
 
