@@ -2,129 +2,207 @@
 
 from lib_dlhpc.explore.one_step import layers
 from lib_dlhpc.explore.one_step.machines import Mine
-from lib_dlhpc.explore.one_step.measured import message_ratio
-from lib_dlhpc.explore.one_step.roofline import BATCHES, Setting, device_of, gain, point, roof
+from lib_dlhpc.explore.one_step.roofline import Setting, device_of, gain, point, roof
+from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Question
+from lib_dlhpc.teaching.questions import Draw, Question
 
 mine = Mine()
-V100 = device_of(Setting(), mine)
-one, (peak, ridge) = point(Setting(), V100), roof(V100)
-GPUS = {name: f"{name}-sxm{kind}" for name, kind in (("v100", "2-16gb"), ("h100", "-80gb"))}
-
-
-def resnet(device: str, batch: int) -> float:
-    """Return the seconds of a step of ResNet-50."""
-    setting = layers.Setting("resnet50", GPUS[device], batch)
-    return layers.step_time(setting, layers.device_of(setting, mine))
-
-
-def gained(batch: int) -> float:
-    """Return how many times as fast a step of ResNet-50 is on an H100 as on a V100."""
-    return resnet("v100", batch) / resnet("h100", batch)
-
-
-def growth(batch: int) -> float:
-    """Return how many times as long a step of the small network takes with twice the batch."""
-    setting = layers.Setting(batch=batch)
-    return layers.growth(setting, layers.device_of(setting, mine))
-
-
-def peak_of(device: str) -> float:
-    """Return the peak of a device, in FLOP/s."""
-    return roof(device_of(Setting(device=GPUS[device]), mine))[0]
-
-
-turn = next(batch for batch in BATCHES if point(Setting(batch=batch), V100).bound == "arithmetic")
-BANDWIDTH, PEAK, INTENSITY = 900e9, 15.7e12, 8
-reached = min(INTENSITY * BANDWIDTH, PEAK)
+GPUS = {"a100-sxm-40gb": "A100", "h100-sxm-80gb": "H100", "h200-sxm-141gb": "H200"}
+NETWORKS = {"resnet101": "ResNet-101", "inception-v3": "Inception v3", "vit-b16": "ViT-B/16"}
 streamed = [
     row.name
     for row in layers.rows(layers.Setting(model="lenet5"), layers.device_of(layers.Setting(), mine))
     if row.bound == "memory-bound"
 ]
-ratio = message_ratio(mine)
 
-QUESTIONS = [
-    Question(
+
+def device(name: str) -> Device:
+    """Return a device of the catalog."""
+    return device_of(Setting(device=name), mine)
+
+
+def step(model: str, name: str, batch: int) -> float:
+    """Return the seconds of a step of a network on a device."""
+    setting = layers.Setting(model, name, batch)
+    return layers.step_time(setting, layers.device_of(setting, mine))
+
+
+def one_sample(draw: Draw) -> Question:
+    """A dense layer that reads its weights for one sample."""
+    name, width = draw.of(list(GPUS)), draw.of([5120, 6144, 10240, 12288])
+    peak, _ = roof(device(name))
+    bandwidth = float(device(name).memory_bandwidth)
+    one = point(Setting(name, width=width), device(name))
+    return Question(
         "one sample",
-        "A dense layer has 4,096 numbers in and out, in 16 bits, and one sample. A V100 has a peak of"
-        f" {show(peak, 'FLOP/s')} and"
-        f" {show(float(V100.memory_bandwidth), 'B/s')} of memory bandwidth. About how long does the layer take?",
+        f"A dense layer has {width:,} numbers in and out, in 16 bits, and one sample. An {GPUS[name]} has a peak of"
+        f" {show(peak, 'FLOP/s')} and {show(bandwidth, 'B/s')} of memory bandwidth; a launch takes"
+        f" {show(one.seconds - one.moved / bandwidth, 's')}. About how long does the layer take?",
         show(one.seconds, "s"),
         {
             show(one.work / peak, "s"): "Peak FLOP/s predicts time.",
-            show(
-                2 * 4096 * 2 / float(V100.memory_bandwidth), "s"
-            ): "Only inputs and outputs move, weights are there already.",
+            show(2 * width * 2 / bandwidth, "s"): (
+                "Only inputs and outputs move, weights are there already."
+            ),
             show(one.seconds * 8, "s"): "A GPU with one sample runs one core of many.",
         },
         f"All weights are read for one sample: {one.intensity:.2g} FLOP a byte, far below the ridge point.",
-    ),
-    Question(
+    )
+
+
+def faster_arithmetic(draw: Draw) -> Question:
+    """What faster arithmetic is worth to a layer that is compute-bound at first."""
+    name, batch = draw.of(
+        [
+            ("a100-sxm-40gb", 768),
+            ("h100-sxm-80gb", 1024),
+            ("h200-sxm-141gb", 1024),
+            ("h100-sxm-80gb", 768),
+        ]
+    )
+    width = draw.of([8192, 10240, 12288])
+    own = Setting(name, width=width, batch=batch)
+    now, gained = point(own, device(name)).seconds, gain(own, mine)
+    return Question(
         "faster arithmetic",
-        "A dense layer of 4,096 numbers in and out, in 16 bits, one sample, on a V100. Its arithmetic becomes"
-        " 8 times as fast, its memory stays. How many times as fast is the layer?",
-        f"{gain(Setting(), mine):.1f}",
+        f"A dense layer of {width:,} numbers in and out, {batch:,} samples, on an {GPUS[name]}: arithmetic takes"
+        f" {show(now, 's')}, and memory would take {show(now / gained, 's')} by itself; they overlap. Arithmetic"
+        " becomes 8 times as fast, memory stays. How many times as fast is the layer?",
+        f"{gained:.2f}",
         {
-            f"{peak * 8 / peak:.1f}": "Faster arithmetic makes every step faster.",
-            f"{gain(Setting(batch=4096), mine):.1f}": "One sample behaves as thousands do.",
-            f"{1 / (0.5 + 0.5 / 8):.1f}": "Half of any layer's time is arithmetic.",
+            f"{8:.2f}": "Faster arithmetic makes every step faster.",
+            f"{gain(own._replace(batch=1), mine):.2f}": "Thousands of samples behave as one does.",
+            f"{1 / (0.5 + 0.5 / 8):.2f}": "Half of any layer's time is arithmetic.",
         },
-        "The layer is memory-bound: its time is that of reading the weights.",
-    ),
-    Question(
-        "h100 instead of v100",
-        f"ResNet-50, 8 images a step. An H100 has {peak_of('h100') / peak:.1f} times the peak of a V100. How"
-        " many times as fast is a step?",
-        f"{gained(8):.1f}",
+        "Arithmetic was the limit; now memory is, and the layer takes as long as that.",
+    )
+
+
+def newer_gpu(draw: Draw) -> Question:
+    """A step that is not its arithmetic."""
+    model, batch = draw.of(list(NETWORKS)), draw.of([2, 4, 6, 12])
+    old, new = draw.of([("p100-sxm2", "a100-sxm-40gb"), ("a100-sxm-40gb", "h100-sxm-80gb")])
+    peaks = roof(device(new))[0] / roof(device(old))[0]
+    few, many = (step(model, old, b) / step(model, new, b) for b in (batch, 256))
+    return Question(
+        "newer gpu",
+        f"{NETWORKS[model]}, {batch} images a step. Another GPU has {peaks:.1f} times the peak. With 256 images a step"
+        f" is {many:.2f} times as fast on it. And with {batch}?",
+        f"{few:.2f}",
         {
-            f"{peak_of('h100') / peak:.1f}": "Peak FLOP/s predicts time.",
-            f"{gained(64):.1f}": "The gain does not depend on the batch.",
-            f"{peak / peak:.1f}": "So small a batch is launch overhead alone.",
+            f"{peaks:.2f}": "Peak FLOP/s predicts time.",
+            f"{many:.2f}": "The gain does not depend on the batch.",
+            f"{1:.2f}": "So small a batch is launch overhead alone.",
         },
-        f"With 8 images, launches and memory take most of a step. With 64 the gain is {gained(64):.1f}.",
-    ),
-    Question(
+        "With few images, launches and memory take most of a step.",
+    )
+
+
+def twice_the_batch(draw: Draw) -> Question:
+    """A step whose launches do not grow."""
+    model, name = draw.of([("lenet5", "LeNet-5"), ("mlp-mnist", "A perceptron for MNIST")])
+    batch = draw.of([4, 12, 32])
+    grown, large = (
+        layers.growth(setting, layers.device_of(setting, mine))
+        for setting in (layers.Setting(model, batch=size) for size in (batch, 64))
+    )
+    return Question(
         "twice the batch",
-        "A small convolutional network on a laptop's core, 8 samples a step. With 16, how many times as long"
-        " does a step take?",
-        f"{growth(8):.2f}",
+        f"{name} on a laptop's core, {batch} samples a step: what does not grow with the samples, launches and the"
+        f" weights, takes {100 * (2 - grown):.0f} % of it. With {2 * batch}, how many times as long does a step take?",
+        f"{grown:.2f}",
         {
-            f"{16 / 8:.2f}": "Twice the batch takes twice as long.",
-            f"{growth(64):.2f}": "A step grows by the same factor at any batch.",
-            f"{8 / 8:.2f}": "A step that is launch-bound in part does not grow at all.",
+            f"{2:.2f}": "Twice the batch takes twice as long.",
+            f"{large:.2f}": "A step grows by the same factor at any batch.",
+            f"{1:.2f}": "A step that is launch-bound in part does not grow at all.",
         },
-        "Most of the step is launch overhead, which does not grow; the rest does.",
-    ),
-    Question(
+        "Launch overhead does not grow; the rest does.",
+    )
+
+
+def ridge_point(draw: Draw) -> Question:
+    """Peak over bandwidth."""
+    peak, bandwidth = draw.of([180e12, 260e12, 450e12, 700e12]), draw.of([1.2e12, 1.6e12, 2.5e12])
+    ridge = peak / bandwidth
+    return Question(
         "ridge point",
-        f"A device has a peak of {show(peak, 'FLOP/s')} and reads {show(float(V100.memory_bandwidth), 'B/s')}."
-        " From which arithmetic"
+        f"A device has a peak of {show(peak, 'FLOP/s')} and reads {show(bandwidth, 'B/s')}. From which arithmetic"
         " intensity on can it reach its peak?",
         f"{ridge:.0f} FLOP/B",
         {
             f"{1 / ridge:.2g} FLOP/B": "Intensity is bytes for each FLOP.",
             f"{ridge / 2:.0f} FLOP/B": "Numbers of 16 bits count as one byte each.",
-            f"{roof(device_of(Setting(device='laptop-core'), mine))[1]:.2g} FLOP/B": (
+            f"{roof(device('laptop-core'))[1]:.2g} FLOP/B": (
                 "The ridge point is a property of the layer, the same on a laptop."
             ),
         },
         "Peak over bandwidth.",
-    ),
-    Question(
+    )
+
+
+def attainable(draw: Draw) -> Question:
+    """The roofline."""
+    intensity, bandwidth = draw.of([5, 12, 20, 30]), draw.of([600e9, 1.3e12, 2.2e12])
+    peak, reached = 80e12, intensity * bandwidth
+    return Question(
         "attainable",
-        f"A layer performs {INTENSITY} FLOP per byte. Memory gives {show(BANDWIDTH, 'B/s')}, the peak is"
-        f" {show(PEAK, 'FLOP/s')}. What does"
-        " it reach at most?",
+        f"A layer performs {intensity} FLOP per byte. Memory gives {show(bandwidth, 'B/s')}, the peak is"
+        f" {show(peak, 'FLOP/s')}. What does it reach at most?",
         show(reached, "FLOP/s"),
         {
-            show(PEAK, "FLOP/s"): "Peak FLOP/s predicts time.",
-            show(1 / (1 / reached + 1 / PEAK), "FLOP/s"): "Memory and arithmetic take turns.",
-            show(BANDWIDTH / INTENSITY, "FLOP/s"): "Intensity divides the bandwidth.",
+            show(peak, "FLOP/s"): "Peak FLOP/s predicts time.",
+            show(1 / (1 / reached + 1 / peak), "FLOP/s"): "Memory and arithmetic take turns.",
+            show(bandwidth / intensity, "FLOP/s"): "Intensity divides the bandwidth.",
         },
         "The lesser of the peak and of intensity times bandwidth.",
-    ),
+    )
+
+
+def longer_message(draw: Draw) -> Question:
+    """Latency and bandwidth of a message."""
+    latency, rate = draw.of([0.6, 1.5, 2.5]), draw.of([4, 6, 9, 11])
+    small, large = 64, draw.of([8192, 16384])
+    short, long_ = (latency * 1e-6 + size / (rate * 1e9) for size in (small, large))
+    return Question(
+        "longer message",
+        f"Two processes pass messages: a latency of {latency} µs, {rate} GB/s. One of {large:,} B takes how many times"
+        f" as long as one of {small} B?",
+        f"{long_ / short:.2f}",
+        {
+            f"{large / small:.0f}": "Messages take as long as their bytes.",
+            f"{(large / small) ** 0.5:.0f}": "Time grows with the root of the size.",
+            f"{1:.2f}": "Below a page all messages are equal.",
+        },
+        "Both pay the same latency, and the longer one the time of its bytes.",
+    )
+
+
+def turning_point(draw: Draw) -> Question:
+    """The batch from which a dense layer is compute-bound."""
+    ridge, width = draw.of([110, 160, 250]), draw.of([3000, 6000, 10000, 15000])
+    batch = ridge * width / (width - 2 * ridge)
+    return Question(
+        "turning point",
+        f"A dense layer of {width:,} numbers in and out, in 16 bits, on a GPU whose ridge point is at {ridge} FLOP/B;"
+        " products reach the peak. From about which batch on is it compute-bound?",
+        f"{batch:.0f}",
+        {
+            f"{1}": "A product of matrices is always compute-bound.",
+            f"{batch / 8:.0f}": "The ridge point counts FLOP for each number of the input.",
+            f"{width:,}": "Only a batch as large as the layer fills a GPU.",
+        },
+        "Intensity is b n / (n + 2 b) FLOP a byte, about the batch as long as the layer is much wider.",
+    )
+
+
+QUESTIONS = [
+    one_sample,
+    faster_arithmetic,
+    newer_gpu,
+    twice_the_batch,
+    ridge_point,
+    attainable,
     Question(
         "memory-bound layers",
         "LeNet-5 with 8 samples. Which of its layers are memory-bound?",
@@ -136,19 +214,7 @@ QUESTIONS = [
         },
         f"They are {', '.join(streamed)}: arithmetic intensity decides, not size.",
     ),
-    Question(
-        "longer message",
-        "Two processes pass a message through memory: latency and bandwidth as in the module's example. One of"
-        " 4,096 B takes how many"
-        " times as long as one of 8 B?",
-        f"{ratio:.1f}",
-        {
-            f"{4096 / 8:.0f}": "The time of a message is proportional to its bytes.",
-            f"{(4096 / 8) ** 0.5:.0f}": "Time grows with the root of the size.",
-            f"{8 / 8:.1f}": "Below a page all messages are equal.",
-        },
-        "Both pay the same latency; 4,096 B are still fewer than latency times bandwidth.",
-    ),
+    longer_message,
     Question(
         "wide interval",
         "A calibration gives 10 GB/s for messages, with an interval from 3 to 12. A prediction is 40 % off."
@@ -161,17 +227,5 @@ QUESTIONS = [
         },
         "The parameters are not known well enough to blame the formula.",
     ),
-    Question(
-        "turning point",
-        "The dense layer of 4,096 numbers on the V100, in 16 bits; large products reach four fifths of the peak. From"
-        " which batch (a power of two) on is it compute-bound?",
-        f"{turn:,}",
-        {
-            f"{turn // turn:,}": "A product of matrices is always compute-bound.",
-            f"{turn // 8:,}": "The ridge point counts FLOP for each number of the input.",
-            f"{BATCHES[-1]:,}": "Only a batch as large as the layer fills a GPU.",
-        },
-        f"Intensity is about the batch in FLOP a byte; the ridge point is at {ridge:.0f}, for such products at four"
-        " fifths of it.",
-    ),
+    turning_point,
 ]

@@ -1,36 +1,136 @@
 """Exam questions of module 10, energy and planning."""
 
 from lib_dlhpc.costs import clock
-from lib_dlhpc.explore.energy_planning import budget, here
-from lib_dlhpc.explore.energy_planning.budget import planned
-from lib_dlhpc.explore.energy_planning.here import Setting as Here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
-from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, by_cause, cost, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
-from lib_dlhpc.teaching.questions import Question
+from lib_dlhpc.explore.energy_planning.to_accuracy import by_cause, cost, runs
+from lib_dlhpc.teaching.questions import Draw, Question
 
 ends = runs(Run().target).named
 fastest, cheapest = by_cause(ends["fastest"]), by_cause(ends["cheapest"])
 grown = max(fastest, key=lambda cause: fastest[cause] - cheapest[cause])
 arithmetic = max(cheapest, key=lambda cause: cheapest[cause])
-half = cost(Run(gpus=128)).joules / cost(Run()).joules
-plain, lowest = cost(Run()), cost(Run(limit=LIMITS[-1]))
-at_175 = cost(Run(limit=175))
-slow = planned(budget.Setting().network)
-quickest = budget.gpus(slow.best)
-saving = {
-    name: 100 * found(Pipe(**changes)).saving
-    for name, changes in {"1f1b": {}, "gpipe": {"schedule": "gpipe"}, "two": {"stages": 2}}.items()
-}
-BUSY, IDLE, LIMIT = 300, 30, 200
-slower = 100 * (1 / float(clock(LIMIT, BUSY, IDLE)) - 1)
-epochs, time = here.more_epochs(Here()), here.times_as_long(Here())
 
 
-def more(setting: Run) -> float:
-    """Return by how many percent more joules a run takes than without a limit."""
-    return 100 * (cost(setting).joules / plain.joules - 1)
+def half_the_gpus(draw: Draw) -> Question:
+    """The joules of the same run on half of the GPUs."""
+    gpus, batch = draw.of([(128, 4096), (512, 8192), (64, 4096), (1024, 8192)])
+    few, many = (cost(Run(gpus=each, batch=batch)) for each in (gpus // 2, gpus))
+    return Question(
+        "half the gpus",
+        f"ResNet-50 to 76 %, batch {batch:,}, on {gpus // 2} instead of {gpus} P100: it takes"
+        f" {few.seconds / many.seconds:.2f} times as long. About what share of the energy does it take?",
+        f"{100 * few.joules / many.joules:.1f} %",
+        {
+            f"{100 / 2:.1f} %": "Half the GPUs halve the energy.",
+            f"{100 * 2:.1f} %": "Twice the time takes twice the energy.",
+            f"{100 / 2**0.5:.1f} %": "Energy falls with the root of the GPUs.",
+        },
+        "The computation takes the same joules; only what waited is saved: GPUs times time.",
+    )
+
+
+def lowest_limit(draw: Draw) -> Question:
+    """A power limit below the best one."""
+    gpus, limit = draw.of([64, 512, 1024]), draw.of([110, 115])
+    plain, some, low = (cost(Run(gpus, 8192, each)) for each in (0, 200, limit))
+    saved, more = (100 * (1 - some.joules / plain.joules), 100 * (low.joules / plain.joules - 1))
+    return Question(
+        "lowest limit",
+        f"ResNet-50 to 76 % on {gpus:,} P100. A power limit of 200 W saves {saved:.1f} % of the energy. What does one"
+        f" of {limit} W do?",
+        f"{more:.1f} % more than without a limit",
+        {
+            f"{2 * saved:.1f} % less": "A lower limit always saves.",
+            f"{saved:.1f} % less": "Below some limit the clock stays, and so do the joules.",
+            f"{100 * (low.seconds / plain.seconds - 1):.1f} % more": "Energy grows with the time.",
+        },
+        "Hosts, switches and the static part of the GPU draw power for longer.",
+    )
+
+
+def more_replicas(draw: Draw) -> Question:
+    """The number of GPUs from which a step gets longer."""
+    compute, fixed, each = (
+        draw.of([640, 1200, 2560]),
+        draw.of([7, 11]),
+        draw.of([0.1, 0.16, 0.25, 0.4]),
+    )
+    best = (compute / each) ** 0.5
+    return Question(
+        "more replicas",
+        f"A step computes for {compute} ms divided by the number of GPUs, and exchanges for {fixed} ms and"
+        f" {1000 * each:.0f} µs for each GPU, on a slow link; nothing overlaps. On how many GPUs is it the fastest?",
+        f"{best:.0f}",
+        {
+            "As many as there are": "More GPUs are never slower.",
+            f"{best / 2:.0f}": "The knee is the best run.",
+            f"{compute / fixed:.0f}": "The best is where both parts take equally long.",
+        },
+        "The root of computing over the exchange of a GPU: on slow links more replicas lengthen the exchange by more"
+        " than they shorten the computation.",
+    )
+
+
+def limit_and_clock(draw: Draw) -> Question:
+    """The clock that a power limit leaves."""
+    busy, idle = draw.of([(700, 70), (400, 50), (500, 60)])
+    share = draw.of([0.55, 0.6, 0.75, 0.8])
+    limit = round(busy * share)
+    slower = 100 * (1 / float(clock(limit, busy, idle)) - 1)
+    return Question(
+        "limit and clock",
+        f"A GPU draws {busy} W when it computes, {idle} W idle; what remains at any clock is idle power and"
+        f" three tenths of the rest; the other seven fall with the fourth power of the clock. A limit of {limit} W:"
+        " by how much is arithmetic slower?",
+        f"{slower:.1f} %",
+        {
+            f"{100 * (busy / limit - 1):.1f} %": "Time grows as watts fall.",
+            f"{100 * (1 - limit / busy):.1f} %": "A tenth less power is a tenth less speed.",
+            f"{0:.1f} %": "A limit is only for peaks.",
+        },
+        "The dynamic part falls with the fourth power of the clock.",
+    )
+
+
+def free_joules(draw: Draw) -> Question:
+    """What slack saves in a pipeline."""
+    stages, microbatches = draw.of([(8, 4), (4, 4), (8, 16), (4, 8)])
+    own, gpipe = (
+        found(Pipe(stages=stages, microbatches=microbatches, schedule=each))
+        for each in ("1f1b", "gpipe")
+    )
+    idle = 100 * (stages - 1) / (microbatches + stages - 1)
+    return Question(
+        "free joules",
+        f"A pipeline of {stages} stages and {microbatches} microbatches is idle for {idle:.0f} % of the time. With"
+        " 1F1B, passes that have slack are slowed. About how much energy is saved?",
+        f"{100 * own.saving:.1f} %",
+        {
+            f"{idle:.1f} %": "What is idle can be saved.",
+            f"{100 * gpipe.saving:.1f} %": "All schedules have the same slack.",
+            f"{0:.1f} %": "A pipeline without idle stages in its middle has no slack.",
+        },
+        "Idle stages draw little power; slack lowers the clock of some passes only.",
+    )
+
+
+def epochs(draw: Draw) -> Question:
+    """A larger batch that needs more epochs."""
+    more, faster = draw.of([1.8, 2.4, 3.2, 4.5]), draw.of([1.3, 1.5, 1.6])
+    return Question(
+        "epochs",
+        f"A larger batch needs {more} times the epochs to the same accuracy, and an epoch is {faster} times as fast."
+        " How many times as long does the run take?",
+        f"{more / faster:.2f}",
+        {
+            f"{more:.2f}": "An epoch takes equally long with any batch.",
+            f"{more * faster:.2f}": "Both factors lengthen the run.",
+            f"{1 / faster:.2f}": "A larger batch is faster, whatever the target.",
+        },
+        "An epoch is faster with the larger batch, by less than it needs more of them.",
+    )
 
 
 QUESTIONS = [
@@ -48,29 +148,8 @@ QUESTIONS = [
         },
         "It does the same work. What waits, and what is only switched on, draws power for nothing.",
     ),
-    Question(
-        "half the gpus",
-        "ResNet-50 to 76 %, batch 8,192, on 128 instead of 256 P100. What share of the energy does it take?",
-        f"{100 * half:.0f} %",
-        {
-            f"{100 * 128 / 256:.0f} %": "Half the GPUs halve the energy.",
-            f"{100 * 256 / 128:.0f} %": "Twice the time takes twice the energy.",
-            f"{100 * (128 / 256) ** 0.5:.0f} %": "Energy falls with the root of the GPUs.",
-        },
-        "The computation takes the same joules; only what waited is saved.",
-    ),
-    Question(
-        "lowest limit",
-        f"ResNet-50 to 76 % on 256 P100. A power limit of 175 W saves {-more(Run(limit=175)):.0f} % of the"
-        f" energy. What does one of {LIMITS[-1]} W do?",
-        f"{more(Run(limit=LIMITS[-1])):.0f} % more than without a limit",
-        {
-            f"{-more(Run(limit=175)) * 2:.0f} % less": "A lower limit always saves.",
-            f"{-more(Run(limit=175)):.0f} % less": "Below some limit the clock stays, and so do the joules.",
-            f"{100 * (lowest.seconds / plain.seconds - 1):.0f} % more": "Energy grows with the time.",
-        },
-        "Hosts, switches and the static part of the GPU draw power for longer.",
-    ),
+    half_the_gpus,
+    lowest_limit,
     Question(
         "knee",
         "A front of time and energy has a knee. Why may it not be the run to choose?",
@@ -94,17 +173,7 @@ QUESTIONS = [
         },
         "An epoch is not a result. The planner may change what leaves the arithmetic alone.",
     ),
-    Question(
-        "all 64",
-        "GPT-2 on up to 64 GPUs with two 25 Gb/s links a node. How many GPUs does the fastest layout use?",
-        f"{quickest}",
-        {
-            f"{64}": "More GPUs are never slower.",
-            f"{quickest // 2}": "The knee is the best run.",
-            f"{quickest // 4}": "The cheapest layout is the fastest.",
-        },
-        "On slow links more replicas lengthen the exchange by more than they shorten the computation.",
-    ),
+    more_replicas,
     Question(
         "a slower clock",
         "When does a lower clock save energy without costing time?",
@@ -116,43 +185,7 @@ QUESTIONS = [
         },
         "And only down to some clock: below it the static part costs more than the slower arithmetic saves.",
     ),
-    Question(
-        "limit and clock",
-        f"A GPU draws {BUSY} W when it computes, {IDLE} W idle; what remains at any clock is idle power and"
-        f" three tenths of the rest; the other seven fall with the fourth power of the clock. A limit of {LIMIT} W:"
-        " by how much is arithmetic slower?",
-        f"{slower:.0f} %",
-        {
-            f"{100 * (BUSY / LIMIT - 1):.0f} %": "Time grows as watts fall.",
-            f"{100 * (1 - LIMIT / BUSY):.0f} %": "A third less power is a third less speed.",
-            f"{0:.0f} %": "A limit is only for peaks.",
-        },
-        "The dynamic part falls with the fourth power of the clock.",
-    ),
-    Question(
-        "free joules",
-        "A pipeline of 8 stages and 8 microbatches is busy for half of the time. With 1F1B, passes that have"
-        " slack are slowed. How much energy is saved?",
-        f"{saving['1f1b']:.0f} %",
-        {
-            f"{100 * 0.49:.0f} %": "What is idle half of the time can save half.",
-            f"{saving['gpipe']:.0f} %": "All schedules have the same slack.",
-            f"{0:.0f} %": "A pipeline without idle stages in its middle has no slack.",
-        },
-        "Idle stages draw little power; slack lowers the clock of some passes only.",
-    ),
-    Question(
-        "epochs",
-        f"On one core batch {Here().other} needs {epochs:.1f} times the epochs of batch {Here().one} to the"
-        " same accuracy. How many times as long does it take?",
-        f"{time:.1f}",
-        {
-            f"{epochs:.1f}": "An epoch takes equally long with any batch.",
-            f"{epochs * Here().one / Here().other:.2f}": (
-                "A larger batch makes fewer steps, and steps are all that counts."
-            ),
-            f"{1 / epochs:.2f}": "A larger batch is faster, whatever the target.",
-        },
-        "An epoch is faster with the larger batch, by less than it needs more of them.",
-    ),
+    limit_and_clock,
+    free_joules,
+    epochs,
 ]

@@ -9,10 +9,13 @@ from exam_numbers import given, printed, value
 from lib_dlhpc.teaching.questions import exam
 
 DRAWN = [
+    "01_one_step",
     "03_allreduce",
+    "04_model_parallel",
     "07_io_bottlenecks",
     "08_memory_and_out_of_core",
     "09_state_and_failures",
+    "10_energy_and_planning",
     "11_traces_and_waits",
     "12_train_a_language_model",
     "13_serving",
@@ -62,6 +65,38 @@ def is_right(questions, name, item, formula, *pieces, within=0.02):
         ), (seed, item)
 
 
+def test_01_one_step(questions):
+    name = "01_one_step"
+    is_right(
+        questions,
+        name,
+        "one sample",
+        lambda width, rate, launch: launch + 2 * width**2 / rate,
+        "layer has {} numbers",
+        "and {} of memory",
+        "launch takes {}.",
+    )
+    times = "takes {}, and", "would take {} by"
+    is_right(
+        questions, name, "faster arithmetic", lambda arithmetic, memory: arithmetic / memory, *times
+    )
+    is_right(questions, name, "twice the batch", lambda same: 2 - same / 100, "takes {} % of it")
+    is_right(questions, name, "turning point", lambda n, r: r * n / (n - 2 * r), "{} n", "at {} F")
+    roof = "performs {} F", "gives {},"
+    is_right(questions, name, "attainable", lambda intensity, rate: intensity * rate, *roof)
+    is_right(
+        questions, name, "ridge point", lambda peak, rate: peak / rate, "of {} and", "reads {}."
+    )
+    line = "latency of {} µs", "µs, {}. One", "One of {} takes"
+
+    def times_as_long(us, rate, size):
+        return (us / 1e6 + size / rate / 1e9) / (us / 1e6 + 64 / rate / 1e9)
+
+    is_right(
+        questions, name, "longer message", lambda us, r, n: times_as_long(us, r / 1e9, n), *line
+    )
+
+
 def test_03_allreduce(questions):
     name = "03_allreduce"
     cluster = "{} ranks", "latency of {} µs"
@@ -93,6 +128,20 @@ def test_03_allreduce(questions):
     )
     tree = "Rabenseifner. {} ranks"
     is_right(questions, name, "long message down a tree", lambda p: log2(p) * p / (p - 1), tree)
+
+
+def test_04_model_parallel(questions):
+    name = "04_model_parallel"
+    pipe = "{} equal stages", "{} microbatches"
+    is_right(questions, name, "stages", lambda p, m: p * m / (m + p - 1), *pipe)
+    is_right(questions, name, "bubble", lambda p, m: 100 * (p - 1) / (m + p - 1), *pipe)
+    is_right(questions, name, "1f1b", lambda p, m: 100 * (p - 1) / m, "{} stages", pipe[1])
+    is_right(questions, name, "stored microbatches", lambda p: p * (p + 1) / 2, "{} stages")
+
+    def sent(few, many):
+        return (many - 1) / many / ((few - 1) / few)
+
+    is_right(questions, name, "what a gpu sends", sent, "from {} to", "to {} GPUs")
 
 
 def test_07_io_bottlenecks(questions):
@@ -195,6 +244,40 @@ def test_09_state_and_failures(questions):
     )
     layer = "{} inputs", "{} outputs"
     is_right(questions, name, "bytes of a version", lambda i, o: 4 * (i + 1) * o, *layer)
+
+
+def test_10_energy_and_planning(questions):
+    name = "10_energy_and_planning"
+    half = "on {} instead", "instead of {} P", "takes {} times"
+    is_right(
+        questions,
+        name,
+        "half the gpus",
+        lambda few, many, longer: 100 * few * longer / many,
+        *half,
+        within=0.15,  # waiting draws less than computing
+    )
+    exchange = "for {} ms divided", "and {} for each"
+
+    def fastest(compute, each):
+        return min(range(1, 2000), key=lambda gpus: compute / 1e3 / gpus + each * gpus)
+
+    is_right(questions, name, "more replicas", fastest, *exchange)
+
+    def slower(busy, idle, limit):
+        left = idle + 0.3 * (busy - idle)
+        return 100 * (((busy - left) / (limit - left)) ** 0.25 - 1)
+
+    watts = "draws {} W", "computes, {} W", "limit of {} W"
+    is_right(questions, name, "limit and clock", slower, *watts)
+    is_right(
+        questions,
+        name,
+        "epochs",
+        lambda more, faster: more / faster,
+        "needs {} times",
+        "is {} times",
+    )
 
 
 def test_11_traces_and_waits(questions):
