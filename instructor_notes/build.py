@@ -1,7 +1,7 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
 
 Exams, the concept test and worked problems, answers apart. Another seed is another version of the exams, with
-other numbers, and options in another order.
+other numbers where the items draw them, and options in another order.
 """
 
 import sys
