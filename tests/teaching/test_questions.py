@@ -3,7 +3,17 @@
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.teaching.questions import LETTERS, Question, key, options, read, right_letter, sheet
+from lib_dlhpc.teaching.questions import (
+    LETTERS,
+    Draw,
+    Question,
+    exam,
+    key,
+    options,
+    read,
+    right_letter,
+    sheet,
+)
 
 WRONG = {"two": "One is forgotten.", "three": "All are counted.", "four": "Some are counted twice."}
 ONE = Question("count", "How many?", "one", WRONG, "There is one.")
@@ -37,3 +47,25 @@ def test_a_file_without_questions_is_refused(tmp_path):
     (tmp_path / "empty.py").write_text("PROBLEMS = []\n")
     with pytest.raises(SpecError, match="defines no QUESTIONS"):
         read(tmp_path / "empty.py", "QUESTIONS")
+
+
+def test_seeds_in_a_row_draw_each_case_once():
+    cases = ["a", "b", "c", "d"]
+    drawn = [Draw(seed, "item").of(cases) for seed in range(7, 11)]
+    assert sorted(drawn) == cases
+    assert Draw(7, "item").of(cases) == drawn[0]
+
+
+def test_an_exam_draws_the_items_that_are_functions(tmp_path):
+    path = tmp_path / "exam.py"
+    path.write_text(
+        "from lib_dlhpc.teaching.questions import Question\n"
+        "WRONG = {'two': 'x', 'three': 'y', 'four': 'z'}\n"
+        "fixed = Question('fixed', 'How many?', 'one', WRONG, 'One.')\n"
+        "def drawn(draw):\n"
+        "    return fixed._replace(name='drawn', right=draw.of(['six', 'seven']))\n"
+        "QUESTIONS = [fixed, drawn]\n"
+    )
+    first, second = exam(path, 0), exam(path, 1)
+    assert first[0] == second[0]
+    assert {first[1].right, second[1].right} == {"six", "seven"}
