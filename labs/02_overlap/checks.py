@@ -271,7 +271,10 @@ def _once(watched):
         times = np.zeros(watched.size, int)
         for start, stop in places:
             times[start:stop] += 1
-        for wrong, words in ((times == 0, "were never sent"), (times > 1, "were sent more than once")):
+        for wrong, words in (
+            (times == 0, "were never sent"),
+            (times > 1, "were sent more than once"),
+        ):
             if wrong.any():
                 first, last = np.flatnonzero(wrong)[[0, -1]]
                 return broken(

@@ -137,7 +137,10 @@ def test_other_right_streams_pass(own, solved):
 @pytest.mark.parametrize(
     ("stream", "words"),
     [
-        (lambda rank, ranks, microbatches: [rank], "rank 0 is to do 0, which is not an instruction"),
+        (
+            lambda rank, ranks, microbatches: [rank],
+            "rank 0 is to do 0, which is not an instruction",
+        ),
         (lambda rank, ranks, microbatches: [].pop(), "rank 0 stopped with IndexError"),
         (
             lambda rank, ranks, microbatches: iter(

@@ -101,7 +101,7 @@ def small_findings(
         experiment = small_experiment(own, **ways)
         if (many := int(experiment.strategy.microbatches)) > MOST:
             raise LabError(
-                f"microbatches = {many}: legal: 1 to {MOST}. Each one uses all weights, so many "
+                f"microbatches = {many}: legal: 1 to {MOST}. Each one uses all weights, and many "
                 "small ones take many times as long. What is the smallest number that fits?"
             )
         if not available():
