@@ -259,12 +259,9 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
             "Use the higher order, which is accurate enough, or the minimum of your own formula."
         )
         slips = [
+            ("Whose failures count: one node's or all?", float(young(save, float(node)))),
             (
-                "What counts as a failure: that of one node, or of any node?",
-                float(young(save, float(node))),
-            ),
-            (
-                "What counts as a failure: that of one node, or of any node?",
+                "Whose failures count: one node's or all?",
                 float(best_interval(Saving(0.0, 0.0, save), float(node))),
             ),
             (
