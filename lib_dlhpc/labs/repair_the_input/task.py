@@ -301,7 +301,7 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
             min(many / one, found.rates["storage bandwidth"]),
         ),
         (
-            "How much of the tier's bandwidth do all readers together use?",
+            "How much of the bandwidth of the tier do all readers together use?",
             min(many / one, found.rates["metadata servers"]),
         ),
     ]
