@@ -157,7 +157,7 @@ MISTAKES = {
         f"{ROWS}, t)",
         f"{ROWS}, t)".replace("solve", SQUARES),
         FIT_P,
-        "next to nothing",
+        "almost nothing",
     ),
     "squares of shares": (
         "fit_products",
