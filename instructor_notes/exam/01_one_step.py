@@ -170,7 +170,7 @@ def longer_message(draw: Draw) -> Question:
         f" as long as one of {small} B?",
         f"{long_ / short:.2f}",
         {
-            f"{large / small:.0f}": "Messages take as long as their bytes.",
+            f"{large / small:.0f}": "The time of a message is proportional to its bytes.",
             f"{(large / small) ** 0.5:.0f}": "Time grows with the root of the size.",
             f"{1:.2f}": "Below a page all messages are equal.",
         },

@@ -139,7 +139,7 @@ def shared_nic(draw: Draw) -> Question:
         f" {doubling:.0f} times. Rabenseifner has the same partners. How often does it leave with it?",
         f"{halving:.2f} times",
         {
-            f"{doubling:.2f} times": "The same partners, the same cost.",
+            f"{doubling:.2f} times": "Same partners, same cost.",
             f"{doubling / devices:.2f} times": "One device of each node sends for all.",
             f"{doubling / 2:.2f} times": "Rabenseifner sends half of the buffer in each round.",
         },

@@ -82,7 +82,7 @@ def what_a_gpu_sends(draw: Draw) -> Question:
         f" each GPU sends change from {few} to {many} GPUs?",
         f"{sent[1] / sent[0]:.2f} times",
         {
-            f"{few / many:.2f} times": "More GPUs have less to send.",
+            f"{few / many:.2f} times": "With more GPUs, each one sends less.",
             f"{many / few:.2f} times": "Each GPU sends to every other.",
             f"{(many / few) ** 2:.2f} times": "All pairs of GPUs exchange.",
         },
@@ -154,7 +154,7 @@ def equal_layers(draw: Draw) -> Question:
         " mean?",
         f"{uneven:.1f} %",
         {
-            f"{0:.1f} %": "Equal stages are stages of equally many layers",
+            f"{0:.1f} %": "Equal stages have equal numbers of layers",
             f"{uneven / 4:.1f} %": "A stage can exceed the mean by its own share at most.",
             f"{uneven * 4:.1f} %": "The last stage has most weights, and so most work.",
         },

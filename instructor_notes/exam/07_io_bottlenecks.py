@@ -104,7 +104,7 @@ def best_policy(draw: Draw) -> Question:
         " into a cache. What is the highest hit rate of any replacement policy, one that knows the order included?",
         f"{100 * best(share):.1f} %",
         {
-            f"{100 * 0.98:.1f} %": "A cache helps random access in proportion to its cleverness.",
+            f"{100 * 0.98:.1f} %": "A smarter cache helps random access more.",
             f"{100 * least_recently_used(share):.1f} %": "LRU is near the best for any access.",
             f"{100 * hit_rate('belady', share, nodes=16):.1f} %": (
                 "What holds for one of many nodes holds for one reader."

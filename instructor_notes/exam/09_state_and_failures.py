@@ -135,7 +135,7 @@ def off_the_optimum(draw: Draw) -> Question:
         " often. About how much do you lose?",
         f"{twice:.1f} %",
         {
-            f"{2 * at_best:.1f} %": "The optimum must be hit.",
+            f"{2 * at_best:.1f} %": "You must hit the optimum.",
             f"{min(4 * at_best, 99):.1f} %": "The loss grows with the square of the interval.",
             f"{at_best / 2:.1f} %": "Half as many checkpoints cost half.",
         },

@@ -193,7 +193,7 @@ def few_users(draw: Draw) -> Question:
         " The one replica is",
         "quicker and cheaper a token: one copy of the weights is read",
         {
-            "quicker and dearer a token": "The fastest answer is the dearest.",
+            "quicker and dearer a token": "The fastest answer is the most expensive.",
             "slower and cheaper a token": "Exchanges take longer than reading weights.",
             "as quick and as cheap": "The same GPUs do the same work.",
         },
