@@ -4,7 +4,7 @@
     Collective   COMM_COLL_NODE in a process group; one group for each stream and each group of ranks
     neighbors    of a halo or a ring: a COMM_SEND_NODE and a COMM_RECV_NODE for each, for all of which the rank waits
     a message    COMM_SEND_NODE, which nothing waits for, and COMM_RECV_NODE; the tag numbers the pass that sends
-    Swap         a send and a receive, for both of which the rank waits
+    Swap         a send and a receive, for both of which the rank waits, and the addition
     Move         MEM_STORE_NODE, both directions at once
     Meet         a BARRIER of all ranks
     Wait         no node: what follows depends on what is waited for
@@ -204,6 +204,8 @@ class _Rank:
             peer = self.rank + (other - self.place) * self.many
             message = Node(0, what.name, "COMM_SEND_NODE", bytes=what.bytes, peer=peer, tag=tag)
             yield from self._together([message, message._replace(type="COMM_RECV_NODE")])
+            if seconds := float(what.cost.reduction):
+                yield self._next(Node(0, f"add: {what.name}", "COMP_NODE", (), seconds))
         elif isinstance(what, Collective | Move):
             yield from self._post(what, "")
 
