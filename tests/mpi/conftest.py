@@ -11,6 +11,8 @@ from resident_ranks import Resident
 
 from lib_dlhpc.launch.mpi import run_to_end
 
+LONG = 3 * PATIENCE  # s; the memory of all modes takes more than a minute on idle cores
+
 
 @pytest.fixture(scope="session")
 def mpiexec(require) -> str:
@@ -34,7 +36,7 @@ def start_ranks(mpiexec) -> Callable[..., str]:
     """The same on ranks of their own, for what looks at a whole process: its memory, its trace."""
 
     def start_ranks(ranks: int, worker: Path, *arguments: str) -> str:
-        run = run_to_end(ranks, str(worker), *arguments, patience=PATIENCE)
+        run = run_to_end(ranks, str(worker), *arguments, patience=LONG)
         assert run.returncode == 0, run.stdout + run.stderr
         assert f"{ranks} ranks" in run.stdout  # some launchers start lone programs instead
         return run.stdout
