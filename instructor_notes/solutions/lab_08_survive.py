@@ -79,7 +79,7 @@ FORMULAS = {
         "mtbf * period",
         "(mtbf + restart) * math.expm1((interval + save) / mtbf)",
         "Your formula: the exp",
-        "in a restart",
+        "during a restart",
     ),
     "a restart in each interval": (
         "expected_time",
@@ -135,7 +135,7 @@ FORMULAS = {
         "node_mtbf / nodes",
         "node_mtbf",
         "Your formula: the int",
-        "any of them",
+        "one node's or all",
     ),
     "Young": (
         "best_interval",
@@ -176,23 +176,28 @@ FORMULAS = {
 BOTH = 'training.weights, training.velocity = arrays["weights"], arrays["velocity"]'
 # mistake -> (text of save or resume, what stands there instead, the law that must break, its words)
 RESTARTS = {
-    "no velocity": (BOTH, 'training.weights = arrays["weights"]', "What resume", "then: velocity."),
+    "no velocity": (
+        BOTH,
+        'training.weights = arrays["weights"]',
+        "resume restores",
+        "then: velocity.",
+    ),
     "no order": (
         'training.rng.bit_generator.state = json.loads(arrays["order"].tobytes())',
         "pass",
-        "What resume",
+        "resume restores",
         "then: order of samples.",
     ),
     "no step": (
         "training.step = newest.step",
         "pass",
-        "What resume",
+        "resume restores",
         "says that it is at step 0, with the state",
     ),
     "single precision": (
         '"weights": training.weights,',
         '"weights": training.weights.astype(np.float32),',
-        "What resume",
+        "resume restores",
         "then: weights.",
     ),
     "begins anew": (
@@ -204,14 +209,14 @@ RESTARTS = {
     "gives it to nobody": (
         "    arrays = store.load(newest)",
         "    return store.load(newest)",
-        "What resume",
+        "resume restores",
         "does it write that into `training`",
     ),
     "stops saving": (
         "    order = json",
         "    if training.step > 9:\n        return\n    order = json",
         "No more steps",
-        "was over",
+        "had returned",
     ),
     "trains in resume": (
         "training.step = newest.step",
@@ -231,11 +236,11 @@ RESTARTS = {
         "At the end",
         "save changes the training",
     ),
-    "it raises": ("    order = json", "    order = jsn", "What resume", "NameError"),
+    "it raises": ("    order = json", "    order = jsn", "resume restores", "NameError"),
     "never ends": (
         "    order = json",
         "    while True:\n        pass\n    order = json",
-        "What resume",
+        "resume restores",
         "did not go on",
     ),
 }

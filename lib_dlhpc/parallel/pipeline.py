@@ -116,5 +116,5 @@ def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
                         way = path_between(experiment, place, other)
                         moved = float(table.parameters * size)
                         one = ("pipeline", f"table {name}", moved, (place, other))
-                        found.append(Swap(*one, _sum(experiment, way, moved), "the exchange"))
+                        found.append(Swap(*one, way.cost(moved), "the exchange"))
     return found

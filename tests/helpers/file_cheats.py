@@ -47,7 +47,7 @@ def batches(target, run):
     ),
     "reads past the counters": (
         "failed",
-        "2 were asked for, ",
+        "2 were requested, ",
         PLAN
         + """
 import shutil

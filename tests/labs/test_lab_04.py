@@ -159,7 +159,7 @@ def test_what_is_no_stream_is_reported(own, stream, words):
 def test_a_step_that_replaces_arrays_is_reported(own, solved):
     step = changed(solved, ("stage.weights -= rate", "stage.weights = stage.weights - rate"))
     findings = own.findings(step, solved.gpipe, solved.one_f_one_b, "x")
-    assert "another array" in found(findings, own.SINGLE).words
+    assert "a different array" in found(findings, own.SINGLE).words
 
 
 def test_a_step_that_does_not_end_is_waited_for_once(own, solved, monkeypatch):

@@ -97,7 +97,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter, tmp_path):
     findings = own.findings(scope, "x", file)
     assert [each.law for each in findings if each.right] == [LEGAL], as_text(findings)
     assert "in which nothing fails" in found(findings, TIME).words
-    assert "any of them" in found(findings, INTERVAL).words
+    assert "one node's or all" in found(findings, INTERVAL).words
     assert "What writes less" in found(findings, LIMITS).words
     assert "with the weights after step" in found(findings, STATE).words
     assert "in the next attempt resume stopped with EOFError" in found(findings, WHOLE).words
@@ -227,7 +227,7 @@ def test_the_newest_by_name_is_not_the_newest(solved, tmp_path):
     (tmp_path / "step.py").write_text(inspect.getsource(solved) + BY_NAME)
     task = restarts_of(seed)._replace(saves=())
     finding = found(restart_findings(run_with_kills(tmp_path / "step.py", task), task), LOST)
-    assert finding.right is False and "begins at step 9, though" in finding.words
+    assert finding.right is False and "begins at step 9, although" in finding.words
 
 
 @pytest.mark.parametrize(

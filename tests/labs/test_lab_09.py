@@ -106,7 +106,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter):
         PRODUCTS: "some of the nine measurements",
         STEP: "does not reach the rate",
         COVERS: "as soon as your prediction holds",
-        CAUSE: "Between more nodes",
+        CAUSE: "With more nodes",
         TARGET: "as soon as your fits",
     }.items():
         assert words in found(findings, law).words, as_text(findings)
@@ -313,7 +313,7 @@ def test_what_the_notebook_shows_is_shown(own, solved, names, monkeypatch, tmp_p
     handed = own.hand_in(name, *(given[each] for each in own.NAMES)).value
     assert "All 7 hold" in handed and (tmp_path / "step.py").exists()
     for nothing in (own.measured(""), own.run("", None, 4, *fits, given["terms"])):
-        assert "say where" in nothing.value
+        assert "choose where" in nothing.value
 
 
 def test_in_a_terminal_the_starter_fails_with_a_message(own, starter, tmp_path):

@@ -55,7 +55,7 @@ def test_other_right_steps_pass(checks, solution, changes):
         (
             [(MOVE, "network.weights = network.weights - rate * total")],
             "One rank alone",
-            "another array",
+            "a different array",
         ),
         (
             [

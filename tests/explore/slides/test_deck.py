@@ -44,7 +44,9 @@ def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_notes_have_no_tex(decks, name):
     for slide in decks[name]:
-        assert not re.search(r"\\[a-zA-Z]|\$", slide.notes.replace("$/", "")), slide.title
+        assert not re.search(r"\\[a-zA-Z]|\$(?![/\d])", slide.notes), (
+            slide.title
+        )  # a sum of money may stay
 
 
 @pytest.mark.parametrize("name", NAMES)
