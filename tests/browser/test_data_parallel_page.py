@@ -73,7 +73,7 @@ def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, ind
 def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) -> None:
     choose(page, 2, "Slow worker", "a quarter as fast")
     said = experiment(page, 2).locator(".dlhpc-verdict")
-    eventually(lambda: "Asynchronous is first" in said.inner_text())
+    eventually(lambda: "Asynchronous is the first" in said.inner_text())
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
