@@ -147,7 +147,7 @@ def _whole(many: Any, stages: Any) -> int:
 
 
 def _fills_both_ends(many: Any, stages: Any) -> bool:
-    """Return whether a pipeline of these stages can be a DualPipe with so many microbatches."""
+    """Return whether a pipeline of these stages can be a DualPipe with this many microbatches."""
     return int(stages) % 2 == 0 and int(many) % 2 == 0 and int(many) >= 2 * int(stages)
 
 
