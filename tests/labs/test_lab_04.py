@@ -72,8 +72,8 @@ def test_the_starter_is_right_for_one_microbatch_and_slow_for_a_stated_reason(ow
     for law in (own.GPIPE, own.ONE):
         assert "No two ranks ever compute at the same time" in found(findings, law).words
     assert "overwritten" in found(findings, own.OWNED).words
-    told = found(findings, own.UNEVEN).words
-    assert "no rank can continue" in told or "is of shape" in told
+    words = found(findings, own.UNEVEN).words
+    assert "no rank can continue" in words or "is of shape" in words
 
 
 def test_each_wrong_stream_is_named(own, solved):
