@@ -6,7 +6,7 @@ import pytest
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA, Column, Line, Row, Table, text_of
-from lib_dlhpc.explore.hybrid_parallel.background import Later
+from lib_dlhpc.explore.blocks.question import Later
 
 PLAIN = "text/plain"
 

@@ -5,6 +5,7 @@ answers of a learner who has joined into their record, from which a page goes on
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +48,7 @@ class Question(anywidget.AnyWidget):
     unit = traitlets.Unicode().tag(sync=True)
     options = traitlets.List(traitlets.Unicode()).tag(sync=True)
     gates = traitlets.Bool().tag(sync=True)  # whether it covers something
+    uncovered = traitlets.Bool().tag(sync=True)  # without an answer, from the browser
     given: traitlets.List = traitlets.List().tag(
         sync=True
     )  # [serial, answer], from the browser; a third if again, see _hear
@@ -131,6 +133,41 @@ def verdict(right: bool | None, words: str, final: bool = False, **more: Any) ->
     return {"right": right, "words": words, "final": final, **more}
 
 
+class Empty(VBox):
+    """A place for an experiment that is made when its question is answered, or uncovered without an answer."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def fill(self) -> None:
+        """Make the experiment, once."""
+        if not self.children:
+            self.children = (self._make(),)
+
+
+class Later:
+    """An experiment that is made only when its question is answered: `gives` is what that asks."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def box(self) -> Empty:
+        """Where it will be."""
+        return Empty(self._make)
+
+    def gives(self, answer: Any) -> Callable[[], Any]:
+        """Return what gives `answer`, or what it computes, and makes the experiment."""
+
+        def opened() -> Any:
+            self.box.fill()
+            return answer() if callable(answer) else answer
+
+        opened.answer = answer  # type: ignore[attr-defined]
+        return opened
+
+
 class Card(Readable, VBox):
     """A question and, below it, what it is about: covered until there is a final answer.
 
@@ -142,6 +179,8 @@ class Card(Readable, VBox):
     ) -> None:
         self.question = question
         question.gates = stage is not None
+        if isinstance(stage, Empty):
+            question.observe(lambda event: stage.fill(), "uncovered")
         self.stage = Box([stage] if stage is not None else [])
         self.stage.add_class("dlhpc-stage")
         self.stage.add_class("covered")

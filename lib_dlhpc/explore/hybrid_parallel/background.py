@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -112,29 +111,6 @@ def main(asked: str) -> None:
     room = import_module(file)
     for way in room.ways_of(getattr(room, kind)(*given)):
         print(json.dumps(way), flush=True)
-
-
-class Later:
-    """An experiment that is made only when its question is answered: `gives` is what that asks."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-
-    @cached_property
-    def box(self) -> ipywidgets.VBox:
-        """Where it will be."""
-        return ipywidgets.VBox()
-
-    def gives(self, answer: Any) -> Callable[[], Any]:
-        """Return what gives `answer`, or what it computes, and makes the experiment."""
-
-        def opened() -> Any:
-            if not self.box.children:
-                self.box.children = (self._make(),)
-            return answer() if callable(answer) else answer
-
-        opened.answer = answer  # type: ignore[attr-defined]
-        return opened
 
 
 if __name__ == "__main__":

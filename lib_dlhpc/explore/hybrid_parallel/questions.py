@@ -6,9 +6,9 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.question import Later
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, live
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
-from lib_dlhpc.explore.hybrid_parallel.background import Later
 from lib_dlhpc.explore.hybrid_parallel.charts import best_of, parts_of
 from lib_dlhpc.explore.hybrid_parallel.cosmos import SLABS, Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep

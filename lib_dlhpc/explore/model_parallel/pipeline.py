@@ -175,7 +175,7 @@ def memory_view(setting: Pipe) -> State:
         "bars": columns(bars),
         "over": columns(over),
         "tops": {**columns(ranks), "words": [f"{many:.3g}" for many in stores]},
-        "capacity": {"y": [capacity], "words": [f"{show(capacity, 'B')} there are"]},
+        "capacity": {"y": [capacity], "words": [f"{show(capacity, 'B')} available"]},
         "room": {"y": [0.0, 1.12 * max(capacity, largest)]},
     }
     return data, (

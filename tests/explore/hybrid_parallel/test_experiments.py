@@ -9,10 +9,12 @@ import pytest
 from experiment_page import Now, each_position_shows_its_own, fills, shown
 
 from lib_dlhpc.explore.blocks.drawing import drawings_of
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.question import Later
 from lib_dlhpc.explore.hybrid_parallel import deep
 from lib_dlhpc.explore.hybrid_parallel import drawings as hybrid_parallel_drawings
 from lib_dlhpc.explore.hybrid_parallel import map as ways
-from lib_dlhpc.explore.hybrid_parallel.background import Later, aside
+from lib_dlhpc.explore.hybrid_parallel.background import aside
 from lib_dlhpc.explore.hybrid_parallel.charts import (
     HELD,
     TERMS,
@@ -254,6 +256,14 @@ def test_an_experiment_is_made_when_its_question_is_answered_and_once() -> None:
     assert asks() == asks() == 2.0
     assert made == [1] and len(later.box.children) == 1
     assert Later(the_cubes).gives("a choice")() == "a choice"
+
+
+def test_an_experiment_is_made_where_gates_are_off() -> None:
+    later = Later(the_cubes)
+    card = Lesson().predict("How many?", later.gives(lambda: 2.0), "times", then=later.box)
+    assert not later.box.children
+    card.question.uncovered = True
+    assert len(later.box.children) == 1 and not card.question.verdict
 
 
 def test_the_table_shows_each_publication_with_its_error() -> None:

@@ -127,6 +127,10 @@ function render({ model, el }) {
     if (about) {
       about.classList.toggle("covered", !open);
       about.inert = !open;
+      if (open && !final && !get("uncovered")) {
+        model.set("uncovered", true);
+        model.save_changes();
+      }
     }
     count();
   }
