@@ -35,8 +35,8 @@ from lib_dlhpc.layers.base.saved import Array
 PATIENCE = 10.0  # s of this process's CPU, timeout of a program: a step takes a fraction of one
 POLL = 1e-6  # s of a rank's clock for an unsuccessful Test
 KNOWN = (
-    "Allreduce, Iallreduce, Bcast, Barrier, allreduce, allgather, gather, bcast, barrier; Send, Recv, Isend,"
-    " Irecv, Sendrecv, send, recv, isend, irecv, sendrecv"
+    "Allreduce, Iallreduce, Allgather, Reduce_scatter_block, Bcast, Barrier, allreduce, allgather, gather, bcast,"
+    " barrier; Send, Recv, Isend, Irecv, Sendrecv, send, recv, isend, irecv, sendrecv"
 )
 
 
@@ -76,7 +76,8 @@ class Post:
 class Rank(PointToPoint):
     """One emulated rank. `now` is its own clock, advanced only by `spend` and by allreduces.
 
-    posts: the allreduces that it has started. moved: B in and out of its calls.
+    posts: the allreduces that it has started. moved: B in and out of its calls. log: its other collectives in order,
+    each with the B of what all ranks gave.
     """
 
     def __init__(self, rank: int, matcher: Matcher) -> None:
@@ -84,6 +85,7 @@ class Rank(PointToPoint):
         self.rank, self.size, self._matcher = rank, matcher.size, matcher
         self.now, self.moved = 0.0, 0
         self.posts: list[Post] = []
+        self.log: list[tuple[str, int]] = []
         self.witness: Witness | None = None
         self._calls = 0
 
@@ -127,6 +129,27 @@ class Rank(PointToPoint):
     def Allreduce(self, send: Any, receive: Any, op: Any = None) -> None:
         """Put the sum over all ranks into `receive`."""
         self.Iallreduce(send, receive, op).Wait()
+
+    def Allgather(self, send: Any, receive: Any) -> None:
+        """Put the arrays of all ranks, which are equally long, one after the other into `receive`."""
+        own, receive = array_of(send, "sends"), array_of(receive, "receives into")
+        self._check_sizes("Allgather", own, receive, self.size * own.size, receive.size)
+        self.moved += own.nbytes + receive.nbytes
+        values = self._gathered("Allgather", own)
+        self._check_alike("Allgather", values)
+        receive[...] = np.concatenate([each.ravel() for each in values]).reshape(receive.shape)
+
+    def Reduce_scatter_block(self, send: Any, receive: Any, op: Any = None) -> None:
+        """Sum the arrays of all ranks; put this rank's block of the sum, one of equally long ones, into `receive`."""
+        _only_sums(op)
+        own, receive = array_of(send, "sends"), array_of(receive, "receives into")
+        self._check_sizes("Reduce_scatter_block", own, receive, own.size, self.size * receive.size)
+        self.moved += own.nbytes + receive.nbytes
+        values = self._gathered("Reduce_scatter_block", own)
+        self._check_alike("Reduce_scatter_block", values)
+        total = np.sum([each.ravel() for each in values], axis=0)
+        block = slice(self.rank * receive.size, (self.rank + 1) * receive.size)
+        receive[...] = total[block].reshape(receive.shape)
 
     def Bcast(self, buffer: Any, root: int = 0) -> None:
         """Broadcast the root's array."""
@@ -173,6 +196,25 @@ class Rank(PointToPoint):
             raise AttributeError(name)
         raise LabError(f"comm.{name}: emulated ranks do not support it; they support {KNOWN}.")
 
+    def _check_sizes(self, call: str, send: Array, receive: Array, whole: int, room: int) -> None:
+        """Raise Mismatch unless all parts together fill the whole, and both arrays are of one type."""
+        if (whole, send.dtype) != (room, receive.dtype):
+            raise Mismatch(
+                f"rank {self.rank} gives {call} {send.size} numbers of type {send.dtype} to send and"
+                f" {receive.size} of type {receive.dtype} to receive into: of {self.size} ranks, the whole has"
+                f" {self.size} times as many numbers as a part."
+            )
+
+    def _check_alike(self, call: str, values: list[Array]) -> None:
+        """Raise Mismatch unless all ranks give as many numbers."""
+        sizes = [each.size for each in values]
+        if len(set(sizes)) > 1:
+            other = next(r for r, size in enumerate(sizes) if size != sizes[0])
+            raise Mismatch(
+                f"rank 0 gives {sizes[0]} numbers to {call} where rank {other} gives {sizes[other]}:"
+                " all ranks must give the same count."
+            )
+
     def _next_call(self, kind: str, value: Any) -> int:
         """Make the next call; return its number."""
         number, self._calls = self._calls, self._calls + 1
@@ -183,6 +225,7 @@ class Rank(PointToPoint):
         """Return the arguments of all ranks to a call. Each gets its own copy, as from a message."""
         held = np.array(value) if isinstance(value, np.ndarray) else value
         result: list[Any] = self._matcher.take(self._next_call(kind, held), self.rank).result
+        self.log.append((kind, sum(map(bytes_of, result))))
         return [np.array(v) if isinstance(v, np.ndarray) else v for v in result]
 
 

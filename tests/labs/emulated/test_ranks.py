@@ -197,3 +197,56 @@ def test_one_array_for_both_ends_is_refused_as_mpi_does():
 
     with pytest.raises(Mismatch, match="IN_PLACE"):
         emulate(2, program)
+
+
+@given(ranks=st.integers(1, 5), size=st.integers(1, 4))
+def test_a_reduce_scatter_and_an_allgather_are_an_allreduce(ranks, size):
+    given = np.random.default_rng(0).normal(size=(ranks, ranks * size))
+
+    def program(comm):
+        block, total = np.empty(size), np.empty(ranks * size)
+        comm.Reduce_scatter_block(given[comm.rank], block)
+        comm.Allgather(block, total)
+        return total, comm.moved, comm.log
+
+    for total, moved, log in emulate(ranks, program):
+        np.testing.assert_array_equal(total, np.sum(list(given), axis=0))
+        assert moved == 2 * 8 * size * (1 + ranks)
+        assert log == [
+            ("Reduce_scatter_block", 8 * size * ranks**2),
+            ("Allgather", 8 * size * ranks),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("call", "send", "receive", "words"),
+    [
+        ("Allgather", lambda rank: 2, 3, "4 numbers|2 numbers"),
+        ("Allgather", lambda rank: 1 + rank, 2, "rank 1 gives Allgather 2 numbers"),
+        ("Reduce_scatter_block", lambda rank: 3, 1, "gives Reduce_scatter_block 3 numbers"),
+        (
+            "Reduce_scatter_block",
+            lambda rank: 2 + 2 * rank,
+            1,
+            "rank 1 gives Reduce_scatter_block 4",
+        ),
+    ],
+)
+def test_parts_that_are_not_a_whole_are_a_mismatch(call, send, receive, words):
+    def program(comm):
+        getattr(comm, call)(np.ones(send(comm.rank)), np.ones(receive))
+
+    with pytest.raises(Mismatch, match=words):
+        emulate(2, program)
+
+
+@pytest.mark.parametrize(
+    ("call", "parts"), [("Allgather", (1, 2)), ("Reduce_scatter_block", (2, 1))]
+)
+def test_all_ranks_give_as_many_numbers(call, parts):
+    def program(comm):
+        sizes = [(1 + comm.rank) * part for part in parts]
+        getattr(comm, call)(np.ones(sizes[0]), np.ones(sizes[1]))
+
+    with pytest.raises(Mismatch, match=f"to {call} where rank 1 gives"):
+        emulate(2, program)
