@@ -26,6 +26,7 @@ LABS = (
     "08_survive",
     "09_predict_your_cluster",
     "10_race_the_planner",
+    "12_lay_out_a_language_model",
 )
 FIGURE = """
 from lib_dlhpc.explore.blocks.charts import chart

@@ -155,6 +155,7 @@ FILES = (
     "lib_dlhpc.storage.snapshots",
 )
 PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
+LAY_OUT = ("step", "zigzag", "ring_attention", "memory", "choose")
 LABS = {
     "01_data_parallel_step": Lab(("step",), 7, (MPI,), _step, _step),
     "02_overlap": Lab(("step",), 8, (MPI,), _step, _equal_to_one_rank),
@@ -174,6 +175,7 @@ LABS = {
     "08_survive": Lab(SURVIVE, 10, FILES, _survives, _but_choice, files=True),
     "09_predict_your_cluster": Lab(PREDICT, 7, (), _all),
     "10_race_the_planner": Lab(("planner", "bet"), 5, (), _all, _all),
+    "12_lay_out_a_language_model": Lab(LAY_OUT, 12, (MPI,), _all, _all),
 }
 
 

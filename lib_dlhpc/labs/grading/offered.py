@@ -14,6 +14,7 @@ from lib_dlhpc.labs.emulated.ranks import KNOWN, Rank, Request
 from lib_dlhpc.labs.emulated.split_convolution import Convolution
 from lib_dlhpc.labs.grading import files
 from lib_dlhpc.labs.grading.restarts import SteppedTraining
+from lib_dlhpc.labs.lay_out_a_language_model.sharded_units import Unit
 from lib_dlhpc.storage.snapshots import Version
 from lib_dlhpc.training.network import Network
 
@@ -47,6 +48,7 @@ OFFERS: dict[type, Offer] = {
     Convolution: Offer(
         "layer", BOTH | {"outputs"}, tuple(each.name for each in fields(Convolution))
     ),
+    Unit: Offer("unit", BOTH | {"hold", "free"}, ("number", "size"), ("shard",)),
     files.Files: Offer("files", files.CALLS),
     files.Snapshots: Offer("snapshots", files.VERSIONS),
     files.Pending: Offer("saving", frozenset({"wait"})),

@@ -7,6 +7,8 @@ import pytest
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.grading.hand_in import NotAllowed, check_imports
 from lib_dlhpc.labs.grading.labs import COMPUTES, LABS, lab_of
+from lib_dlhpc.labs.lay_out_a_language_model.layout_laws import layout_findings
+from lib_dlhpc.labs.lay_out_a_language_model.layouts import task_of
 from lib_dlhpc.labs.race_the_planner.race import OverBudget, attempt
 from lib_dlhpc.labs.race_the_planner.real_plans import here
 
@@ -124,3 +126,38 @@ def test_the_solutions_import_what_may_be_imported(repository):
             continue
         file = repository / "instructor_notes" / "solutions" / f"lab_{lab}.py"
         check_imports(file.read_text("utf-8"), file.name, (*COMPUTES, *known.imports))
+
+
+def test_units_rings_and_layouts_of_lab_12_are_seen_across_processes(remote, solution):
+    lab = "12_lay_out_a_language_model"
+    known, checks = lab_of(lab)
+    solved = solution(lab)
+    there = remote(source_of(solved), known.names)
+    own = known.judge(checks, vars(solved), NAME)
+    findings = known.judge(checks, there, NAME)
+    assert passed(findings) and len(findings) == known.laws, as_text(findings)
+    assert as_text(findings) == as_text(own)
+    freed = "        x = unit.forward(x)\n        unit.free()"
+    assert freed in source_of(solved)
+    held = remote(source_of(solved).replace(freed, freed.splitlines()[0]), known.names)
+    (one,) = [each for each in checks.step_findings(held["step"], NAME) if each.law == checks.ONE]
+    assert one.right is False and "while it still holds unit 0" in one.words
+
+
+def test_a_layout_of_lab_12_cannot_be_found_with_the_library(remote):
+    stolen = "from lib_dlhpc.planner import plan\n"
+    legal = (*COMPUTES, *LABS["12_lay_out_a_language_model"].imports)
+    with pytest.raises(NotAllowed, match=r"lib_dlhpc\.planner is not on the list"):
+        check_imports(stolen, "step.py", legal)
+    source = (
+        "def choose(model, machine, layouts):\n"
+        "    return layouts[0].__class__.__init__.__globals__['predict']\n"
+        "def step(units, loss, x, y, comm, rate):\n"
+        "    return units[0].seen()\n"
+    )
+    there = remote(source, ["choose", "step"])
+    fits, _ = layout_findings(there["choose"], task_of(0))
+    assert fits.right is False and "choose stopped with" in fits.words
+    checks = lab_of("12_lay_out_a_language_model")[1]
+    finding = checks.step_findings(there["step"], NAME)[0]
+    assert finding.right is False and "unit has no seen" in finding.words, finding.words

@@ -1,0 +1,307 @@
+"""A learner's bytes of a device beside the ledger's, term by term, and a learner's layout beside the fastest.
+
+memory(model, layout)            B of a device of the first stage at its peak, {term: B} for each of TERMS
+choose(model, machine, layouts)  one of the layouts
+A wrong value is matched with those that classic mistakes give.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from lib_dlhpc.labs.findings import Finding, broken, kept, later
+from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.labs.lay_out_a_language_model.layouts import (
+    TERMS,
+    Layout,
+    LayoutTask,
+    fastest,
+    first_stage,
+    predicted,
+)
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.prediction.ledger import peak
+from lib_dlhpc.spec.units import format_quantity as show
+
+CLOSE = 0.004  # of a term: norms and statistics of the softmax are neglected
+MARGIN = 0.10  # of the fastest step
+WEIGHTS, GRADIENTS = "Memory: weights", "Memory: gradients"
+STATE, ACTIVATIONS = "Memory: optimizer state", "Memory: activations"
+LAWS = dict(zip(TERMS, (WEIGHTS, GRADIENTS, STATE, ACTIVATIONS), strict=True))
+FITS = "The layout: legal, and it fits"
+QUICK = f"Target: a step within {MARGIN:.0%} of the fastest layout that fits"
+SIMPLE = (  # tensor, context, pipeline, zero, recompute: the simple ones first
+    (1, 1, 1, 1, "none"),
+    (2, 1, 1, 1, "none"),
+    (1, 1, 4, 1, "none"),
+    (1, 2, 1, 1, "none"),
+    (1, 1, 1, 3, "none"),
+    (2, 2, 2, 1, "none"),
+    (1, 1, 1, 1, "full"),
+    (4, 2, 2, 3, "full"),
+    (1, 2, 4, 3, "none"),
+)
+EXPOSED = {
+    "tensor": "exposed messages of tensor groups",
+    "context": "exposed messages of context ranks",
+    "data": "exposed messages of weights and gradients",
+    "pipeline": "exposed messages of stages",
+}
+HINTS = {
+    "computing": "Does your estimate count what a layout computes twice?",
+    "recomputation": "What do you pay for memory that is not needed?",
+    "pipeline bubble": "How many microbatches does a replica have, and how many stages wait for the first?",
+    "updates": "Which rank updates which weights?",
+    EXPOSED[
+        "tensor"
+    ]: "Each block waits for its tensor group, in each microbatch: how many bytes, on which link?",
+    EXPOSED["context"]: "Which ranks are in a node: do keys and values leave it?",
+    EXPOSED[
+        "data"
+    ]: "How often does this ZeRO stage exchange weights in a step, on which link, and beside which "
+    "computation?",
+    EXPOSED["pipeline"]: "What do stages send, and how many of them share a NIC?",
+}
+
+
+def words_of(one: Layout) -> str:
+    """Return a layout in words."""
+    return (
+        f"tensor {one.tensor}, context {one.context}, data {one.data}, pipeline {one.pipeline}, ZeRO {one.zero},"
+        f" {one.microbatches} microbatches, recompute {one.recompute}"
+    )
+
+
+def memory_findings(memory: Callable[..., Any], task: LayoutTask) -> list[Finding]:
+    """Return for each term whether a learner's bytes are the ledger's."""
+    known = {(o.tensor, o.context, o.pipeline, o.zero, o.recompute): o for o in task.layouts}
+    cases = [known[each] for each in SIMPLE]
+    return [_term_finding(memory, task, cases, term) for term in TERMS]
+
+
+def _term_finding(
+    memory: Callable[..., Any], task: LayoutTask, layouts: Sequence[Layout], term: str
+) -> Finding:
+    def own(model: Any, layout: Any) -> Any:
+        found = memory(model, layout)
+        if not isinstance(found, dict) or term not in found:
+            legal = ", ".join(map(repr, TERMS))
+            raise LabError(f"memory returns {{term: bytes}} with the terms {legal}.")
+        return found[term]
+
+    own.__name__ = "memory"
+    cases = [
+        Case(
+            words_of(one),
+            (task.model, one),
+            first_stage(task, one)[term],
+            list(_slips(task, one, term)),
+        )
+        for one in layouts
+    ]
+    done = f"In {len(cases)} layouts, as in the library's ledger."
+    return compared(LAWS[term], own, cases, done, CLOSE)
+
+
+def _slips(task: LayoutTask, one: Layout, term: str) -> Iterator[tuple[str, float]]:
+    """Yield what a value may have left out, and that value."""
+    right = first_stage(task, one)[term]
+    if term == "activations":
+        yield from _activation_slips(task, one, right)
+    else:
+        yield from _state_slips(task, one, term, right)
+
+
+def _state_slips(
+    task: LayoutTask, one: Layout, term: str, right: float
+) -> Iterator[tuple[str, float]]:
+    model, shards = task.model, one.data * one.context
+    sharded = one.zero == 3 or term == "optimizer state"
+    count = right / {"weights": 2, "gradients": 2, "optimizer state": 12}[term]
+    per = right / count  # B of a weight of the stage that the term has here
+    table, split = model.vocabulary * model.hidden, one.tensor * (shards if sharded else 1)
+    kv = model.hidden // model.heads * model.kv_heads
+    scale = per * one.blocks / split
+    if shards > 1 and sharded:
+        yield "Which shard of it does ZeRO leave a rank?", right * shards
+        if one.context > 1:
+            words = "Context ranks have the same weights, so ZeRO shards over them as well."
+            yield words, right * one.context
+        if one.data > 1 and one.context > 1:
+            yield "Replicas have the same weights: ZeRO shards over them.", right * one.data
+    elif shards > 1:
+        yield "ZeRO 1 shards the optimizer state, nothing else.", right / shards
+    if one.context > 1:
+        yield "Context ranks share a sequence, not the weights.", right / one.context
+    if one.tensor > 1:
+        yield "A tensor group shards every product.", right * one.tensor
+    if one.pipeline > 1:
+        yield (
+            "A stage has some of the blocks.",
+            right + per * (model.layers - one.blocks) * _block(task) / split,
+        )
+        yield (
+            "The head is on the last stage, the embedding on the first.",
+            right + per * table / split,
+        )
+        yield "The first stage has the embedding as well.", right - per * table / split
+        both = right - per * table / split + 2 * per * table / split / one.pipeline
+        yield "Embedding and head are not divided among stages: each is on one.", both
+    else:
+        yield (
+            "Embedding and head have weights as well, and are not tied.",
+            right - 2 * per * table / split,
+        )
+        yield (
+            "Embedding and head are not tied: each has its own table.",
+            right - per * table / split,
+        )
+    yield (
+        "Llama's feed-forward has three products: gate, up and down.",
+        right - (scale * model.hidden * model.feed_forward),
+    )
+    yield (
+        "Keys and values have fewer heads than queries.",
+        right + 2 * scale * model.hidden * (model.hidden - kv),
+    )
+    yield (
+        "The projection after attention has hidden x hidden weights.",
+        right - scale * model.hidden**2,
+    )
+    if term == "optimizer state":
+        yield (
+            "The fp32 copy of the weights belongs to the optimizer: 4 B beside Adam's 8.",
+            right * 8 / 12,
+        )
+        yield "Weights and gradients are terms of their own: 12 B are left.", right * 16 / 12
+        yield "Adam has two moments, in fp32, beside the fp32 weights.", right * 4 / 12
+    else:
+        yield "Weights and gradients take 2 B each in bf16.", 2 * right
+        yield "Give bytes: a number in bf16 takes 2.", right / 2
+
+
+def _block(task: LayoutTask) -> float:
+    """Return the weights of a block's products."""
+    model = task.model
+    kv = model.hidden // model.heads * model.kv_heads
+    return 2 * model.hidden * (model.hidden + kv) + 3 * model.hidden * model.feed_forward
+
+
+def _activation_slips(task: LayoutTask, one: Layout, right: float) -> Iterator[tuple[str, float]]:
+    model, flying = task.model, min(one.pipeline, one.microbatches)
+    numbers = 2.0 * flying * model.sequence / (one.context * one.tensor)  # of one number a token
+    kv = model.hidden // model.heads * model.kv_heads
+    if one.recompute == "full":
+        stored = 5 * model.hidden + 2 * kv + 3 * model.feed_forward
+        yield (
+            "Full recomputation leaves a block's input, and nothing else of it.",
+            right + numbers * one.blocks * stored,
+        )
+    else:
+        products = numbers * one.blocks
+        yield (
+            "Up, gate and their product are stored: three times the feed-forward's width.",
+            (right - 2 * products * model.feed_forward),
+        )
+        yield "Keys and values are stored as well.", right - 2 * products * kv
+        yield (
+            "Keys and values have fewer heads than queries.",
+            right + 2 * products * (model.hidden - kv),
+        )
+        yield "A block stores its input as well.", right - products * model.hidden
+    if flying > 1:
+        yield (
+            "How many microbatches are in flight on the first stage, before the first backward pass?",
+            (right / flying),
+        )
+        yield (
+            "1F1B has as many microbatches in flight as there are stages, not all of them.",
+            (right / flying * one.microbatches),
+        )
+        yield (
+            "The first stage waits longest: count its microbatches in flight again.",
+            (right / flying * (flying - 1)),
+        )
+        yield (
+            "The first stage has as many in flight as there are stages.",
+            (right / flying * (flying + 1)),
+        )
+    elif one.microbatches > 1:
+        yield (
+            "Without a pipeline one microbatch is in flight: its backward pass comes next.",
+            (right * one.microbatches),
+        )
+    if one.context > 1:
+        yield "Context ranks share the tokens of a sequence.", right * one.context
+    if one.tensor > 1:
+        yield "With sequence parallelism a tensor group shards all activations.", right * one.tensor
+    if one.pipeline == 1:
+        yield (
+            "The last stage stores logits in 4 B, the input of the last norm and its output.",
+            (right - numbers * (2 * model.vocabulary + 2 * model.hidden)),
+        )
+        yield "Logits take 4 B each.", right - numbers * model.vocabulary
+        yield "The last norm stores input and output.", right - 2 * numbers * model.hidden
+    else:
+        yield (
+            "The head is on the last stage.",
+            right + numbers * (2 * model.vocabulary + 2 * model.hidden),
+        )
+        yield "Count the blocks of the first stage, not all.", right * model.layers / one.blocks
+    yield "A number in bf16 takes 2 B.", right / 2
+
+
+def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Finding]:
+    """Return whether a learner's layout fits and is fast."""
+    try:
+        one = chosen(choose, task)
+    except LabError as error:
+        return [broken(FITS, str(error)), later(QUICK, "As soon as it fits.")]
+    experiment = task.experiment_of(one)
+    moment, room = peak(experiment), float(experiment.machine.device.memory)
+    both = (
+        f"{words_of(one)}: {show(moment.total, 'B')} of {show(room, 'B')}, the most {moment.when}"
+    )
+    if moment.total > room:
+        terms = sorted(moment.terms, key=lambda term: moment.terms[term], reverse=True)[:2]
+        largest = " and ".join(f"{term} {show(moment.terms[term], 'B')}" for term in terms)
+        words = f"{both}: {largest}. What says your memory of it, with the reserve?"
+        return [broken(FITS, words), later(QUICK, "As soon as it fits.")]
+    return [kept(FITS, f"{both}."), _quick_finding(predicted(task, one), task)]
+
+
+def _quick_finding(found: Breakdown, task: LayoutTask) -> Finding:
+    best, least = fastest(task)
+    step = float(found.step_time)
+    words = f"A step takes {show(step, 's')}, {step / least - 1:.1%} more than the fastest."
+    if step <= (1 + MARGIN) * least:
+        return kept(QUICK, words)
+    goal = _costs(predicted(task, best))
+    more = {each: cost - goal[each] for each, cost in _costs(found).items()}
+    most = max(more, key=lambda each: more[each])
+    difference = f"The largest difference: {most}, {show(more[most], 's')} more."
+    return broken(QUICK, f"{words} {difference} {HINTS[most]}")
+
+
+def chosen(choose: Callable[..., Any], task: LayoutTask) -> Layout:
+    """Return a learner's layout. Raises LabError where it is none of the legal ones."""
+    try:
+        found = choose(task.model, task.machine, list(task.layouts))
+    except Exception as error:
+        raise LabError(f"choose stopped with {type(error).__name__}: {error}") from None
+    known = {tuple(one): one for one in task.layouts}
+    try:
+        return known[tuple(found)]
+    except (KeyError, TypeError):
+        raise LabError(f"choose returns one of `layouts`, not {str(found)[:200]}.") from None
+
+
+def _costs(found: Breakdown) -> dict[str, float]:
+    """Return the seconds of a step by what HINTS are about."""
+    again = float(found.recomputation)
+    return {
+        "computing": float(found.forward + found.backward) - again,
+        "recomputation": again,
+        "pipeline bubble": float(found.pipeline_bubble),
+        "updates": float(found.update),
+    } | {each: float(found.exposed.get(kind, 0.0)) for kind, each in EXPOSED.items()}
