@@ -459,7 +459,7 @@ MISTAKES = {
         "choose",
         [("sum(memory(model, each).values()) <= room", "True")],
         "The layout",
-        "What says your memory of it",
+        "What does your memory() give",
     ),
     "what fits best": (
         "choose",

@@ -105,7 +105,7 @@ def ring_findings(zigzag, ring_attention, name):
             words = str(error)
         if words:
             return _stopped(laws, words)
-    order, every = kept(ZIGZAG, "All ranks look at equally many scores."), []
+    order, every = kept(ZIGZAG, "All ranks compute the same number of scores."), []
     for task, those in zip(own, places, strict=True):
         try:
             runs = rings.emulated(ring_attention, task, those)
@@ -119,7 +119,7 @@ def ring_findings(zigzag, ring_attention, name):
     wrong = next(
         (f"{t.words()}. {words}" for t, runs in every if (words := rings.messages_off(t, runs))), ""
     )
-    hops = broken(HOPS, wrong) if wrong else kept(HOPS, "A rank holds one block beside its own.")
+    hops = broken(HOPS, wrong) if wrong else kept(HOPS, "Nothing else travels.")
     return [order, right, hops]
 
 

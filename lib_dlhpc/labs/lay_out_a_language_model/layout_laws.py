@@ -28,6 +28,14 @@ MARGIN = 0.10  # of the fastest step
 WEIGHTS, GRADIENTS = "Memory: weights", "Memory: gradients"
 STATE, ACTIVATIONS = "Memory: optimizer state", "Memory: activations"
 LAWS = dict(zip(TERMS, (WEIGHTS, GRADIENTS, STATE, ACTIVATIONS), strict=True))
+COUNTED = (
+    "Count the weights of a block's products, what the stage has beside its blocks, and by how many ranks all of it is"
+    " divided."
+)
+STORED = (
+    "Count what a block stores of a token, the rank's tokens, the microbatches in flight, and what the last stage"
+    " stores."
+)
 FITS = "The layout: legal, and it fits"
 QUICK = f"Target: a step within {MARGIN:.0%} of the fastest layout that fits"
 SIMPLE = (  # tensor, context, pipeline, zero, recompute: the simple ones first
@@ -96,6 +104,7 @@ def _term_finding(
             (task.model, one),
             first_stage(task, one)[term],
             list(_slips(task, one, term)),
+            STORED if term == "activations" else COUNTED,
         )
         for one in layouts
     ]
@@ -265,7 +274,7 @@ def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Findin
     if moment.total > room:
         terms = sorted(moment.terms, key=lambda term: moment.terms[term], reverse=True)[:2]
         largest = " and ".join(f"{term} {show(moment.terms[term], 'B')}" for term in terms)
-        words = f"{both}: {largest}. What says your memory of it, with the reserve?"
+        words = f"{both}: {largest}. What does your memory() give for it, with the reserve?"
         return [broken(FITS, words), later(QUICK, "As soon as it fits.")]
     return [kept(FITS, f"{both}."), _quick_finding(predicted(task, one), task)]
 
