@@ -124,14 +124,34 @@ def _slips(task: LayoutTask, one: Layout, term: str) -> Iterator[tuple[str, floa
 def _state_slips(
     task: LayoutTask, one: Layout, term: str, right: float
 ) -> Iterator[tuple[str, float]]:
-    model, shards = task.model, one.data * one.context
-    sharded = one.zero == 3 or term == "optimizer state"
-    count = right / {"weights": 2, "gradients": 2, "optimizer state": 12}[term]
-    per = right / count  # B of a weight of the stage that the term has here
-    table, split = model.vocabulary * model.hidden, one.tensor * (shards if sharded else 1)
-    kv = model.hidden // model.heads * model.kv_heads
-    scale = per * one.blocks / split
-    if shards > 1 and sharded:
+    yield from _sharding_slips(one, term, right)
+    yield from _stage_slips(task, one, term, right)
+    model, kv = task.model, _kv(task)
+    scale = _each(task, one, term) * one.blocks
+    yield (
+        "Llama's feed-forward has three products: gate, up and down.",
+        right - scale * model.hidden * model.feed_forward,
+    )
+    yield (
+        "Keys and values have fewer heads than queries.",
+        right + 2 * scale * model.hidden * (model.hidden - kv),
+    )
+    words = "The projection after attention has hidden x hidden weights."
+    yield words, right - scale * model.hidden**2
+    if term == "optimizer state":
+        words = "The fp32 copy of the weights belongs to the optimizer: 4 B beside Adam's 8."
+        yield words, right * 8 / 12
+        yield "Weights and gradients are terms of their own: 12 B are left.", right * 16 / 12
+        yield "Adam has two moments, in fp32, beside the fp32 weights.", right * 4 / 12
+    else:
+        yield "Weights and gradients take 2 B each in bf16.", 2 * right
+        yield "Give bytes: a number in bf16 takes 2.", right / 2
+
+
+def _sharding_slips(one: Layout, term: str, right: float) -> Iterator[tuple[str, float]]:
+    """Yield slips about who shards the weights of a stage."""
+    shards = one.data * one.context
+    if shards > 1 and _is_sharded(one, term):
         yield "Which shard of it does ZeRO leave a rank?", right * shards
         if one.context > 1:
             words = "Context ranks have the same weights, so ZeRO shards over them as well."
@@ -144,120 +164,104 @@ def _state_slips(
         yield "Context ranks share a sequence, not the weights.", right / one.context
     if one.tensor > 1:
         yield "A tensor group shards every product.", right * one.tensor
-    if one.pipeline > 1:
-        yield (
-            "A stage has some of the blocks.",
-            right + per * (model.layers - one.blocks) * _block(task) / split,
-        )
-        yield (
-            "The head is on the last stage, the embedding on the first.",
-            right + per * table / split,
-        )
-        yield "The first stage has the embedding as well.", right - per * table / split
-        both = right - per * table / split + 2 * per * table / split / one.pipeline
-        yield "Embedding and head are not divided among stages: each is on one.", both
-    else:
-        yield (
-            "Embedding and head have weights as well, and are not tied.",
-            right - 2 * per * table / split,
-        )
-        yield (
-            "Embedding and head are not tied: each has its own table.",
-            right - per * table / split,
-        )
-    yield (
-        "Llama's feed-forward has three products: gate, up and down.",
-        right - (scale * model.hidden * model.feed_forward),
-    )
-    yield (
-        "Keys and values have fewer heads than queries.",
-        right + 2 * scale * model.hidden * (model.hidden - kv),
-    )
-    yield (
-        "The projection after attention has hidden x hidden weights.",
-        right - scale * model.hidden**2,
-    )
-    if term == "optimizer state":
-        yield (
-            "The fp32 copy of the weights belongs to the optimizer: 4 B beside Adam's 8.",
-            right * 8 / 12,
-        )
-        yield "Weights and gradients are terms of their own: 12 B are left.", right * 16 / 12
-        yield "Adam has two moments, in fp32, beside the fp32 weights.", right * 4 / 12
-    else:
-        yield "Weights and gradients take 2 B each in bf16.", 2 * right
-        yield "Give bytes: a number in bf16 takes 2.", right / 2
+
+
+def _stage_slips(
+    task: LayoutTask, one: Layout, term: str, right: float
+) -> Iterator[tuple[str, float]]:
+    """Yield slips about what the first stage has: some blocks, the embedding, and the head if it is the last."""
+    each = _each(task, one, term)
+    table = each * task.model.vocabulary * task.model.hidden
+    if one.pipeline == 1:
+        words = "Embedding and head have weights as well, and are not tied."
+        yield words, right - 2 * table
+        yield "Embedding and head are not tied: each has its own table.", right - table
+        return
+    others = each * (task.model.layers - one.blocks) * _block(task)
+    yield "A stage has some of the blocks.", right + others
+    yield "The head is on the last stage, the embedding on the first.", right + table
+    yield "The first stage has the embedding as well.", right - table
+    words = "Embedding and head are not divided among stages: each is on one."
+    yield words, right - table + 2 * table / one.pipeline
+
+
+def _is_sharded(one: Layout, term: str) -> bool:
+    """Return whether ZeRO shards a term."""
+    return one.zero == 3 or term == "optimizer state"
+
+
+def _each(task: LayoutTask, one: Layout, term: str) -> float:
+    """Return the B that a rank holds, on average, of each weight of its stage."""
+    shards = one.data * one.context if _is_sharded(one, term) else 1
+    return (12 if term == "optimizer state" else 2) / (one.tensor * shards)
+
+
+def _kv(task: LayoutTask) -> int:
+    """Return the numbers of a token's keys."""
+    return task.model.hidden // task.model.heads * task.model.kv_heads
 
 
 def _block(task: LayoutTask) -> float:
     """Return the weights of a block's products."""
     model = task.model
-    kv = model.hidden // model.heads * model.kv_heads
-    return 2 * model.hidden * (model.hidden + kv) + 3 * model.hidden * model.feed_forward
+    attention = 2 * model.hidden * (model.hidden + _kv(task))
+    return attention + 3 * model.hidden * model.feed_forward
 
 
 def _activation_slips(task: LayoutTask, one: Layout, right: float) -> Iterator[tuple[str, float]]:
     model, flying = task.model, min(one.pipeline, one.microbatches)
     numbers = 2.0 * flying * model.sequence / (one.context * one.tensor)  # of one number a token
-    kv = model.hidden // model.heads * model.kv_heads
-    if one.recompute == "full":
-        stored = 5 * model.hidden + 2 * kv + 3 * model.feed_forward
-        yield (
-            "Full recomputation leaves a block's input, and nothing else of it.",
-            right + numbers * one.blocks * stored,
-        )
-    else:
-        products = numbers * one.blocks
-        yield (
-            "Up, gate and their product are stored: three times the feed-forward's width.",
-            (right - 2 * products * model.feed_forward),
-        )
-        yield "Keys and values are stored as well.", right - 2 * products * kv
-        yield (
-            "Keys and values have fewer heads than queries.",
-            right + 2 * products * (model.hidden - kv),
-        )
-        yield "A block stores its input as well.", right - products * model.hidden
-    if flying > 1:
-        yield (
-            "How many microbatches are in flight on the first stage, before the first backward pass?",
-            (right / flying),
-        )
-        yield (
-            "1F1B has as many microbatches in flight as there are stages, not all of them.",
-            (right / flying * one.microbatches),
-        )
-        yield (
-            "The first stage waits longest: count its microbatches in flight again.",
-            (right / flying * (flying - 1)),
-        )
-        yield (
-            "The first stage has as many in flight as there are stages.",
-            (right / flying * (flying + 1)),
-        )
-    elif one.microbatches > 1:
-        yield (
-            "Without a pipeline one microbatch is in flight: its backward pass comes next.",
-            (right * one.microbatches),
-        )
+    yield from _block_slips(task, one, right, numbers * one.blocks)
+    yield from _flight_slips(one, right, flying)
     if one.context > 1:
         yield "Context ranks share the tokens of a sequence.", right * one.context
     if one.tensor > 1:
         yield "With sequence parallelism a tensor group shards all activations.", right * one.tensor
+    last = numbers * (2 * model.vocabulary + 2 * model.hidden)
     if one.pipeline == 1:
-        yield (
-            "The last stage stores logits in 4 B, the input of the last norm and its output.",
-            (right - numbers * (2 * model.vocabulary + 2 * model.hidden)),
-        )
+        words = "The last stage stores logits in 4 B, the input of the last norm and its output."
+        yield words, right - last
         yield "Logits take 4 B each.", right - numbers * model.vocabulary
         yield "The last norm stores input and output.", right - 2 * numbers * model.hidden
     else:
-        yield (
-            "The head is on the last stage.",
-            right + numbers * (2 * model.vocabulary + 2 * model.hidden),
-        )
+        yield "The head is on the last stage.", right + last
         yield "Count the blocks of the first stage, not all.", right * model.layers / one.blocks
     yield "A number in bf16 takes 2 B.", right / 2
+
+
+def _block_slips(
+    task: LayoutTask, one: Layout, right: float, numbers: float
+) -> Iterator[tuple[str, float]]:
+    """Yield slips about what a block stores. numbers: B of one number of a token in each of the stage's blocks."""
+    model, kv = task.model, _kv(task)
+    if one.recompute == "full":
+        stored = 5 * model.hidden + 2 * kv + 3 * model.feed_forward
+        words = "Full recomputation leaves a block's input, and nothing else of it."
+        yield words, right + numbers * stored
+        return
+    words = "Up, gate and their product are stored: three times the feed-forward's width."
+    yield words, right - 2 * numbers * model.feed_forward
+    yield "Keys and values are stored as well.", right - 2 * numbers * kv
+    words = "Keys and values have fewer heads than queries."
+    yield words, right + 2 * numbers * (model.hidden - kv)
+    yield "A block stores its input as well.", right - numbers * model.hidden
+
+
+def _flight_slips(one: Layout, right: float, flying: int) -> Iterator[tuple[str, float]]:
+    """Yield slips about the microbatches in flight on the first stage."""
+    single = right / flying
+    if flying > 1:
+        words = "How many microbatches are in flight on the first stage, before the first backward pass?"
+        yield words, single
+        words = "1F1B has as many microbatches in flight as there are stages, not all of them."
+        yield words, single * one.microbatches
+        words = "The first stage waits longest: count its microbatches in flight again."
+        yield words, single * (flying - 1)
+        words = "The first stage has as many in flight as there are stages."
+        yield words, single * (flying + 1)
+    elif one.microbatches > 1:
+        words = "Without a pipeline one microbatch is in flight: its backward pass comes next."
+        yield words, right * one.microbatches
 
 
 def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Finding]:
