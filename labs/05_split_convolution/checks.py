@@ -221,11 +221,13 @@ def layers_of(name):
             return {"early": early, "middle": middle, "late": late}
 
 
+@cache
 def _ring(name, layer, size):
     plan = schedule(name, layer.ranks, size // 4)
     return price(plan, layer.alpha, layer.beta, itemsize=4).total
 
 
+@cache
 def _halo(layer, faces=2):
     plan = schedule("halo_exchange", layer.ranks, faces * layer.face() // 4, dimensions=1)
     return price(plan, layer.alpha, layer.beta, itemsize=4).total

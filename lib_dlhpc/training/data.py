@@ -7,6 +7,7 @@ and "densities" (cubes of a random field; the target is how its power falls with
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from pathlib import Path
 from threading import Lock
@@ -64,8 +65,7 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
     check_data(experiment)
     name, shape, many = experiment.dataset.name, experiment.model.input_shape, _many(experiment)
     if name in REAL:
-        with _READING, np.load(HERE / f"{name}.npz") as file:
-            images, y = file["images"], file["labels"].astype(np.int64)
+        images, y = _real(name)
         x = (images / dtype(images.max())).astype(dtype)
     else:
         x, y = _MAKERS[name](experiment, dtype)
@@ -73,6 +73,13 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
     x = x.reshape(len(x), *shape)
     test, train = np.split(order, [_tested(experiment)])
     return Data(x[train], y[train], x[test], y[test])
+
+
+@cache
+def _real(name: str) -> tuple[Array, Array]:
+    """Return the images and the labels of a file, as they are stored; nobody writes to them."""
+    with _READING, np.load(HERE / f"{name}.npz") as file:
+        return file["images"], file["labels"].astype(np.int64)
 
 
 def precision_of(experiment: Experiment) -> Any:

@@ -7,6 +7,7 @@ its own rows of x, y, dy and dx, and the full w and dw.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -104,12 +105,9 @@ class SplitTask:
         return cut_of(self.layer, self.ranks)
 
     def arrays(self) -> tuple[Array, Array, Array]:
-        """Return x, w and dy, unpartitioned."""
-        rng, own = np.random.default_rng(self.seed), self.layer
-        x = rng.normal(size=(self.samples, own.channels, own.rows, own.columns))
-        w = rng.normal(size=(own.filters, own.channels, own.kernel, own.kernel))
-        shape = self.samples, own.filters, own.outputs(own.rows), own.outputs(own.columns)
-        return x, w, rng.normal(size=shape)
+        """Return x, w and dy, unpartitioned; copies, to which a learner's code may write."""
+        x, w, dy = _drawn(self)
+        return x.copy(), w.copy(), dy.copy()
 
     def whole(self) -> tuple[Array, Array, Array]:
         """Return y, dx and dw on one rank."""
@@ -123,6 +121,16 @@ class SplitTask:
             f"{self.ranks} ranks, {own.rows} rows, {own.filters} filters, kernel {own.kernel}, stride"
             f" {own.stride}, padding {own.padding}"
         )
+
+
+@lru_cache(maxsize=64)
+def _drawn(task: SplitTask) -> tuple[Array, Array, Array]:
+    """Return x, w and dy of a task; all ranks of all its runs have the same."""
+    rng, own = np.random.default_rng(task.seed), task.layer
+    x = rng.normal(size=(task.samples, own.channels, own.rows, own.columns))
+    w = rng.normal(size=(own.filters, own.channels, own.kernel, own.kernel))
+    shape = task.samples, own.filters, own.outputs(own.rows), own.outputs(own.columns)
+    return x, w, rng.normal(size=shape)
 
 
 class Ended(NamedTuple):
@@ -210,8 +218,9 @@ def least_moved(task: SplitTask, by_rows: bool) -> tuple[int, int]:
 
 
 def _even(size: int, parts: int) -> tuple[Range, ...]:
-    bounds = [0, *np.cumsum([len(part) for part in np.array_split(np.arange(size), parts)])]
-    return tuple((int(a), int(b)) for a, b in pairwise(bounds))
+    each, more = divmod(size, parts)  # the first parts have one more
+    bounds = [k * each + min(k, more) for k in range(parts + 1)]
+    return tuple(pairwise(bounds))
 
 
 def _padded(x: Array, padding: tuple[int, int]) -> Array:
