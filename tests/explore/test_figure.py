@@ -10,27 +10,27 @@ from lib_dlhpc.explore.blocks import figure as room
 from lib_dlhpc.explore.blocks.built import compiled
 from lib_dlhpc.explore.blocks.figure import Figure
 
-SPEC = compiled(
-    {
-        "title": "Two layers",
-        "layer": [
-            {"data": {"name": "bars"}, "mark": "bar", "encoding": {}},
-            {"data": {"name": "rule"}, "mark": "rule", "encoding": {}},
-        ],
-    }
-)
+
+@pytest.fixture(scope="module")
+def spec() -> dict:
+    """A figure of two layers; compiled where it is used, for every worker collects this file."""
+    layers = [
+        {"data": {"name": name}, "mark": mark, "encoding": {}}
+        for name, mark in (("bars", "bar"), ("rule", "rule"))
+    ]
+    return compiled({"title": "Two layers", "layer": layers})
 
 
-def test_columns_become_what_json_can_carry() -> None:
-    figure = Figure(SPEC, {"bars": {"x": np.array([1.5, np.nan, np.inf]), "y": (1, 2, 3)}})
+def test_columns_become_what_json_can_carry(spec: dict) -> None:
+    figure = Figure(spec, {"bars": {"x": np.array([1.5, np.nan, np.inf]), "y": (1, 2, 3)}})
     assert figure.data == {"bars": {"x": [1.5, None, None], "y": [1, 2, 3]}}
     figure.update({"bars": {"x": [np.float64(2.0), np.int64(3)], "y": ["a", math.nan]}})
     sent = json.dumps(figure.get_state(["data", "signals"]), allow_nan=False)
     assert json.loads(sent)["data"] == {"bars": {"x": [2.0, 3], "y": ["a", None]}}
 
 
-def test_what_is_not_given_stays() -> None:
-    figure = Figure(SPEC, {"bars": {"x": [1]}, "rule": {"x": [9]}}, "one bar", {"hover": 1})
+def test_what_is_not_given_stays(spec: dict) -> None:
+    figure = Figure(spec, {"bars": {"x": [1]}, "rule": {"x": [9]}}, "one bar", {"hover": 1})
     figure.update({"bars": {"x": [2]}})
     assert figure.data == {"bars": {"x": [2]}, "rule": {"x": [9]}}
     assert (figure.summary, figure.signals) == ("one bar", {"hover": 1})
@@ -38,8 +38,8 @@ def test_what_is_not_given_stays() -> None:
     assert figure.data["bars"] == {"x": [2]}
 
 
-def test_an_update_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = Figure(SPEC, {"bars": {"x": [1]}})
+def test_an_update_is_one_message(spec: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = Figure(spec, {"bars": {"x": [1]}})
     sent: list[set[str]] = []
     monkeypatch.setattr(figure, "send_state", lambda key=None: sent.append(set(key or ())))
     for value in range(3):
@@ -55,15 +55,15 @@ def test_an_update_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"bars": {"x": [1, 2], "y": [1]}}, r"differ in length: \{'x': 2, 'y': 1\}"),
     ],
 )
-def test_a_mistake_is_named_and_changes_nothing(data: dict, complaint: str) -> None:
-    figure = Figure(SPEC, {"bars": {"x": [1]}})
+def test_a_mistake_is_named_and_changes_nothing(spec: dict, data: dict, complaint: str) -> None:
+    figure = Figure(spec, {"bars": {"x": [1]}})
     with pytest.raises(ValueError, match=complaint):
         figure.update(data, "wrong")
     assert (figure.data, figure.summary, figure.serial) == ({"bars": {"x": [1]}}, "", 0)
 
 
-def test_the_library_travels_once_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = Figure(SPEC), Figure(SPEC)
+def test_the_library_travels_once_a_kernel(spec: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = Figure(spec), Figure(spec)
     assert one.runtime is two.runtime
     assert len(json.dumps(one.get_state())) < 30_000
     monkeypatch.delenv(room.PAGE_HAS_VEGA, raising=False)
@@ -72,5 +72,5 @@ def test_the_library_travels_once_a_kernel(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(room.Runtime()._esm) < 100 < 400_000 < len(carried) < 700_000
 
 
-def test_a_stored_notebook_shows_no_address() -> None:
-    assert repr(Figure(SPEC)) == "Figure('Two layers')"
+def test_a_stored_notebook_shows_no_address(spec: dict) -> None:
+    assert repr(Figure(spec)) == "Figure('Two layers')"

@@ -6,6 +6,7 @@ import re
 import pytest
 
 LINES, STATEMENTS = 400, 50  # of a file, of a function
+STATEMENT = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def files(repository):
 
 def imported(tree, modules):
     """Yield the modules that a module imports when it runs, also within its functions."""
-    for node in walked(tree):
+    for node in walked(tree, type_checked):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -30,13 +31,19 @@ def imported(tree, modules):
             yield from (alias.name for alias in node.names)
 
 
-def walked(node):
-    """Yield the nodes of a tree without what only a type checker sees."""
-    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+def walked(node, but=lambda node: False):
+    """Yield a tree and its statements, which no expression holds. but: what is left out."""
+    if but(node):
         return
     yield node
     for child in ast.iter_child_nodes(node):
-        yield from walked(child)
+        if isinstance(child, STATEMENT):
+            yield from walked(child, but)
+
+
+def type_checked(node):
+    """Whether only a type checker sees it."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def circles(graph):
@@ -55,7 +62,7 @@ def circles(graph):
 
 def private(tree):
     """Yield the private names of the package that a module imports."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lib_dlhpc"):
             names = (alias.name for alias in node.names)
             yield from (name for name in names if name.startswith("_") and name[1] != "_")
@@ -70,7 +77,7 @@ def test_a_function_fits_on_a_page(files):
     long = [
         f"{name}.{node.name}: {node.end_lineno - node.lineno + 1} lines"
         for name, (_, tree) in files.items()
-        for node in ast.walk(tree)
+        for node in walked(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.end_lineno - node.lineno >= STATEMENTS
     ]
