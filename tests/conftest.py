@@ -44,6 +44,10 @@ os.environ["DLHPC_LEARNER"] = str(Path(tempfile.gettempdir(), f"dlhpc-nobody-{os
 # Workers of the tests share the cores: two threads of BLAS that wait for each other in small products hold both.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# For the same reason ranks that wait sleep, also where there are no more of them than cores (lib_dlhpc.launch.mpi).
+os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
+
 # A shell lets what it starts in the background ignore Ctrl-C, nohup a hangup, and so would every program that a
 # test ends that way.
 for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
@@ -66,8 +70,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # without a search: next to nothing of it is garbage
     gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 

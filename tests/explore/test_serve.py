@@ -14,10 +14,8 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from jupyter_server.base.websocket import WebSocketMixin
 from patience import PATIENCE, eventually
 
-from lib_dlhpc.explore.server.door import own_names
 from lib_dlhpc.explore.server.serve import served, voila_configuration
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 
@@ -88,6 +86,10 @@ def kernel_of(text):
 
 
 def test_a_page_is_asked_for_a_sign_of_life_before_its_connection_is_closed_for_want_of_one():
+    from jupyter_server.base.websocket import (
+        WebSocketMixin,  # heavy, and every worker collects this file
+    )
+
     for ip in ("127.0.0.1", "0.0.0.0"):
         configuration = voila_configuration(Path("page.ipynb"), 8866, ip, 0)
         connection = WebSocketMixin()
@@ -163,6 +165,8 @@ def test_a_refused_name_is_reported_with_the_option_that_allows_it(room):
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "192.0.2.7", "node7"])
 def test_names_are_those_that_lead_to_where_it_listens(ip):
+    from lib_dlhpc.explore.server.door import own_names
+
     names = own_names(ip, ["Class.Example"])
     assert {"localhost", ip, "class.example"} <= names
     assert (socket.gethostname().lower() in names) == (ip not in ("127.0.0.1", "::1", "localhost"))

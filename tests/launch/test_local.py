@@ -3,10 +3,12 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +22,8 @@ from lib_dlhpc.launch import JobError, start
 from lib_dlhpc.spec.experiment import dump, loads
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.timeline.store import load as load_timeline
-from lib_dlhpc.training.probe_steps import STEPS, WARM_UP, experiments, tiny
+from lib_dlhpc.training import probe_steps
+from lib_dlhpc.training.probe_steps import WARM_UP, experiments, tiny
 
 SHORT = """
 [model]
@@ -54,6 +57,18 @@ def _needs_mpi(require):
 @pytest.fixture
 def experiment():
     return loads(SHORT)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A function: the result and the folder of an undisturbed run of two ranks, by its epochs."""
+
+    @cache
+    def run(epochs=2):
+        folder = tmp_path_factory.mktemp("straight") / "run"
+        return start(loads(SHORT).set({"run.epochs": epochs}), 2, folder).wait(), folder
+
+    return run
 
 
 @pytest.fixture
@@ -124,9 +139,12 @@ def test_one_rank_or_many_learn_the_same(experiment, tmp_path):
 
 
 def test_other_runs_beside_it_are_reported_before_and_after_and_change_nothing(
-    experiment, tmp_path
+    experiment, tmp_path, straight, mischief, monkeypatch
 ):
-    plain = start(experiment, 2, tmp_path / "plain").wait()
+    plain, _ = straight()
+    steps = WARM_UP + 3  # of each of them, in place of many
+    monkeypatch.setattr(probe_steps, "STEPS", steps)
+    mischief(f"from lib_dlhpc.training import probe_steps\nprobe_steps.STEPS = {steps}")
     message = start(experiment, 2, tmp_path / "message", beside=0.05).wait()
     assert "beside" not in plain and len(message["beside"]) == 2
     for moment in message["beside"]:
@@ -137,7 +155,7 @@ def test_other_runs_beside_it_are_reported_before_and_after_and_change_nothing(
             tiny(1),
         ]
         assert [run["tiny"] for run in moment] == [False] * 5 + [True] + [False] * 3 + [True]
-        assert all(len(run["busy"]) >= STEPS - WARM_UP and min(run["busy"]) > 0 for run in moment)
+        assert all(len(run["busy"]) >= steps - WARM_UP and min(run["busy"]) > 0 for run in moment)
     assert message["test_loss"] == plain["test_loss"] and message["accuracy"] == plain["accuracy"]
 
 
@@ -189,7 +207,7 @@ Dense.backward = deadly
 
 @pytest.mark.parametrize("moment", ["half written", "not yet renamed"])
 def test_killed_while_it_saves_a_run_keeps_the_snapshot_before(
-    experiment, tmp_path, mischief, moment
+    experiment, tmp_path, mischief, moment, straight
 ):
     if moment == "half written":
         patch = """
@@ -213,8 +231,7 @@ def deadly(file):
     flush(file)
 os.fsync = deadly
 """
-    plain, often = experiment, experiment.set(EVERY_STEP)
-    start(plain, 2, tmp_path / "straight").wait()
+    often, (_, undisturbed) = experiment.set(EVERY_STEP), straight()
     mischief(patch)
     job = start(often, 2, tmp_path / "run")
     assert ended(job) == "failed" and "rank 0: Killed" in job.why()
@@ -222,7 +239,7 @@ os.fsync = deadly
     assert place[0] == 17
     mischief("")
     start(often, 2, job.folder, resume=True).wait()
-    assert snapshot(job.folder)[0] == snapshot(tmp_path / "straight")[0]
+    assert snapshot(job.folder)[0] == snapshot(undisturbed)[0]
     steps = [row["step"] for row in job.metrics() if "step" in row]
     assert steps == sorted(set(steps)) and steps[-1] == 30
 
@@ -236,7 +253,7 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_end(experiment, tmp_path
     )
     often = long.set({"run.checkpoint_interval": 0.02})
     folder = tmp_path / "run"
-    for number, victim in enumerate((2, 0, "mpiexec", 1)):
+    for number, victim in enumerate((2, 0, "mpiexec")):
         job = start(often, 3, folder, resume=number > 0)
         for rank in range(3):
             until_there(folder / f"rank-{rank}.json", job)
@@ -314,22 +331,22 @@ def test_a_folder_in_use_is_refused(experiment, tmp_path):
     assert ended(job) == "cancelled"
 
 
-def test_a_run_may_be_extended_on_other_ranks(experiment, tmp_path):
-    folder = tmp_path / "run"
-    start(experiment, 2, folder).wait()
+def test_a_run_may_be_extended_on_other_ranks(experiment, tmp_path, straight):
+    folder = shutil.copytree(straight()[1], tmp_path / "run")
     done = start(experiment, 2, folder, resume=True).wait()
     assert done["samples"] == 0 and done["loss"] is None and done["accuracy"] > 0.5
     more = start(experiment.set({"run.epochs": 3}), 3, folder, resume=True).wait()
     assert more["samples"] == 1438
-    start(experiment.set({"run.epochs": 3}), 2, tmp_path / "straight").wait()
     with (
         np.load(folder / "snapshot.npz") as ours,
-        np.load(tmp_path / "straight" / "snapshot.npz") as theirs,
+        np.load(straight(3)[1] / "snapshot.npz") as theirs,
     ):
         np.testing.assert_allclose(ours["weights"], theirs["weights"], rtol=0, atol=1e-5)
 
 
-def test_a_run_resumes_under_another_layout_with_the_same_global_batch(experiment, tmp_path):
+def test_a_run_resumes_under_another_layout_with_the_same_global_batch(
+    experiment, tmp_path, straight
+):
     folder, split = tmp_path / "run", {"strategy.microbatches": 2, "run.epochs": 2}
     start(experiment.set({"run.epochs": 1}), 1, folder).wait()
     whole = {"strategy.batch": 100, **split}
@@ -339,10 +356,9 @@ def test_a_run_resumes_under_another_layout_with_the_same_global_batch(experimen
         start(thinner, 2, folder, resume=True)
     last = experiment.set({"strategy.tensor": 2, **whole, "run.epochs": 3})
     assert start(last, 2, folder, resume=True).wait()["samples"] == 1438
-    start(experiment.set({"run.epochs": 3}), 1, tmp_path / "straight").wait()
     with (
         np.load(folder / "snapshot.npz") as ours,
-        np.load(tmp_path / "straight" / "snapshot.npz") as theirs,
+        np.load(straight(3)[1] / "snapshot.npz") as theirs,
     ):
         np.testing.assert_allclose(ours["weights"], theirs["weights"], rtol=0, atol=1e-5)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -40,6 +41,7 @@ tier = "ssd"
 [run]
 epochs = 2
 """)
+ONE = SHORT.set({"run.epochs": 1})
 LONG = SHORT.set({"run.epochs": 10_000})
 HERE = "jobs of this machine need POSIX"
 
@@ -96,7 +98,7 @@ def test_a_folder_that_is_there_keeps_its_mode_and_only_the_script_is_private(tm
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine").chmod(0o2770)  # as a group that works together has it
     mode = (tmp_path / "mine").stat().st_mode  # not everyone may set all of it
-    job = submit(SHORT.set({"run.epochs": 1}), 1, folder=tmp_path / "mine")
+    job = submit(ONE, 1, folder=tmp_path / "mine")
     job.wait()
     assert job.folder.stat().st_mode == mode
     for private in ("job", "job/start.sh"):
@@ -104,7 +106,7 @@ def test_a_folder_that_is_there_keeps_its_mode_and_only_the_script_is_private(tm
 
 
 def test_without_a_name_a_folder_is_made_here(tmp_path):
-    job = submit(SHORT, 1)
+    job = submit(ONE, 1)
     assert job.folder.parent == tmp_path and job.folder.name.startswith("dlhpc-")
     assert job.wait()["ranks"] == 1
 
@@ -130,7 +132,7 @@ def test_a_folder_of_any_name_is_itself_here_and_refused_elsewhere(tmp_path, nam
     monkeypatch.chdir(name if name != "-x" else f"./{name}")
     if name not in (ALL_AT_ONCE, "-x"):
         return
-    job = submit(SHORT.set({"run.epochs": 1}), 1, folder=tmp_path / name / "run")
+    job = submit(ONE, 1, folder=tmp_path / name / "run")
     assert job.wait()["ranks"] == 1
     assert [path.name for path in (tmp_path / name).iterdir()] == ["run"]
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "state", name}
@@ -143,7 +145,7 @@ def test_nothing_of_an_experiment_is_in_the_script(tmp_path):
         {},
         {"model.widths": [64, 16, 10], "run.seed": 5, "strategy.optimizer": "adam"},
     ):
-        job = submit(SHORT.set(changes), 1, folder="run")
+        job = submit(ONE.set(changes), 1, folder="run")
         token = json.loads((job.folder / TICKET).read_text())["token"]
         scripts.append((job.folder / "job/start.sh").read_text().replace(token, "TOKEN"))
         job.wait()
@@ -197,12 +199,12 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
             again(LONG, 1, folder=job.folder, resume=True)
     assert job.state == "running"
     job.cancel()
-    run = start(SHORT, 1, tmp_path / "other")
+    run = start(ONE, 1, tmp_path / "other")
     with pytest.raises(SpecError, match=r"holds a run already"):
-        submit(SHORT, 1, folder=tmp_path / "other")
+        submit(ONE, 1, folder=tmp_path / "other")
     run.wait()
-    assert submit(SHORT, 1, folder=tmp_path / "other", resume=True).wait()["samples"] == 0
-    start(SHORT, 1, tmp_path / "other", resume=True).wait()
+    assert submit(ONE, 1, folder=tmp_path / "other", resume=True).wait()["samples"] == 0
+    start(ONE, 1, tmp_path / "other", resume=True).wait()
     with pytest.raises(SpecError, match="holds no job"):
         attach(tmp_path / "other")  # by now it is a plain run again
 
@@ -216,12 +218,12 @@ def test_of_concurrent_submissions_into_one_folder_one_succeeds(tmp_path):
     )
     from lib_dlhpc.spec.experiment import dump
 
-    dump(SHORT, tmp_path / "e.toml")
+    dump(ONE, tmp_path / "e.toml")
     words = [sys.executable, "-c", program, str(tmp_path / "e.toml"), str(tmp_path / "run")]
     crowd = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     message = [process.communicate(timeout=PATIENCE)[0] for process in crowd]
     assert sorted(process.returncode for process in crowd) == [0, 7, 7, 7], message
-    assert attach(tmp_path / "run").wait()["samples"] == 2 * 1438
+    assert attach(tmp_path / "run").wait()["samples"] == 1438
 
 
 def test_a_program_that_ends_keeps_its_job_and_a_killed_one_cancels_it(tmp_path):
@@ -269,11 +271,11 @@ def test_another_process_with_the_jobs_number_is_not_killed(tmp_path, monkeypatc
 
 
 def test_the_list_holds_what_was_submitted_and_is_still_there(tmp_path):
-    one = submit(SHORT, 1, folder=tmp_path / "one")
-    two = submit(SHORT, 1, folder=tmp_path / "two")
+    one = submit(ONE, 1, folder=tmp_path / "one")
+    two = submit(ONE, 1, folder=tmp_path / "two")
     assert [job.folder.name for job in remembered()] == ["one", "two"]
     one.wait(), two.wait()
-    again = submit(SHORT, 1, folder=tmp_path / "one", resume=True)
+    again = submit(ONE, 1, folder=tmp_path / "one", resume=True)
     again.wait()
     for path in sorted((tmp_path / "two").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -446,9 +448,25 @@ def test_scheduler_and_job_report_how_it_ended(scheduler, message, asked, end):
 COUNTED = "4242|183000\n4242.batch|91000\n4242.0|91500"
 
 
-def test_an_ended_job_has_the_joules_of_its_accounting(tmp_path, monkeypatch, capsys):
-    job = submit(SHORT, 1, folder=tmp_path / "run")
-    job.wait()
+@pytest.fixture(scope="module")
+def a_job_that_is_done(tmp_path_factory):
+    """The folder of one of this machine."""
+    folder = tmp_path_factory.mktemp("done")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        submit(ONE, 1, folder=folder / "run").wait()
+    return folder / "run"
+
+
+@pytest.fixture
+def done(a_job_that_is_done, tmp_path):
+    """A job that is done, in a folder of the test's own."""
+    shutil.copytree(a_job_that_is_done, tmp_path / "run")
+    return attach(tmp_path / "run")
+
+
+def test_an_ended_job_has_the_joules_of_its_accounting(done, tmp_path, monkeypatch, capsys):
+    job = done
     assert job.energy() is None  # this machine has no accounting
     path, sacct = job.folder / TICKET, tmp_path / "sacct"
     table = json.loads(path.read_text())
@@ -477,9 +495,8 @@ def test_a_job_whose_energy_nobody_counts_has_no_joules(tmp_path, monkeypatch):
     assert system("pbs").energy("4242") is None
 
 
-def test_the_final_state_is_recorded_since_schedulers_forget(tmp_path, monkeypatch):
-    job = submit(SHORT, 1, folder=tmp_path / "run")
-    job.wait()
+def test_the_final_state_is_recorded_since_schedulers_forget(done, monkeypatch):
+    job = done
     path = job.folder / TICKET
     table = json.loads(path.read_text())
     path.write_text(json.dumps({**table, "site": {**table["site"], "scheduler": "slurm"}}))
