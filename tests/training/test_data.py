@@ -122,6 +122,15 @@ def test_no_sample_of_the_test_is_trained_on(name):
         assert not trained & tested
 
 
+@pytest.mark.parametrize("name", ["digits", "mnist-5k"])
+def test_what_is_written_to_samples_is_not_in_those_of_the_next(name):
+    experiment = experiment_of(name, samples=60)
+    one, kept = load(experiment), load(experiment)
+    for field in ("x", "y", "test_x", "test_y"):
+        getattr(one, field)[...] = 0
+        assert getattr(load(experiment), field).tobytes() == getattr(kept, field).tobytes()
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_samples_are_the_same_every_time_and_fit_the_model(name):
     experiment = experiment_of(name, samples=60)

@@ -95,3 +95,11 @@ def test_shape_mismatches_are_reported():
     ):
         with pytest.raises(LabError, match=words):
             give()
+
+
+def test_what_is_written_to_the_arrays_of_a_rank_reaches_no_other():
+    task = SplitTask(Convolution(2, 3, 3, 1, 1, 9, 7), 3, seed=1)
+    for by_rows in (True, False):
+        for array in shares(task, by_rows, 0):
+            array[:] = 0.0
+        assert all(np.all(array != 0.0) for array in shares(task, by_rows, 1))
