@@ -65,7 +65,8 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
     check_data(experiment)
     name, shape, many = experiment.dataset.name, experiment.model.input_shape, _many(experiment)
     if name in REAL:
-        images, y = _real(name)
+        with _READING:
+            images, y = stored(name)
         x = (images / dtype(images.max())).astype(dtype)
     else:
         x, y = _MAKERS[name](experiment, dtype)
@@ -76,9 +77,9 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
 
 
 @cache
-def _real(name: str) -> tuple[Array, Array]:
-    """Return the images and the labels of a file, as they are stored; nobody writes to them."""
-    with _READING, np.load(HERE / f"{name}.npz") as file:
+def stored(name: str) -> tuple[Array, Array]:
+    """Return the images and the labels of a file of REAL, as they are stored; nobody writes to them."""
+    with np.load(HERE / f"{name}.npz") as file:
         return file["images"], file["labels"].astype(np.int64)
 
 
