@@ -62,11 +62,12 @@ def which_phase(draw: Draw) -> Question:
     prompt, answer = draw.of([(1500, 200), (3000, 300), (4000, 500), (1200, 400)])
     own = prices(network, machine)
     first, rest = own.prefill(prompt).total, own.answers(1, prompt, answer).total
+    step = own.decode(1, prompt).total
     return Question(
         "which phase",
-        f"{NETWORKS[network]} on one {GPUS[machine]}: a step reads {show(bytes_read(own.shard), 'B')} of weights at no"
-        f" more than {show(float(own.device.memory_bandwidth), 'B/s')}. A prompt of {prompt:,} tokens takes"
-        f" {show(first, 's')}. How long does the answer of {answer} tokens take?",
+        f"{NETWORKS[network]} on one {GPUS[machine]}: a step of decoding reads {show(bytes_read(own.shard), 'B')} of"
+        f" weights, and with launches and the cache of a prompt of {prompt:,} tokens it takes {show(step, 's')}. The"
+        f" prompt itself takes {show(first, 's')}. How long does the answer of {answer} tokens take?",
         show(rest, "s"),
         {
             show(first * answer / prompt, "s"): "The prompt is the long part of an answer.",

@@ -2,7 +2,9 @@
 
 import json
 from math import log, log2, sqrt
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 from exam_numbers import given, printed, value
 
@@ -10,8 +12,11 @@ from lib_dlhpc.teaching.questions import exam
 
 DRAWN = [
     "01_one_step",
+    "02_data_parallel",
     "03_allreduce",
     "04_model_parallel",
+    "05_hybrid_parallel",
+    "06_large_batch_lars",
     "07_io_bottlenecks",
     "08_memory_and_out_of_core",
     "09_state_and_failures",
@@ -97,6 +102,76 @@ def test_01_one_step(questions):
     )
 
 
+def test_02_data_parallel(questions):
+    name = "02_data_parallel"
+    times = "computes for {}, and", "allreduce takes {}.", "images a GPU computes for {}."
+    is_right(
+        questions,
+        name,
+        "twice the gpus",
+        lambda all_, ring, half: 100 * (half + ring) / (all_ + ring),
+        *times,
+        within=0.035,  # the allreduce of twice the ranks is a little longer
+    )
+
+    def late(backward, buckets, each):
+        """Send the buckets one by one."""
+        free = 0.0
+        for bucket in range(1, int(buckets) + 1):
+            free = max(free, bucket * backward / buckets) + each
+        return (free - backward) / 1e3
+
+    full = "takes {} ms and", "fills {} equal", "allreduce takes {} ms"
+    is_right(questions, name, "exposed", late, *full, within=0.01)
+    rings = "With {} buckets of up", "latency takes {} of", "in {} buckets"
+    is_right(questions, name, "small buckets", lambda n, s, m: s * m / n, *rings)
+    ranks = "{} GPUs whose", "vary by {} %"
+    is_right(questions, name, "jitter", lambda p, sigma: sigma * largest_of(int(p)), *ranks)
+    is_right(
+        questions,
+        name,
+        "one slow gpu",
+        lambda p, more: 100 * (p - 1) / p * more / (100 + more),
+        "One of {} GPUs",
+        "takes {} % longer",
+    )
+    is_right(
+        questions, name, "staleness", lambda workers: workers - 1, "{} equally", within=0.03
+    )  # the first gradients are fresh
+    is_right(questions, name, "stale rate", bounded, "are {} updates", within=1e-3)
+
+    def best(batch, alone, us):
+        return min(range(2, 9999), key=lambda p: alone / p + 4 * 2 * (p - 1) * us / 1e6)
+
+    strong = "{} images a step", "compute for {}.", "buckets, {} µs"
+    is_right(questions, name, "end of strong scaling", best, *strong)
+    step = "for {} ms, its", "takes {} ms, of", "which {} % are", "is {} ms behind"
+    is_right(
+        questions,
+        name,
+        "efficiency",
+        lambda c, x, hidden, w: 100 * c / (c + x * (100 - hidden) / 100 + w),
+        *step,
+    )
+
+
+def largest_of(count):
+    """Return the mean of the largest of normal numbers, integrated."""
+    x = np.linspace(-8, 8, 4001)
+    below = np.array([NormalDist().cdf(each) for each in x]) ** count
+    return float((x[1:] + x[:-1]) @ np.diff(below)) / 2
+
+
+def bounded(old):
+    """Return the largest rate times its workers at which x - rate x_old does not grow, by its modes."""
+    low, high = 0.0, 2.0
+    while high - low > 1e-6:
+        rate = (low + high) / 2
+        modes = np.roots([1, -1, *[0] * (int(old) - 1), rate])
+        low, high = (rate, high) if abs(modes).max() < 1 else (low, rate)
+    return (old + 1) * low
+
+
 def test_03_allreduce(questions):
     name = "03_allreduce"
     cluster = "{} ranks", "latency of {} µs"
@@ -142,6 +217,89 @@ def test_04_model_parallel(questions):
         return (many - 1) / many / ((few - 1) / few)
 
     is_right(questions, name, "what a gpu sends", sent, "from {} to", "to {} GPUs")
+
+
+def test_05_hybrid_parallel(questions):
+    name = "05_hybrid_parallel"
+    parts = "step takes {}, of which", "expose {}. You", "the slowest, for {}."
+    is_right(questions, name, "finer", lambda step, x, own: (own + x) / step, *parts, within=0.05)
+    is_right(
+        questions, name, "more replicas", lambda held: held, "a GPU needs {}. You", within=0.01
+    )
+
+    def surface(edge, channels, window):
+        return 2 * (window - 1) / 2 * edge**2 * channels * 2
+
+    is_right(
+        questions, name, "halo", surface, "Cubes of {}³", "and {} channels", "a window of {}³"
+    )
+    cube = "cube of {}³", "into {} slabs"
+    is_right(questions, name, "share of a halo", lambda e, slabs: 100 * 2 * slabs / e, *cube)
+
+    def needed(blocks, width, heads, stages):
+        """Weights with Adam, the embedding of 51,200 words, inputs of blocks in flight, one block at work."""
+        state = 16 * (12 * blocks / stages * width**2 + 51200 * width)
+        return state + 2048 * (2 * width * blocks + 34 * width + 5 * heads * 2048)
+
+    sizes = "({} blocks", "of width {},", "{} heads", "pipeline {} has"
+    is_right(questions, name, "fewest messages", needed, *sizes, within=0.05)
+
+    def filled(stages, sequences, microbatch, gain):
+        """Pass one microbatch after another through the stages."""
+        one, many = (
+            passed(int(stages), int(sequences / each), each / faster)
+            for each, faster in ((1, 1), (microbatch, 1 + gain / 100))
+        )
+        return many / one
+
+    pipe = "{} equal stages", "batch of {} sequences", "Microbatches of {} seq", "is {} % higher"
+    is_right(questions, name, "larger microbatch", filled, *pipe)
+
+
+def passed(stages, microbatches, each):
+    """Return when the last of the microbatches leaves the last stage."""
+    free = [0.0] * stages
+    for _ in range(microbatches):
+        ready = 0.0
+        for stage in range(stages):
+            ready = free[stage] = max(ready, free[stage]) + each
+    return free[-1]
+
+
+def test_06_large_batch_lars(questions):
+    name = "06_large_batch_lars"
+
+    def stable(batch, rate, momentum, curvature):
+        """Double, then bisect: the modes of momentum on a parabola."""
+        low, high = 0.0, 1e6
+        while high - low > 1:
+            tried = (low + high) / 2
+            step = tried / batch * rate * curvature
+            modes = np.linalg.eigvals([[1 - step, -momentum], [step, momentum]])
+            low, high = (tried, high) if abs(modes).max() < 1 else (low, tried)
+        return low
+
+    rule = "Batch {} trains", "rate of {} with", "momentum {}; the", "loss is {}."
+    is_right(questions, name, "linear scaling", stable, *rule)
+    reached = "scaling reaches {} %", "tuned again {} %", "batch had {} %"
+    is_right(
+        questions,
+        name,
+        "what closes the gap",
+        lambda scaled, again, small: 100 * (again - scaled) / (small - scaled),
+        *reached,
+    )
+    law = "critical batch of {}.", "Batch {} needs", "needs {} steps", "does batch {} need"
+    is_right(
+        questions,
+        name,
+        "steps",
+        lambda critical, small, few, large: few * (1 + critical / large) / (1 + critical / small),
+        *law,
+    )
+    is_right(questions, name, "sum for mean", lambda ranks: ranks, "{} ranks")
+    layer = "|w| = {}", "rate {}, trust", "trust {}, no"
+    is_right(questions, name, "first step", lambda w, rate, trust: w * rate * trust, *layer)
 
 
 def test_07_io_bottlenecks(questions):
@@ -349,12 +507,12 @@ def test_13_serving(questions):
         *half,
         within=0.05,
     )
-    bound = "reads {} of weights", "no more than {}", "answer of {} tokens"
+    phases = "tokens it takes {}.", "answer of {} tokens"
     is_right(
         questions,
         name,
         "which phase",
-        lambda weights, rate, tokens: tokens * weights / rate,
-        *bound,
-        within=0.35,  # of peak bandwidth, launches and the cache
+        lambda step, tokens: step * tokens,
+        *phases,
+        within=0.05,  # the cache grows
     )
