@@ -20,12 +20,12 @@ def cut_finer(draw: Draw) -> Question:
     parts, own = parts_of(now), parts_of(then)
     return Question(
         "finer",
-        f"{gpus // slabs} cubes of {edge}³ a step on {gpus} GPUs, each cut into {slabs} slabs; more cubes a step save no"
-        f" steps. A step takes {show(float(now.step_time), 's')}, of which halos and gradients expose"
-        f" {show(parts['halos'] + parts['gradients'], 's')}. You get as many GPUs again and cut each cube twice as fine:"
-        " a GPU computes, and waits for the slowest, for"
-        f" {show(own['compute'] + own['waiting'], 's')}. What share of the time does a step take, if halos and gradients"
-        " take as long as before?",
+        f"{gpus // slabs} cubes of {edge}³ a step on {gpus} GPUs, each cut into {slabs} slabs; more cubes a step save"
+        f" no steps. A step takes {show(float(now.step_time), 's')}, of which halos and gradients expose"
+        f" {show(parts['halos'] + parts['gradients'], 's')}. You get as many GPUs again and cut each cube twice as"
+        " fine: a GPU computes, and waits for the slowest, for"
+        f" {show(own['compute'] + own['waiting'], 's')}. What share of the time does a step take, if halos and"
+        " gradients take as long as before?",
         f"{float(then.step_time / now.step_time):.3f}",
         {
             f"{float(more.step_time / now.step_time):.3f}": "model parallel is never for speed",
@@ -45,8 +45,9 @@ def more_replicas(draw: Draw) -> Question:
     now, then = (float(step_of(cubes._replace(gpus=g)).memory_total) for g in (gpus, 2 * gpus))
     return Question(
         "more replicas",
-        f"Cubes of {edge}³, {slabs} GPUs a replica, {gpus // slabs} replicas with a batch of {samples} each: a GPU needs"
-        f" {show(now, 'B')}. You take twice the GPUs, in twice the replicas of the same batch. How much memory does each GPU need?",
+        f"Cubes of {edge}³, {slabs} GPUs a replica, {gpus // slabs} replicas with a batch of {samples} each: a GPU"
+        f" needs {show(now, 'B')}. You take twice the GPUs, in twice the replicas of the same batch. How much memory does"
+        " each GPU need?",
         show(then, "B"),
         {
             show(now / 2, "B"): "With more replicas, each GPU stores less.",
@@ -73,12 +74,14 @@ def halo(draw: Draw) -> Question:
     return Question(
         "halo",
         f"Cubes of {edge}³ points and {channels} channels in 16 bits are cut into {slabs} slabs. For a convolution with"
-        f" a window of {window}³ an inner slab receives {show(few, 'B')} from its neighbors. How much does it receive if"
-        f" the cubes are cut into {2 * slabs} slabs?",
+        f" a window of {window}³ an inner slab receives {show(few, 'B')} from its neighbors. How much does it receive"
+        f" if the cubes are cut into {2 * slabs} slabs?",
         show(many, "B"),
         {
             show(few / 2, "B"): "A halo shrinks with the slab.",
-            show(2 * few, "B"): "Twice the slabs have twice the surfaces, and each rank pays for all.",
+            show(
+                2 * few, "B"
+            ): "Twice the slabs have twice the surfaces, and each rank pays for all.",
             show(few / 4, "B"): "A surface shrinks with the square.",
         },
         "The surface of a slab stays, its thickness halves: so strong scaling ends.",
@@ -121,8 +124,8 @@ def larger_microbatch(draw: Draw) -> Question:
     return Question(
         "larger microbatch",
         f"{stages} equal stages, 1F1B, a replica's batch of {sequences} sequences, free messages. Microbatches of"
-        f" {microbatch} sequences instead of 1: larger products run at a rate that is {gain} % higher. How many times as"
-        " long is a step?",
+        f" {microbatch} sequences instead of 1: larger products run at a rate that is {gain} % higher. How many times"
+        " as long is a step?",
         f"{longer:.2f}",
         {
             f"{pipelined(sequences, 2, microbatch, 1 + gain / 100):.2f}": (

@@ -26,7 +26,9 @@ def linear_scaling(draw: Draw) -> Question:
         {
             "Any batch": "Linear scaling of the rate always works.",
             last(2): "Momentum does not change what is stable.",
-            last(2 * (1 - momentum)): "Momentum multiplies each step, so the rate must be divided by as much.",
+            last(
+                2 * (1 - momentum)
+            ): "Momentum multiplies each step, so the rate must be divided by as much.",
         },
         "A step of SGD with momentum m is stable while rate times curvature is below 2 (1 + m); beyond, the run"
         " diverges, however long its warm-up.",
@@ -61,8 +63,8 @@ def steps(draw: Draw) -> Question:
     few, many = (float(steps_to_accuracy(each, critical)) for each in (small, large))
     return Question(
         "steps",
-        f"A task has a critical batch of {critical:,}. Batch {small} needs {few:,.0f} steps to the target, with the best"
-        f" rate. How many does batch {large:,} need, with its best rate?",
+        f"A task has a critical batch of {critical:,}. Batch {small} needs {few:,.0f} steps to the target, with the"
+        f" best rate. How many does batch {large:,} need, with its best rate?",
         f"{many:,.0f}",
         {
             f"{few * small / large:,.0f}": "A larger batch gives a better gradient, so steps fall in proportion.",

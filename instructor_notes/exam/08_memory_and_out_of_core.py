@@ -50,19 +50,21 @@ def activations(draw: Draw) -> Question:
     layers, hidden, heads = SIZES[network]
     setting = Setting(network, draw.of([2, 3, 6, 12]))
     weights, state, stored = ledger.shares(setting)
-    tokens = ledger.experiment(setting).model.input_shape[0]
+    tokens, words = ledger.experiment(setting).model.layers[-1].output_shape
     return Question(
         "activations",
         f"You train {NETWORKS[network]}: {show(weights, 'B')} of weights in 16 bits, {layers} blocks of width"
         f" {hidden:,} with {heads} heads. The batch is {setting.batch} samples of {tokens:,} tokens; attention is not"
-        " fused. About how much do the activations take at the peak?",
+        f" fused, and the loss is taken of fp32 logits of {words:,} words. About how much do the activations take at"
+        " the peak?",
         show(stored, "B"),
         {
             show(weights, "B"): "Activations are small.",
             show(state / 2, "B"): "Activations are as large as the optimizer state.",
             show(stored / layers, "B"): "Only the activations of one layer are stored.",
         },
-        "Backward needs the outputs of every layer, for every sample: s h (34 + 5 a s / h) bytes of a block.",
+        "Backward needs the outputs of every layer, for every sample: s h (34 + 5 a s / h) bytes of a"
+        " block, and 4 bytes of a logit.",
     )
 
 
@@ -86,7 +88,7 @@ def whole_state(draw: Draw) -> Question:
 
 def zero_3(draw: Draw) -> Question:
     """The bytes of ZeRO 3 with gradient accumulation."""
-    network = draw.of(["llama2-13b", "opt-1.3b", "mistral-7b"])
+    network = draw.of(["llama2-13b", "mistral-7b"])
     microbatches = draw.of([3, 6, 10])
 
     def sent(zero: int) -> float:
@@ -105,8 +107,7 @@ def zero_3(draw: Draw) -> Question:
             f"{3 / 2:.2f}": "Weights are gathered once a step.",
             f"{microbatches:.2f}": "Each microbatch allreduces once.",
         },
-        "In each microbatch two all-gathers and a reduce-scatter, 3 n for 2 n once a step, and an embedding's"
-        " table again.",
+        "In each microbatch two all-gathers and a reduce-scatter, 3 n for 2 n once a step.",
     )
 
 

@@ -33,7 +33,7 @@ def which_interval(draw: Draw) -> Question:
     """An interval near Young's root."""
     save, hours = draw.of([(30, 6), (120, 4), (90, 12), (20, 24)])
     root = float(young(save, hours * HOUR))
-    near = root * draw.of([0.9, 1.2, 1.1])
+    near = root * draw.of([0.97, 1.04, 1.03])
     return Question(
         "which interval",
         f"A checkpoint takes {save} s, the machine fails once in {hours} hours. Which of these intervals loses least?",

@@ -180,7 +180,7 @@ def fp8(draw: Draw) -> Question:
 def recomputed(draw: Draw) -> Question:
     """MFU of a run that recomputes."""
     network, nodes = draw.of([("llama2-70b", 16), ("gpt3-175b", 64), ("llama2-13b", 4)])
-    batch = draw.of([8, 16])
+    batch = draw.of([16, 32])
     split = {
         "tensor": 8,
         "sequence_parallel": True,
