@@ -11,6 +11,7 @@ import vl_convert
 import ziamath
 from pptx import Presentation
 from pptx.dml.color import RGBColor
+from pptx.enum.text import MSO_ANCHOR
 from pptx.util import Inches, Pt
 
 from lib_dlhpc.explore.course import PATH, Module
@@ -28,6 +29,7 @@ SIZES = (
 )  # characters of a slide, and the points that they fit in
 TALL = Inches(4.7)  # of a picture
 FORMULA, FORMULAS = 0.9, 3.2  # in, the height of a formula, and of all, at most
+ROWS, REASON = 4.7, 7.6  # in, the height of a derivation's lines, and where their reasons begin
 BLUE = RGBColor(0x00, 0x4C, 0x6D)
 
 
@@ -54,7 +56,8 @@ def write(slides: list[Slide], module: Module, path: Path) -> None:
 
 def add(shown: Presentation, slide: Slide, foot: str) -> None:
     """Add one slide."""
-    own = shown.slides.add_slide(shown.slide_layouts[5 if slide.figure else 1])
+    bare = slide.figure or slide.stepwise
+    own = shown.slides.add_slide(shown.slide_layouts[5 if bare else 1])
     place(own.shapes.title, 0.35, 1.0)
     own.shapes.title.text_frame.text = slide.title
     style(own.shapes.title.text_frame, 36 if len(slide.title) < 38 else 28, bold=True)
@@ -63,6 +66,8 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
         caption.text_frame.text = " ".join(slide.lines)
         style(caption.text_frame, 18)
         picture(own, slide)
+    elif slide.stepwise:
+        derivation(own, slide)
     else:
         body, above = own.placeholders[1], formulas(own, slide.formulas)
         place(body, TOP + above, 5.3 - above)
@@ -110,13 +115,38 @@ def formulas(own, texts: tuple[str, ...]) -> float:
     """Put formulas below each other on top of the slide, with their TeX as description; return their height in in."""
     top, tall = 0.0, min(FORMULA, FORMULAS / max(1, len(texts)) - 0.15)
     for tex in texts:
-        picture_ = vl_convert.svg_to_png(ziamath.Latex(tex, size=28).svg(), scale=4)
-        drawn = own.shapes.add_picture(BytesIO(picture_), Inches(LEFT), Inches(TOP + top))
-        shrink = min(Inches(tall) / drawn.height, Inches(WIDE) / drawn.width)
-        drawn.width, drawn.height = round(shrink * drawn.width), round(shrink * drawn.height)
-        drawn._element.nvPicPr.cNvPr.set("descr", tex)
+        drawn = formula(own, tex, TOP + top, WIDE, tall)
         top += drawn.height / Inches(1) + 0.15
     return top
+
+
+def formula(own, tex: str, top: float, wide: float, tall: float, most: float = 64):
+    """Put one formula on the left of the slide, as large as there is room, up to `most` points, with its TeX."""
+    picture_ = vl_convert.svg_to_png(ziamath.Latex(tex, size=28).svg(), scale=4)  # 112 points
+    drawn = own.shapes.add_picture(BytesIO(picture_), Inches(LEFT), Inches(top))
+    shrink = min(Inches(tall) / drawn.height, Inches(wide) / drawn.width, most / 112)
+    drawn.width, drawn.height = round(shrink * drawn.width), round(shrink * drawn.height)
+    drawn._element.nvPicPr.cNvPr.set("descr", tex)
+    return drawn
+
+
+def derivation(own, slide: Slide) -> None:
+    """Put formulas below each other, each beside its reason, and below them what they give with numbers."""
+    count = len(slide.formulas)
+    high = ROWS / count
+    for number, (tex, because) in enumerate(zip(slide.formulas, slide.lines, strict=False)):
+        top = TOP + number * high
+        drawn = formula(own, tex, top, REASON - LEFT - 0.4, high - 0.15, most=26)
+        drawn.top += round((Inches(high) - drawn.height) / 2)
+        words(own, because, (REASON, top, LEFT + WIDE - REASON, high), 18)
+    words(own, " ".join(slide.lines[count:]), (LEFT, TOP + ROWS + 0.05, WIDE, 0.75), 18, bold=True)
+
+
+def words(own, text: str, place_: tuple[float, float, float, float], size: int, bold=False) -> None:
+    """Put a text on the slide, in the middle of a place: left, top, width, height in in."""
+    box = own.shapes.add_textbox(*map(Inches, place_))
+    box.text_frame.text, box.text_frame.vertical_anchor = text, MSO_ANCHOR.MIDDLE
+    style(box.text_frame, size, bold)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def more_replicas(draw: Draw) -> Question:
     return Question(
         "more replicas",
         f"Cubes of {edge}³, {slabs} GPUs a replica, {gpus // slabs} replicas with a batch of {samples} each: a GPU"
-        f" needs {show(now, 'B')}. You take twice the GPUs, in twice the replicas of the same batch. How much memory does"
-        " each GPU need?",
+        f" needs {show(now, 'B')}. You take twice the GPUs, in twice the replicas of the same batch. How much memory"
+        " does each GPU need?",
         show(then, "B"),
         {
             show(now / 2, "B"): "With more replicas, each GPU stores less.",

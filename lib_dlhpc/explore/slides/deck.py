@@ -1,13 +1,14 @@
-"""The slides of a module: objectives, guesses, figures, things to try, checks, summary, and what to say to them.
+"""The slides of a module: objectives, guesses, figures, things to try, derivations, checks, summary, and what to say.
 
-Nothing is written for slides alone: a deck is as new as the module's lesson.toml, its figures, its notebook and its
-instructor notes, and its numbers are computed when it is made.
+Only derivations are written for slides: a deck is as new as the module's lesson.toml, its figures, its notebook and
+its instructor notes, and its numbers are computed when it is made.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,22 +18,27 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.course import Module
-from lib_dlhpc.explore.slides.tex import spoken
+from lib_dlhpc.explore.slides.derivation import Derivation
+from lib_dlhpc.explore.slides.tex import readable, spoken
 from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
-QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+\.questions) import ask")
+QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+)\.questions import ask")
 MOST, READING = 5, 6  # things to try of a slide, the others are in its notes; of the list
 
 
 class Slide(NamedTuple):
-    """A slide: its title, its lines, what to say, and the figure, or the formulas as TeX, that it shows, if any."""
+    """A slide: its title, its lines, what to say, and the figure, or the formulas as TeX, that it shows, if any.
+
+    stepwise: whether each formula stands beside one line, its reason, and the lines left over below them.
+    """
 
     title: str
     lines: tuple[str, ...] = ()
     notes: str = ""
     figure: Figure | None = None
     formulas: tuple[str, ...] = ()
+    stepwise: bool = False
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:
@@ -44,6 +50,7 @@ def deck(module: Module, repository: Path) -> list[Slide]:
         *_opening(module, text, notes, lesson),
         *_experiments(lesson),
         _formula(text),
+        *map(_derived, derivations(text)),
         *_checks(lesson),
         *_closing(text, notes),
     ]
@@ -58,11 +65,15 @@ def notebook_text(path: Path) -> str:
 
 def lesson_of(text: str) -> Lesson:
     """Return the lesson that a notebook asks for; raises SpecError where it asks for none."""
-    found = QUESTIONS.search(text)
-    if not found:
-        raise SpecError("the notebook imports `ask` from no questions of a module.")
-    lesson: Lesson = import_module(found[1]).lesson
+    lesson: Lesson = import_module(f"{_folder(text)}.questions").lesson
     return lesson
+
+
+def derivations(text: str) -> Sequence[Derivation]:
+    """Return the derivations of a notebook's module, or none; raises SpecError where it asks for no lesson."""
+    name = f"{_folder(text)}.derivation"
+    found: Sequence[Derivation] = import_module(name).DERIVATIONS if find_spec(name) else ()
+    return found
 
 
 def plain(text: str) -> str:
@@ -201,6 +212,23 @@ def _formula(text: str) -> Slide:
     )
 
 
+def _derived(own: Derivation) -> Slide:
+    """Return the slide of a derivation; its notes have each line in words, for who cannot see formulas."""
+    said = [
+        f"{number}. {readable(step.tex)}. {step.because}"
+        for number, step in enumerate(own.steps, 1)
+    ]
+    return Slide(
+        own.title,
+        (*(step.because for step in own.steps), own.numbers),
+        "\n".join(
+            ["Write one line at a time; ask for the next before you show it.", own.notes, *said]
+        ),
+        formulas=tuple(step.tex for step in own.steps),
+        stepwise=True,
+    )
+
+
 def _closing(text: str, notes: str) -> Iterator[Slide]:
     believed = misconceptions(notes)
     exposed = "\n".join(f"- {name} {rest}" for name, rest in believed)
@@ -219,6 +247,14 @@ def _closing(text: str, notes: str) -> Iterator[Slide]:
     yield Slide(
         "Further reading", tuple(plain(line) for line in reading[:READING]), "\n".join(reading)
     )
+
+
+def _folder(text: str) -> str:
+    """Return the package of the module whose questions a notebook asks."""
+    found = QUESTIONS.search(text)
+    if not found:
+        raise SpecError("the notebook imports `ask` from no questions of a module.")
+    return found[1]
 
 
 def _after(text: str, words: str) -> str:

@@ -12,18 +12,23 @@ GREEK = dict(zip((*NAMES, "Lambda", "Sigma", "Phi"), "αβγηλπστφφℓΛ�
 SIGNS = GREEK | {
     "approx": "≈",
     "cdot": "·",
+    "Delta": "Δ",
     "dots": "…",
     "ge": "≥",
+    "int": "∫",
     "le": "≤",
     "leftarrow": "←",
+    "Leftrightarrow": " ⇔ ",
     "ll": "≪",
     "lVert": "‖",
     "propto": "∝",
     "qquad": "; ",
     "quad": "; ",
+    "Rightarrow": " ⇒ ",
     "rVert": "‖",
     "sum": "Σ",
     "times": "×",
+    "varepsilon": "ε",
 }
 
 
