@@ -72,7 +72,8 @@ def small_buckets(draw: Draw) -> Question:
     return Question(
         "small buckets",
         f"A ring on {gpus} GPUs. With {bucket_count(large.experiment)} buckets of up to 25 MB latency takes"
-        f" {show(few, 's')} of a step. How much in {count} buckets of {show(size, 'B')} and more?",
+        f" {show(few, 's')} of a step. How much does it take in {count} buckets of"
+        f" {show(size, 'B')} or more?",
         show(many, "s"),
         {
             show(few, "s"): "The same bytes wait for the same latency.",
@@ -166,8 +167,8 @@ def end_of_strong_scaling(draw: Draw) -> Question:
     return Question(
         "end of strong scaling",
         f"{batch:,} images a step on any number of GPUs, each a node of its own. One GPU would compute for"
-        f" {show(alone, 's')}. A ring sums 4 buckets, {latency} µs a message; nothing overlaps, and bandwidth is ample."
-        " From about how many GPUs on do more GPUs make the run slower?",
+        f" {show(alone, 's')}. A ring sums the gradients in 4 buckets, with {latency} µs a message; nothing overlaps,"
+        " and bandwidth is ample. From about how many GPUs on do more GPUs make the run slower?",
         f"{slows:,}",
         {
             f"{batch:,}": "More GPUs never hurt.",

@@ -97,7 +97,7 @@ def fewest_messages(draw: Draw) -> Question:
         "fewest messages",
         f"GPT-3 ({run.layers} blocks of width {run.hidden:,}, {run.heads} heads, recomputed) on {run.gpus:,} GPUs of"
         f" {show(left.capacity, 'B')}: tensor 1 × pipeline {stages} has few messages. What do you make of it?",
-        f"{show(left.memory, 'B')} a GPU are needed, so it does not fit",
+        f"{show(left.memory, 'B')} are needed on each GPU, so it does not fit",
         {
             "It is the best": "The best combination is the one with the fewest messages.",
             "Its bubble is the longest of all": "Less tensor parallelism means more bubble.",

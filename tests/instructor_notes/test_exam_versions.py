@@ -143,7 +143,7 @@ def test_02_data_parallel(questions):
     def best(batch, alone, us):
         return min(range(2, 9999), key=lambda p: alone / p + 4 * 2 * (p - 1) * us / 1e6)
 
-    strong = "{} images a step", "compute for {}.", "buckets, {} µs"
+    strong = "{} images a step", "compute for {}.", "buckets, with {} µs"
     is_right(questions, name, "end of strong scaling", best, *strong)
     step = "for {} ms, its", "takes {} ms, of", "which {} % are", "is {} ms behind"
     is_right(

@@ -41,8 +41,8 @@ DERIVATIONS = [
                 "Twice the interval halves one half and doubles the other: the minimum is flat.",
             ),
         ],
-        f"δ = {show(SAVE, 's')}, M = {show(MTBF, 's')}: save each {show(best, 's')} and lose {lost:.1%}; at twice that,"
-        f" {at(2):.1%}. Daly's complete model says {show(float(exact(SAVE, MTBF)), 's')}.",
+        f"δ = {show(SAVE, 's')}, M = {show(MTBF, 's')}: save every {show(best, 's')} and lose {lost:.1%}; at twice"
+        f" that, {at(2):.1%}. Daly's complete model says {show(float(exact(SAVE, MTBF)), 's')}.",
         "Ask for a guess before the first line: checkpoints of one minute, a failure every six hours, how often? Ask"
         " after the third: four times the nodes, so a quarter of M, what happens to the interval? It halves, and the"
         " loss doubles. Restarts are left out, since no interval changes them. The expansion holds for δ much below M;"

@@ -55,7 +55,7 @@ DERIVATIONS = [
         ],
         f"A layer of GPT-3, one sequence: {show(whole, 'B')}, of which scores are {scores / (34 + scores):.0%}. Its"
         f" weights take {show(2 * 12 * H**2, 'B')}.",
-        "s: tokens, b: sequences, h: width, a: heads. Give out the block diagram and let pairs list what backward"
+        "s: tokens, b: sequences, h: width, a: heads. Hand out the block diagram and let pairs list what backward"
         " reads before the first line. Most list outputs; backward needs the inputs of products. Ask after the sum:"
         " which term does FlashAttention remove? The second, since it recomputes the scores (Korthikanti et al. 2022,"
         " section 4).",

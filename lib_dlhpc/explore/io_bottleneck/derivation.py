@@ -52,7 +52,7 @@ DERIVATIONS = [
         [
             Step(
                 r"D(u, v) = u + v - u\,v",
-                "Read between two uses: the last u of an epoch, the first v of the next. u v is in both.",
+                "What is read between two uses: the last u of an epoch, the first v of the next. u v is in both.",
             ),
             Step(
                 r"u + v - u\,v < c \;\Leftrightarrow\; u < \frac{c - v}{1 - v}",

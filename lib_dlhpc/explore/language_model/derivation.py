@@ -49,9 +49,9 @@ DERIVATIONS = [
         f"Llama 3 8B, {keys:,} of {width:,} columns in keys, {RATE / 1e12:.0f} TFLOP/s, {NIC / 1e9:.0f} GB/s: blocks of"
         f" {least:,.0f} tokens, so {8 * least:,.0f} on 8 ranks.",
         "s: tokens of a sequence, c: ranks that share it, h: width of all heads, F: FLOP/s that one reaches, W: bytes"
-        " a second. Ask before the last line: does a longer sequence make it harder or easier to hide? Easier, against"
-        " intuition. What do grouped queries change? Keys are narrower than queries, here by a factor of four. Latency"
-        " is left out: c - 1 messages a layer.",
+        " a second. Ask before the last line: does a longer sequence make it harder or easier to hide? Easier, which"
+        " surprises most. What do grouped queries change? Keys are narrower than queries, here by a factor of four."
+        " Latency is left out: c - 1 messages a layer.",
         block * width / (2 * keys),
         flop_over_bytes(),
     )

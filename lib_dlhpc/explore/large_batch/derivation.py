@@ -62,7 +62,7 @@ DERIVATIONS = [
             ),
             Step(
                 r"\eta_i\,\frac{\lVert g_i \rVert}{\lVert w_i \rVert} = \eta\,\tau",
-                "Let each layer move by the same share, a rate of its own.",
+                "Let each layer move by the same share: each needs a rate of its own.",
             ),
             Step(
                 r"\eta_i = \eta\,\lambda_i, \quad \lambda_i = \tau\,\frac{\lVert w_i \rVert}{\lVert g_i \rVert}",

@@ -213,7 +213,7 @@ def _formula(text: str) -> Slide:
 
 
 def _derived(own: Derivation) -> Slide:
-    """Return the slide of a derivation; its notes have each line in words, for who cannot see formulas."""
+    """Return the slide of a derivation; its notes have each line in words, for those who cannot see formulas."""
     said = [
         f"{number}. {readable(step.tex)}. {step.because}"
         for number, step in enumerate(own.steps, 1)
