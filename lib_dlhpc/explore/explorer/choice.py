@@ -165,7 +165,8 @@ def _read(fields: Mapping[str, Any]) -> tuple[Choice, tuple[str, ...]]:
         if isinstance(value, str | int | float) and len(str(value)) <= LONGEST
     }
     ignored += [key[:LONGEST] for key in asked if key not in wanted]
-    choice, problem = _tried(Choice(start), wanted)
+    # A preset is legal, and a file's experiment was predicted above: without changes there is nothing to try.
+    choice, problem = _tried(Choice(start), wanted) if wanted else (Choice(start), "")
     if problem:  # field by field: only what is wrong is left out
         for key, value in wanted.items():
             choice, problem = _tried(choice, {key: value})

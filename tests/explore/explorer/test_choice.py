@@ -65,8 +65,9 @@ def test_choices_survive_their_address(data):
         choices.append(choice)
     choice, pinned = choices
     fields = decode(encode(written(choice, pinned))).fields
-    assert read(fields) == (choice, pinned, ())
-    assert experiment_of(read(fields)[0]) == experiment_of(choice)
+    found = read(fields)
+    assert found == (choice, pinned, ())
+    assert experiment_of(found[0]) == experiment_of(choice)
 
 
 def test_a_field_that_is_as_in_the_preset_again_is_no_change():
