@@ -74,7 +74,10 @@ def again(run, folder):
 
 @pytest.mark.parametrize("kind, model", CASES)
 def test_an_exported_step_takes_as_long_as_predicted(kind, model, tmp_path):
-    runs = [run for node in (1, 2, 4) if (run := run_of(kind, model, node))]
+    nodes = [1, 2, 4]
+    # Each kind and each model meets each size of nodes, but not all three.
+    del nodes[(list(KINDS).index(kind) + list(MODELS).index(model)) % 3]
+    runs = [run for node in nodes if (run := run_of(kind, model, node))]
     for number, run in enumerate(runs):
         timeline = again(run, tmp_path / str(number))
         predicted = predict(run)

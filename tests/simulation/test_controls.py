@@ -137,7 +137,7 @@ def terms(experiment, way):
     """Return the s of a step by cause."""
     if way == "predicted":
         return {name: float(seconds) for name, seconds in predict(experiment).terms.items()}
-    return measure(experiment, simulate(experiment, way, steps=12)).terms
+    return measure(experiment, simulate(experiment, way, steps=8)).terms
 
 
 @pytest.fixture(scope="module")
