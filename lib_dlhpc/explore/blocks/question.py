@@ -138,12 +138,13 @@ class Empty(VBox):
 
     def __init__(self, make: Callable[[], Any]) -> None:
         super().__init__()
-        self._make = make
+        self._make: Callable[[], Any] | None = make
 
     def fill(self) -> None:
         """Make the experiment, once."""
-        if not self.children:
+        if self._make is not None:
             self.children = (self._make(),)
+            self._make = None
 
 
 class Later:
