@@ -12,7 +12,7 @@ from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.pieces import cut_of
-from lib_dlhpc.costs.power import clocked
+from lib_dlhpc.costs.power import clocked, slowed
 from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import ring_blocks
@@ -101,17 +101,20 @@ def part_prices(
     scale: Any,
     collectives: CollectivePrices,
     exchanged: Any = 0.0,
+    left: float = 1.0,
 ) -> "PartPrices":
     """Return the cost of the instructions of a part; see PartPrices. Equal parts have the same."""
     s, device = experiment.strategy, experiment.machine.device
-    own = (s.precision, float(s.power_limit), float(scale), int(s.tensor_pieces))
+    own = (s.precision, float(s.power_limit), float(scale), int(s.tensor_pieces), left)
     apart = np.asarray(exchanged, np.float64).tobytes()
-    one = (experiment, model, scale, collectives, exchanged)
+    one = (experiment, model, scale, collectives, exchanged, left)
     return _part_prices(Keyed(one, *map(id, (model, device, collectives)), *own, apart))
 
 
 @lru_cache(maxsize=2048)
-def _part_prices(key: Keyed[tuple[Experiment, Model, Any, CollectivePrices, Any]]) -> "PartPrices":
+def _part_prices(
+    key: Keyed[tuple[Experiment, Model, Any, CollectivePrices, Any, float]],
+) -> "PartPrices":
     return PartPrices(*key.value)
 
 
@@ -125,11 +128,13 @@ class PartPrices:
         scale: Any,
         collectives: CollectivePrices,
         exchanged: Any = 0.0,
+        left: float = 1.0,
     ) -> None:
-        """exchanged: s after each layer in collectives that its pass waits for."""
+        """exchanged: s after each layer in collectives that its pass waits for. left: the part of the device that does
+        arithmetic while the rest serves messages."""
         strategy, device = experiment.strategy, experiment.machine.device
         batch = collectives.samples
-        device = clocked(device, strategy.power_limit)
+        device = slowed(clocked(device, strategy.power_limit), left)
         apart = exchanged / scale if scale else 0.0
         self.cut = cut_of(model, int(strategy.tensor_pieces))
         each = compute.layer_activities(model, device, batch, strategy.precision, apart, self.cut)

@@ -68,7 +68,13 @@ def clocked(device: Device, limit: Any) -> Device:
     if not np.any(limit):
         return device
     unlimited = np.where(np.equal(limit, 0), np.inf, limit)
-    slower = clock(unlimited, device.busy_power, device.idle_power)
+    return slowed(device, clock(unlimited, device.busy_power, device.idle_power))
+
+
+def slowed(device: Device, slower: Any) -> Device:
+    """Return the device with this part of its rates of arithmetic."""
+    if np.all(np.equal(slower, 1.0)):
+        return device
     layers = {
         kind: replace(each, rate=each.rate * slower, backward_rate=each.backward_rate * slower)
         for kind, each in device.layers.items()

@@ -5,6 +5,7 @@ passes.py         the passes of a part under construction
 groups.py         which ranks exchange, and their networks
 layers.py         layer after layer, with the communication layers of `layout`: tensor, spatial, experts
 context.py        what ranks that divide a sequence exchange around attention
+overlapped.py     exchanges of experts behind what a pass of the other direction computes (DualPipe)
 recomputation.py  forward passes repeated in backward
 zero.py           weights gathered ahead of their layers (ZeRO 3); weights gathered after the update (ZeRO 1, 2)
 data.py           gradient buckets, exchanged as backward fills them

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.layout import Part, mean_shards, shards, sizes, stride
+from lib_dlhpc.parallel.overlapped import overlaps_passes
 from lib_dlhpc.program import Swap
 from lib_dlhpc.program.calls import pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline
@@ -18,7 +19,8 @@ from lib_dlhpc.spec.experiment import Experiment
 def pipeline_of(experiment: Experiment) -> Pipeline:
     """Return the streams of instructions of an experiment's pipeline; one rank has one as well."""
     s = experiment.strategy
-    return pipeline(s.schedule, sizes(experiment).pipeline, int(s.microbatches), int(s.chunks))
+    name = "overlapped dualpipe" if overlaps_passes(experiment) else s.schedule
+    return pipeline(name, sizes(experiment).pipeline, int(s.microbatches), int(s.chunks))
 
 
 def ways(experiment: Experiment) -> list[tuple[groups.Wire, ...]]:

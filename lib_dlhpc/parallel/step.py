@@ -10,13 +10,20 @@ import numpy as np
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
-from lib_dlhpc.costs.instruction_prices import CollectivePrices, collective_prices, part_prices
+from lib_dlhpc.costs.instruction_prices import (
+    CollectivePrices,
+    PartPrices,
+    collective_prices,
+    part_prices,
+)
+from lib_dlhpc.costs.overlapped_prices import LEFT, overlapped_prices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, folded, mean_shards, shards, sizes
 from lib_dlhpc.parallel import casts, compression, data, local, low_rank, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer
+from lib_dlhpc.parallel.overlapped import hides_exchanges, overlapped, overlaps_passes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.pieces import cut_into_pieces
 from lib_dlhpc.parallel.recomputation import recompute
@@ -169,18 +176,41 @@ def _stage(
                 _block(tuple(each.first_pass for each in variants), prices)
                 if variants[0].first is not None
                 else None,
+                _overlapped(experiment, made, chunk, scale, collectives),
             )
         )
     return tuple(chunks)
 
 
-def _block(variants: tuple[Template, ...], prices: tuple[Prices, ...]) -> Block:
+def _overlapped(
+    experiment: Experiment,
+    made: list[tuple[Passes, ...]],
+    chunk: int,
+    scale: Any,
+    collectives: CollectivePrices,
+) -> Block | None:
+    """Return the forward pass of a chunk with a backward pass of the other chunk, where they overlap."""
+    if not overlaps_passes(experiment):
+        return None
+    pairs = [(passes[chunk], passes[1 - chunk]) for passes in made]
+    templates = tuple(overlapped(*pair) for pair in pairs)
+    left = LEFT if any(map(hides_exchanges, templates)) else 1.0
+
+    def priced(each: Passes) -> PartPrices:
+        exchanged = _exchanged(experiment, each, collectives)
+        return part_prices(experiment, each.part.model, scale, collectives, exchanged, left)
+
+    prices: tuple[Prices, ...] = tuple(overlapped_prices(*map(priced, pair)) for pair in pairs)
+    return _block(templates, prices, len(pairs[0][0].part.model.layers))
+
+
+def _block(variants: tuple[Template, ...], prices: tuple[Prices, ...], ahead: int = 0) -> Block:
     """Return a pass; equal ones with equal prices are one."""
-    return _blocks(Keyed((variants, prices), *map(id, variants), *map(id, prices)))
+    return _blocks(Keyed((variants, prices, ahead), *map(id, variants), *map(id, prices), ahead))
 
 
 @lru_cache(maxsize=8192)
-def _blocks(key: Keyed[tuple[tuple[Template, ...], tuple[Prices, ...]]]) -> Block:
+def _blocks(key: Keyed[tuple[tuple[Template, ...], tuple[Prices, ...], int]]) -> Block:
     return Block(*key.value)
 
 

@@ -13,6 +13,9 @@ with b s of that pass, and as no mean is above the maximum,
 
     T >= m c / p - b / p + w e / p
 
+Where microbatches enter from both ends, c is without exchanges of experts, which passes of the two directions may hide
+from each other.
+
 With ZeRO 2 each backward pass exchanges them, and with ZeRO 3 each pass gathers weights: a pass takes no less than
 either its layers or its messages. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights; a
 gather behind a forward pass may take no time.
@@ -43,6 +46,7 @@ from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import chain
 from lib_dlhpc.parallel import program
+from lib_dlhpc.parallel.overlapped import STREAM
 from lib_dlhpc.planner.space import Columns, Space, alike
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
@@ -74,11 +78,14 @@ class Bound:
 
 class Unsplit(NamedTuple):
     """An unsplit pipeline, of each combination: s of a microbatch's computation, of its passes with what is exchanged
-    within them, and of an update; weights; J of a microbatch above idle power; B of a sample that are stored."""
+    within them, of what may overlap with a pass of another microbatch of it, and of an update; weights; J of a
+    microbatch above idle power; B of a sample that are stored."""
 
     work: Floats
     forward: Floats
     backward: Floats
+    ahead: Floats
+    back: Floats
     update: Floats
     weights: Floats
     joules: Floats
@@ -89,6 +96,10 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     """Return the bounds of the combinations of a scalar experiment."""
     c, one = combinations.columns, _unsplit(experiment, combinations)
     m, p = c["microbatches"], c["pipeline"]
+    both = (c["schedule"] == "dualpipe") & (p > 1)  # passes of two directions overlap
+    one = one._replace(
+        forward=one.forward - both * one.ahead, backward=one.backward - both * one.back
+    )
     slow = float(stragglers.slowest(experiment.devices, experiment.machine.jitter)) - 1
     behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
     summed, scattered, gathered = _exchanges(experiment, combinations, one.weights)
@@ -166,7 +177,9 @@ def _of_microbatches(
     update = scale * work_of(step).update.min() + 0 * work
     weights = step.stages[0][0].forward.prices[0].weights.sum() + 0 * work
     stored = passes.stored() + 0 * work
-    return Unsplit(work, forward + ahead, backward + back, update, weights, joules, stored)
+    both = forward + ahead, backward + back
+    first, second = passes.exchanged(STREAM)
+    return Unsplit(work, *both, first, second, update, weights, joules, stored)
 
 
 class _Passes:
@@ -208,17 +221,18 @@ class _Passes:
         held = (chain(one, variant)[0][0] for variant in variants)
         return min(stored_bytes(part, int(self.size), how) for part in held)
 
-    def exchanged(self) -> list[Floats]:
-        """Return the seconds of exchanges within a forward and a backward pass of the variant with most."""
+    def exchanged(self, kind: str = "") -> list[Floats]:
+        """Return the seconds of exchanges, or those of a kind, within a forward and a backward pass of the variant with
+        most."""
         return [
-            np.max([self._of(each.messages) for each in block.variants], axis=0)
+            np.max([self._of(each.messages, kind) for each in block.variants], axis=0)
             for block in (self.chunk.forward, self.chunk.last)
         ]
 
-    def _of(self, messages: Iterable[tuple[Collective | Move, int]]) -> Floats:
+    def _of(self, messages: Iterable[tuple[Collective | Move, int]], kind: str) -> Floats:
         found = np.zeros(len(self.samples))
         for what, count in messages:
-            if isinstance(what, Collective) and not what.stream:
+            if isinstance(what, Collective) and not what.stream and kind in ("", what.kind):
                 found += count * self._seconds(what)
         return found
 

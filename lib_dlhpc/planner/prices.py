@@ -19,6 +19,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import stage_cut
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.data import STREAM
+from lib_dlhpc.parallel.overlapped import overlaps_passes
 from lib_dlhpc.planner.space import Columns, alike, changes_of
 from lib_dlhpc.prediction import Breakdown, ledger, predict
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
@@ -115,7 +116,8 @@ def _alone(one: Experiment) -> Breakdown | dict[str, Floats]:
 def _has_lanes(one: Experiment) -> bool:
     """Return whether layouts like this one are walked many at once; others are predicted one by one."""
     s = one.strategy
-    return s.is_split and s.spatial == 1 and s.offload == "none" and s.gather == "usual"
+    plain = s.spatial == 1 and s.offload == "none" and s.gather == "usual"
+    return s.is_split and plain and not overlaps_passes(one)
 
 
 def _kin(one: Experiment, rows: Rows, columns: Columns) -> Iterator[Kin]:

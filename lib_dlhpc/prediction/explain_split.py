@@ -22,7 +22,8 @@ FORMULAS = {
     " 2c-1 of them and their gradients backward, α + n β each; exposed is what takes longer than the block beside it",
     "experts": "two all-to-alls for each layer of experts and pass, by the algorithm that is"
     " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each"
-    " times strategy.expert_imbalance, as all wait for the busiest rank",
+    " times strategy.expert_imbalance, as all wait for the busiest rank; in a turn of dualpipe those of one pass travel"
+    " while the other computes",
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"

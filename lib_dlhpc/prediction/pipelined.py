@@ -166,7 +166,7 @@ BUBBLES = {
     "zb-h1": "m max c + (p-1)(f + i - w), with i s for input gradients and w for those of weights; where the two take"
     " as long, that is m max c + (p-1) f",
     "dualpipe": "m (F + B) + (p/2-1)(F&B + B - 3W), with F, B and W s of a stage forward, for all of backward and for"
-    " the weight gradients in it, and F&B = F + B: no exchange of experts hides beneath the other direction's products",
+    " the weight gradients in it, and F&B = F + B, without the exchanges of experts that the two hide from each other",
 }
 CLOSE = {  # to the longest path through the schedule, each link between two stages carrying a message at a time
     "gpipe": "The formula is exact.",

@@ -11,6 +11,7 @@ from lib_dlhpc.schedules.pipeline import (
     Forward,
     Pipeline,
     Together,
+    Turn,
     Weights,
     Work,
     passes_of,
@@ -18,18 +19,19 @@ from lib_dlhpc.schedules.pipeline import (
 from lib_dlhpc.schedules.pipelines import PIPELINES
 
 FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
-_KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS}
+OVERLAPPED = "overlapped"  # a forward pass and all of a backward pass, interleaved
+_KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS, Together: OVERLAPPED}
 
 
-def phase_of(work: Work) -> str:
-    """Return which pass an instruction of a pipeline is."""
+def phase_of(work: Turn) -> str:
+    """Return which pass an instruction of a pipeline is, or that it is several."""
     return _KINDS[type(work)]
 
 
 # A pass, which message it needs and which it gives, the stage to which it sends, the stage before the boundary that it
 # crosses, whether it is the first forward pass of its chunk or completes its gradients, and whether it computes or only
 # receives or sends; -1: none.
-Linked: TypeAlias = tuple[Work, int, int, int, int, bool, bool]
+Linked: TypeAlias = tuple[Turn, int, int, int, int, bool, bool]
 # Of a kind of pass and a chunk: the first of the messages it needs, and of those it gives, the stage to which it sends,
 # and the one before the boundary that these cross.
 Links: TypeAlias = dict[tuple[type, int], tuple[int, int, int, int]]
@@ -41,7 +43,9 @@ class Call(NamedTuple):
     place: int  # of the stage's rank in the pipeline
     chunk: int
     microbatch: int
-    phase: str  # one of PASSES
+    phase: (
+        str  # one of PASSES, or OVERLAPPED: then chunk and microbatch are those of the forward pass
+    )
     once: (
         bool  # the first forward pass through this chunk, or the pass that completes its gradients
     )
@@ -51,6 +55,16 @@ class Call(NamedTuple):
         int, int
     ]  # place and chunk of the stage before the boundary that its message crosses
     computes: bool = True  # or it only waits for, or sends, a message of a turn of several passes
+    partner: tuple[int, int] = (-1, -1)  # chunk and microbatch of an overlapped backward pass
+
+    @property
+    def halves(self) -> "tuple[Call, ...]":
+        """The forward and the backward pass of an overlapped call; any other call itself."""
+        if self.phase != OVERLAPPED:
+            return (self,)
+        chunk, microbatch = self.partner
+        back = self._replace(phase=BACKWARD, chunk=chunk, microbatch=microbatch)
+        return self._replace(phase=FORWARD), back
 
 
 @lru_cache(maxsize=8)
@@ -73,14 +87,18 @@ def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
         boundary = (crossed % ranks, crossed // ranks)
         target = after % ranks if after >= 0 else -1
         one = (place, work.chunk, work.microbatch, phase_of(work), once, source, target, boundary)
-        found.append(Call(*one, computes))
+        partner = (-1, -1)
+        if isinstance(work, Together):
+            partner = work.passes[1].chunk, work.passes[1].microbatch
+        found.append(Call(*one, computes, partner))
     return tuple(found)
 
 
-def ordered(key: Pipeline) -> Iterator[tuple[int, Work, int, int, int, bool, bool]]:
-    """Yield passes, each after the one whose message it needs: the place and the work, the number of the pass from
-    which it receives, the stage to which it sends, the stage before the boundary that it crosses, whether it
-    is the first forward pass of its chunk or completes its gradients, and whether it computes."""
+def ordered(key: Pipeline) -> Iterator[tuple[int, Turn, int, int, int, bool, bool]]:
+    """Yield passes, each after the one whose message it needs: the place and the work, or a turn if its passes
+    overlap, the number of the pass from which it receives, the stage to which it sends, the stage before the boundary
+    that it crosses, whether it is the first forward pass of its chunk or completes its gradients, and whether it
+    computes."""
     ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
     todo = [iter(_linked(key, place)) for place in range(ranks)]
     made = [-1] * (2 * stages * many)  # the number of each message's pass
@@ -137,9 +155,17 @@ def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
 
 
 def _of_several(turn: Together, links: Links, alone: set[int]) -> Iterator[Linked]:
-    """Yield the passes of a turn: before the first what waits for the messages of others, after the last what sends."""
+    """Yield the passes of a turn: before the first what waits for the messages of others, after the last what sends.
+
+    Passes that overlap are one, which neither receives nor sends.
+    """
     passes = turn.passes
     moves = [work for work in passes if type(work) is not Weights]
+    if turn.overlapped:
+        yield from _messages_of(moves, links, True)
+        yield turn, -1, -1, -1, -1, False, True
+        yield from _messages_of(moves, links, False)
+        return
     waits = [(work, True, False, False) for work in moves if work is not passes[0]]
     works = [(work, work is passes[0], work is passes[-1], True) for work in passes]
     sends = [(work, False, True, False) for work in moves if work is not passes[-1]]
@@ -154,6 +180,15 @@ def _of_several(turn: Together, links: Links, alone: set[int]) -> Iterator[Linke
             computes and id(work) in alone,
             computes,
         )
+
+
+def _messages_of(passes: Sequence[Work], links: Links, received: bool) -> Iterator[Linked]:
+    """Yield passes that only receive, or only send."""
+    for work in passes:
+        needs, gives, after, crossed = links[type(work), work.chunk]
+        needs = needs + work.microbatch if received and needs >= 0 else -1
+        gives, after = (-1, -1) if received else (gives + work.microbatch, after)
+        yield work, needs, gives, after, crossed, False, False
 
 
 def _once(passes: Sequence[Work]) -> list[Work]:

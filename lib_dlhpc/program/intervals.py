@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.program.calls import BACKWARD, FORWARD, PASSES, Call
 from lib_dlhpc.program.fold import Post
 from lib_dlhpc.program.instructions import Collective
-from lib_dlhpc.program.program import Program
+from lib_dlhpc.program.program import Block, Program
 
 ROUNDING = 1e-12  # of a pass
 NAMES = dict(zip(PASSES, (FORWARD, BACKWARD, "weight gradients"), strict=True))  # of their rows
@@ -33,6 +33,8 @@ def kind_of(call: Call) -> str:
 
 def pass_name(program: Program, call: Call) -> str:
     """Return what a pass is called: with its microbatch and chunk, if there are several."""
+    if len(call.halves) > 1:
+        return " and ".join(pass_name(program, each) for each in call.halves)
     name, pipeline = NAMES[call.phase], program.schedule
     if pipeline.ranks * pipeline.microbatches > 1:
         name += f" {call.microbatch}"
@@ -53,6 +55,20 @@ def segments(
         yield f"{name} to the input", edges[-1], end
 
 
+def halves(
+    call: Call, block: Block, start: Any, end: Any, variant: int = 0
+) -> Iterator[tuple[Call, Any, Any]]:
+    """Yield the forward and the backward pass of an overlapped call, with when they begin and end if one follows the
+    other; any other call as it is. start, end: s, numbers of a rank of this variant, or arrays of all ranks."""
+    if len(call.halves) == 1:
+        yield call, start, end
+        return
+    shares = np.array([block.forward_share(each) for each in range(len(block.variants))])
+    share: Any = shares[variant] if np.ndim(start) == 0 else shares[:, None]
+    middle = start + share * (end - start)
+    yield from zip(call.halves, (start, middle), (middle, end), strict=True)
+
+
 def draw_pass(
     record: Record,
     program: Program,
@@ -68,15 +84,17 @@ def draw_pass(
     for. exchanged: the name of what ranks exchange within the pass, and bytes.
     """
     start, worked, end = times
-    place, kind, (word, sent) = call.place, kind_of(call), exchanged
+    place, (word, sent) = call.place, exchanged
     name = pass_name(program, call)
-    alone = name == kind and not sent and not waits
+    alone = name == kind_of(call) and not sent and not waits
     fills = (
         at for post, at, _, _ in posted if isinstance(post.what, Collective) and post.what.layers
     )
     filled = [*fills] if alone else []
-    for segment, begin, stop in segments(name, start, filled, worked):
-        record(place, "compute", kind, segment, begin, stop)
+    block = program.stages[place][call.chunk].block(call.phase, call.once)
+    for half, begins, ends in halves(call, block, start, worked):
+        for segment, begin, stop in segments(pass_name(program, half), begins, filled, ends):
+            record(place, "compute", kind_of(half), segment, begin, stop)
     behind = end - sum(waits.values()) if waits else end
     if sent:
         record(place, "compute", "wait", f"wait for the {word}", worked, behind)

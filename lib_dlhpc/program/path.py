@@ -99,13 +99,19 @@ class Path:
         busy = [0.0 if self.free else float(hop.bandwidth) for hop in hops]
         takes = [0.0 if self.free else float(hop.total) for hop in hops]
         worked, seconds = [0.0] * pipeline.ranks, list[float]()
-        counts = {id(one): one.repeated(many) for each, _ in self.program.distinct for one in each}
+        known = dict[tuple[Any, ...], tuple[tuple[Block | None, int], ...]]()
+        both = list[float]()  # of overlapped passes
         for place, stage in enumerate(self.program.stages):
-            for chunk in stage:
-                for block, times in counts.get(id(chunk)) or chunk.repeated(many):
+            for number, chunk in enumerate(stage):
+                overlaps = self.program.overlaps(place, number)
+                key = id(chunk.last), id(chunk.overlapped), overlaps
+                if key not in known:
+                    known[key] = chunk.repeated(many, overlaps)
+                for block, times in known[key]:
                     seconds.append(self._repeated(place, block, times) if block and times else 0.0)
                     worked[place] += times * seconds[-1]
-        seconds.append(0.0)  # of calls that compute nothing
+                both.append(seconds.pop())
+        seconds += [0.0, *both]  # of calls that compute nothing
         first = not any(chunk.first for each, _ in self.program.distinct for chunk in each)
 
         def only(number: int, start: float) -> float:

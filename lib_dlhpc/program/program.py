@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.program.calls import FORWARD, PASSES
+from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
 from lib_dlhpc.program.fold import Folded, Run, Shape, fold
 from lib_dlhpc.program.instructions import (
     Collective,
@@ -189,6 +189,7 @@ class Block:
 
     variants: tuple[Template, ...]
     prices: tuple[Prices, ...]
+    ahead: int = 0  # layers of the forward pass, where it overlaps with a backward pass through the layers behind them
 
     @cached_property
     def folded(self) -> tuple[Folded, ...]:
@@ -225,6 +226,8 @@ class Block:
     @cached_property
     def work(self) -> tuple[Floats, ...]:
         """The seconds of all layers forward and backward, and of the repeated ones, by variant."""
+        if self.ahead:
+            return tuple(found.sum(axis=-1) for found in self._spent(None))
         return tuple(
             np.array([s.sum(axis=-1) for s in (p.forward, p.backward, p.forward[..., t.repeated])])
             for t, p in zip(self.variants, self.prices, strict=True)
@@ -233,12 +236,35 @@ class Block:
     @cached_property
     def limited(self) -> tuple[NDArray[np.float64], ...]:
         """The seconds that arithmetic and memory limit, (forward or backward with repeated layers, limit) each."""
+        if self.ahead:
+            both = zip(self._spent(0), self._spent(1), strict=True)
+            each = (np.stack([one.sum(axis=-1) for one in limits], axis=-1) for limits in both)
+            return tuple(np.stack([found[0], found[1] + found[2]]) for found in each)
         found = []
         for template, prices in zip(self.variants, self.prices, strict=True):
             ahead, back = (np.array(prices.limited[phase]) for phase in ("forward", "backward"))
             again = ahead[..., template.repeated].sum(axis=-1)
             found.append(np.stack([ahead.sum(axis=-1), back.sum(axis=-1) + again]))
         return tuple(found)
+
+    def _spent(self, limit: int | None) -> Iterator[Floats]:
+        """Yield of each variant of overlapped passes the seconds of its layers, forward, backward and repeated, all of
+        them or what one of the limits accounts for, (3, layers)."""
+        for template, prices in zip(self.variants, self.prices, strict=True):
+            found = np.zeros((3, len(prices.forward)))
+            for phase, layers in template.shape.layers.items():
+                way = "forward" if phase.startswith("forward") else "backward"
+                seconds, whole = getattr(prices, phase), getattr(prices, way)
+                if limit is not None:
+                    seconds = seconds * prices.limited[way][limit] / np.where(whole > 0, whole, 1.0)
+                row = np.where(layers < self.ahead, 0, 2 if way == "forward" else 1)
+                np.add.at(found, (row, layers), seconds[layers])
+            yield found
+
+    def forward_share(self, variant: int) -> float:
+        """Return which part of the work of overlapped passes is the forward pass."""
+        forward, backward, again = self.work[variant]
+        return float(forward / (forward + backward + again))
 
     @cached_property
     def messages(self) -> tuple[Sent, ...]:
@@ -270,30 +296,44 @@ class Chunk:
     bytes: tuple[float, ...]  # B of it, by variant
     weights: Block | None = None  # the pass of weight gradients, where backward leaves them out
     first: Block | None = None  # the first forward pass of a step, where it differs from the others
+    overlapped: Block | None = (
+        None  # the forward pass and all of a backward pass of the other chunk
+    )
 
     def block(self, phase: str, once: bool) -> Block:
-        """Return the block of a pass; phase: one of PASSES; once: whether it is the first or the last, see Call."""
+        """Return the block of a pass; phase: one of PASSES, or OVERLAPPED; once: whether it is the first or the last,
+        see Call."""
         if once and phase == FORWARD:
             return self.first or self.forward
         block: Block = self.last if once else getattr(self, phase)
         return block
 
-    def repeated(self, microbatches: int) -> tuple[tuple[Block | None, int], ...]:
-        """Return the block of each of PASSES, but for the first or last of a step, and how often it is carried out."""
-        counts = {id(block): times for block, times in self.passes(microbatches)[:-1]}
-        blocks = (self.block(phase, False) for phase in PASSES)
+    def repeated(
+        self, microbatches: int, overlaps: tuple[int, int]
+    ) -> tuple[tuple[Block | None, int], ...]:
+        """Return the block of each of PASSES, and of OVERLAPPED, but for the first or last of a step, and how often it
+        is carried out; see `passes`."""
+        counts = {id(block): times for block, times in self.passes(microbatches, overlaps)[:-1]}
+        blocks = (self.block(phase, False) for phase in (*PASSES, OVERLAPPED))
         return tuple((block, counts[id(block)] if block is not None else 0) for block in blocks)
 
-    def passes(self, microbatches: int) -> tuple[tuple[Block, int], ...]:
-        """Return the blocks of a step, and how often each is carried out."""
-        forward: tuple[tuple[Block, int], ...] = ((self.forward, microbatches),)
+    def passes(
+        self, microbatches: int, overlaps: tuple[int, int] = (0, 0)
+    ) -> tuple[tuple[Block, int], ...]:
+        """Return the blocks of a step, and how often each is carried out.
+
+        overlaps: how many of its forward and of its backward passes overlap with a pass of the other chunk.
+        """
+        ahead, back = (microbatches - many for many in overlaps)
+        forward: tuple[tuple[Block, int], ...] = ((self.forward, ahead),)
         if self.first is not None:
-            forward = (self.first, 1), (self.forward, microbatches - 1)
+            forward = (self.first, 1), (self.forward, ahead - 1)
         if self.weights is None:
-            backward: tuple[tuple[Block, int], ...] = ((self.backward, microbatches - 1),)
+            backward: tuple[tuple[Block, int], ...] = ((self.backward, back - 1),)
         else:
-            backward = (self.backward, microbatches), (self.weights, microbatches - 1)
-        return *forward, *backward, (self.last, 1)
+            backward = (self.backward, back), (self.weights, back - 1)
+        both = ((self.overlapped, overlaps[0]),) if self.overlapped is not None else ()
+        return *forward, *backward, *both, (self.last, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,9 +357,16 @@ class Program:
     def distinct(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:
         """The stages that differ in their passes, and the places in the pipeline of those that are like each."""
         found: dict[tuple[int, ...], list[int]] = {}
+        turns = self.schedule.overlapped
         for place, stage in enumerate(self.stages):
-            found.setdefault(tuple([id(chunk.last) for chunk in stage]), []).append(place)
+            key = tuple([id(chunk.last) for chunk in stage])
+            found.setdefault((*key, *turns[place]), []).append(place)
         return tuple((self.stages[places[0]], tuple(places)) for places in found.values())
+
+    def overlaps(self, place: int, chunk: int) -> tuple[int, int]:
+        """Return how many forward, and how many backward passes of a chunk overlap with one of the other chunk."""
+        turns = self.schedule.overlapped[place]
+        return turns[chunk], sum(turns) - turns[chunk]
 
     @cached_property
     def unlike(self) -> tuple[tuple[tuple[Instruction, int], ...], ...]:

@@ -4,6 +4,7 @@
                 where weight gradients are computed apart, they follow, and no layer lacks them
     work        a pass computes each layer once, in order; what it repeats comes before its backward pass
     weights     a layer computes with the weights that were gathered for it, and few are gathered ahead
+    overlap     passes that overlap compute and exchange what they do alone, in their order (overlapped_proof.py)
     gradients   are complete when they are posted, and summed over all replicas exactly once
     end         weights are updated once, with sums that are there, and nothing posted is left behind
 
@@ -15,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeGuard
 
-from lib_dlhpc.program.calls import BACKWARD, FORWARD, PASSES, WEIGHTS, calls, phase_of
+from lib_dlhpc.program.calls import BACKWARD, FORWARD, OVERLAPPED, PASSES, WEIGHTS, calls, phase_of
+from lib_dlhpc.program.flying import Flying
 from lib_dlhpc.program.instructions import (
     BLOCKS,
     SCATTER,
@@ -31,6 +33,7 @@ from lib_dlhpc.program.instructions import (
     summed_layers,
     sums,
 )
+from lib_dlhpc.program.overlapped_proof import prove_overlapped
 from lib_dlhpc.program.program import Block, Chunk, Floats, Group, Program
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Work
@@ -62,6 +65,8 @@ def prove(cycle: Sequence[Program]) -> None:
                 phase = WEIGHTS if chunk.weights else BACKWARD
                 _prove_pass(f"{where}, last {phase}", chunk.last, phase, flying)
                 _prove_parts(where, chunk)
+                if chunk.overlapped is not None:
+                    prove_overlapped(f"{where}, overlapped", chunk, stage[1 - number])
             _prove_end(f"stage {place}", [row[place] for row in step.end], flying)
         _prove_meetings(step)
         _prove_copies(step)
@@ -70,37 +75,12 @@ def prove(cycle: Sequence[Program]) -> None:
             _prove_sums(cycle[-1], place, number, chunk)
 
 
-class Flying:
-    """What was posted and not waited for: keys by stream, and the streams with sums of gradients."""
-
-    def __init__(self) -> None:
-        self.keys: dict[str, set[str]] = {}
-        self.sums: set[str] = set()
-
-    def follow(self, where: str, each: Instruction | None) -> None:
-        """Follow an instruction. Raises ProofError for a wait for nothing."""
-        if isinstance(each, Collective | Move) and each.stream:
-            self.keys.setdefault(each.stream, set()).add(each.key)
-            if sums(each):
-                self.sums.add(each.stream)
-        elif isinstance(each, Wait) and each.key:
-            if each.key not in self.keys.get(each.stream, ()):
-                raise ProofError(f"{where}: waits for {each.key!r}, which was not posted.")
-            self.keys[each.stream].remove(each.key)
-        elif isinstance(each, Wait):
-            self.keys.pop(each.stream, None)
-            self.sums.discard(each.stream)
-
-    @property
-    def streams(self) -> list[str]:
-        """The streams with anything in flight."""
-        return sorted(stream for stream, keys in self.keys.items() if keys)
-
-
 def _prove_order(step: Program) -> None:
     """Prove that every pass can be carried out, once, forward before backward."""
-    found = (call for call in calls(step.schedule) if call.computes)
-    done = {(call.place, call.chunk, call.microbatch, call.phase) for call in found}
+    found = [call for call in calls(step.schedule) if call.computes]
+    each_pass = (half for call in found for half in call.halves)
+    done = {(call.place, call.chunk, call.microbatch, call.phase) for call in each_pass}
+    done |= {(call.place, *call.partner, WEIGHTS) for call in found if call.phase == OVERLAPPED}
     phases = PASSES if step.schedule.splits_backward else PASSES[:2]
     for place, stream in enumerate(step.schedule.streams):
         where = f"rank {place} of the pipeline"

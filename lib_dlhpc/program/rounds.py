@@ -6,11 +6,12 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.program.calls import PASSES, ordered, phase_of, pipeline
+from lib_dlhpc.program.calls import OVERLAPPED, PASSES, ordered, phase_of, pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
 
 # Calls as numbers: place, pass, back, boundary. A pass is a chunk of a place times the number of PASSES plus the index
-# of one of them, and -2 less that where a call is the only one; back: how many calls ago the one was whose message it
+# of one of them, and -2 less that where a call is the only one; behind these is what computes nothing, and then an
+# overlapped pass for each chunk of a place; back: how many calls ago the one was whose message it
 # receives, 0: it receives none; a boundary is a chunk of a place, -1: it sends nothing. Each is counted through all
 # places.
 Rows: TypeAlias = list[tuple[int, int, int, int]]
@@ -91,9 +92,11 @@ def _numbered(pipe: Pipeline) -> NDArray[np.int64]:
     """Return calls as numbers, (calls, 4); in the place of `back` the call whose message each receives, or -1."""
     ranks, chunks, rows = pipe.ranks, pipe.chunks, list[tuple[int, int, int, int]]()
     index = {phase: number for number, phase in enumerate(PASSES)}
+    nothing = len(PASSES) * ranks * chunks
     for place, work, source, after, crossed, once, computes in ordered(pipe):
-        at = place * chunks + work.chunk if computes else ranks * chunks
-        number = len(PASSES) * at + index[phase_of(work)] * computes
+        number, at, phase = nothing, place * chunks + work.chunk, phase_of(work)
+        if computes:
+            number = nothing + 1 + at if phase == OVERLAPPED else len(PASSES) * at + index[phase]
         boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
         rows.append((place, -2 - number if once else number, source, boundary))
     return np.array(rows, np.int64)

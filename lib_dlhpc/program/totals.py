@@ -1,6 +1,7 @@
 """What a step computes and sends in all, wherever it comes to lie."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Move, Swap, Update
-from lib_dlhpc.program.program import Block, Floats, Program, Sent
+from lib_dlhpc.program.program import Block, Chunk, Floats, Program, Sent
 from lib_dlhpc.schedules.network import Cost
 
 
@@ -26,9 +27,13 @@ def work_of(step: Program) -> Work:
     many = step.schedule.each
     each = np.zeros((4, step.schedule.ranks, step.shape[1]))
     for stage, places in step.distinct:
-        for chunk in stage:
+        for number, chunk in enumerate(stage):
+            ahead, back = (many - turns for turns in step.overlaps(places[0], number))
+            alone = np.array([[ahead], [back], [back]])
             for variant, seconds in enumerate(chunk.backward.work):
-                each[:3, list(places), variant] += many * seconds[:, None]
+                each[:3, list(places), variant] += alone * seconds[:, None]
+            for variant, seconds in enumerate(chunk.overlapped.work if chunk.overlapped else ()):
+                each[:3, list(places), variant] += (many - ahead) * seconds[:, None]
     for row, unlike in zip(step.end, step.unlike, strict=True):
         if any(isinstance(what, Update) for what, _ in unlike):
             each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])
@@ -47,13 +52,24 @@ def mixes_of(step: Program) -> tuple[Mix, Mix]:
     limited = np.zeros((2, 2, step.schedule.ranks, step.shape[1]))  # pass, limit
     seconds = np.zeros((2, step.schedule.ranks, step.shape[1]))
     for stage, places in step.distinct:
-        for chunk in stage:
-            each = zip(chunk.backward.limited, chunk.backward.work, strict=True)
+        for block, share in _shares(step, stage, places[0]):
+            each = zip(block.limited, block.work, strict=True)
             for variant, (limits, (ahead, back, again)) in enumerate(each):
-                limited[:, :, list(places), variant] += limits[..., None]
-                seconds[:, list(places), variant] += np.array([[ahead], [back + again]])
+                limited[:, :, list(places), variant] += (share[:, None] * limits)[..., None]
+                both = share * np.array([ahead, back + again])
+                seconds[:, list(places), variant] += both[:, None]
     fraction = limited / np.where(seconds > 0, seconds, 1.0)[:, None]
     return Mix(*fraction[0]), Mix(*fraction[1])
+
+
+def _shares(step: Program, stage: Sequence[Chunk], place: int) -> Iterator[tuple[Block, Floats]]:
+    """Yield blocks with the passes forward and backward of a stage, each with the part of all passes that it is."""
+    many = step.schedule.each
+    for number, chunk in enumerate(stage):
+        turns = np.array(step.overlaps(place, number))
+        yield chunk.backward, (many - turns) / many
+        if chunk.overlapped is not None:
+            yield chunk.overlapped, np.full(2, turns[0] / many)
 
 
 def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
@@ -65,8 +81,8 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
         found[one.kind] = found[one.kind].plus(one, times * mean)
 
     for stage, places in step.distinct:
-        for chunk in stage:
-            for block, times in chunk.passes(many):
+        for number, chunk in enumerate(stage):
+            for block, times in chunk.passes(many, step.overlaps(places[0], number)):
                 for one in block.messages if times else ():
                     add(one, len(places) * times)
             for what in chunk.hidden:
@@ -99,8 +115,8 @@ def ranked_exchanges(step: Program) -> int:
     """Return how many collectives of a step ranks leave one by one."""
     many, found = step.schedule.each, 0
     for place, stage in enumerate(step.stages):
-        for chunk in stage:
-            for block, times in chunk.passes(many):
+        for number, chunk in enumerate(stage):
+            for block, times in chunk.passes(many, step.overlaps(place, number)):
                 found += times * sum(
                     count for what, count in block.variants[0].messages if _is_ranked(what)
                 )

@@ -11,10 +11,10 @@ bubble of the paper is (p/2 - 1)(F&B + B - 3W). That is what this order takes wh
 longer than F; where F is within a fifth of that, and W 0.4 to 0.5 of B, it is within a quarter of it. A rank stores
 p + 1 activations of a stage.
 
-Assumption: F&B = F + B, what both passes compute and exchange within. In the authors' kernels the two are interleaved
-layer by layer, so that exchanges of experts in one hide beneath products of the other; here they are exposed as in any
-other schedule, so that a prediction is an upper bound where experts are sharded. Messages between stages are hidden
-behind what the ranks compute meanwhile, as in all schedules.
+What a turn of two passes takes is not stated here. `dualpipe` has them one after the other, F&B = F + B, as where they
+exchange nothing within. In `overlapped_dualpipe` they are one call, in which the two are interleaved so that exchanges
+of experts in one hide behind products of the other (parallel/overlapped.py). Messages between stages are hidden behind
+what the ranks compute meanwhile, as in all schedules.
 
 Sources: DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1, figure 5 and table 2; the
 order of passes, and that m is at least 2 p, from https://github.com/deepseek-ai/DualPipe (MIT).
@@ -36,11 +36,8 @@ from lib_dlhpc.schedules.pipeline import (
     check_counts,
 )
 
-CALLS = {
-    "forward": 1,
-    "backward": 3,
-    "overlapped": 6,
-}  # of a turn, with those that only wait or send
+# Of a turn, with those that only wait or send: of a forward pass, all of a backward pass, both, and both interleaved.
+FORWARD, BACKWARD, BOTH, INTERLEAVED = 1, 3, 6, 5
 
 
 def dualpipe(ranks: int, microbatches: int) -> Pipeline:
@@ -48,6 +45,15 @@ def dualpipe(ranks: int, microbatches: int) -> Pipeline:
 
     Raises SpecError unless both counts are even, and there are twice as many microbatches as ranks, or more.
     """
+    return _dualpipe("dualpipe", ranks, microbatches, False)
+
+
+def overlapped_dualpipe(ranks: int, microbatches: int) -> Pipeline:
+    """The same with the two passes of a turn interleaved, so that they hide each other's exchanges."""
+    return _dualpipe("overlapped dualpipe", ranks, microbatches, True)
+
+
+def _dualpipe(name: str, ranks: int, microbatches: int, overlapped: bool) -> Pipeline:
     check_counts(ranks=ranks, microbatches=microbatches)
     if ranks % 2:
         raise SpecError(f"ranks = {ranks}: expected an even number (dualpipe).")
@@ -58,24 +64,25 @@ def dualpipe(ranks: int, microbatches: int) -> Pipeline:
         )
 
     def order(rank: int) -> Iterator[Turn]:
-        return _Rank(rank, ranks, microbatches // 2).turns()
+        return _Rank(rank, ranks, microbatches // 2, overlapped).turns()
+
+    both = INTERLEAVED if overlapped else BOTH
 
     def first(rank: int) -> int:
         near = min(rank, ranks - 1 - rank)
         inner = ranks // 2 - 1 - near
-        main = CALLS["overlapped"] + (CALLS["overlapped"] if inner else 1 + CALLS["backward"])
-        return ranks + 3 * inner + main
+        return ranks + 3 * inner + both + (both if inner else FORWARD + BACKWARD)
 
-    rounds = Rounds(first, ((2 * CALLS["overlapped"], microbatches // 2 - ranks),), 2)
+    rounds = Rounds(first, ((2 * both, microbatches // 2 - ranks),), 2)
     streams = Streams(order, ranks, 2, rounds, 2)
-    return Pipeline("dualpipe", ranks, microbatches, 2, streams, 2)
+    return Pipeline(name, ranks, microbatches, 2, streams, 2)
 
 
 class _Rank:
     """The turns of one rank. Its near direction enters at the end of the pipeline to which the rank is nearer."""
 
-    def __init__(self, rank: int, ranks: int, half: int) -> None:
-        self.ranks, self.half = ranks, half
+    def __init__(self, rank: int, ranks: int, half: int, overlapped: bool) -> None:
+        self.ranks, self.half, self.overlapped = ranks, half, overlapped
         self.place = min(rank, ranks - 1 - rank)  # from the nearer end
         self.near = int(rank >= ranks // 2)  # the chunk of that direction
         self.far = 1 - self.near
@@ -137,4 +144,5 @@ class _Rank:
 
     def _overlapped(self, forward: int, backward: int) -> Together:
         """A forward pass of one direction and a backward pass of the other."""
-        return Together((self._forward(forward), *self._backward(backward).passes))
+        passes = (self._forward(forward), *self._backward(backward).passes)
+        return Together(passes, self.overlapped)

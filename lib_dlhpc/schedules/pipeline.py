@@ -67,9 +67,24 @@ Work: TypeAlias = Forward | Backward | Weights
 
 @dataclass(frozen=True)
 class Together:
-    """Passes in one turn: the first starts when all their messages are there; all they send leaves after the last."""
+    """Passes in one turn: the first starts when all their messages are there; all they send leaves after the last.
+
+    overlapped: they are a forward pass and all of a backward pass, interleaved, so that what one exchanges hides
+    behind what the other computes.
+    """
 
     passes: tuple[Work, ...]
+    overlapped: bool = False
+
+    @property
+    def microbatch(self) -> int:
+        """The microbatch of the first pass."""
+        return self.passes[0].microbatch
+
+    @property
+    def chunk(self) -> int:
+        """The chunk of the first pass."""
+        return self.passes[0].chunk
 
 
 Turn: TypeAlias = Work | Together
@@ -170,6 +185,17 @@ class Pipeline:
     def passes(self, rank: int) -> Iterator[Work]:
         """Yield the passes of a rank in its order, without its messages."""
         return chain.from_iterable(map(passes_of, self.turns(rank)))
+
+    @cached_property
+    def overlapped(self) -> tuple[tuple[int, ...], ...]:
+        """In how many turns of each rank a forward pass of each chunk overlaps with a backward pass of the other."""
+        if self.directions == 1:
+            return ((0,) * self.chunks,) * self.ranks
+        turns = ([*self.turns(rank)] for rank in range(self.ranks))
+        pairs = (
+            [t.chunk for t in each if isinstance(t, Together) and t.overlapped] for each in turns
+        )
+        return tuple(tuple(each.count(chunk) for chunk in range(self.chunks)) for each in pairs)
 
     @property
     def each(self) -> int:

@@ -37,8 +37,8 @@ def _cycle(experiment: Experiment, most: float) -> Iterator[int]:
     size, many, count = int(np.prod(step.shape)), step.schedule.each, _Count(step, most)
     for place, stage in enumerate(step.stages):
         sent = 0.0
-        for chunk in stage:
-            for block, times in chunk.passes(many):
+        for number, chunk in enumerate(stage):
+            for block, times in chunk.passes(many, step.overlaps(place, number)):
                 for each in block.variants:
                     sent += times * count.of(each.instructions) / len(block.variants)
         sent += count.of(row[place] for row in step.end)

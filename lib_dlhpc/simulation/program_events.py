@@ -31,7 +31,7 @@ from lib_dlhpc.program import (
     calls,
 )
 from lib_dlhpc.program.calls import FORWARD
-from lib_dlhpc.program.intervals import kind_of, message_name, pass_name, segments
+from lib_dlhpc.program.intervals import halves, kind_of, message_name, pass_name, segments
 from lib_dlhpc.schedules import Schedule, messages, within
 from lib_dlhpc.schedules.rounds import stored
 from lib_dlhpc.simulation.conditions import Conditions
@@ -307,8 +307,10 @@ class _Rank:
                     filled.append(self.sim.env.now)
         at = since + worked
         alone = name == kind and not waits
-        for segment, start, stop in segments(name, since, filled if alone else [], at):
-            self._span(kind, segment, start, stop)
+        for half, start, end in halves(call, block, since, at, self.variant):
+            named = pass_name(self.shared.step, half)
+            for segment, begin, stop in segments(named, start, filled if alone else [], end):
+                self._span(kind_of(half), segment, begin, stop)
         for label, seconds in waits.items():
             if seconds:
                 self._span("wait", f"wait for {label}", at, at + seconds)

@@ -69,7 +69,7 @@ class Strategy:
     layers read operands in fp8 (spec/fp8.py).
     schedule: of the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose
     weight gradients fill idle time (Qi et al. 2024); dualpipe: microbatches from both ends, so that each rank holds
-    two stages (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1), predicted and simulated only.
+    two stages and hides exchanges of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
     channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into
     which a tensor-parallel collective and the product beside it are cut, so that they overlap (Wang et al. 2023; costs/

@@ -61,6 +61,12 @@ RUNS = {
         {"nodes": 2, "batch": 16, "precision": "fp16", "optimizer": "adam"},
         {"schedule": ["dualpipe"], "pipeline": [2, 4], "microbatches": [4, 8, 16, 32]},
     ),
+    "both ends, experts": (
+        {**GPT, "hidden": 1024, "layers": 8, "experts": 8, "chosen": 2},
+        {"name": "selene", "nics": 1},
+        {"nodes": 2, "batch": 16, "precision": "fp16", "experts": 4, "zero": 1},
+        {"schedule": ["dualpipe"], "pipeline": [2, 4], "tensor": [1], "microbatches": [8, 16, 32]},
+    ),
     "local": (
         {**GPT, "hidden": 1024},
         "summit",

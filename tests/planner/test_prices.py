@@ -101,6 +101,14 @@ def test_microbatches_from_both_ends_are_priced_as_they_are_predicted():
     assert check(run, every.columns, dice.sample(rows, min(20, len(rows)))) > 10
 
 
+def test_experts_whose_passes_overlap_are_priced_as_they_are_predicted():
+    model = GPT | {"experts": 8, "chosen": 2}
+    run = Experiment(model=model, machine="selene", strategy=SMALL | {"batch": 16})
+    choose = {"pipeline": [2, 4], "schedule": ["dualpipe"], "zero": [0], "experts": [2]}
+    every = space(run, choose | {"tensor": [1]})
+    assert check(run, every.columns, range(min(12, len(every)))) > 3
+
+
 def test_experts_are_priced_as_they_are_predicted():
     model = GPT | {"experts": 8, "chosen": 2}
     run = Experiment(model=model, machine="selene", strategy=SMALL)

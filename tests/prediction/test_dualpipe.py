@@ -4,16 +4,33 @@ import pytest
 from split_runs import EQUAL, GPT, split
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.parallel import program
+from lib_dlhpc.parallel import pipeline, program, step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.bubbles import Passes, bubbles
 from lib_dlhpc.prediction.explain_split import explain_split
 from lib_dlhpc.prediction.ledger import moments
 from lib_dlhpc.prediction.pipelined import explain_bubble
 from lib_dlhpc.program import Swap
+from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.training.check import check
 
 FREE = {"latency": 0.0, "bandwidth": 1e30}
+DEEPSEEK = {
+    "model": "deepseek-v3",
+    "machine": "h800-pod",
+    "dataset": "webtext",
+    "strategy": {
+        "nodes": 256,
+        "experts": 64,
+        "pipeline": 16,
+        "batch": 120,
+        "microbatches": 120,
+        "precision": "bf16",
+        "optimizer": "adam",
+        "schedule": "dualpipe",
+        "zero": 1,
+    },
+}
 SCHEDULES = {"1F1B": "1f1b", "ZB-H1": "zb-h1", "DualPipe": "dualpipe"}
 
 
@@ -187,3 +204,26 @@ def test_without_a_pipeline_there_are_no_two_ends():
     other = split(GPT, microbatches=4)
     assert float(predict(alone).step_time) == float(predict(other).step_time)
     assert float(predict(alone).memory_total) == float(predict(other).memory_total)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "overlap", "seconds", "exposed", "fits"),
+    [
+        ("full", True, 39.2, 13.95, True),
+        ("full", False, 50.2, 24.8, True),
+        ("none", True, 23.9, 5.9, False),
+        ("none", False, 35.2, 16.6, False),
+    ],
+)
+def test_what_the_documentation_says_of_deepseeks_layout(
+    recompute, overlap, seconds, exposed, fits, monkeypatch
+):
+    """DeepSeek-AI 2024, section 3.2: 16 stages, 64 expert ranks in 8 nodes, ZeRO 1; without overlap as before it."""
+    if not overlap:
+        for module in (step, pipeline):
+            monkeypatch.setattr(module, "overlaps_passes", lambda experiment: False)
+    run = read_experiment(DEEPSEEK).set({"strategy.recompute": recompute})
+    found = predict(run)
+    assert float(found.step_time) == pytest.approx(seconds, abs=0.05)
+    assert float(found.exposed["experts"]) == pytest.approx(exposed, abs=0.05)
+    assert bool(found.fits) == fits

@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from lib_dlhpc.program.calls import calls, pipeline
+from lib_dlhpc.program.calls import OVERLAPPED, calls, pipeline
 from lib_dlhpc.program.rounds import Section, sections
 from lib_dlhpc.program.walk import Walk
 
 SHAPES = [
     *((schedule, ranks, 1) for schedule in ("gpipe", "1f1b", "zb-h1") for ranks in (1, 2, 5, 8)),
     *(("interleaved", ranks, chunks) for ranks in (1, 2, 4) for chunks in (1, 2, 3)),
-    *(("dualpipe", ranks, 2) for ranks in (2, 4, 8)),
+    *((each, ranks, 2) for each in ("dualpipe", "overlapped dualpipe") for ranks in (2, 4, 8)),
 ]
 PHASES = ("forward", "backward", "weights")
 UNEVEN = ("equal", "ends", "near", "any")
@@ -19,7 +19,7 @@ UNEVEN = ("equal", "ends", "near", "any")
 
 def microbatches(schedule, ranks, many):
     """Return the next number of them that a schedule can have."""
-    if schedule == "dualpipe":
+    if "dualpipe" in schedule:
         return 2 * ranks + 2 * many
     return ranks * many if schedule == "interleaved" else many
 
@@ -38,10 +38,14 @@ def by_place(rows, ranks):
 
 
 def by_call(pipe):
-    rows = []
+    rows, nothing = [], 3 * pipe.ranks * pipe.chunks
     for at, call in enumerate(calls(pipe)):
-        number = 3 * (call.place * pipe.chunks + call.chunk) + PHASES.index(call.phase)
-        number = number if call.computes else 3 * pipe.ranks * pipe.chunks
+        number = 3 * (call.place * pipe.chunks + call.chunk) + [*PHASES, OVERLAPPED].index(
+            call.phase
+        )
+        number = number if call.computes else nothing
+        if call.phase == OVERLAPPED:
+            number = nothing + 1 + call.place * pipe.chunks + call.chunk
         boundary = call.before[0] * pipe.chunks + call.before[1] if call.target >= 0 else -1
         back = at - call.source if call.source >= 0 else 0
         rows.append((call.place, -2 - number if call.once else number, back, boundary))
@@ -87,13 +91,14 @@ def test_rounds_that_are_skipped_change_nothing(schedule, ranks, chunks, uneven)
         busy = [dice.choice((1.0, dice.random())) * each for each in takes]
         lasts = [2 * duration() for _ in range(count)]
         begin = [dice.random() for _ in range(ranks)]
-        seconds.append(0.0)  # of calls that compute nothing
+        seconds.append(0.0)  # of calls that compute nothing; behind it, overlapped passes
+        seconds += [duration() for _ in range(ranks * chunks * schedule.startswith("overlapped"))]
         how = (seconds, lambda at, start, lasts=lasts: start + lasts[at], busy, takes, begin)
         whole = Walk(*how).run([Section(unfolded(pipe), 1)])
         assert Walk(*how).run(sections(pipe)) == pytest.approx(whole, rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "dualpipe"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1", "dualpipe", "overlapped dualpipe"])
 def test_the_rounds_walked_do_not_grow_with_the_microbatches(schedule, monkeypatch):
     walked = []
     once = Walk._round
@@ -103,8 +108,9 @@ def test_the_rounds_walked_do_not_grow_with_the_microbatches(schedule, monkeypat
     counts = []
     for many in (1000, 100_000):
         walked.clear()
-        chunks = 2 if schedule == "dualpipe" else 1
+        chunks = 2 if "dualpipe" in schedule else 1
         seconds, hops = [1.0, 2.0, 0.5] * 4 * chunks + [0.0], [0.1] * 4 * chunks
+        seconds += [3.5] * 4 * chunks
         Walk(seconds, lambda _, at: at + 3.0, hops, hops, [0.0] * 4).run(
             sections(pipeline(schedule, 4, many, chunks))
         )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.bubbles import Passes, bubbles
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
-from lib_dlhpc.schedules.dualpipe import dualpipe
+from lib_dlhpc.schedules.dualpipe import dualpipe, overlapped_dualpipe
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
@@ -102,6 +102,22 @@ def test_the_order_in_the_paper():
     assert first[-4:] == ["B0.8", "W0.8", "B0.9", "W0.9"]
     assert middle[:8] == ["F0.0", "F1.0", "F0.1", "F1.1", "F0.2", "F1.2", "F0.3", "F1.3"]
     assert middle[8:12] == ["F0.4", "B1.0", "F1.4B0.0", "F0.5B1.1"]
+
+
+@given(p=ranks, m=more)
+def test_overlapped_turns_are_the_turns_of_two_passes(p, m):
+    """In the same order; and as many as are counted."""
+    one, both = (make(p, 2 * p + 2 * m) for make in (dualpipe, overlapped_dualpipe))
+    prove_pipeline(both)
+    assert one.streams == both.streams and sum(map(sum, one.overlapped)) == 0
+    for rank in range(p):
+        pairs = [turn for turn in both.turns(rank) if getattr(turn, "overlapped", False)]
+        for turn in pairs:
+            assert [type(each) for each in turn.passes] == [Forward, Backward, Weights]
+            assert turn.passes[0].chunk == 1 - turn.passes[1].chunk
+        counts = tuple(sum(turn.chunk == chunk for turn in pairs) for chunk in (0, 1))
+        assert both.overlapped[rank] == counts
+        assert [*map(passes_of, one.turns(rank))] == [*map(passes_of, both.turns(rank))]
 
 
 def test_ranks_from_both_ends_do_the_same():

@@ -41,6 +41,7 @@ KINDS = {
     "interleaved": {**PIPELINE, "chunks": 2, "schedule": "interleaved"},
     "zero bubble": {**PIPELINE, "schedule": "zb-h1"},
     "both ends": {**PIPELINE, "schedule": "dualpipe"},
+    "both ends, experts": {**PIPELINE, "schedule": "dualpipe", "data": 4, "experts": 2},
     "zero 1": {"data": 4, "zero": 1},
     "hybrid sharding": {"data": 4, "zero": 3, "shards": 2},
     "zero 2": {"data": 4, "zero": 2},
@@ -51,7 +52,9 @@ KINDS = {
     "hybrid, zero 1": {**HYBRID, "zero": 1},
     "tensor, zero 3": {"data": 2, "tensor": 2, "zero": 3},
 }
-CASES = [(kind, model) for kind in KINDS for model in MODELS if (kind, model) != ("experts", "gpt")]
+CASES = [
+    (kind, model) for kind in KINDS for model in MODELS if "experts" not in kind or model != "gpt"
+]
 POD = load_machine("h100-pod")
 LINK = POD.inter_node
 ALPHA, BETA = LINK.latency, 1 / (LINK.bandwidth * LINK.efficiency * POD.nics)

@@ -93,9 +93,9 @@ def _used(step: Program) -> set[tuple[str, str]]:
     """Return stream and kind of group of all collectives."""
     blocks = {
         id(block): block
-        for stage in step.stages
-        for chunk in stage
-        for block, _ in chunk.passes(step.schedule.each)
+        for place, stage in enumerate(step.stages)
+        for number, chunk in enumerate(stage)
+        for block, _ in chunk.passes(step.schedule.each, step.overlaps(place, number))
     }
     every: list[Instruction | None] = [what for row in step.end for what in row]
     for block in blocks.values():
@@ -167,7 +167,8 @@ class _Rank:
 
     def _pass(self, call: Call) -> Iterator[Node]:
         block = self.step.stages[self.place][call.chunk].block(call.phase, call.once)
-        kind, name = kind_of(call), pass_name(self.step, call)
+        name, halves = pass_name(self.step, call), call.halves
+        names = [(kind_of(half), pass_name(self.step, half)) for half in halves]
         prices = block.prices[self.variant]
         posted: dict[str, tuple[int, ...]] = {}
         for what in block.variants[self.variant].instructions:
@@ -175,7 +176,9 @@ class _Rank:
                 seconds = prices.seconds[what.phase][what.layer]
                 if seconds:
                     flop, size = prices.work(what)
-                    words = f"{name}, layer {what.layer}"
+                    behind = len(halves) > 1 and what.layer >= block.ahead
+                    kind, word = names[behind]
+                    words = f"{word}, layer {what.layer - block.ahead * behind}"
                     yield self._next(
                         Node(0, words, "COMP_NODE", (), seconds, flop, size, kind=kind)
                     )
