@@ -38,6 +38,7 @@ LABS = {
     "08_survive": Lab("Survive", 75),
     "09_predict_your_cluster": Lab("Predict your cluster", 90),
     "10_race_the_planner": Lab("Race the planner", 75),
+    "11_serve_the_model": Lab("Serve the model", 90),
     "12_lay_out_a_language_model": Lab("Lay out a language model", 100),
 }
 # Folders in explore/, as records name modules, and the modules' numbers.
@@ -157,7 +158,13 @@ PATH = (
         ("12_lay_out_a_language_model",),
     ),
     Module(
-        "13_serving.ipynb", "13", "Serving", "What does an answer cost?", 55, ("01", "04", "08")
+        "13_serving.ipynb",
+        "13",
+        "Serving",
+        "What does an answer cost?",
+        55,
+        ("01", "04", "08"),
+        ("11_serve_the_model",),
     ),
 )
 

@@ -13,6 +13,7 @@ survive/                lab 8: expected time and checkpoint interval, a run that
 predict_your_cluster/   lab 9: a hidden cluster, a learner's calibration and prediction of it
 grading/                marks of a class that hold: learners' code in processes of its own
 race_the_planner/       lab 10: spaces of layouts, a learner's planner and its regret, two plans on real ranks
+serve_the_model/        lab 11: a learner's price of a step, scheduler and plan of a service
 lay_out_a_language_model/  lab 12: weights in shards, attention on a ring, a model laid out on 64 devices
 
 Widgets of the labs are in explore/labs/lab.py and explore/labs/predict_your_cluster.py.

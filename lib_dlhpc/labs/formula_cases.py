@@ -1,6 +1,7 @@
 """A learner's formula compared with the library's, case by case; a wrong value is matched with classic mistakes."""
 
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from lib_dlhpc.labs.findings import Finding, broken, kept
@@ -33,8 +34,12 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
 
 
 def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    """Return a call as text; a record, such as a storage tier, by its class alone."""
-    words = [text if len(text := repr(each)) < 80 else type(each).__name__ for each in arguments]
+    """Return a call as text; a record, such as a storage tier, by its class alone, a function by its name."""
+    texts = [each.__name__ if isinstance(each, FunctionType) else repr(each) for each in arguments]
+    words = [
+        text if len(text) < 80 else type(each).__name__
+        for text, each in zip(texts, arguments, strict=True)
+    ]
     return f"{function.__name__}({', '.join(words)})"
 
 

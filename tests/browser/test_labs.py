@@ -26,6 +26,7 @@ LABS = (
     "08_survive",
     "09_predict_your_cluster",
     "10_race_the_planner",
+    "11_serve_the_model",
     "12_lay_out_a_language_model",
 )
 FIGURE = """
@@ -78,7 +79,7 @@ def test_a_solved_lab_says_so(
     stem: str,
     said: list[str],
 ) -> None:
-    """One lab with one function and one with several cells; tests/labs has what each of the ten shows."""
+    """One lab with one function and one with several cells; tests/labs has what each lab shows."""
     folder = jupyterlab[1] / lab
     shutil.copytree(repository / "labs" / lab, folder)
     head, _ = solution_of(repository, lab)

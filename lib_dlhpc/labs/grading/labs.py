@@ -154,6 +154,7 @@ FILES = (
     "lib_dlhpc.storage",
     "lib_dlhpc.storage.snapshots",
 )
+SERVE = ("cache", "step", "schedule", "forecast", "choose")
 PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
 LAY_OUT = ("step", "zigzag", "ring_attention", "memory", "choose")
 LABS = {
@@ -175,6 +176,7 @@ LABS = {
     "08_survive": Lab(SURVIVE, 10, FILES, _survives, _but_choice, files=True),
     "09_predict_your_cluster": Lab(PREDICT, 7, (), _all),
     "10_race_the_planner": Lab(("planner", "bet"), 5, (), _all, _all),
+    "11_serve_the_model": Lab(SERVE, 15, (), _all, _all),
     "12_lay_out_a_language_model": Lab(LAY_OUT, 12, (MPI,), _all, _all),
 }
 
