@@ -231,7 +231,7 @@ def _apply(
     for each in batch:
         new = each not in running
         done.computed += each.seen.tokens if new else 1
-        done.again += each.seen.tokens if new and each.made else 0
+        done.again += each.seen.tokens - 1 if new and each.made else 0  # the last one is new
     out = [each for each in running if each not in batch and each not in refused]
     done.preempted += len(out)
     stay = [each for each in queue if each not in batch and each not in refused]
@@ -260,7 +260,7 @@ def schedule_findings(schedule: Schedule, loads: Sequence[Load]) -> list[Finding
     words = {
         FITS: f"{sum(each.steps for each in results):,} steps, none above its room.",
         ORDER: f"{preempted} times a sequence lost its cache, always the one that came last.",
-        WORK: "Whoever is first in the queue is admitted as soon as there is room.",
+        WORK: "The first in the queue is admitted as soon as there is room.",
         ENDS: f"{answered} answered, {refused} refused.",
     }
     found = [broken(law, wrong[law]) if law in wrong else kept(law, words[law]) for law in words]
