@@ -137,6 +137,7 @@ class Browser(threading.Thread):
             page.get_by_role("button", name="Keep my answers").click()
             page.get_by_text("kept for this class").first.wait_for()
             self.joined = True
+        page.locator(".dlhpc-question").first.wait_for()
         whole = 0
         while (many := page.locator(".dlhpc-question").count()) != whole:
             whole = many
