@@ -197,7 +197,7 @@ def best(task: Task) -> tuple[int, int]:
 
 def _largest(task: Task, devices: int) -> int:
     """Return the largest batch of a replica within the limit, 0 if there is none."""
-    low, high = 0, len(BATCHES)  # of so many the first are within it
+    low, high = 0, len(BATCHES)  # how many are within it
     while low < high:
         middle = (low + high + 1) // 2
         within = served(task, devices, BATCHES[middle - 1]).p99 <= task.limit
