@@ -17,7 +17,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from lib_dlhpc.launch import folder as run_folder
@@ -46,12 +45,7 @@ class Engines:
     def __enter__(self) -> Any:
         return self.client
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def __repr__(self) -> str:

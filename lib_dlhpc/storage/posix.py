@@ -11,7 +11,6 @@ import stat
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
-from types import TracebackType
 from typing import IO, Any
 
 from lib_dlhpc.errors import SpecError
@@ -180,12 +179,7 @@ class Content(InMemory):
 class Text(io.TextIOWrapper):
     """Text of a stored file; a new file whose `with` fails is not published."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         content: Any = self.buffer
         if kind is not None and isinstance(content, OutputFile):
             self.detach()

@@ -13,7 +13,6 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from lib_dlhpc.storage.checksum import checksum
@@ -59,12 +58,7 @@ class OutputFile(InMemory):
             super().close()
             self._drop(self.name)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close() if kind is None else self.discard()
 
 

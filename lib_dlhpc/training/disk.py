@@ -11,7 +11,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from tempfile import mkstemp
 from threading import Condition, Thread
-from types import TracebackType
 
 import numpy as np
 
@@ -52,12 +51,7 @@ class Disk:
     def __enter__(self) -> "Disk":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def extend(self, size: int) -> None:

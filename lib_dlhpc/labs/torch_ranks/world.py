@@ -17,7 +17,6 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE
-from types import TracebackType
 from typing import IO, Any
 
 from lib_dlhpc.extras import missing
@@ -51,12 +50,7 @@ class World:
     def __enter__(self) -> "World":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def run(
