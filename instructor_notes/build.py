@@ -1,7 +1,8 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
 
 Exams, the concept test and worked problems, answers apart. Another seed is another version of the exams, with
-other numbers where the items draw them, and options in another order.
+other numbers where the items draw them, and options in another order. Exams and the concept test are also written for
+Moodle (`.gift`) and for text2qti (`.txt`), which makes the archive that Canvas imports.
 """
 
 import sys
@@ -11,13 +12,14 @@ from pathlib import Path
 from lib_dlhpc.explore.course import PATH, RECORDED
 from lib_dlhpc.teaching.problems import answers, page
 from lib_dlhpc.teaching.questions import exam, key, sheet
+from lib_dlhpc.teaching.quizzes import gift, text2qti
 
 HERE = Path(__file__).parent
 
 
 def write(folder: Path, name: str, text: str) -> None:
-    """Write a page."""
-    path = folder / f"{name}.md"
+    """Write a file."""
+    path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
@@ -36,14 +38,17 @@ def main(folder: str = "build/course", seed: str = "0") -> None:
     ]
     for name, title, path in pages:
         questions = exam(path, version)
-        write(into, name, sheet(title, questions, version))
-        write(into, f"{name}_answers", key(title, questions, version))
+        write(into, f"{name}.md", sheet(title, questions, version))
+        write(into, f"{name}_answers.md", key(title, questions, version))
+        feedback = name != "concept_test"  # asked twice: nobody should know the answers in between
+        write(into, f"{name}.gift", gift(title, questions, version, feedback))
+        write(into, f"{name}.txt", text2qti(title, questions, version, feedback))
     folders = {number: folder for folder, number in RECORDED.items()}
     for module in PATH:
         title = f"Problems of module {module.number}, {module.title}"
         problems = import_module(f"lib_dlhpc.explore.{folders[module.number]}.problems").PROBLEMS
-        write(into, f"problems/{module.name}", page(title, problems))
-        write(into, f"problems/{module.name}_answers", answers(title, problems))
+        write(into, f"problems/{module.name}.md", page(title, problems))
+        write(into, f"problems/{module.name}_answers.md", answers(title, problems))
     print(f"The course on paper: {into.resolve()}")
 
 

@@ -19,3 +19,8 @@ def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
         numbers = re.findall(r"^\*\*(\d+)\.\*\*", asked, re.M)
         assert numbers == re.findall(r"^\*\*(\d+)\.\*\* [A-D]\. ", answers, re.M)
         assert len(re.findall(r"^- [A-D]\. ", asked, re.M)) == 4 * len(numbers)
+        moodle, canvas = (sheet.with_suffix(end).read_text("utf-8") for end in (".gift", ".txt"))
+        assert len(re.findall(r"^=", moodle, re.M)) == len(numbers)
+        assert re.findall(r"^(\d+)\. ", canvas, re.M) == numbers
+        feedback = 0 if sheet.stem == "concept_test" else 4 * len(numbers)  # asked twice
+        assert canvas.count("\n... ") == feedback == len(re.findall(r"^[=~].*[^\\]#", moodle, re.M))

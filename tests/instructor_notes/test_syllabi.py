@@ -61,6 +61,45 @@ def test_a_module_comes_after_those_that_it_needs(page, name):
         assert set(NEEDS.get(number, ())) <= set(order[:place]), number
 
 
+def test_a_week_needs_the_weeks_of_what_its_modules_need(page):
+    weeks = page("syllabus_14_weeks").split("\n### Week ")[1:]
+    at = {}
+    for week, text in enumerate(weeks, 1):
+        for number in MODULE.findall(text):
+            at.setdefault(number, week)
+    for week, text in enumerate(weeks, 1):
+        own = {number for number in MODULE.findall(text) if at[number] == week}
+        needed = {at[each] for number in own for each in NEEDS.get(number, ())} - {week}
+        assert needed <= before(weeks, week), week
+
+
+def before(weeks, week):
+    """Return the weeks that a week needs, and those that they need."""
+    line = re.search(r"^\*\*Needs\*\*: (.+)\.$", weeks[week - 1], re.M)[1]
+    found = re.search(r"(\d+) to (\d+)", "1 to 13" if line == "all weeks" else line)
+    if found:
+        return set(range(int(found[1]), int(found[2]) + 1))
+    direct = {int(number) for number in re.findall(r"\d+", line)}
+    return direct.union(*(before(weeks, each) for each in direct))
+
+
+def test_six_weeks_name_the_labs_that_they_leave_out(page):
+    text = page("syllabus_6_weeks")
+    line = re.search(r"left out: .*?labs ([\d, toand]+),\s", text, re.S)[1]
+    out = {int(n) for n in re.findall(r"\d+", line)}
+    for first, last in re.findall(r"(\d+) to (\d+)", line):
+        out |= set(range(int(first), int(last) + 1))
+    held = {int(lab[:2]) for lab in LAB.findall(text)}
+    assert not out & held and out | held == {int(lab[:2]) for lab in LABS}
+
+
+def test_readme_counts_modules_and_labs(repository):
+    text = (repository / "README.md").read_text("utf-8")
+    count = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"]
+    assert f"{count[len(PATH) + 1 - 10]} notebooks" in text
+    assert f"{count[len(LABS) - 10]} assignments" in text
+
+
 @pytest.mark.parametrize("name", [*WEEKS, *DAYS])
 def test_a_lab_comes_after_its_module_and_has_its_minutes(page, name):
     of = {lab: module.number for module in PATH for lab in module.labs}
