@@ -41,7 +41,7 @@ def run(network: str, gpus: int, sequence: int = 0, nics: int = 8, **strategy: A
 
 def fsdp_alone(draw: Draw) -> Question:
     """What FSDP over all nodes costs, next to a pipeline."""
-    network, stages = draw.of([("gpt3-175b", 8), ("mt-nlg-530b", 15), ("bloom-176b", 10)])
+    network, stages = draw.of([("gpt3-175b", 12), ("mt-nlg-530b", 15), ("bloom-176b", 10)])
     replicas = draw.of([64, 128])
     gpus = 8 * stages * replicas
     split = {"tensor": 8, "sequence_parallel": True}
@@ -51,11 +51,16 @@ def fsdp_alone(draw: Draw) -> Question:
         for unit in ("block", "layer")
     )
     step = float(piped.step_time)
+    model, link = piped.experiment.model, piped.experiment.machine.inter_node
+    blocks = sum(layer.kind == "fused_attention" for layer in model.layers)
     return Question(
         "fsdp alone",
-        f"{NETWORKS[network]} on {gpus:,} H100. With {stages} stages of 8 GPUs, {stages} microbatches, and the"
-        f" optimizer state sharded, a step takes {step:.1f} s. With no pipeline, {gpus // 8:,} replicas of 8 GPUs"
-        " shard everything (ZeRO 3). About how long does a step take?",
+        f"{NETWORKS[network]}, {model.parameters / 1e9:.0f} billion weights in {blocks} blocks, on {gpus:,} H100. With"
+        f" {stages} stages of 8 GPUs, {stages} microbatches, and the optimizer state sharded, a step takes"
+        f" {step:.1f} s. With no pipeline, {gpus // 8:,} replicas of 8 GPUs shard everything (ZeRO 3, in bf16). A GPU's"
+        f" NIC carries {link.bandwidth * link.efficiency / 1e9:.0f} GB/s, and a message takes"
+        f" {link.latency * 1e6:.0f} us more. Computation is hidden behind the exchange. About how long does a step"
+        " take?",
         f"{alone:.1f} s",
         {
             f"{step:.1f} s": "FSDP alone is enough if it fits.",
@@ -88,7 +93,8 @@ def zero_bubble(draw: Draw) -> Question:
             f"{one:.1f} %": "The order of passes does not change the bubble.",
             f"{apart / 3:.1f} %": "Weight gradients fill all but the first pass.",
         },
-        "Weight gradients fill some idle time; the pipeline still has to fill and drain: (p - 1) (F + B - W).",
+        "Weight gradients fill some idle time; the pipeline still has to fill and drain: (p - 1) times a forward pass and"
+        " its input gradients, less the weight gradients.",
     )
 
 
@@ -125,8 +131,9 @@ def far_ring(draw: Draw) -> Question:
     near, far = exposed(8, 8), exposed(32, 1)
     return Question(
         "far ring",
-        f"{NETWORKS[network]}, sequences of {sequence:,} tokens in a ring of 8 ranks in a node: {near:.2f} % of a step"
-        " is exposed. In a ring of 32 ranks over four nodes, one NIC each?",
+        f"{NETWORKS[network]}, sequences of {sequence:,} tokens in a ring of 8 H100 in a node, 360 GB/s each:"
+        f" {near:.2f} % of a step is exposed. In a ring of 32 GPUs over four nodes, where the 8 GPUs of a node share"
+        " one NIC of 45 GB/s?",
         f"{far:.1f} %",
         {
             f"{near:.2f} %": "Overlap hides a ring, whatever its length.",
@@ -160,13 +167,19 @@ def fp8(draw: Draw) -> Question:
     layout = Mixture(experts=draw.of([16, 32]), busiest=draw.of([1.2, 1.5, 2.0]))
     own = experts.predicted(layout)
     whole = float(own.step_time)
-    saved = 100 * (1 - float(experts.predicted(layout._replace(products="fp8")).step_time) / whole)
-    arithmetic = 100 * sum(experts.computed(causes(own)).values()) / whole
+    fast = experts.predicted(layout._replace(products="fp8"))
+    saved = 100 * (1 - float(fast.step_time) / whole)
+    arithmetic, left = (
+        100 * sum(experts.computed(causes(each)).values()) / whole for each in (own, fast)
+    )
+    linear = 200 * (arithmetic - left) / arithmetic
+    idle = 100 * float(own.pipeline_bubble - fast.pipeline_bubble) / whole
     return Question(
         "fp8",
         f"DeepSeek-V3 on 2,048 H800, its experts over {layout.experts} ranks, the busiest with {layout.busiest} times"
-        f" the mean. Arithmetic is {arithmetic:.0f} % of a step, no exchange is hidden. By how much does the step fall"
-        " if linear layers compute in fp8, at twice the rate of bf16?",
+        f" the mean. No exchange is hidden. Arithmetic is {arithmetic:.1f} % of a step, linear layers are {linear:.0f} %"
+        " of the arithmetic. If they compute in fp8, at twice the rate of bf16, the bubble falls by"
+        f" {idle:.1f} % of a step, too. By what percentage does the step time drop?",
         f"{saved:.1f} %",
         {
             f"{100 / 2:.1f} %": "fp8 halves the step.",

@@ -471,6 +471,15 @@ def test_12_train_a_language_model(questions):
     is_right(
         questions, name, "zero bubble", lambda p, m, f, w, b: split(p, m, f, b, w), *pipe, *passes
     )
+
+    def gathered(weights, blocks, replicas, rate, latency):
+        bytes_each = 2 * weights * 1e9 / 8
+        return 3 * (blocks * (replicas - 1) * latency * 1e-6 + bytes_each / (rate * 1e9))
+
+    wire = "{} billion", "in {} blocks", "pipeline, {} replicas", "carries {} GB", "takes {} us"
+    is_right(questions, name, "fsdp alone", gathered, *wire, within=0.05)
+    fp8 = "Arithmetic is {} %", "are {} %", "falls by {} %"
+    is_right(questions, name, "fp8", lambda a, x, d: a * x / 200 + d, *fp8, within=0.05)
     idle = "{} GPUs", "{} sequences", "replicas of {} GPUs"
     is_right(questions, name, "small replicas", lambda gpus, s, each: gpus / each - s, *idle)
     is_right(
