@@ -84,7 +84,7 @@ QUESTIONS = [
             "learns nothing, gradients are wrong": "Stale gradients do not converge.",
             "learns as fast, only the order changes": "A gradient is as good for any weights.",
         },
-        "Old gradients bear only a lower learning rate.",
+        "Stale gradients tolerate only a smaller learning rate.",
     ),
     Question(
         "agreement",

@@ -20,7 +20,7 @@ TODAY = Flat(latency=1e-6, bandwidth=400e9 / 8)
 
 
 def ring_over_rabenseifner(size: float, network: Network) -> float:
-    """Return how many times as long as Rabenseifner a ring takes."""
+    """Return how many times slower a ring is than Rabenseifner's algorithm."""
     ring, other = (ALGORITHMS[name](size, network).total for name in ("ring", "rabenseifner"))
     return float(ring / other)
 
