@@ -17,6 +17,10 @@ from lib_dlhpc.timeline import Timeline, breakdown
 ONE, TWO, ALL = "1F1B", "interleaved, 2 chunks", "interleaved, a layer a chunk"
 SCHEDULES = (ONE, TWO, ALL, "zero bubble (ZB-H1)")
 LANES = 8
+_NOTHING_FREED = (
+    " This ZB-H1 holds all of a microbatch until its weight gradients are computed. Qi et al. free what these do not"
+    " need, and hold about as much as 1F1B."
+)
 
 
 class Setting(NamedTuple):
@@ -119,7 +123,7 @@ def bubble_words(setting: Setting) -> str:
     return (
         f"<b>{bubble(setting):.0%} of the step is bubble</b> ({simulated_bubble(setting):.0%} simulated). The step"
         f" takes {show(float(simulated(setting).stop.max()), 's')}; the fullest GPU, of rank {rank} of the pipeline,"
-        f" holds {show(held, 'B')}."
+        f" holds {show(held, 'B')}.{_NOTHING_FREED if setting.schedule == SCHEDULES[-1] else ''}"
     )
 
 

@@ -107,6 +107,8 @@ def test_a_layout_says_whether_it_fits_and_is_as_fast_as_published() -> None:
 def test_the_simulated_bubble_is_the_predicted_one(schedule: str) -> None:
     setting = Pipe(8, 8, schedule)
     assert simulated_bubble(setting) == pytest.approx(bubble(setting), rel=0.02)
+    warned = "holds all of a microbatch" in bubbles.bubble_words(setting)
+    assert warned == (schedule == bubbles.SCHEDULES[-1])
 
 
 def test_a_smaller_bubble_has_its_price() -> None:
