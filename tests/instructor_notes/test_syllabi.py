@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| ([\w:]+) \| (\d+) \| (.+) \|$", re.M)  # session or time,
 NEEDS = {module.number: module.needs for module in PATH}
 WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
-PAGES = [*WEEKS, *DAYS, "outcomes", "projects", "README"]
+PAGES = [*WEEKS, *DAYS, "outcomes", "projects", "pilot", "README"]
 
 
 @pytest.fixture
