@@ -93,8 +93,8 @@ def zero_bubble(draw: Draw) -> Question:
             f"{one:.1f} %": "The order of passes does not change the bubble.",
             f"{apart / 3:.1f} %": "Weight gradients fill all but the first pass.",
         },
-        "Weight gradients fill some idle time; the pipeline still has to fill and drain: (p - 1) times a forward pass and"
-        " its input gradients, less the weight gradients.",
+        "Weight gradients fill some idle time; the pipeline still has to fill and drain: (p - 1) times a forward pass"
+        " and its input gradients, less the weight gradients.",
     )
 
 
@@ -177,8 +177,8 @@ def fp8(draw: Draw) -> Question:
     return Question(
         "fp8",
         f"DeepSeek-V3 on 2,048 H800, its experts over {layout.experts} ranks, the busiest with {layout.busiest} times"
-        f" the mean. No exchange is hidden. Arithmetic is {arithmetic:.1f} % of a step, linear layers are {linear:.0f} %"
-        " of the arithmetic. If they compute in fp8, at twice the rate of bf16, the bubble falls by"
+        f" the mean. No exchange is hidden. Arithmetic is {arithmetic:.1f} % of a step, linear layers are {linear:.0f}"
+        " % of the arithmetic. If they compute in fp8, at twice the rate of bf16, the bubble falls by"
         f" {idle:.1f} % of a step, too. By what percentage does the step time drop?",
         f"{saved:.1f} %",
         {
