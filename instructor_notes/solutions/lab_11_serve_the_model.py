@@ -86,6 +86,13 @@ MISTAKES = {
         "Cache",
         "much",
     ),
+    "each head as wide as the model": (
+        "cache",
+        'size["head"]',
+        'size["hidden"]',
+        "Cache",
+        "102 kB is too much. A head has `head` numbers, not `hidden`",
+    ),
     "arithmetic alone": (
         "step",
         "max(arithmetic, memory)",
@@ -93,13 +100,7 @@ MISTAKES = {
         "Prefill",
         "larger of both",
     ),
-    "memory alone": (
-        "step",
-        "max(arithmetic, memory)",
-        "memory",
-        "Prefill",
-        "Is there a FLOP rate?",
-    ),
+    "memory alone": ("step", "max(arithmetic, memory)", "memory", "Prefill", "at the rate `flops`"),
     "both, one after the other": (
         "step",
         "max(arithmetic, memory)",
@@ -122,6 +123,20 @@ MISTAKES = {
         "not once a token",
     ),
     "no cache": ("step", "+ read", "", "Decode", "What does attention read"),
+    "attention overlaps with products": (
+        "step",
+        "(max(arithmetic, memory) + read) / devices",
+        "max(arithmetic, memory + read) / devices",
+        "Decode",
+        "reading the cache takes time on top",
+    ),
+    "nothing is read": (
+        "step",
+        "(max(arithmetic, memory) + read) / devices",
+        "arithmetic / devices",
+        "Decode",
+        "Reading takes time as well",
+    ),
     "padded": (
         "step",
         "cache(size, each) for each",
@@ -180,6 +195,13 @@ MISTAKES = {
         "Devices",
         "All layers exchange",
     ),
+    "a shard is exchanged": (
+        "step",
+        'message = size["bytes"] * size["hidden"] * tokens',
+        'message = size["bytes"] * size["hidden"] * tokens / devices',
+        "Devices",
+        "an allreduce is not of a shard",
+    ),
     "whole weights": (
         "step",
         "(max(arithmetic, memory) + read) / devices",
@@ -220,14 +242,14 @@ MISTAKES = {
         "room - spare:\n            break",
         "room - spare:\n            continue",
         "First come",
-        "which came later",
+        "Those behind a request that does not fit wait as well.",
     ),
     "the oldest leaves": (
         "schedule",
         "for each in running:",
         "for each in reversed(running):",
         "First come",
-        "loses its cache, and request",
+        "which sequence has to leave?",
     ),
     "static batching": (
         "schedule",
@@ -255,7 +277,7 @@ MISTAKES = {
         "spare = SPARE * room if batch else 0",
         "spare = SPARE * room",
         "Everyone",
-        "nothing is computed",
+        "are free. What are the free tokens kept for?",
     ),
     "refused when it is full": (
         "schedule",
@@ -291,7 +313,7 @@ MISTAKES = {
         'prompts = min(load["chunk"], batch * load["prompt"] / load["answer"])',
         "prompts = 0",
         "Forecast",
-        "a prompt comes in",
+        "a new prompt comes in: how many prompt tokens",
     ),
     "always a chunk": (
         "forecast",
@@ -299,6 +321,21 @@ MISTAKES = {
         'load["chunk"]',
         "Forecast",
         "a whole chunk",
+    ),
+    "a whole prompt for each sequence": (
+        "forecast",
+        'min(load["chunk"], batch * load["prompt"] / load["answer"])',
+        'batch * load["prompt"]',
+        "Forecast",
+        "its whole prompt with every step",
+    ),
+    "prompts in steps of their own": (
+        "forecast",
+        "seconds = step(size, gpu, devices, prompts, contexts, allreduce)",
+        "seconds = step(size, gpu, devices, 0, contexts, allreduce)"
+        " + step(size, gpu, devices, prompts, [], allreduce)",
+        "Forecast",
+        "in the same steps as the sequences",
     ),
     "it asks on": (
         "choose",
@@ -312,7 +349,7 @@ MISTAKES = {
         "p99 = measure(plan).p99",
         "p99 = seconds",
         "The plan",
-        "How does it know?",
+        "How does it know the latency?",
     ),
     "the mean is enough": (
         "choose",

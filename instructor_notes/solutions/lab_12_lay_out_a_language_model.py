@@ -162,13 +162,13 @@ MISTAKES = {
         "step",
         [("comm.size * len(y))", "len(y))")],
         "Shards: the weights and",
-        "4 times too long",
+        "4 times too large",
     ),
     "divided twice": (
         "step",
         [("rate * own", "rate * own / comm.size")],
         "Shards: the weights and",
-        "4 times too short",
+        "4 times too small",
     ),
     "its own gradient alone": (
         "step",
@@ -209,7 +209,25 @@ MISTAKES = {
         "step",
         [("return comm.allreduce(value)", "return value")],
         "Shards: the weights and",
-        "is the mean over the sequences of all ranks",
+        "Each rank returned its own part",
+    ),
+    "a loss divided twice": (
+        "step",
+        [("return comm.allreduce(value)", "return comm.allreduce(value) / comm.size")],
+        "Shards: the weights and",
+        "is the mean over the sequences of all ranks. It was divided by the number of ranks twice",
+    ),
+    "backward from the first unit": (
+        "step",
+        [("for unit in reversed(units)", "for unit in units")],
+        "Shards: the weights and",
+        "Which unit's backward pass comes first?",
+    ),
+    "a list of weights": (
+        "gather",
+        [("full[: unit.size]", "list(full[: unit.size])")],
+        "Shards: the weights and",
+        "not a list: expected a numpy array",
     ),
     "freed after the step": (
         "step",
@@ -305,7 +323,7 @@ MISTAKES = {
             )
         ],
         "Ring attention",
-        "Some are no numbers",
+        "Some are NaN",
     ),
     "a sum that is not scaled": (
         "ring_attention",
@@ -316,6 +334,42 @@ MISTAKES = {
         ],
         "Ring attention",
         "subtract different largest scores",
+    ),
+    "outputs that are not scaled": (
+        "ring_attention",
+        [("out = before * out", "out = out")],
+        "Ring attention",
+        "the outputs summed so far were not",
+    ),
+    "weights that are not scaled": (
+        "ring_attention",
+        [("total = before * total", "total = total")],
+        "Ring attention",
+        "the sum of the weights was not",
+    ),
+    "neither is scaled": (
+        "ring_attention",
+        [("out = before * out", "out = out"), ("total = before * total", "total = total")],
+        "Ring attention",
+        "what was summed before has to be scaled to the new one",
+    ),
+    "the root of another size": (
+        "ring_attention",
+        [("np.sqrt(q.shape[2])", "np.sqrt(q.shape[0])")],
+        "Ring attention",
+        "by the root of the number of heads",
+    ),
+    "positions from the other side": (
+        "ring_attention",
+        [("(comm.rank - hop)", "(comm.rank + hop)")],
+        "Ring attention",
+        "the positions of another block",
+    ),
+    "a token that does not see itself": (
+        "ring_attention",
+        [("own[:, None] >= places", "own[:, None] > places")],
+        "Ring attention",
+        "a token that does not see itself",
     ),
     "not divided": (
         "ring_attention",
@@ -448,6 +502,27 @@ MISTAKES = {
         [("3 * model.feed_forward", "model.feed_forward")],
         "Memory: activations",
         "three times the feed-forward's width",
+    ),
+    "two outputs of the feed-forward": (
+        "memory",
+        [("3 * model.feed_forward", "2 * model.feed_forward")],
+        "Memory: activations",
+        "three times the feed-forward's width",
+    ),
+    "scores are stored": (
+        "memory",
+        [("block = 6 * model.hidden", "block = 6 * model.hidden + model.heads * model.sequence")],
+        "Memory: activations",
+        "The scores of attention are not stored",
+    ),
+    "more microbatches of the blocks alone": (
+        "memory",
+        [
+            ("stored = layout.blocks", "stored = layout.microbatches * layout.blocks"),
+            ("layout.microbatches)", "1)"),
+        ],
+        "Memory: activations",
+        "one microbatch is in flight",
     ),
     "recomputed and stored": (
         "memory",

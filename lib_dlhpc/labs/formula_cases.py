@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from lib_dlhpc.labs.findings import Finding, broken, kept
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.spec.units import format_quantity as show
 
 CLOSE = 0.01  # relative tolerance of a formula
 Slips = Iterable[tuple[str, float]]  # the hint at a mistake, and the value that the mistake gives
@@ -28,6 +29,8 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
         value = function(*arguments)
         if value is not None:
             return float(value)
+    except LabError:
+        raise  # it says what is wrong
     except Exception as error:
         raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
     raise LabError(f"{words} returns nothing. Is a `return` missing?")
@@ -35,18 +38,23 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
 
 def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     """Return a call as text; a record, such as a storage tier, by its class alone, a function by its name."""
-    texts = [each.__name__ if isinstance(each, FunctionType) else repr(each) for each in arguments]
-    words = [
-        text if len(text) < 80 else type(each).__name__
-        for text, each in zip(texts, arguments, strict=True)
-    ]
-    return f"{function.__name__}({', '.join(words)})"
+    return f"{function.__name__}({', '.join(map(_argument, arguments))})"
+
+
+def _argument(each: Any) -> str:
+    text = each.__name__ if isinstance(each, FunctionType) else repr(each)
+    return text if len(text) < 80 else type(each).__name__
 
 
 def compared(
-    law: str, function: Callable[..., Any], cases: Iterable[Case], words: str, near: float = CLOSE
+    law: str,
+    function: Callable[..., Any],
+    cases: Iterable[Case],
+    words: str,
+    near: float = CLOSE,
+    unit: str = "",
 ) -> Finding:
-    """Return whether a formula gives what is right, to `near`; else what it looks like."""
+    """Return whether a formula gives what is right, to `near`; else what it looks like. unit: of what it gives."""
     for about, arguments, right, slips, hint in cases:
         try:
             found = value_of(function, *arguments)
@@ -57,6 +65,9 @@ def compared(
             # Two mistakes may come to nearly the same: the one that was made is the nearest.
             nearest = min(like, key=lambda slip: abs(found - slip[1]), default=(hint, right))[0]
             size = "much" if found > right else "little"
-            words = f"{about}: {found:.4g} is too {size}. {nearest}".strip()
+            given = show(found, unit) if unit else f"{found:.4g}"
+            words = f"{about}: {given} is too {size}. {nearest}".strip()
+            if all(_argument(each) == type(each).__name__ for each in arguments):
+                return broken(law, words)  # the call would say nothing more
             return broken(law, f"{words} The call: {called(function, arguments)}.")
     return kept(law, words)

@@ -170,6 +170,16 @@ def constant(devices, batch):
     return choose
 
 
+def test_one_is_singular_and_seconds_have_a_unit(own, solved):
+    step = changed(own, solved, "step", "+ read", "")["step"]
+    words = found(own.step_laws(solved.cache, step, NAME), "Decode").words
+    assert words.startswith(("1 sequence: ", "24 sequences: ")) and "ms is too little" in words
+    assert (tasks.counted(1, "replica"), tasks.counted(2, "replica")) == ("1 replica", "2 replicas")
+    shown = own.tasks_of(own.seed_of(NAME))
+    words = found(plan_findings(constant(8, 4), shown), TARGET).words
+    assert "the node has 1 replica. What would replicas of fewer devices do?" in words
+
+
 def test_a_batch_that_is_too_small_is_named(own):
     shown = own.tasks_of(own.seed_of(NAME))
     devices, batch = tasks.best(shown[0])

@@ -144,6 +144,29 @@ def test_other_correct_solutions_pass(own, solved, function, changes):
     assert passed(findings), as_text(findings)
 
 
+def test_bytes_are_shown_with_their_unit_and_a_layout_without_the_call(own, solved):
+    given = handed_in(solved, "memory", [('"weights": 2 * kept', '"weights": kept')])
+    words = found(judged(own, given, "x", "memory"), LAWS["weights"]).words
+    assert "GB is too little. Give bytes" in words and "The call" not in words
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (lambda unit: list(np.zeros(unit.size)), "in one row, not a list: expected a numpy array."),
+        (lambda unit: np.zeros((unit.size, 1)), ", 1)."),
+        (lambda unit: np.zeros(unit.size + 2), "behind the last shard are no weights."),
+    ],
+)
+def test_what_is_no_row_of_weights_is_refused_in_a_line(own, weights, words):
+    def step(units, loss, x, y, comm, rate):
+        units[0].hold(weights(units[0]))
+
+    with pytest.raises(LabError) as raised:
+        sharded_units.run_emulated(step, own.sharded_tasks("x")[0])
+    assert str(raised.value).endswith(words) and len(str(raised.value)) < 200
+
+
 def test_units_are_the_decoder_and_do_not_divide_evenly(own):
     for name in NAMES:
         for task in own.sharded_tasks(name):

@@ -38,6 +38,7 @@ STORED = (
 )
 FITS = "The layout: legal, and it fits"
 QUICK = f"Target: a step within {MARGIN:.0%} of the fastest layout that fits"
+LATER = "Checked as soon as it fits."
 SIMPLE = (  # tensor, context, pipeline, zero, recompute: the simple ones first
     (1, 1, 1, 1, "none"),
     (2, 1, 1, 1, "none"),
@@ -109,7 +110,7 @@ def _term_finding(
         for one in layouts
     ]
     done = f"In {len(cases)} layouts, as in the library's ledger."
-    return compared(LAWS[term], own, cases, done, CLOSE)
+    return compared(LAWS[term], own, cases, done, CLOSE, "B")
 
 
 def _slips(task: LayoutTask, one: Layout, term: str) -> Iterator[tuple[str, float]]:
@@ -152,7 +153,7 @@ def _sharding_slips(one: Layout, term: str, right: float) -> Iterator[tuple[str,
     """Yield slips about who shards the weights of a stage."""
     shards = one.data * one.context
     if shards > 1 and _is_sharded(one, term):
-        yield "Which shard of it does ZeRO leave a rank?", right * shards
+        yield "ZeRO shards this: what part of it does a rank keep?", right * shards
         if one.context > 1:
             words = "Context ranks have the same weights, so ZeRO shards over them as well."
             yield words, right * one.context
@@ -223,8 +224,13 @@ def _activation_slips(task: LayoutTask, one: Layout, right: float) -> Iterator[t
         yield words, right - last
         yield "Logits take 4 B each.", right - numbers * model.vocabulary
         yield "The last norm stores input and output.", right - 2 * numbers * model.hidden
+        if one.microbatches > 1:
+            words = "Without a pipeline one microbatch is in flight: its backward pass comes next."
+            yield words, (right - last) * one.microbatches + last
+        yield "A number in bf16 takes 2 B.", (right - last) / 2 + last
     else:
         yield "The head is on the last stage.", right + last
+        yield "The head is on the last stage.", right + last / flying
         yield "Count the blocks of the first stage, not all.", right * model.layers / one.blocks
     yield "A number in bf16 takes 2 B.", right / 2
 
@@ -241,6 +247,9 @@ def _block_slips(
         return
     words = "Up, gate and their product are stored: three times the feed-forward's width."
     yield words, right - 2 * numbers * model.feed_forward
+    yield words, right - numbers * model.feed_forward
+    scores = numbers * model.heads * model.sequence
+    yield "The scores of attention are not stored: they are not in the list.", right + scores
     yield "Keys and values are stored as well.", right - 2 * numbers * kv
     words = "Keys and values have fewer heads than queries."
     yield words, right + 2 * numbers * (model.hidden - kv)
@@ -269,17 +278,15 @@ def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Findin
     try:
         one = chosen(choose, task)
     except LabError as error:
-        return [broken(FITS, str(error)), later(QUICK, "As soon as it fits.")]
+        return [broken(FITS, str(error)), later(QUICK, LATER)]
     experiment = task.experiment_of(one)
     moment, room = peak(experiment), float(experiment.machine.device.memory)
-    both = (
-        f"{words_of(one)}: {show(moment.total, 'B')} of {show(room, 'B')}, the most {moment.when}"
-    )
+    both = f"{words_of(one)}: {show(moment.total, 'B')} of {show(room, 'B')} at the peak ({moment.when})"
     if moment.total > room:
         terms = sorted(moment.terms, key=lambda term: moment.terms[term], reverse=True)[:2]
         largest = " and ".join(f"{term} {show(moment.terms[term], 'B')}" for term in terms)
         words = f"{both}: {largest}. What does your memory() give for it, with the reserve?"
-        return [broken(FITS, words), later(QUICK, "As soon as it fits.")]
+        return [broken(FITS, words), later(QUICK, LATER)]
     return [kept(FITS, f"{both}."), _quick_finding(predicted(task, one), task)]
 
 

@@ -157,8 +157,9 @@ def _why(task: RingTask, places: Sequence[Array], outs: Sequence[Array]) -> str:
     """Return the mistake behind wrong outputs; empty if unknown."""
     if not all(np.isfinite(out).all() for out in outs):
         return (
-            "Some are no numbers. Two ways there: exp of a large score, so subtract the largest seen so far; and a"
-            " block of which a token sees nothing, where the largest score is minus infinity."
+            "Some are NaN. There are three ways to get there: exp of a large score, so subtract the largest one so"
+            " far; a block of which a token sees nothing, where the largest score is minus infinity; and a token that"
+            " does not see itself."
         )
     for words, wrong in _known(task, places):
         size = max(float(np.max(np.abs(each))) for each in wrong)
@@ -202,6 +203,12 @@ def _known(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, list[
     root = float(np.sqrt(task.width))
     yield "The scores are not divided by the root of a head's width.", outputs(past, root)
     yield "The scores are divided by a head's width, not by its root.", outputs(past, 1 / root)
+    words = "The scores are divided by the root of the number of heads, not of a head's width."
+    yield words, outputs(past, root / float(np.sqrt(task.heads)))
+    yield (
+        "The mask has the positions of another block: which rank's keys and values arrive after each hop?",
+        outputs(lambda r: _turned(task, places, r)),
+    )
     yield from _known_sums(task, places)
 
 
@@ -210,6 +217,15 @@ def _by_place(task: RingTask, places: Sequence[Array], r: int) -> Array:
     seen = np.zeros((len(places[r]), task.tokens), bool)
     for own in places:
         seen[:, own] = causal(np.arange(len(places[r])), np.arange(len(own)))
+    return seen
+
+
+def _turned(task: RingTask, places: Sequence[Array], r: int) -> Array:
+    """Return what a rank's tokens see if blocks come from one side, and the mask's positions from the other."""
+    seen = np.zeros((len(places[r]), task.tokens), bool)
+    for hop in range(task.ranks):
+        other = places[(r + hop) % task.ranks]
+        seen[:, places[(r - hop) % task.ranks]] = causal(places[r], other)
     return seen
 
 
@@ -236,6 +252,20 @@ def _known_sums(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, 
         "The sum was scaled to the new largest score, and the outputs summed so far were not.",
         [_unscaled(own)[0] / _sums(own)[1] for own in found],
     )
+    for order in (1, -1):  # blocks come from one neighbor, or from the other
+        running = [_running([own[0], *own[1:][::order]]) for own in found]
+        yield (
+            "The sum was scaled to the new largest score, and the outputs summed so far were not.",
+            [top / _sums(own)[1] for (top, _), own in zip(running, found, strict=True)],
+        )
+        yield (
+            "The outputs summed so far were scaled to the new largest score, and the sum of the weights was not.",
+            [_sums(own)[0] / low for (_, low), own in zip(running, found, strict=True)],
+        )
+        yield (
+            "When the largest score grows, what was summed before has to be scaled to the new one.",
+            [top / low for top, low in running],
+        )
 
 
 def _blocks(task: RingTask, places: Sequence[Array], r: int) -> list[tuple[Array, Array, Array]]:
@@ -261,6 +291,15 @@ def _normalized(own: Sequence[tuple[Array, Array, Array]]) -> Array:
 def _unscaled(own: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
     """Return the sums of weights times values, and of weights, each block by its own largest score."""
     return np.sum([top for top, _, _ in own], axis=0), np.sum([low for _, low, _ in own], axis=0)
+
+
+def _running(own: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:
+    """Return the sums of weights times values, and of weights, each block by the largest score so far."""
+    most = np.maximum.accumulate([each for _, _, each in own])
+    scaled = [np.exp(each - now) for (_, _, each), now in zip(own, most, strict=True)]
+    top = sum(each * s for (each, _, _), s in zip(own, scaled, strict=True))
+    low = sum(each * s for (_, each, _), s in zip(own, scaled, strict=True))
+    return np.asarray(top), np.asarray(low)
 
 
 def _sums(own: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array]:

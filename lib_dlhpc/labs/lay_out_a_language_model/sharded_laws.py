@@ -46,8 +46,23 @@ def losses_off(task: ShardedTask, runs: Sequence[RankRun]) -> str:
         for step, (found, right) in enumerate(zip(run.losses, losses, strict=True)):
             value = float(found) if isinstance(found, int | float | np.floating) else np.nan
             if not abs(value - right) <= NEAR * abs(right):
-                where = f"Step {step + 1}, rank {rank}: it returned {found!r} as the loss; {right:.6g} is"
-                return f"{where} the mean over the sequences of all ranks."
+                shown = f"{value:.6g}" if value == value else repr(found)[:80]
+                where = (
+                    f"Step {step + 1}, rank {rank}: it returned {shown} as the loss; {right:.6g} is"
+                )
+                words = f"{where} the mean over the sequences of all ranks."
+                return f"{words} {_why_loss(runs, step, value, right)}".strip()
+    return ""
+
+
+def _why_loss(runs: Sequence[RankRun], step: int, value: float, right: float) -> str:
+    """Return the mistake behind a wrong loss; empty if unknown."""
+    if abs(value * len(runs) / right - 1) <= ALIKE:
+        return "It was divided by the number of ranks twice: `loss` has divided by all sequences."
+    values = [run.losses[step] for run in runs]
+    known = all(isinstance(each, int | float | np.floating) for each in values)
+    if known and abs(sum(values) / right - 1) <= ALIKE:
+        return "Each rank returned its own part: what do all parts give together?"
     return ""
 
 
@@ -83,11 +98,11 @@ def _too_many(waiting: int, held: set[int], what: str, number: int) -> str:
         return ""
     if what == "hold":
         others = held - {number}
-        return (
-            f"holds unit {number} while it still holds {_units(others)}: when may their weights go?"
-        )
+        return f"holds unit {number} while it still holds {_units(others)}: when can those weights be freed?"
     if held:
-        return f"gathers weights while it still holds {_units(held)}: when may their weights go?"
+        return (
+            f"gathers weights while it still holds {_units(held)}: when can those weights be freed?"
+        )
     return "gathers weights again before those it has just gathered are held and freed: which unit needs them now?"
 
 
@@ -166,11 +181,11 @@ def _known(task: ShardedTask, step: int, unit: int) -> Iterator[tuple[str, Array
         "Each rank updates its shard with its own gradient alone: what of the others' sequences?"
     )
     yield (
-        f"The update is {ranks} times too long: a sum of the ranks' means. Over how many sequences is the loss a mean?",
+        f"The update is {ranks} times too large: a sum of the ranks' means. Of how many sequences is the loss a mean?",
         ranks * right,
     )
     yield (
-        f"The update is {ranks} times too short: divided by the number of ranks twice. What has the loss divided by?",
+        f"The update is {ranks} times too small: divided by the number of ranks twice. What has the loss divided by?",
         right / ranks,
     )
     yield alone, _sharded(task, list(g))

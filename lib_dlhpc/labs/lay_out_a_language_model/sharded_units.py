@@ -44,13 +44,15 @@ class Unit:
         self._network = Network(part.model, np.float64, sends=part.sends)
         self._first, self._receives = not part.receives, part.receives
         self._log, self._held, self._ahead = log, False, False
+        self._gave: tuple[int, ...] = ()
         self.seen: list[Array] = []
 
     def hold(self, weights: Any) -> None:
         """Hold the gathered weights: `size` numbers."""
         if not isinstance(weights, np.ndarray) or weights.shape != (self.size,):
-            found = f"shape {weights.shape}" if isinstance(weights, np.ndarray) else repr(weights)
-            raise LabError(f"unit {self.number} holds {self.size} weights in one row, not {found}.")
+            raise LabError(
+                f"unit {self.number} holds {self.size} weights in one row, not {_found(weights)}"
+            )
         self._network.weights[...] = weights
         self._held = True
         self.seen.append(weights.copy())
@@ -69,7 +71,7 @@ class Unit:
         network.begin_step((len(x),))
         given = {} if self._first else {self._receives[0]: np.ascontiguousarray(x)}
         (y,) = network.run(SLOT, np.ascontiguousarray(x) if self._first else None, given).values()
-        self._ahead = True
+        self._ahead, self._gave = True, y.shape
         return np.array(y)
 
     def backward(self, dy: Array) -> tuple[Array | None, Array]:
@@ -77,6 +79,11 @@ class Unit:
         self._compute("backward")
         if not self._ahead:
             raise LabError(f"unit {self.number}: backward comes after its forward, once.")
+        if np.shape(dy) != self._gave:
+            raise LabError(
+                f"unit {self.number}: its outputs are of shape {self._gave}, and the gradient that backward is given is"
+                f" of shape {np.shape(dy)}. Which unit's backward pass comes first?"
+            )
         self._ahead = False
         network = self._network
         found = network.back(SLOT, {network.gives[0]: np.array(dy)})
@@ -89,6 +96,14 @@ class Unit:
                 f"unit {self.number} has no weights in its {what} pass: it computes only while it holds them."
             )
         self._log.append(Event(what, self.number))
+
+
+def _found(weights: Any) -> str:
+    """Return what is no row of weights."""
+    if not isinstance(weights, np.ndarray):
+        return f"a {type(weights).__name__}: expected a numpy array."
+    zeros = " The zeros behind the last shard are no weights." if weights.ndim == 1 else ""
+    return f"shape {weights.shape}.{zeros}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.serve_the_model.tasks import counted
 
 FITS = "The cache: no step needs more than there is"
 ORDER = "First come, first served: nobody is passed, nobody starves"
@@ -122,12 +123,22 @@ def _drive(schedule: Schedule, load: Load, done: Driven) -> Driven:
         batch, refused = _called(schedule, queue, running, load)
         _judge(done, load, Decision(queue, running, batch, refused))
         if done.steps == STEPS or not (batch or refused):
-            words = f"nothing is computed, and {len(queue) + len(running)} requests wait."
-            done.breaks(ENDS, words if done.steps < STEPS else "requests wait, and wait.")
+            words = _idle(load, [*queue, *running])
+            done.breaks(ENDS, words if done.steps < STEPS else "requests still wait.")
             return done
         queue, running = _apply(done, queue, running, batch, refused)
         now, done.steps = now + 1, done.steps + 1
     return done
+
+
+def _idle(load: Load, waiting: list[Job]) -> str:
+    """Return who waits while nothing is computed."""
+    first = min(waiting, key=lambda each: each.number).seen
+    words = f"nothing is computed, and {counted(len(waiting), 'request')} wait{'s' * (len(waiting) == 1)}."
+    if first.limit > load.room:
+        return words
+    need = f"Request {first.number} comes first: it needs {first.tokens} tokens, and all {load.room} are free."
+    return f"{words} {need} What are the free tokens kept for?"
 
 
 def _called(
@@ -187,7 +198,10 @@ def _judge(done: Driven, load: Load, made: Decision) -> None:
     if left and left[0].number < last:
         lost = "loses its cache" if left[0] in made.running else "waits"
         words = f"request {left[0].number} {lost}, and request {last}, which came later,"
-        done.breaks(ORDER, f"{words} is in the batch. Who is in the batch for how long?")
+        why = "Those behind a request that does not fit wait as well."
+        if left[0] in made.running:
+            why = "When the cache is full, which sequence has to leave?"
+        done.breaks(ORDER, f"{words} is in the batch. {why}")
     if left and len(made.batch) < load.most:
         _judge_free(done, load, made.running, left[0], load.room - need)
 
@@ -259,7 +273,7 @@ def schedule_findings(schedule: Schedule, loads: Sequence[Load]) -> list[Finding
     )
     words = {
         FITS: f"{sum(each.steps for each in results):,} steps, none above its room.",
-        ORDER: f"{preempted} times a sequence lost its cache, always the one that came last.",
+        ORDER: f"{counted(preempted, 'preemption')}, always of the sequence that came last.",
         WORK: "The first in the queue is admitted as soon as there is room.",
         ENDS: f"{answered} answered, {refused} refused.",
     }

@@ -13,6 +13,7 @@ from lib_dlhpc.labs.formula_cases import Case, compared
 from lib_dlhpc.labs.serve_the_model.tasks import (
     Task,
     allreduce_of,
+    counted,
     exchanged,
     gpu_of,
     prices_of,
@@ -57,6 +58,7 @@ def cache_finding(cache: Callable[..., Any], task: Task) -> Finding:
         [*cases, _cached(task.model, size, 1000, right)],
         "The decoder's arrays have exactly these bytes.",
         1e-9,
+        "B",
     )
 
 
@@ -71,6 +73,7 @@ def _cached(about: str, size: dict[str, int], tokens: int, right: float) -> Case
         ("How many bytes does a number take here? `size` says it.", right / size["bytes"]),
         ("How many bytes does a number take here? `size` says it.", right / size["bytes"] * 2),
         ("A head has `head` numbers.", right / size["head"]),
+        ("A head has `head` numbers, not `hidden`.", right * size["heads"]),
         ("Is that one token's?", right / tokens),
     ]
     return Case(about, (size, tokens), right, [each for each in slips if each[1] != right])
@@ -120,7 +123,7 @@ def step_findings(step: Step, task: Task) -> list[Finding]:
     shards = [(devices, 0, [700] * 16) for devices in (8, 2, 4)] + [(4, 600, [])]
     every = ((PREFILL, prompts), (DECODE, decodes), (BOTH, both), (SHARDS, shards))
     return [
-        compared(law, step, [_case(task, *each) for each in works], words, NEAR)
+        compared(law, step, [_case(task, *each) for each in works], words, NEAR, "s")
         for law, works in every
     ]
 
@@ -134,7 +137,9 @@ def _case(task: Task, devices: int, prompt: int, contexts: list[int]) -> Case:
         slips += _together(one)
     if devices > 1:
         slips += _shards(one)
-    parts = [f"a prompt of {prompt}"] * bool(prompt) + [f"{one.many} sequences"] * bool(one.many)
+    parts = [f"a prompt of {prompt}"] * bool(prompt) + [counted(one.many, "sequence")] * bool(
+        one.many
+    )
     where = f" on {devices} devices" if devices > 1 else ""
     about = f"{' and '.join(parts)}{where}".capitalize()
     given = (size_of(task), gpu_of(task), devices, prompt, contexts, allreduce_of(task))
@@ -158,7 +163,7 @@ def _products(one: _Terms) -> list[tuple[str, float]]:
     twice = "A weight takes a product and an addition: two FLOP for each token."
     return [
         (both, arithmetic + rest),
-        (f"Is there a FLOP rate? {_tokens(one)}", one.read + rest),
+        (f"Products take arithmetic too, at the rate `flops`. {_tokens(one)}", one.read + rest),
         (overlap, arithmetic + one.read + rest),
         (twice, max(arithmetic / 2, one.read) + rest),
         ("A number takes `bytes` bytes.", max(arithmetic, one.read / 2) + rest),
@@ -169,9 +174,14 @@ def _products(one: _Terms) -> list[tuple[str, float]]:
 def _sequences(one: _Terms) -> list[tuple[str, float]]:
     """Return what mistakes with the cache give."""
     rest = one.products(one.tokens) + one.messages()
+    arithmetic = one.flop * one.tokens
+    overlapped = max(arithmetic, one.read + one.cached) + one.messages()
+    on_top = "Attention follows the products of its layer: reading the cache takes time on top of theirs."
     padded = "Each sequence reads its own length, not that of the longest."
     return [
+        (on_top, overlapped),
         ("What does attention read in each step?", rest),
+        ("Reading takes time as well: what does a step read?", arithmetic + one.messages()),
         ("Each sequence has a cache of its own.", rest + one.cached / one.many),
         (padded, rest + one.kv * one.many * one.longest),
         ("Keys and values: of which heads?", rest + one.cached * one.shared),
@@ -192,12 +202,16 @@ def _shards(one: _Terms) -> list[tuple[str, float]]:
     where = "after attention, and after the feed-forward layers"
     times, own = f"How many times a layer? Once {where}.", products + kv
     bytes_ = "An allreduce is given bytes, not numbers."
+    whole = (
+        "Each device has a partial sum of the whole hidden size: an allreduce is not of a shard."
+    )
     return [
         (f"What do devices exchange {where}?", own),
         (times, own + one.messages(1)),
         (times, own + one.messages(4)),
         ("An allreduce is of all tokens of the step.", own + one.messages(tokens=1)),
         (bytes_, own + one.messages(wide=one.wide / 2)),
+        (whole, own + one.messages(wide=one.wide / one.devices)),
         ("All layers exchange, one after the other.", own + exchanges / one.layers),
         ("Each device has a shard of the weights.", one.devices * products + kv + exchanges),
         ("Each device has a shard of the cache.", products + one.devices * kv + exchanges),

@@ -24,6 +24,7 @@ from lib_dlhpc.labs.serve_the_model.tasks import (
     Task,
     allreduce_of,
     best,
+    counted,
     gpu_of,
     load_of,
     plan_of,
@@ -76,7 +77,7 @@ def forecast_findings(forecast: Callable[..., Any], task: Task) -> list[Finding]
     given = size_of(task), gpu_of(task)
     words = []
     for devices, batch in plans_to_forecast(task):
-        about = f"{devices} devices, a batch of {batch}"
+        about = f"{counted(devices, 'device')}, a batch of {batch}"
         try:
             seconds, tokens = _two(
                 forecast, *given, devices, batch, load_of(task), allreduce_of(task)
@@ -93,7 +94,9 @@ def forecast_findings(forecast: Callable[..., Any], task: Task) -> list[Finding]
         wrong = _far(task, devices, batch, seconds, tokens)
         if wrong:
             return [kept(LITTLE, "A full batch."), broken(FORECAST, f"{about}: {wrong}")]
-        words.append(f"{about}: {seconds / served(task, devices, batch).tpot:.2f} of its step")
+        words.append(
+            f"{about}: {seconds / served(task, devices, batch).tpot:.2f} of the simulated step"
+        )
     return [kept(LITTLE, "A full batch."), kept(FORECAST, f"{'; '.join(words)}.")]
 
 
@@ -127,14 +130,23 @@ def _far(task: Task, devices: int, batch: int, seconds: float, tokens: float) ->
     rest = price(task, devices, 0, [context] * batch)
     full = price(task, devices, CHUNK, [context] * batch)
     with_one = price(task, devices, task.prompt, [context] * batch)
+    entering = batch * task.prompt // task.answer  # tokens of prompts in a mean step
+    apart = rest + price(task, devices, entering, [])
+    another = price(task, devices, 2 * task.prompt, [context] * batch) - with_one
+    whole = with_one + (batch - 1) * another
     comes, ends = (
-        "Whenever an answer ends, a prompt comes in",
-        "Only as many come in as answers end.",
+        "Whenever an answer ends, a new prompt comes in",
+        "Prompts come in only as fast as answers end.",
     )
     slips = (
-        (rest, f"{comes}: how many tokens of prompts has a mean step?"),
+        (rest, f"{comes}: how many prompt tokens does a mean step have?"),
         (full, f"Does each step have a whole chunk of prompts? {ends}"),
         (with_one, f"Does a prompt come in with each step? {ends}"),
+        (whole, f"Does each sequence bring its whole prompt with every step? {ends}"),
+        (
+            apart,
+            "Prompts are computed in the same steps as the sequences: the weights are read once.",
+        ),
         (price(task, devices, 0, [context]), "A step decodes the whole batch."),
         (price(task, 1, 0, [context] * batch), "A replica has several devices."),
     )
@@ -156,7 +168,7 @@ def attempt(choose: Callable[..., Any], task: Task) -> Attempt:
     def measure(plan: Any) -> Served:
         found = plan_of(plan)
         if len(asked) == BUDGET:
-            raise OverBudget(f"It asked for simulation {BUDGET + 1} of {BUDGET}.")
+            raise OverBudget(f"`choose` asked for simulation {BUDGET + 1} of {BUDGET}.")
         asked.append(found)
         return served(task, *found)
 
@@ -187,7 +199,7 @@ def plan_findings(
         except LabError as error:
             return [broken(LEGAL, f"{named(task)}: {error}"), later(LATENCY), later(TARGET)]
         if one.plan not in one.asked:
-            words = f"{named(task)}: its plan was not simulated. How does it know?"
+            words = f"{named(task)}: `choose` returned a plan that it had not simulated. How does it know the latency?"
             return [broken(LEGAL, words), later(LATENCY), later(TARGET)]
         attempts.append(one)
     most = max(len(one.asked) for one in attempts)
@@ -213,7 +225,7 @@ def plan_findings(
 def _slow(one: Attempt) -> str:
     """Return why a plan does not meet the limit."""
     task, found = one.task, one.found
-    where = f"{named(task)}: {one.plan[0]} devices, a batch of {one.plan[1]}"
+    where = f"{named(task)}: {counted(one.plan[0], 'device')}, a batch of {one.plan[1]}"
     if found.p99 == inf:
         return f"{where}: {found.why}"
     over = f"{where}: {show(found.p99, 's')} a token, and the limit is {show(task.limit, 's')}."
@@ -230,7 +242,7 @@ def _slow(one: Attempt) -> str:
 def _missed(one: Attempt) -> str:
     """Return what a plan lacks, without the plan that is best."""
     task, (devices, batch) = one.task, one.plan
-    where = f"{named(task)}: {devices} devices, a batch of {batch}."
+    where = f"{named(task)}: {counted(devices, 'device')}, a batch of {batch}."
     wide, _ = best(task)
     if wide == devices:
         return f"{where} A larger batch of such replicas is within the limit too."
@@ -239,8 +251,8 @@ def _missed(one: Attempt) -> str:
         share = (step.weights + step.cache) / step.total
         return f"{where} {share:.0%} of a step waits for weights and cache. What would more devices do for the batch?"
     return (
-        f"{where} {step.communication / step.total:.0%} of a step is messages, and the node stores the weights"
-        f" {NODE // devices} times. What would replicas of fewer devices do?"
+        f"{where} {step.communication / step.total:.0%} of a step is messages, and the node has"
+        f" {counted(NODE // devices, 'replica')}. What would replicas of fewer devices do?"
     )
 
 

@@ -64,6 +64,11 @@ class Served(NamedTuple):
     why: str = ""
 
 
+def counted(many: int, what: str) -> str:
+    """Return "1 device", "2 devices"."""
+    return f"{many} {what}{'s' * (many != 1)}"
+
+
 PLANS = tuple({"devices": d, "batch": b} for d in DEVICES for b in BATCHES)
 
 
