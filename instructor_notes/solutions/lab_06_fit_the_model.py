@@ -1,5 +1,7 @@
 """Lab 6, fit the model: a solution, and mistakes by name."""
 
+from itertools import product
+
 
 def state(parameters, each, data, zero):
     """Return the bytes of weights, gradients and optimizer state on a GPU."""
@@ -22,6 +24,57 @@ def seconds(alone, gpus, p, m, recompute):
     """Return the seconds that a step computes, the bubble included."""
     again = 4 / 3 if recompute == "full" else 1
     return alone / gpus * again * (1 + (p - 1) / m)
+
+
+def estimates(model, machine, batch):
+    """Yield (seconds, [strategy]) of what fits by the formulas, with a rough price of messages."""
+    layers, s, h, gpus = model["layers"], model["sequence"], model["hidden"], machine["gpus"]
+    alone = batch * model["flop"] / machine["rate"]
+    every = product((1, 2, 8), (1, 2, 4), (1, 2, 3), (1, 2, 4), ("none", "selective", "full"))
+    for t, p, zero, size, recompute in every:
+        data = max(1, gpus // (t * p))
+        own = batch // data
+        m, weights = own // size, model["parameters"] / (t * p)
+        if t * p * data != gpus or own * data != batch or m * size != own or layers % p:
+            continue
+        block = activations(s, size, h, model["heads"], t, recompute)
+        need = state(weights, (2, 2, 12), data, zero) + block * layers / p * min(p, m)
+        if need > machine["memory"] - machine["reserve"]:
+            continue
+        compute = seconds(alone, gpus, p, m, recompute)
+        sent = 2 * own * s * h * (t - 1) / t * layers / p  # B of a tensor group
+        tensor = (12 if recompute == "full" else 8) * sent / machine["nvlink"]
+        near = min(data, machine["per_node"] // t)
+        link = machine["nvlink"] if near == data else min(machine["nvlink"], near * machine["nic"])
+        once = 2 * weights * (data - 1) / data / link
+        if zero == 3:
+            exchange = max(0, 3 * m * once - compute)
+        else:
+            often = (
+                m if zero == 2 and p > 1 else 1
+            )  # a pipeline reduces gradients in each microbatch
+            exchange = max(0, often * once - compute * often / m * 2 / 3) + once
+        yield (
+            compute + tensor + exchange,
+            f"""
+        [strategy]
+        batch = {own}
+        tensor = {t}
+        pipeline = {p}
+        microbatches = {m}
+        zero = {zero}
+        recompute = "{recompute}"
+        sequence_parallel = {str(t > 1).lower()}
+        """,
+        )
+
+
+def choice(model, machine, batch, measure, budget):
+    """Return the [strategy] with the shortest step of those that the estimate likes most and that fit."""
+    likely = sorted(estimates(model, machine, batch))[:budget]
+    found = [(measure(text), text) for _, text in likely]
+    fit = [(each.seconds, text) for each, text in found if each.bytes <= machine["memory"]]
+    return min(fit)[1]
 
 
 def small_peak(weights, widths, batch, microbatches):
@@ -118,4 +171,48 @@ MISTAKES = {
         "are already included",
     ),
     "it stops": ("seconds", "alone / gpus", "alone / 0", "Time", "stopped with ZeroDivisionError"),
+}
+
+# mistake of the choice -> ([(text, what stands there instead), ...], the law that must break, its words)
+CHOICES = {
+    "nothing is given": (
+        [("def choice(model, machine, batch, measure, budget):", "def choice():")],
+        "The choice",
+        "takes 0 positional arguments",
+    ),
+    "fields, not text": (
+        [("return min(fit)[1]", 'return {"tensor": 1}')],
+        "The choice",
+        "returns a [strategy] as TOML",
+    ),
+    "all are measured": ([("[:budget]", "")], "The choice", "asked for prediction 13 of 12"),
+    "the batch of all replicas": (
+        [("batch = {own}", "batch = {batch}")],
+        "The choice",
+        "`batch` counts those of one replica",
+    ),
+    "memory is no matter": (
+        [
+            ("(1, 2, 8), (1, 2, 4), (1, 2, 3), (1, 2, 4), ", "(1,), (1,), (1,), (2,), "),
+            ('need > machine["memory"] - machine["reserve"]', "recompute != 'none'"),
+            (' if each.bytes <= machine["memory"]', ""),
+        ],
+        "Target memory",
+        "What makes activations smaller, and what does it cost?",
+    ),
+    "everything is recomputed": (
+        [('("none", "selective", "full")', '("full",)')],
+        "Target time",
+        "The largest difference: recomputation",
+    ),
+    "one plan for all": (
+        [
+            (
+                "return min(fit)[1]",
+                "return \"[strategy]\\ntensor = 8\\nmicrobatches = 8\\nrecompute = 'full'\\nzero = 1\"",
+            )
+        ],
+        "Target time",
+        "The largest difference: ",
+    ),
 }

@@ -7,8 +7,10 @@ import pytest
 
 from lib_dlhpc.explore.labs.lab import save
 from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.fit_the_model import choice as choices
 from lib_dlhpc.labs.fit_the_model import small_run
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available
+from lib_dlhpc.labs.fit_the_model.choice import FITS, LEGAL, QUICK
 from lib_dlhpc.labs.fit_the_model.formulas import KEPT, STATE, TIME, block_bytes
 from lib_dlhpc.labs.fit_the_model.small_run import CAP, CHEAP, SMALL, cheapest
 from lib_dlhpc.prediction import predict
@@ -58,7 +60,7 @@ def text_of(own, name, **fields):
         k: str(v).lower() if isinstance(v, bool) else repr(v).replace("'", '"')
         for k, v in fields.items()
     }
-    return lambda: "[strategy]\n" + "\n".join(f"{k} = {v}" for k, v in shown.items())
+    return lambda *given: "[strategy]\n" + "\n".join(f"{k} = {v}" for k, v in shown.items())
 
 
 def small(own, name):
@@ -82,6 +84,90 @@ def formulas(own, solved, name, function="", *changes):
 def test_the_formulas_and_the_choice_of_the_solution_hold(own, solved, name):
     findings = formulas(own, solved, name) + own.choice_findings(text_of(own, name), name)
     assert passed(findings), as_text(findings)
+
+
+def solved_choice(solved, changes=()):
+    """The solution's choice, text of it replaced."""
+    source = inspect.getsource(solved)
+    for old, new in changes:
+        assert source.count(old) >= 1, old
+        source = source.replace(old, new, 1)
+    scope = {}
+    exec(source, scope)
+    return scope["choice"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(f"learner {k}" for k in range(4))])
+def test_the_choice_of_the_solution_holds_on_a_hidden_run_too(own, solved, name):
+    findings = own.choice_findings(solved.choice, name, hidden=True)
+    assert passed(findings) and len(findings) == 3, as_text(findings)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_mistake_of_the_choice_is_named(own, solved, name):
+    for mistake, (changes, law, words) in solved.CHOICES.items():
+        findings = own.choice_findings(solved_choice(solved, changes), name)
+        finding = found(findings, law)
+        assert finding.right is False and words in finding.words, (mistake, as_text(findings))
+
+
+def test_the_best_of_the_run_that_is_shown_does_not_hold_on_a_hidden_one(own):
+    for name in NAMES:
+        printed = text_of(own, name)
+        assert passed(own.choice_findings(printed, name))
+        findings = own.choice_findings(printed, name, hidden=True)
+        wrong = [each for each in findings if each.right is False]
+        hidden = choices.task_of(own.seed_of(name), hidden=True)
+        assert hidden != own.task_of(name) and len(findings) == 3
+        (one,) = wrong
+        assert one.words.startswith(f"A run that is not shown, {choices.named(hidden)}. "), one
+
+
+def test_a_choice_that_fails_is_not_tried_on_a_hidden_run(own, solved):
+    asked = []
+
+    def plain(model, machine, batch, measure, budget):
+        asked.append(model)
+        return "[strategy]"
+
+    findings = own.choice_findings(plain, "x", hidden=True)
+    assert found(findings, FITS).right is False and len(asked) == 1
+    assert "not shown" not in as_text(findings)
+
+
+def test_what_a_choice_measures_is_what_the_library_predicts(own):
+    def choose(model, machine, batch, measure, budget):
+        seen.append((measure(text), model, machine, batch, budget))
+        return text
+
+    seen, task = [], own.task_of("x")
+    text = text_of(own, "x")()
+    found_one = own.chosen(choose, "x")
+    ((measured, model, machine, batch, budget),) = seen
+    assert measured.seconds == pytest.approx(own.best("x")[0])
+    assert measured.bytes == peak(found_one).total <= machine["memory"]
+    assert (batch, budget, machine["gpus"]) == (task.batch, choices.BUDGET, task.gpus)
+    plain = predict(own.experiment_of(task))
+    alone = batch * model["flop"] / machine["rate"]
+    assert alone / task.gpus == pytest.approx(float(plain.forward + plain.backward))
+
+
+def test_what_is_measured_has_to_be_legal(own):
+    finding = found(
+        own.choice_findings(lambda *given: given[3]("[strategy]\nzero = 4"), "x"), LEGAL
+    )
+    assert finding.right is False and "zero" in finding.words
+
+
+def test_a_choice_that_does_not_end_is_stopped(own, monkeypatch):
+    monkeypatch.setattr(choices, "PATIENCE", 0.1)
+
+    def walking(*given):
+        while given:
+            pass
+
+    words = found(own.choice_findings(walking, "x"), LEGAL).words
+    assert "after 0 predictions. Which loop does not end?" in words
 
 
 def both_kinds(own):
@@ -136,11 +222,11 @@ def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch
     for each in ("state", "activations", "seconds", "choice", "small", "small_peak"):
         exec(starter(LAB, f"def {each}("), scope)
     findings = own.findings(scope, name)
-    assert not any(each.right for each in findings if each.law not in (own.LEGAL,))
+    assert not any(each.right for each in findings if each.law not in (LEGAL,))
     assert "No GPU stores all of" in found(findings, STATE).words
     assert "input of the block alone" in found(findings, KEPT).words
     assert "Which stages wait for the first microbatch" in found(findings, TIME).words
-    assert "What makes" in found(findings, own.FITS).words
+    assert "What makes" in found(findings, FITS).words
     assert "what each layer stores" in found(findings, SMALL).words
 
 
@@ -167,7 +253,7 @@ def test_each_mistake_is_named(own, solved, name):
     ],
 )
 def test_an_illegal_choice_is_refused_with_a_reason(own, text, words):
-    finding = found(own.choice_findings(lambda: text, "x"), own.LEGAL)
+    finding = found(own.choice_findings(lambda *given: text, "x"), LEGAL)
     assert finding.right is False and words in finding.words
 
 
@@ -200,16 +286,16 @@ def test_every_learner_must_choose_and_can(own, name):
 def test_what_is_too_slow_is_explained_by_what_it_has_more_of_than_the_quickest(own, fields, words):
     name = "Gita"  # the quickest: 2 stages, 8 microbatches, ZeRO 2, nothing recomputed
     dear = own.choice_findings(text_of(own, name, **fields), name)
-    assert found(dear, own.FITS).right
-    assert found(dear, own.QUICK).right is False
-    assert words in found(dear, own.QUICK).words, found(dear, own.QUICK).words
+    assert found(dear, FITS).right
+    assert found(dear, QUICK).right is False
+    assert words in found(dear, QUICK).words, found(dear, QUICK).words
 
 
 def test_stages_that_send_all_activations_from_each_gpu_of_a_group_are_explained(own):
     fields = {"tensor": 4, "pipeline": 4, "microbatches": 32, "zero": 2}
     for whole, words in ((False, "with `sequence_parallel` a slice"), (True, "")):
         text = text_of(own, "Lena Vogel", **fields, sequence_parallel=whole)
-        finding = found(own.choice_findings(text, "Lena Vogel"), own.QUICK)
+        finding = found(own.choice_findings(text, "Lena Vogel"), QUICK)
         assert ("difference: exposed messages of stages" in finding.words) is not whole
         assert words in finding.words
 
@@ -254,8 +340,8 @@ def test_the_quickest_of_the_search_is_not_beaten_by_what_the_library_finds(own)
 @pytest.mark.parametrize("zero", range(4))
 def test_no_other_level_of_zero_is_quicker_than_the_quickest(own, name, zero):
     findings = own.choice_findings(text_of(own, name, zero=zero), name)
-    assert found(findings, own.LEGAL).right
-    if found(findings, own.FITS).right:
+    assert found(findings, LEGAL).right
+    if found(findings, FITS).right:
         own_choice = own.chosen(text_of(own, name, zero=zero), name)
         assert float(predict(own_choice).step_time) >= own.best(name)[0] * (1 - 1e-9)
 
