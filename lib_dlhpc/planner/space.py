@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.planner.learned import samples
+from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import SETTINGS, Bounds, read_planning
-from lib_dlhpc.spec.strategy import RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
+from lib_dlhpc.spec.strategy import AUTO, RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
 
 Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
@@ -213,10 +214,20 @@ def _rules(
         "dualpipe, odd stages or microbatches, or fewer than two a stage",
         dual & staged & (odd | few),
     )
+    yield from _rules_of_asked(c, data, experiment)
+
+
+def _rules_of_asked(
+    c: Columns, data: Any, experiment: Experiment
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield the same of axes that a plan has only where they are asked for."""
     if "experts" in c:
         yield "experts do not divide the replicas", data % c["experts"] != 0
     if "gather" in c:
         yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
+    if "allreduce" in c:
+        known = (AUTO, *allreduces_on(experiment.machine))
+        yield "allreduce in switches that do not add", ~np.isin(c["allreduce"], known)
     if "zero_unit" in c:
         yield "layers without ZeRO 3", (c["zero_unit"] != "block") & (c["zero"] != 3)
     if "tensor_pieces" in c:

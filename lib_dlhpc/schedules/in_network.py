@@ -27,6 +27,7 @@ from lib_dlhpc.schedules.levels import between, halving_doubling, halving_doubli
 from lib_dlhpc.schedules.network import Array, Cost, Network
 from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
 from lib_dlhpc.schedules.rounds import COMBINE, MULTICAST, STREAM, Ints, Round, messages
+from lib_dlhpc.spec.machine import IN_SWITCHES
 
 
 def sharp(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:
@@ -114,7 +115,7 @@ SHARP = Algorithm(
     "SHARP (switches between nodes)",
     "2 (g-1) α_in + 2 α_out + n (2 (g-1)/g β_in + β_out) + (g-1)/g n γ; Graham et al. 2016",
     by_node=True,
-    needs=frozenset({"sharp"}),
+    needs=IN_SWITCHES["sharp"],
     phases=("hierarchical_reduce_scatter", "hierarchical_allgather"),
 )
 NVLS = Algorithm(
@@ -126,7 +127,7 @@ NVLS = Algorithm(
     "one node: 2 α_in + n β_in; several: 2 α_in + 2 (g-1)/g n β_in, halving and doubling between them;"
     " Klenk et al. 2020",
     by_node=True,
-    needs=frozenset({"nvls"}),
+    needs=IN_SWITCHES["nvls"],
     phases=("halving_reduce_scatter", "doubling_allgather"),
 )
 NVLS_SHARP = Algorithm(
@@ -138,6 +139,6 @@ NVLS_SHARP = Algorithm(
     "2 (α_in + α_out) + n (2 (g-1)/g β_in + β_out), one node: 2 α_in + n β_in; Graham et al. 2016,"
     " Klenk et al. 2020",
     by_node=True,
-    needs=frozenset({"nvls", "sharp"}),
+    needs=IN_SWITCHES["nvls_sharp"],
     phases=("hierarchical_reduce_scatter", "hierarchical_allgather"),
 )

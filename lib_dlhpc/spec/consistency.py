@@ -6,8 +6,10 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.calibration import check_calibration
-from lib_dlhpc.spec.machine import storage_tier
+from lib_dlhpc.spec.machine import IN_NETWORK, IN_SWITCHES, Machine, storage_tier
 from lib_dlhpc.spec.strategy import (
+    ALLREDUCES,
+    AUTO,
     SAME,
     SPLIT_FIELDS,
     Strategy,
@@ -39,10 +41,7 @@ def check_consistency(experiment: "Experiment") -> None:
             f"strategy.nodes = {np.max(s.nodes)}: {machine.name or 'the machine'} has {machine.nodes};"
             " use fewer, or raise machine.nodes."
         )
-    if machine.topology == "torus" and machine.in_network in ("sharp", "both"):
-        raise SpecError(
-            f"machine.in_network = {machine.in_network!r}: a torus has no switches between nodes; legal: none, nvls."
-        )
+    _check_switches(experiment)
     _check_domain(experiment)
     check_update(s)
     check_split(s)
@@ -78,6 +77,28 @@ def check_consistency(experiment: "Experiment") -> None:
         raise SpecError(
             "run.checkpoint_interval needs storage.tier: checkpoints are written there."
         )
+
+
+def allreduces_on(machine: Machine) -> list[str]:
+    """Return the allreduces that a run on a machine may name, beside "auto": its switches must be able to do them."""
+    can = IN_NETWORK[machine.in_network]
+    return [*ALLREDUCES, *(name for name, needs in IN_SWITCHES.items() if needs <= can)]
+
+
+def _check_switches(experiment: "Experiment") -> None:
+    name, machine = experiment.strategy.allreduce, experiment.machine
+    if machine.topology == "torus" and machine.in_network in ("sharp", "both"):
+        raise SpecError(
+            f"machine.in_network = {machine.in_network!r}: a torus has no switches between nodes; legal: none, nvls."
+        )
+    legal = allreduces_on(machine)
+    if name == AUTO or name in legal:
+        return
+    enough = [each for each, adds in IN_NETWORK.items() if IN_SWITCHES[name] <= adds]
+    raise SpecError(
+        f"strategy.allreduce = {name!r}: it needs switches that add (machine.in_network = {' or '.join(enough)});"
+        f" {machine.name or 'the machine'} has {machine.in_network}. Legal here: {', '.join([AUTO, *legal])}."
+    )
 
 
 def _check_domain(experiment: "Experiment") -> None:

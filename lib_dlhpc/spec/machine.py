@@ -27,6 +27,12 @@ IN_NETWORK = {
     "sharp": frozenset({"sharp"}),
     "both": frozenset({"nvls", "sharp"}),
 }
+# Allreduces in such switches (schedules/in_network.py), and what the switches must add for each.
+IN_SWITCHES = {
+    "nvls": IN_NETWORK["nvls"],
+    "sharp": IN_NETWORK["sharp"],
+    "nvls_sharp": IN_NETWORK["both"],
+}
 SCOPES = ("shared", "node")
 SERVERS = ("apart", "one")
 

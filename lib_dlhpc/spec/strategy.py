@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.machine import IN_SWITCHES
 from lib_dlhpc.spec.schema import choice, flag, number, text, whole
 from lib_dlhpc.spec.training import Training
 
@@ -23,6 +24,7 @@ ALLREDUCES = OrderedDict(
     parameter_server="lib_dlhpc.schedules.exchange:PARAMETER_SERVER",
 )
 AUTO = "auto"  # the cheapest library algorithm for each size and network
+NAMED_ALLREDUCES = ChainMap(dict.fromkeys(IN_SWITCHES, ""), ALLREDUCES, {AUTO: ""})
 UPDATES = ("synchronous", "asynchronous", "local")
 OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb")
 RUN_SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
@@ -72,8 +74,7 @@ class Strategy:
     two stages and hides exchanges of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
     channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into
-    which a tensor-parallel collective and the product beside it are cut, so that they overlap (Wang et al. 2023; costs/
-    pieces.py).
+    which a tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
     context: ranks that divide the tokens of each sequence between them, and hold the same weights. For attention they
     exchange queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023,
@@ -94,7 +95,6 @@ class Strategy:
     positions of the busiest of the ranks that share out experts, over their mean; a run measures it. fused_attention:
     whether attention is one kernel that stores no scores and recomputes them in backward (Dao et al. 2022,
     "FlashAttention"); "auto": as on the device.
-
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
     steps, then average their weights. wire: the format in which gradients are exchanged and added.
@@ -109,7 +109,7 @@ class Strategy:
     devices_per_node: int = whole(default=0, least=0)  # 0: all of the node
     batch: int = whole(default=32)
     precision: str = choice(TRAINING_PRECISIONS, default="fp32")
-    allreduce: str = choice(ChainMap(ALLREDUCES, {AUTO: ""}), default=AUTO)
+    allreduce: str = choice(NAMED_ALLREDUCES, default=AUTO)
     overlap: bool = flag(default=True)
     bucket: float = number("B", default=25e6, positive=True)
     wire: str = choice(WIRES, default=SAME)  # of gradients between replicas

@@ -5,18 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.network import Level, Network, network_of
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner import plan as plan_run
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.collectives import bus_bandwidth
 from lib_dlhpc.schedules import ALGORITHMS, Round, beside, messages, price, prove, schedule, within
 from lib_dlhpc.schedules.choice import candidates, chosen, plan
 from lib_dlhpc.schedules.rounds import COMBINE, MULTICAST, STREAM, one_by_one
-from lib_dlhpc.simulation import rounds
+from lib_dlhpc.simulation import rounds, simulate
 from lib_dlhpc.simulation.events import finish_times
 from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.machine import IN_NETWORK, Device, Link, Machine
+from lib_dlhpc.timeline import breakdown
 
 NAMES = ("sharp", "nvls", "nvls_sharp")
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
@@ -114,6 +117,53 @@ def test_a_machine_that_has_it_communicates_less():
     assert times["none"] > max(times["nvls"], times["sharp"])
     assert min(times.values()) == times["both"]
     assert network_of(RUN).combines == frozenset()
+
+
+@pytest.mark.parametrize("can", IN_NETWORK)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_may_name_it_where_the_switches_can(name, can):
+    """Its price is the closed form of every bucket; the simulations agree in every kind of step."""
+    named = {"machine.in_network": can, "strategy.allreduce": name}
+    if not ALGORITHMS[name].needs <= IN_NETWORK[can]:
+        wanted = f"'{name}': it needs switches that add .* summit has {can}. Legal here: auto, ring"
+        with pytest.raises(SpecError, match=wanted) as refused:
+            RUN.set(named)
+        legal = str(refused.value).partition("Legal here: ")[2].rstrip(".").split(", ")
+        assert set(legal) & set(NAMES) == {
+            n for n in NAMES if ALGORITHMS[n].needs <= IN_NETWORK[can]
+        }
+        return
+    run = RUN.set(named)
+    net, cut = network_of(run), buckets(run.model, float(run.strategy.bucket), 4)
+    sizes = cut.sizes[cut.sizes > 0]
+    closed = sum(float(ALGORITHMS[name].priced(n, net).total) for n in sizes)
+    assert float(predict(run).communication.total) == pytest.approx(closed, rel=1e-12)
+
+
+@every_name
+@pytest.mark.parametrize(
+    "split",
+    [{}, {"zero": 1}, {"zero": 3}, {"tensor": 2, "batch": 64}, {"pipeline": 2, "microbatches": 2}],
+)
+def test_a_step_with_it_takes_as_long_in_both_simulations(name, split):
+    named = {"machine.in_network": "both", "machine.jitter": 0.0, "strategy.allreduce": name}
+    run = RUN.set({**named, "strategy.nodes": 2, **{f"strategy.{k}": v for k, v in split.items()}})
+    for fidelity in ("rounds", "events"):
+        assert breakdown(simulate(run, fidelity)).step_time == pytest.approx(
+            float(predict(run).step_time), rel=1e-9
+        )
+
+
+@pytest.mark.parametrize(
+    ("can", "best"), [("none", "ring"), ("sharp", "sharp"), ("both", "nvls_sharp")]
+)
+def test_a_plan_takes_it_where_the_switches_can(can, best):
+    run = RUN.set({"machine.in_network": can, "strategy.nodes": 2})
+    one = {name: [1] for name in ("tensor", "pipeline", "spatial", "context", "microbatches")}
+    found = plan_run(run, choose={**one, "zero": [0], "allreduce": ["ring", "sharp", "nvls_sharp"]})
+    assert found.best.experiment.strategy.allreduce == best
+    refused = "allreduce in switches that do not add" in found.left_out
+    assert refused == (can != "both") and "not legal: strategy.allreduce" not in found.left_out
 
 
 def test_it_is_a_bound_that_eight_h200_stay_below():

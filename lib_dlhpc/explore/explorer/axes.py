@@ -11,8 +11,9 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer.controls import node_counts
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import ALLREDUCES, AUTO
+from lib_dlhpc.spec.strategy import AUTO
 from lib_dlhpc.spec.units import format_quantity
 
 RANKS = "ranks"  # over which the samples of a step are partitioned, as in `dlhpc compare --sweep ranks=1,2`
@@ -38,7 +39,7 @@ def axes_of(e: Experiment) -> list[Axis]:
     return [
         *([] if is_partitioned(e) else _of_ranks(e)),
         Axis("Batch a device", BATCH, tuple(batches)),
-        Axis("Allreduce", ALLREDUCE, (AUTO, *ALLREDUCES)),
+        Axis("Allreduce", ALLREDUCE, (AUTO, *allreduces_on(e.machine))),
         Axis("Bucket", BUCKET, _buckets(e)),
     ]
 

@@ -18,6 +18,7 @@ from lib_dlhpc.explore.explorer.choice import FACTORS, value_at
 from lib_dlhpc.explore.explorer.measured import chosen, titles
 from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import adapters, catalog, strategy
+from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -182,9 +183,9 @@ def _precisions(e: Experiment) -> Options:
     return [(p, p) for p in known if not np.isnan(peak_rate(e.machine.device, p))]
 
 
-def _allreduces(_: Experiment) -> Options:
+def _allreduces(e: Experiment) -> Options:
     known = COLLECTIVES["allreduce"]
-    every = [(known[name].label, name) for name in strategy.ALLREDUCES]
+    every = [(known[name].label, name) for name in allreduces_on(e.machine)]
     return [("cheapest for each size", strategy.AUTO), *every]
 
 

@@ -17,10 +17,11 @@ from lib_dlhpc.explore.explorer.controls import DATASETS, NAMED, standing
 from lib_dlhpc.explore.explorer.measured import OWN
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Device, Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
-from lib_dlhpc.spec.strategy import FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
+from lib_dlhpc.spec.strategy import AUTO, FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
 
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
 APART = {  # degrees that cannot be together
@@ -225,4 +226,6 @@ def _on_machine(e: Experiment, machine: Machine) -> Changes:
         changes["strategy.offload_to"] = "host"
     if np.isnan(peak_rate(machine.device, s.precision)):
         changes["strategy.precision"] = _precision(machine.device, s.precision)
+    if s.allreduce not in (AUTO, *allreduces_on(machine)):
+        changes["strategy.allreduce"] = AUTO
     return changes

@@ -43,3 +43,17 @@ def test_microbatches_from_both_ends_are_set_with_what_they_need_and_left_where_
             assert getattr(now, field) == value
             left += now.schedule != "dualpipe"
     assert left
+
+
+def test_an_allreduce_in_switches_is_offered_where_they_add_and_left_with_the_machine():
+    own = {"name": "summit", "in_network": "sharp"}
+    plain = {"model": "resnet50", "dataset": "imagenet", "strategy": {"nodes": 2}}
+    choice = Choice(of_file(read_experiment({**plain, "machine": own})))
+    choice, _, _ = moved(choice, "strategy.allreduce", "sharp")
+    further, _, words = moved(choice, "machine.name", "selene")
+    assert experiment_of(further).strategy.allreduce == "auto" and "allreduce auto" in words
+    offered = [
+        {name for _, name in NAMED["strategy.allreduce"].options(experiment_of(each))}
+        for each in (choice, further)
+    ]
+    assert offered[0] - offered[1] == {"sharp"}
