@@ -5,9 +5,9 @@ from datetime import date
 import pytest
 
 from lib_dlhpc.comparison.here import step_here
-from lib_dlhpc.comparison.placed import placed
+from lib_dlhpc.comparison.placed import placed, why_not
 from lib_dlhpc.prediction import on_ranks, predict
-from lib_dlhpc.spec.measured_machine import default_path
+from lib_dlhpc.spec.measured_machine import STAND_IN, default_path
 from lib_dlhpc.spec.units import format_quantity
 
 RESULT = {"ranks": 2, "terms": {"forward": 1e-3}, "memory": []}
@@ -33,6 +33,16 @@ def test_a_broken_calibration_is_named_and_spoils_no_run(digits):
     default_path().parent.mkdir(parents=True)
     default_path().write_text("[machine]\nname = 'laptop'\n")
     assert str(default_path()) in step_here(digits, 1)
+
+
+def test_an_allreduce_in_switches_is_predicted_where_this_machine_says_that_it_has_them(digits):
+    """A run sends its messages to a rank; the prediction here says what is missing, or has what is stated."""
+    adds = {"machine.in_network": "both", "strategy.allreduce": "nvls"}
+    other, here = (digits.set({"machine.name": name, **adds}) for name in ("summit", STAND_IN))
+    assert why_not(here) == "" and step_here(here, 2).startswith("predicted")
+    missing = "machine.in_network = nvls or both); laptop has none. Legal here: auto, ring,"
+    assert step_here(other, 2).startswith("no prediction:")
+    assert missing in step_here(other, 2) and missing in why_not(other)
 
 
 def test_a_stall_is_part_of_it(digits, calibrated):

@@ -135,6 +135,7 @@ def equals_one_rank(changes, exchanged=(), within=1e-10):
 def every_exchange():
     epoch = {"run.epochs": 1.0}
     exchanges = [{"strategy.allreduce": name} for name in ALLREDUCES]
+    exchanges.append({"strategy.allreduce": "nvls_sharp", "machine.in_network": "both"})
     cuts = ((True, EACH), (False, SOME), (True, ALL), (False, EACH))
     for number, exchange in enumerate([*exchanges, {"training.collective": "mpi"}]):
         # Many ranks on few cores are slow: there each exchange meets one cut only, and one precision.

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lib_dlhpc.explore.explorer.axes import ALLREDUCE, axes_of
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
 from lib_dlhpc.explore.explorer.controls import NAMED
 from lib_dlhpc.explore.explorer.moves import moved
@@ -52,8 +53,9 @@ def test_an_allreduce_in_switches_is_offered_where_they_add_and_left_with_the_ma
     choice, _, _ = moved(choice, "strategy.allreduce", "sharp")
     further, _, words = moved(choice, "machine.name", "selene")
     assert experiment_of(further).strategy.allreduce == "auto" and "allreduce auto" in words
-    offered = [
-        {name for _, name in NAMED["strategy.allreduce"].options(experiment_of(each))}
-        for each in (choice, further)
+    both = [experiment_of(each) for each in (choice, further)]
+    offered = [{name for _, name in NAMED["strategy.allreduce"].options(e)} for e in both]
+    swept = [
+        {v for axis in axes_of(e) if axis.field == ALLREDUCE for v in axis.values} for e in both
     ]
-    assert offered[0] - offered[1] == {"sharp"}
+    assert offered == swept and offered[0] - offered[1] == {"sharp"}
