@@ -20,6 +20,7 @@ from lib_dlhpc.costs.network import (
     congestion,
     crossing_congestion,
     joined,
+    lanes_of,
     neighbor_congestion,
     network_of,
     nics_used,
@@ -101,19 +102,34 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
     inner, outer = machine.intra_node, machine.inter_node
     sharing = devices / close
     step = max(1, apart * close // devices)
-    nics = int(nics_used(machine, devices))
+    lanes, nics, beside = _rails(machine, devices, close)
+    outer_rate = outer.bandwidth * outer.efficiency * lanes_of(machine, devices)
     return Network(
         Level(close, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
-        Level(used, outer.latency, sharing / (outer.bandwidth * outer.efficiency * nics)),
+        Level(used, outer.latency, sharing / outer_rate),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
         lru_cache(maxsize=64)(lambda distance: congestion(machine, nodes, distance * step)),
         all_to_all_congestion(machine, used * step),
         neighbor_congestion(machine, used * step),
         IN_NETWORK[machine.in_network],
-        max(1, nics * close // devices) if machine.topology in RAILS else 1,
+        lanes,
         crossing_congestion(machine, used * step),
         machine.topology == "rails-pxn",
+        nics,
+        beside,
     )
+
+
+def _rails(machine: Machine, devices: int, close: int) -> tuple[float, int, int]:
+    """Return Network.lanes, nics and beside of groups that have `close` ranks on each node.
+
+    Groups lie beside each other: their ranks of one index leave the node at the same time, and as many of them as
+    there are devices on a NIC share it.
+    """
+    if machine.topology not in RAILS or close == 1:
+        return 1.0, 1, 1
+    beside, each = devices // close, devices / lanes_of(machine, devices)
+    return close * min(beside, each) / each, int(nics_used(machine, devices)), beside
 
 
 def wire(experiment: Experiment, first: int, second: int, leaving: float) -> Wire:
@@ -123,7 +139,7 @@ def wire(experiment: Experiment, first: int, second: int, leaving: float) -> Wir
     """
     machine, devices = experiment.calibrated_machine, near(experiment)
     whole, _, _ = joined(machine, int(experiment.strategy.nodes), int(experiment.devices_per_node))
-    return wire_on(whole, first // devices == second // devices, min(leaving, devices))
+    return wire_on(whole, first // devices == second // devices, min(leaving, devices), devices)
 
 
 def near(experiment: Experiment) -> int:
@@ -132,15 +148,15 @@ def near(experiment: Experiment) -> int:
     return int(experiment.devices_per_node) * joint
 
 
-def wire_on(machine: Machine, within_node: bool, leaving: float) -> Wire:
-    """Return the path within a node, or between two while `leaving` ranks of a node share its NICs."""
+def wire_on(machine: Machine, within_node: bool, leaving: float, devices: int) -> Wire:
+    """Return the path within a node, or between two while `leaving` of a node's `devices` ranks share its NICs."""
     if within_node:
         link = machine.intra_node
         return Wire(link.latency, 1 / (link.bandwidth * link.efficiency))
     link = machine.inter_node
     rate = link.bandwidth * link.efficiency
     if machine.topology in RAILS:  # a NIC each, or one for all who are beside each other
-        beside = min(leaving, machine.devices_per_node / machine.nics)
+        beside = min(leaving, devices / lanes_of(machine, devices))
         return Wire(link.latency, max(1.0, beside) / rate)
     return Wire(link.latency, leaving / (rate * machine.nics))
 

@@ -19,6 +19,7 @@ __all__ = [
     "congestion",
     "flat",
     "joined",
+    "lanes_of",
     "last_axis",
     "neighbor_congestion",
     "network_of",
@@ -47,21 +48,23 @@ def network_of(experiment: Experiment) -> Network:
     inner, outer = machine.intra_node, machine.inter_node
     nodes, devices = last_axis(nodes), last_axis(devices)
     nics = nics_used(machine, devices)
+    lanes = lanes_of(machine, devices)
     return Network(
         Level(devices, last_axis(inner.latency), 1 / last_axis(inner.bandwidth * inner.efficiency)),
         Level(
             nodes,
             last_axis(outer.latency),
-            1 / (last_axis(outer.bandwidth * outer.efficiency) * nics),
+            1 / (last_axis(outer.bandwidth * outer.efficiency) * lanes),
         ),
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_congestion(machine, nodes),
         neighbor_congestion(machine, nodes),
         IN_NETWORK[machine.in_network],
-        nics if machine.topology in RAILS else 1,
+        lanes if machine.topology in RAILS else 1,
         crossing_congestion(machine, nodes),
         machine.topology == "rails-pxn",
+        nics if machine.topology in RAILS else 1,
     )
 
 
@@ -87,6 +90,15 @@ def nics_used(machine: Machine, devices: Any) -> Any:
     """Return the NICs of a node that its `devices` in use reach: on rails, one each at most."""
     nics = last_axis(machine.nics)
     return np.minimum(nics, devices) if machine.topology in RAILS else nics
+
+
+def lanes_of(machine: Machine, devices: Any) -> Any:
+    """Return how many NICs' rate the `devices` of a node have together if all send as much.
+
+    On rails all wait for the NIC with the most devices: four devices on three NICs have the rate of two.
+    """
+    nics = nics_used(machine, devices)
+    return devices / np.ceil(devices / nics) if machine.topology in RAILS else nics
 
 
 def crossing_congestion(machine: Machine, nodes: Any) -> Any:

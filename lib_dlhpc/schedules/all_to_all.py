@@ -70,7 +70,7 @@ def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
     near, far = net.inner.ranks, net.outer.ranks
     ranks = near * far
     own = n / ranks
-    turning = 1 - 1 / net.lanes  # of what leaves a node
+    turning = _turning(net)
     relayed = (ranks - near) * turning * net.relay
     inside = (near - 1 + relayed) / ranks * own * net.inner.beta
     turned = np.maximum(net.all_to_all, net.crossing)  # in a step all change rails, or none does
@@ -78,6 +78,14 @@ def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
     across = (ranks - near) / ranks * own * near * net.outer.beta * crowded
     alpha, _ = slowest(net)
     return Cost((ranks - 1) * alpha, np.maximum(inside, across), 0.0 * n)
+
+
+def _turning(net: Network) -> Array:
+    """Return the part of what leaves a node that changes rails; its ranks are spread over the NICs."""
+    lanes = np.minimum(net.nics, net.inner.ranks)
+    few, more = np.divmod(net.inner.ranks, lanes)  # `more` NICs have one rank more than the others
+    stays = (lanes - more) * few**2 + more * (few + 1) ** 2
+    return 1 - stays / np.square(net.inner.ranks)
 
 
 def hierarchical_all_to_all_cost(n: Array, net: Network) -> Cost:

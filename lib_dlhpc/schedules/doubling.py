@@ -6,13 +6,14 @@ section 4.5.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, within
-from lib_dlhpc.schedules.network import Array, Cost, Network, over_rounds, whole_rounds
+from lib_dlhpc.schedules.network import Array, Cost, Network, Rails, over_rounds, whole_rounds
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
 
@@ -136,6 +137,19 @@ def recursive_doubling_cost(n: Array, net: Network) -> Cost:
     return Cost(latency, bandwidth, reduction)
 
 
+def _core_on_a_nic(ranks: Array, nics: Array, beside: Array) -> Array:
+    """Return how many core ranks the busiest NIC has; those that folded send nothing out of their node."""
+    if np.all(np.equal(nics, 1)):
+        return 2.0 ** whole_rounds(ranks)[0] * beside
+    return np.vectorize(_count_on_a_nic, otypes=[np.float64])(ranks, nics, beside)[()]
+
+
+@lru_cache(maxsize=4096)
+def _count_on_a_nic(ranks: int, nics: int, beside: int) -> int:
+    nic = Rails(int(ranks), int(nics), beside=int(beside)).into(_fold(int(ranks))[0])
+    return int(np.bincount(nic.ravel()).max())
+
+
 def rabenseifner_cost(n: Array, net: Network) -> Cost:
     """Reduce-scatter by recursive halving, nearest partner first, then allgather by doubling.
 
@@ -148,7 +162,7 @@ def rabenseifner_cost(n: Array, net: Network) -> Cost:
     in_share = 1 - 0.5**in_rounds
     out_share = over_rounds(out_rounds, net, lambda k: 0.5 ** (k + 1))
     latency = 2 * (in_rounds + in_fold) * a_in + 2 * (out_rounds + out_fold) * a_out
-    b_out = b_out * np.maximum(net.lanes / 2.0**in_rounds, 1.0)  # ranks that folded have idle NICs
+    b_out = net.nic_beta * _core_on_a_nic(g, net.nics, net.beside) / 2.0**in_rounds
     bandwidth = 2 * n * ((in_share + in_fold) * b_in + (out_share + out_fold) * b_out)
     reduction = (
         n * (in_share + in_fold + (1 - 0.5**out_rounds + out_fold) / 2.0**in_rounds) * net.gamma

@@ -17,42 +17,54 @@ class Level(NamedTuple):
 
 
 class Rails(NamedTuple):
-    """The NICs of a node where each belongs to some of its ranks; `node` ranks are spread evenly over `lanes` NICs.
+    """The NICs of a node where each belongs to some of its devices, which are spread evenly over `nics`.
 
-    relay: what is for another rail goes to the rank of that rail in the sender's node first (PXN), else from rail to
-    rail above the leaf switches. One lane: all NICs of a node are one.
+    node: ranks of a group in a node. beside: devices of as many groups that lie beside each other, for each of these
+    ranks; they send at the same time. relay: what is for another rail goes to the rank of that rail in the sender's
+    node first (PXN), else from rail to rail above the leaf switches. One NIC: all of a node are one.
     """
 
     node: int
-    lanes: int = 1
+    nics: int = 1
     relay: bool = False
+    beside: int = 1
 
     def far(self, source: Array, target: Array) -> Array:
         """Whether messages leave their node."""
         return source // self.node != target // self.node
 
     def out(self, source: Array, target: Array) -> Array:
-        """Return the NICs, counted over all nodes, by which messages leave."""
+        """Return the NICs, counted over all nodes, by which messages leave: (messages, beside)."""
         if self.relay:
             source = source // self.node * self.node + target % self.node
-        return source * self.lanes // self.node
+        return self.into(source)
 
     def into(self, target: Array) -> Array:
-        """Return the NICs by which messages arrive."""
-        return target * self.lanes // self.node
+        """Return the NICs by which messages arrive, (messages, beside)."""
+        device = np.asarray(target)[..., np.newaxis]
+        if self.beside > 1:
+            device = device * self.beside + np.arange(self.beside)
+        return device * self.nics // (self.node * self.beside)
 
     def relayed(self, source: Array, target: Array) -> Array:
         """Whether messages pass another rank of the sender's node."""
-        own, other = source * self.lanes // self.node, self.out(source, target)
-        return self.far(source, target) & (own != other)
+        changed = (self.into(source) != self.out(source, target)).any(axis=-1)
+        return self.far(source, target) & changed
+
+
+def busiest(nic: Array, sent: Array) -> Array:
+    """Return for each message the most that one of its NICs carries; nic: (messages, beside), sent: (messages,)."""
+    each = np.repeat(sent, nic.shape[-1])
+    carried = np.bincount(nic.ravel(), weights=each)
+    return np.max(carried[nic], axis=-1) if nic.shape[-1] > 1 else carried[nic.ravel()]
 
 
 class Network(NamedTuple):
     """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between all pairs of
     nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors` that of a ring. combines:
-    where switches add what passes them: "nvls" inside a node, "sharp" between nodes. lanes: NICs of a node of which a
-    rank has its own; the beta of `outer` is of all of them. crossing: slowdown factor where every node
-    sends all of one rail to another. relay: see Rails."""
+    where switches add what passes them: "nvls" inside a node, "sharp" between nodes. The beta of `outer` is of a node's
+    ranks that all send; lanes: how many times that rate one of them has that sends alone. crossing:
+    slowdown factor where every node sends all of one rail to another. relay, nics, beside: see Rails."""
 
     inner: Level
     outer: Level
@@ -64,11 +76,23 @@ class Network(NamedTuple):
     lanes: Array = 1
     crossing: Array = 0.0
     relay: bool = False
+    nics: Array = 1
+    beside: Array = 1
 
     @property
     def rails(self) -> Rails:
         """The NICs of its ranks; no arrays."""
-        return Rails(int(self.inner.ranks), int(self.lanes), self.relay)
+        return Rails(int(self.inner.ranks), int(self.nics), self.relay, int(self.beside))
+
+    @property
+    def nic_beta(self) -> Array:
+        """Return s/B of one NIC; of a rank that sends alone, those of other groups beside it use the same one."""
+        return self.outer.beta * self.lanes / np.minimum(self.beside, self.on_a_nic)
+
+    @property
+    def on_a_nic(self) -> Array:
+        """Return the devices of the NIC that has the most."""
+        return np.ceil(self.inner.ranks * self.beside / self.nics)
 
 
 class Cost(NamedTuple):
@@ -103,7 +127,7 @@ def slowest(net: Network) -> tuple[Array, Array]:
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     single = np.equal(g, 1)
     turns = (
-        net.lanes > 1
+        net.nics > 1
     ) & ~single  # from the last rank of a node to the first of the next: to another rail
     a_out = a_out + a_in * turns * net.relay
     b_out = b_out * net.lanes * np.maximum(net.neighbors, net.crossing * turns)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.schedules.network import Cost, Network, Rails
+from lib_dlhpc.schedules.network import Cost, Network, Rails, busiest
 from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
 
 Floats: TypeAlias = NDArray[Any]
@@ -29,7 +29,7 @@ def price(
     """Return the cost of `schedule`.
 
     alpha: s a message. beta, gamma: s/B moved, reduced. network: two levels, in place of the three;
-    the ranks of a node share its NICs, whose rate is outer.beta, or have one each (Network.lanes).
+    the ranks of a node share its NICs, whose rate is outer.beta, or each has one of them (Network.rails).
     itemsize: B an element. Not modeled: contention beyond the NICs, and ranks that run ahead (the
     simulator models both). Source: Thakur, Rabenseifner & Gropp (2005), section 3.
     """
@@ -41,9 +41,9 @@ def price(
             raise SpecError(
                 f"network: {node} x {outer.ranks} ranks, but the schedule is for {schedule.ranks}."
             )
-        one = outer.beta * network.lanes
         levels = _Levels(
-            *(schedule.ranks, network.rails, (inner.alpha, inner.beta), (outer.alpha, one)),
+            *(schedule.ranks, network.rails),
+            *((inner.alpha, inner.beta), (outer.alpha, network.nic_beta)),
             *(network.gamma, itemsize),
         )
     total = np.zeros(3)
@@ -95,9 +95,8 @@ def _port(
 ) -> Floats:
     """Latency and bandwidth seconds of each rank's port in one direction; a rank waits for all that its NICs carry."""
     latency, bandwidth = _sums(rank, alpha, at.ranks), _sums(rank, seconds, at.ranks)
-    busy = _sums(nic, seconds * far, -(-at.ranks * at.rails.lanes // at.rails.node))
     shared = np.zeros(at.ranks)
-    np.maximum.at(shared, rank, np.where(far, busy[nic], 0.0))
+    np.maximum.at(shared, rank, np.where(far, busiest(nic, seconds * far), 0.0))
     return np.stack([latency, np.maximum(bandwidth, shared)])
 
 

@@ -101,7 +101,7 @@ class Platform:
         rails = Rails(g, lanes, self.topology == "rails-pxn")
         far, relayed = rails.far(a, b), rails.relayed(a, b)
         nics, leaves = self.nodes * lanes, _leaves(self.nodes, self.nodes_per_switch) * lanes
-        out, into = rails.out(a, b), rails.into(b)
+        out, into = rails.out(a, b)[:, 0], rails.into(b)[:, 0]
         up, down = (
             nic // lanes // self.nodes_per_switch * lanes + nic % lanes for nic in (out, into)
         )

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.costs.network import Network
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.schedules.network import Rails
+from lib_dlhpc.schedules.network import Rails, busiest
 from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -317,9 +317,8 @@ def _durations(
     shared: bool,
     rails: Rails,
 ) -> Floats:
-    (_, alpha_in, beta_in), (_, alpha_out, beta_out) = network.inner, network.outer
-    if rails.lanes > 1:
-        beta_out = beta_out * rails.lanes
+    (_, alpha_in, beta_in), (_, alpha_out, _) = network.inner, network.outer
+    beta_out = network.nic_beta
     if rails.relay:
         alpha_out = alpha_out + rails.relayed(part.source, part.target) * alpha_in
     size = part.count * float(element_bytes)
@@ -328,9 +327,8 @@ def _durations(
         through = _merged(part, size, far, rails)
     elif shared:
         by, to = rails.out(part.source, part.target), rails.into(part.target)
-        out, into = (np.bincount(nic, weights=size * far) for nic in (by, to))
-        together = np.maximum(out[by], into[to])
-        through = np.where(far, together, size)
+        out, into = (busiest(nic, size * far) for nic in (by, to))
+        through = np.where(far, np.maximum(out, into), size)
     if rails.node == 1:
         moved = alpha_out + through * beta_out
     elif far.any():
@@ -350,8 +348,7 @@ def _merged(part: Round, size: NDArray[Any], far: NDArray[np.bool_], rails: Rail
         return np.zeros(len(part))
     port = part.target if part.switch == MULTICAST else part.source
     own = np.bincount(port, weights=size)[port]
-    nic = rails.into(port)
-    together = np.bincount(nic, weights=size * far)[nic]
+    together = busiest(rails.into(port), size * far)
     return np.asarray(np.where(far, together, own), dtype=np.float64)
 
 
@@ -364,7 +361,7 @@ def _merge(time: Floats, source: Ints, target: Ints, seconds: Floats) -> None:
 
 
 def _distinct(numbers: Ints) -> bool:
-    return bool(np.bincount(numbers).max(initial=0) <= 1)
+    return bool(np.bincount(numbers.ravel()).max(initial=0) <= 1)
 
 
 def _take(part: Round, rows: Any) -> Round:

@@ -53,7 +53,7 @@ class Prices:
         """Return the cost of a message; leaving: how many ranks of the source's node share its NICs."""
         joined = self.devices * min(int(self.machine.domain), self.nodes)
         within = source // joined == target // joined
-        return groups.wire_on(self.machine, within, leaving).cost(size)
+        return groups.wire_on(self.machine, within, leaving, self.devices).cost(size)
 
     def collective(self, node: Node, ranks: Sequence[int]) -> float:
         """Return the seconds of a collective whose ranks, in ascending order, start together."""
