@@ -14,6 +14,7 @@ from lesson_page import commit, has, tells
 from patience import PATIENCE
 
 from lib_dlhpc.classroom import classes, database
+from lib_dlhpc.explore.server.serve import kernels_of
 
 pytestmark = pytest.mark.browser
 
@@ -112,6 +113,40 @@ def test_an_answer_that_a_restarted_server_did_not_hear_is_recorded(
         page.get_by_role("button", name="Check my guess").click()
         tells(page.locator(".dlhpc-question"), "not recorded yet")
         page.get_by_role("button", name="Start it again").click()
+        tells(page.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
+        eventually(lambda: _answers(folder) == ["16"])
+        page.context.close()
+
+
+DIES = """
+import os, pathlib
+pathlib.Path("dies").exists() and os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_page_whose_process_dies_while_it_is_drawn_or_later_comes_back_with_its_answers(
+    chromium, notebook, eventually, tmp_path
+):
+    file, folder = notebook(tmp_path / "page.ipynb", LESSON, DIES), tmp_path / "class"
+    page = chromium.new_context().new_page()  # it complains of the process that is gone
+    again = page.get_by_role("button", name="Start it again")
+    with class_served(file, folder) as (address, pid):
+        page.goto(address)
+        page.get_by_role("button", name="Keep my answers").click()
+        tells(page.locator(".dlhpc-class"), "kept for this class")
+        commit(page, 0, "16")
+        tells(page.locator(".dlhpc-question"), "it is 8 ms")
+        (tmp_path / "dies").touch()
+        page.reload()
+        tells(page.locator("#dlhpc-lost"), "The Python process of this page has ended")
+        eventually(lambda: again.is_visible() and not page.get_by_text("Question(").is_visible())
+        (tmp_path / "dies").unlink()
+        again.click()
+        tells(page.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
+        for kernel in kernels_of(psutil.Process(pid)):
+            kernel.kill()
+        again.click()
+        eventually(lambda: not again.is_visible())
         tells(page.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
         eventually(lambda: _answers(folder) == ["16"])
         page.context.close()

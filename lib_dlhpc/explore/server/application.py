@@ -8,8 +8,10 @@ from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError, StaticFileHandler
+from voila import notebook_renderer
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+from voila.tornado.handler import TornadoVoilaHandler
 
 from lib_dlhpc.classroom import recording
 from lib_dlhpc.explore.blocks import built
@@ -18,7 +20,9 @@ from lib_dlhpc.explore.front.page import front_page
 from lib_dlhpc.explore.server import classroom
 from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
 from lib_dlhpc.explore.server.forked import end_all
+from lib_dlhpc.explore.server.pages import Executor, Page
 
+notebook_renderer.VoilaExecutor = Executor  # there is no setting for it
 CLASS = '<script src="{}voila/templates/dlhpc/static/class.js"></script>'
 
 
@@ -30,8 +34,7 @@ class Farewell(VoilaShutdownKernelHandler):
 
     async def post(self, kernel_id: str) -> None:
         """End the kernel, if it is still there: the page may say it twice."""
-        if kernel_id in self.kernel_manager:
-            await self.kernel_manager.shutdown_kernel(kernel_id, now=True)
+        await self.kernel_manager.end(kernel_id)
         self.set_status(204)
 
 
@@ -89,7 +92,11 @@ class Server(Voila):
             own += [] if self.classroom else [(f"{self.base_url}report", OwnReport)]
         if self.classroom:
             own += classroom.routes(self.base_url, self.classroom)
-        theirs = [route for route in theirs if "/voila/api/contents" not in route[0]]
+        theirs = [
+            (pattern, Page if handler is TornadoVoilaHandler else handler, *rest)
+            for pattern, handler, *rest in theirs
+            if "/voila/api/contents" not in pattern
+        ]
         return [*self.before_the_door, *behind_door([*own, *theirs])]
 
     def stop(self) -> None:

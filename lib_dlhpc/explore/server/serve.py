@@ -220,7 +220,9 @@ def voila_configuration(
         preheat_kernel=preheat > 0,
         default_pool_size=preheat,
         extension_denylist=UNWANTED_EXTENSIONS,
+        multi_kernel_manager_class="lib_dlhpc.explore.server.pages.Kernels",
     )
+    config.KernelRestarter.restart_limit = 0  # one that is started again has nothing of its page
     if (path / course.EXPLORER).exists():
         pools = {"default": {"pool_size": 0}, course.EXPLORER: {"pool_size": preheat}}
         config.VoilaKernelManager.kernel_pools_config = pools
