@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 import psutil
-from axe import findings
+from axe import findings, low_contrast
 from patience import DIGEST, eventually
 
 from lib_dlhpc.explore.server.serve import kernels_of
@@ -249,11 +249,9 @@ def everyone_can_use(page: Any, eventually: Any) -> None:
     """Assert that axe finds nothing serious in light and dark, and that no width scrolls or cuts words of charts."""
     for width in WIDTHS:
         is_as_wide_as_its_window(page, eventually, width)
-    for scheme, rules in (("dark", ["color-contrast"]), ("light", [])):
+    for scheme, look in (("dark", low_contrast), ("light", findings)):
         page.emulate_media(color_scheme=scheme)
-        eventually(
-            lambda r=rules: findings(page, *r) == [], lambda r=rules: str(findings(page, *r))
-        )
+        eventually(lambda look=look: look(page) == [], lambda look=look: str(look(page)))
 
 
 def is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
