@@ -35,11 +35,11 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
     if stages == 1:
         return (len(model.layers),)
     edges = cut_points(model, stages)
-    room, cut = Room(experiment, edges, stages), _shortest(model, stages)
-    for each in (_equal_blocks(model, stages), cut):
-        if each and room.holds(each):
-            return tuple(edges[index] for index in each)
-    if room.reaches_the_end:
+    room, cut = Room(experiment, edges, stages), _equal_blocks(model, stages)
+    if cut and room.holds(cut):
+        return tuple(edges[index] for index in cut)
+    cut = _shortest(model, stages)
+    if not room.holds(cut) and room.reaches_the_end:
         cut = _cut(_work_before(model, edges), stages, room.fits) or cut
     return tuple(edges[index] for index in cut)
 
@@ -63,11 +63,7 @@ def _equal_blocks(model: Model, stages: int) -> tuple[int, ...]:
 @lru_cache(maxsize=256)
 def _shortest(model: Model, stages: int) -> tuple[int, ...]:
     """Return which edges end the stages if memory is no limit. Where these fit, no cut that fits is preferred to it."""
-    edges = cut_points(model, stages)
-    everywhere = np.ones((stages, len(edges), len(edges)), dtype=bool)
-    cut = _cut(_work_before(model, edges), stages, everywhere)
-    assert cut is not None  # there are as many places as stages
-    return cut
+    return _cut_without_limit(_work_before(model, cut_points(model, stages)), stages)
 
 
 @lru_cache(maxsize=256)
@@ -156,9 +152,38 @@ def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tup
         # The last of equals: earlier stages take the remainder.
         previous[stage] = edges - 1 - np.argmin(longest[::-1], axis=0)
         best[stage] = longest[previous[stage], np.arange(edges)]
-    if best[stages, -1] == inf:
-        return None
-    ends, end = [], edges - 1
+    return None if best[stages, -1] == inf else _ends(previous)
+
+
+def _cut_without_limit(work: NDArray[np.float64], stages: int) -> tuple[int, ...]:
+    """Return what `_cut` returns if all stages fit; edges are at least as many as stages and one.
+
+    The longest stage before edge i grows with i, the last stage from i to j shrinks: the best i is where they cross.
+    """
+    edges = len(work)
+    previous = np.zeros((stages + 1, edges), dtype=np.int64)
+    best = work - work[0]  # of one stage
+    for stage in range(2, stages + 1):
+        first, ends = stage - 1, np.arange(stage, edges)
+        low, cross = np.full(len(ends), first), ends.copy()
+        while np.any(low < cross):  # bisection
+            middle = (low + cross) // 2
+            crossed = best[middle] >= work[ends] - work[middle]
+            low, cross = np.where(crossed, low, middle + 1), np.where(crossed, middle, cross)
+        before, after = np.maximum(cross - 1, first), np.minimum(cross, ends - 1)
+        # The last of equals: earlier stages take the remainder.
+        equal = np.minimum(np.searchsorted(best, best[after], "right") - 1, ends - 1)
+        earlier = (cross == first) | (best[after] <= work[ends] - work[before])
+        begin = np.where(earlier, equal, before)
+        previous[stage, ends] = begin
+        best[ends] = np.maximum(best[begin], work[ends] - work[begin])
+    return _ends(previous)
+
+
+def _ends(previous: NDArray[np.int64]) -> tuple[int, ...]:
+    """Return the edges that end the stages; previous[k, j]: where the last of k stages that end at edge j begins."""
+    stages, end = len(previous) - 1, previous.shape[1] - 1
+    ends = []
     for stage in range(stages, 0, -1):
         ends.append(end)
         end = int(previous[stage, end])

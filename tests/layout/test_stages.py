@@ -1,10 +1,11 @@
 """A pipeline is cut within the memory of a device, if any cut fits."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.layout.stages import Room
+from lib_dlhpc.layout.stages import Room, _cut, _cut_without_limit
 
 
 @given(
@@ -20,3 +21,14 @@ def test_stages_that_reach_as_far_as_they_can_are_those_that_fit(layers, in_flig
     for stage in room.fits:
         at = int(np.flatnonzero(stage[at])[-1])
     assert room.reaches_the_end == (at == len(layers))
+
+
+@pytest.mark.parametrize("equals", [True, False])
+def test_without_a_limit_the_cut_is_that_of_a_memory_in_which_all_fits(equals):
+    random = np.random.default_rng(8)
+    for _ in range(400):
+        edges = int(random.integers(2, 16))
+        layers = random.integers(0, 4, edges - 1) if equals else random.random(edges - 1)
+        work, stages = np.cumsum([0.0, *layers]), int(random.integers(1, edges))
+        everywhere = np.ones((stages, edges, edges), dtype=bool)
+        assert _cut_without_limit(work, stages) == _cut(work, stages, everywhere), (work, stages)
