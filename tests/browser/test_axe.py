@@ -17,7 +17,8 @@ HARD = {
     "around": "<div class='night'><table><tr><td class='cell'>words</td></tr></table></div>",
     "above": "<div style='opacity: .3'><p>words</p></div>",
     "size": "<p style='color: #888; font-size: 12px'>words</p>",
-    "after one that is hidden": "<p class='pale' hidden>words</p><p class='pale'>words</p><p class='pale' hidden>words</p>",
+    "after one that is hidden": "<p class='pale' hidden>words</p><p class='pale'>words</p>"
+    "<p class='pale' hidden>words</p>",
     "after one that is closed": "<details><summary>more</summary><p class='pale'>words</p></details>"
     "<p class='pale'>words</p><details><summary>more</summary><p class='pale'>words</p></details>",
     "input": "<label>words <input class='pale' value='words'></label>",
