@@ -69,7 +69,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if notebooks := {item.path for item in session.items if item.path.suffix == ".ipynb"}:
+        from notebooks import fork_kernels
+
+        fork_kernels(notebooks)
     gc.freeze()  # without a search: next to nothing of it is garbage
     gc.set_threshold(YOUNG, MIDDLE, OLD)
 
