@@ -40,7 +40,7 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
         return tuple(edges[index] for index in cut)
     cut = _shortest(model, stages)
     if not room.holds(cut) and room.reaches_the_end:
-        cut = _cut(_work_before(model, edges), stages, room.fits) or cut
+        cut = cut_that_fits(_work_before(model, edges), stages, room.fits) or cut
     return tuple(edges[index] for index in cut)
 
 
@@ -63,7 +63,7 @@ def _equal_blocks(model: Model, stages: int) -> tuple[int, ...]:
 @lru_cache(maxsize=256)
 def _shortest(model: Model, stages: int) -> tuple[int, ...]:
     """Return which edges end the stages if memory is no limit. Where these fit, no cut that fits is preferred to it."""
-    return _cut_without_limit(_work_before(model, cut_points(model, stages)), stages)
+    return cut_without_limit(_work_before(model, cut_points(model, stages)), stages)
 
 
 @lru_cache(maxsize=256)
@@ -135,7 +135,9 @@ def _block(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tuple[int, ...] | None:
+def cut_that_fits(
+    work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]
+) -> tuple[int, ...] | None:
     """Return which edges end the stages that minimize the largest work of a stage; None if none fits.
 
     best[k][j]: the largest work of a stage when edges up to j are cut into k stages.
@@ -155,8 +157,8 @@ def _cut(work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]) -> tup
     return None if best[stages, -1] == inf else _ends(previous)
 
 
-def _cut_without_limit(work: NDArray[np.float64], stages: int) -> tuple[int, ...]:
-    """Return what `_cut` returns if all stages fit; edges are at least as many as stages and one.
+def cut_without_limit(work: NDArray[np.float64], stages: int) -> tuple[int, ...]:
+    """Return what `cut_that_fits` returns if all stages fit; edges are at least as many as stages and one.
 
     The longest stage before edge i grows with i, the last stage from i to j shrinks: the best i is where they cross.
     """

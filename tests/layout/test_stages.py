@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.layout.stages import Room, _cut, _cut_without_limit
+from lib_dlhpc.layout.stages import Room, cut_that_fits, cut_without_limit
 
 
 @given(
@@ -31,4 +31,7 @@ def test_without_a_limit_the_cut_is_that_of_a_memory_in_which_all_fits(equals):
         layers = random.integers(0, 4, edges - 1) if equals else random.random(edges - 1)
         work, stages = np.cumsum([0.0, *layers]), int(random.integers(1, edges))
         everywhere = np.ones((stages, edges, edges), dtype=bool)
-        assert _cut_without_limit(work, stages) == _cut(work, stages, everywhere), (work, stages)
+        assert cut_without_limit(work, stages) == cut_that_fits(work, stages, everywhere), (
+            work,
+            stages,
+        )
