@@ -13,7 +13,7 @@ STYLE = "<style>body { background: white; color: black } .pale { color: #bbb } .
 # Among a hundred cells that can be read, one place each that cannot.
 HARD = {
     "class": "<p class='pale'>words</p>",
-    "style": "<p style='color: #bbb'>words</p>",
+    "style": "<table><tr><td class='cell' style='color: #bbb'>words</td></tr></table>",
     "around": "<div class='night'><table><tr><td class='cell'>words</td></tr></table></div>",
     "above": "<div style='opacity: .3'><p>words</p></div>",
     "size": "<p style='color: #888; font-size: 12px'>words</p>",
