@@ -1,7 +1,7 @@
-"""The slides of a module: objectives, guesses, figures, things to try, derivations, checks, summary, and what to say.
+"""The slides of a module: ideas, guesses, figures, derivations, checks, summary, and what to say.
 
 Only derivations are written for slides: a deck is as new as the module's lesson.toml, its figures, its notebook and
-its instructor notes, and its numbers are computed when it is made.
+its instructor notes, and its numbers are computed when it is made. What to try on the page is in the notes of its figure.
 """
 
 import json
@@ -24,13 +24,18 @@ from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
 QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+)\.questions import ask")
-MOST, READING = 5, 6  # things to try of a slide, the others are in its notes; of the list
+PREDICT, CHECK, EARLIER, IDEA = "Predict", "Check", "From earlier modules", "Idea"
+LINES, SIGNS = (
+    5,
+    620,
+)  # sentences of an idea, and their characters, at most; the others are in its notes
 
 
 class Slide(NamedTuple):
     """A slide: its title, its lines, what to say, and the figure, or the formulas as TeX, that it shows, if any.
 
-    stepwise: whether each formula stands beside one line, its reason, and the lines left over below them.
+    stepwise: whether each formula stands beside one line, its reason, and the lines left over below them. kind: what
+    it is for, if its title does not say it. table: rows of cells, a heading first.
     """
 
     title: str
@@ -39,6 +44,17 @@ class Slide(NamedTuple):
     figure: Figure | None = None
     formulas: tuple[str, ...] = ()
     stepwise: bool = False
+    kind: str = ""
+    table: tuple[tuple[str, ...], ...] = ()
+
+
+class Section(NamedTuple):
+    """A section of a notebook: its heading, its paragraphs, its tables and the names of what it asks."""
+
+    heading: str
+    paragraphs: tuple[str, ...]
+    tables: tuple[tuple[tuple[str, ...], ...], ...]
+    asked: tuple[str, ...]
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:
@@ -48,8 +64,8 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     lesson = lesson_of(text)
     return [
         *_opening(module, text, notes, lesson),
-        *_experiments(lesson),
-        _formula(text),
+        *_sections(text, lesson),
+        *_formula(text),
         *map(_derived, derivations(text)),
         *_checks(lesson),
         *_closing(text, notes),
@@ -99,13 +115,34 @@ def misconceptions(notes: str) -> list[tuple[str, str]]:
     return [(plain(name), plain(rest).lstrip(" .,")) for name, rest in found]
 
 
+def sections(text: str) -> Iterator[Section]:
+    """Yield the sections of a notebook's text; the first has the notebook's title."""
+    for part in re.split(r"^##? ", text, flags=re.M)[1:]:
+        heading, _, rest = part.partition("\n")
+        parts = [each.strip() for each in rest.split("\n\n")]
+        tables = [table(each) for each in parts if each.startswith("|")]
+        said = (each for each in parts if re.match(r"[^\W\d]|\*\*[\w-]+\*\* (?!:)", each))
+        prose = [each for each in said if not re.match(r"from \w|ask\(", each)]
+        asked = re.findall(r'^ask\("(\w+)"\)', rest, re.M)
+        yield Section(plain(heading), tuple(prose), tuple(tables), tuple(asked))
+
+
+def table(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the rows of a Markdown table."""
+    rows = [line.strip().strip("|").split("|") for line in text.splitlines()]
+    return tuple(
+        tuple(map(plain, row)) for row in rows if not re.fullmatch(r"[-:| ]+", "|".join(row))
+    )
+
+
 def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[Slide]:
     timing = "\n".join(re.findall(r"^\| \d.*", notes, re.M))
     said = plain(notes.split("\n\n")[1])
+    own = next(sections(text))
     yield Slide(
         f"{module.number} {module.title}",
-        (module.question, f"{module.minutes} minutes"),
-        f"{said}\n\n{timing}",
+        (module.question, *_idea(own)),
+        f"{module.minutes} minutes. {said}\n\n{timing}",
     )
     objectives = _after(text, "You will be able to").split(";")
     yield Slide(
@@ -114,38 +151,69 @@ def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[
         _after(text, "You need"),
     )
     if asked := list(_retrieval(lesson)):
-        answers = ["Two minutes, in pairs, without notes.", *(answer for _, answer in asked)]
-        yield Slide("From earlier modules", tuple(each for each, _ in asked), "\n".join(answers))
+        answers = ["Two minutes, in pairs, without notes.", *(answer for *_, answer in asked)]
+        lines = tuple(line for question, options, _ in asked for line in (question, options))
+        yield Slide(EARLIER, lines, "\n".join(answers))
 
 
-def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str]]:
-    """Yield the checks of earlier modules that the page asks again, with their answers."""
+def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
+    """Yield the checks of earlier modules that the page asks again, with their options and answers."""
     for check in lesson.texts.get("earlier", {}).get("recall", ()):
         text = check_of(check)
-        yield text["check"], text["right"]
+        options = shuffled([answer for answer, _ in text["answers"]], text["check"])
+        lettered = (f"{letter}. {each}" for letter, each in zip(LETTERS, options, strict=False))
+        yield text["check"], "   ".join(lettered), text["right"]
 
 
-def _experiments(lesson: Lesson) -> Iterator[Slide]:
-    """Yield for each guess a slide to predict on, its figure, and what to try; of live runs what to try is a note."""
-    names, number, tries, drawn = list(lesson.texts), 0, 0, list[Figure]()
-    for name, following in zip(names, [*names[1:], ""], strict=True):
-        text = lesson.texts[name]
-        if "guess" in text:
-            number += 1
-            _, uncovered = lesson.outcomes[name]
-            widget = uncovered() if uncovered else None
-            drawn = list(figures(widget))[:1]
-            steps = lesson.texts[following].get("steps", ()) if following and not drawn else ()
-            yield _guess(lesson, name, number, steps)
-            yield from (
-                _shown(lesson, name, figure, getattr(widget, "look", "")) for figure in drawn
+def _sections(text: str, lesson: Lesson) -> Iterator[Slide]:
+    """Yield for each section its idea and tables, and for each guess a slide to predict on, and its figure."""
+    for number, own in enumerate(sections(text)):
+        shown = own.tables or _published(lesson, own)
+        asks = [name for name in own.asked if "guess" in lesson.texts.get(name, ())]
+        if own.heading == "The formula, opened" or not (asks or shown):
+            continue
+        said = "\n".join(map(plain, own.paragraphs))
+        if number and (own.paragraphs or shown):
+            yield Slide(
+                own.heading, _idea(own, bool(shown)), said, kind=IDEA, table=(*shown, ())[0]
             )
-        elif "steps" in text and drawn:
-            tries, lines = tries + 1, tuple(do for do, _ in text["steps"][:MOST])
-            yield Slide(f"Try it {tries}", lines, _answers(lesson, text["steps"]))
+        for count, name in enumerate(asks, 1):
+            title = own.heading.partition(": ")[2].capitalize() if not number else own.heading
+            yield from _predicted(lesson, name, title + (f" ({count})" if count > 1 else ""))
 
 
-def _guess(lesson: Lesson, name: str, number: int, steps: Sequence[Sequence[str]]) -> Slide:
+def _idea(own: Section, beside: bool = False) -> tuple[str, ...]:
+    """Return the first sentences of a section; fewer beside a table."""
+    lines = list[str]()
+    for sentence in re.split(r"(?<=[.?!:)]) (?=[A-Z0-9])", " ".join(map(plain, own.paragraphs))):
+        if len(lines) == (2 if beside else LINES) or sum(map(len, [*lines, sentence])) > SIGNS:
+            break
+        lines.append(sentence)
+    return tuple(lines)
+
+
+def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Return the table of what was published, as the section asks for it, if it does."""
+    made = (lesson.tables[name]() for name in own.asked if name in lesson.tables)
+    return tuple(tuple(map(tuple, each.rows)) for each in made)
+
+
+def _predicted(lesson: Lesson, name: str, title: str) -> Iterator[Slide]:
+    """Yield a slide to predict on, and the figure, with what to try in its notes, or else in those of the guess."""
+    _, uncovered = lesson.outcomes[name]
+    widget = uncovered() if uncovered else None
+    drawn = list(figures(widget))[:1]
+    names = list(lesson.texts)
+    following = (*names[names.index(name) + 1 :], "")[0]
+    steps = lesson.texts[following].get("steps", ()) if following else ()
+    try_it = f"On the page, on the projector. Try:\n{_answers(lesson, steps)}" if steps else ""
+    yield _guess(lesson, name, title, "" if drawn else try_it)
+    yield from (
+        _shown(lesson, name, figure, getattr(widget, "look", ""), try_it) for figure in drawn
+    )
+
+
+def _guess(lesson: Lesson, name: str, title: str, try_it: str) -> Slide:
     text = lesson.texts[name]
     options = [
         f"{letter}. {lesson.filled(each)}"
@@ -153,19 +221,19 @@ def _guess(lesson: Lesson, name: str, number: int, steps: Sequence[Sequence[str]
     ]
     asked = f"Write down a number ({text['unit']})." if text.get("unit") else ""
     because = lesson.filled(text.get("because", ""))
-    notes = ["Everyone commits before anyone speaks.", f"It is {lesson.result(name)}. {because}"]
-    if steps:
-        notes += ["On the page, on the projector. Try:", _answers(lesson, steps)]
+    said = f"It is {lesson.result(name)}. {because}"
+    notes = ["Everyone commits before anyone speaks.", said, try_it]
     lines = [lesson.filled(text["guess"]), *(options or [asked])]
-    return Slide(f"Predict {number}", tuple(line for line in lines if line), "\n".join(notes))
+    return Slide(title, tuple(filter(None, lines)), "\n".join(notes).strip(), kind=PREDICT)
 
 
-def _shown(lesson: Lesson, name: str, figure: Figure, look: str) -> Slide:
+def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) -> Slide:
     found = re.fullmatch(r"([^()]+) \(([^()]+)\)", figure.title)
     title, caption = found.groups() if found else (figure.title, "")
     because = lesson.filled(lesson.texts[name].get("because", ""))
     lines = [_sentence(caption) if caption else "", f"Look for {look}" if look else ""]
-    return Slide(title, tuple(filter(None, lines)), f"{figure.summary}\n{because}".strip(), figure)
+    notes = "\n".join(filter(None, (figure.summary, because, try_it)))
+    return Slide(title, tuple(filter(None, lines)), notes, figure)
 
 
 def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
@@ -176,16 +244,18 @@ def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
 
 def _checks(lesson: Lesson) -> Iterator[Slide]:
     names = [name for name, text in lesson.texts.items() if {"check", "compute"} & text.keys()]
-    for number, name in enumerate(names, 1):
-        yield _check(lesson, name, number)
+    yield from (_check(lesson, name) for name in names)
 
 
-def _check(lesson: Lesson, name: str, number: int) -> Slide:
+def _check(lesson: Lesson, name: str) -> Slide:
+    """Return a check whose title is its question: its last sentence."""
     text = lesson.texts[name]
     if "compute" in text:
         own, answer = lesson.draws[name](np.random.default_rng(0))
+        given, question = _asked(text["compute"].format(**own))
         said = f"It is {answer:.3g} {text.get('unit', '')}. {text.get('hint', '')}"
-        return Slide(f"Check {number}", (text["compute"].format(**own),), said)
+        return Slide(question, given or ("Work it out.",), said, kind=CHECK)
+    given, question = _asked(lesson.filled(text["check"]))
     feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}
     options = shuffled(list(feedback), lesson.filled(text["check"]))
     answers = [(answer, feedback[answer]) for answer in options]
@@ -193,23 +263,32 @@ def _check(lesson: Lesson, name: str, number: int) -> Slide:
     notes = [f"{letter}. {said}" for letter, (_, said) in zip(LETTERS, answers, strict=False)]
     vote = "Vote, discuss with a neighbor, vote again."
     right = f"Right: {lesson.filled(text['right'])}"
-    return Slide(
-        f"Check {number}", (lesson.filled(text["check"]), *lines), "\n".join([vote, right, *notes])
-    )
+    return Slide(question, (*given, *lines), "\n".join([vote, right, *notes]), kind=CHECK)
 
 
-def _formula(text: str) -> Slide:
+def _asked(text: str) -> tuple[tuple[str, ...], str]:
+    """Return what a question gives, and its last sentence."""
+    *given, last = re.split(r"(?<=[.?!:]) (?=[A-Z])", text)
+    return ((" ".join(given),) if given else ()), last
+
+
+def _formula(text: str) -> Iterator[Slide]:
     section = text.split("## The formula, opened", 1)[1].split("\n## ", 1)[0]
     lines = (
         f"It assumes {_after(section, 'It assumes')}",
         f"It breaks when {_after(section, 'It breaks when')}",
     )
-    return Slide(
+    yield Slide(
         "The formula, at the board",
         tuple(_sentence(plain(line)) for line in lines),
         spoken(section.strip()),
         formulas=tuple(each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S)),
     )
+    (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
+    for each in own.tables:
+        yield Slide(
+            "The formulas, side by side", (), "\n".join(map(plain, own.paragraphs)), table=each
+        )
 
 
 def _derived(own: Derivation) -> Slide:
@@ -242,10 +321,11 @@ def _closing(text: str, notes: str) -> Iterator[Slide]:
     yield Slide("In five lines", summary, "Ask for five lines first; then show these.")
     fails = plain(_after(text, "Where the model fails"))
     sentences = tuple(re.split(r"(?<=[.)]) (?=[A-Z])", fails))
-    yield Slide("Where the model fails", sentences[:4], fails)
     reading = re.findall(r"^- (.+)$", text.split("**Further reading**", 1)[1], re.M)
     yield Slide(
-        "Further reading", tuple(plain(line) for line in reading[:READING]), "\n".join(reading)
+        "Where the model fails",
+        sentences[:4],
+        "\n".join([fails, "Further reading:", *map(plain, reading)]),
     )
 
 
