@@ -16,7 +16,7 @@ def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
     """Return which layers the backward pass recomputes, shape (layers,)."""
     found = np.zeros(len(model.layers), dtype=bool)
     for segment in segments(model, recompute):
-        found[segment.first : segment.stop] = True
+        found[list(segment.repeated)] = True
     return found
 
 

@@ -8,7 +8,9 @@ from math import sqrt
 
 import numpy as np
 
+from lib_dlhpc.costs.light import light_runs
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.strategy import LIGHT
 
 BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
 ELEMENT = 4  # bytes, for segments of equal size
@@ -16,11 +18,12 @@ ELEMENT = 4  # bytes, for segments of equal size
 
 @dataclass(frozen=True)
 class Segment:
-    """Layers first, ..., stop - 1. Forward stores only their inputs from outside; backward recomputes them."""
+    """Layers first, ..., stop - 1, before whose backward pass the `repeated` ones are recomputed from their inputs."""
 
     first: int
     stop: int
     reads: tuple[str, ...]  # "input", the samples, among them
+    repeated: tuple[int, ...]
 
 
 @lru_cache(maxsize=1024)
@@ -28,18 +31,27 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     """Return the segments of a network, or of one rank's part of it, from the first layer to the last.
 
     recompute: "none"; "selective": each attention, whose input is stored and whose scores are not
-    (Korthikanti et al. 2022, section 5); "full": each block of a transformer (section 4.1), and of other
+    (Korthikanti et al. 2022, section 5); "light": norms, activations and expanded latent vectors, up to the last layer
+    that reads them (costs/light.py); "full": each block of a transformer (section 4.1), and of other
     networks all layers, in about sqrt(n) segments of about equal stored bytes, n being the places where a
     single array is live (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1).
     """
     if recompute == "none":
         return ()
     layers = model.layers
+    if recompute == LIGHT:
+        return tuple(_segment(layers, *run) for run in light_runs(layers))
     if recompute == "selective":
         runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.traits.selective]
     else:
         runs = _blocks(layers) or _equal(model)
-    return tuple(Segment(first, stop, _reads(layers[first:stop])) for first, stop in runs)
+    return tuple(_segment(layers, *run, tuple(range(*run))) for run in runs)
+
+
+def _segment(
+    layers: tuple[Layer, ...], first: int, stop: int, repeated: tuple[int, ...]
+) -> Segment:
+    return Segment(first, stop, _reads(tuple(layers[at] for at in repeated)), repeated)
 
 
 def cut_points(model: Model) -> tuple[int, ...]:

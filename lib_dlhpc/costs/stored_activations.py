@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import halo_elements
 from lib_dlhpc.costs.fp8 import BYTE
+from lib_dlhpc.costs.light import reads_input
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.strategy import LIGHT
 
 Floats = NDArray[np.float64]
 AT_ONCE = 2  # layers on the device if activations are offloaded: one in use, one in flight
@@ -85,16 +87,20 @@ def backward_bytes(
     """Return the bytes of a sample that a part holds during the backward pass of each layer, shape (layers,).
 
     Backward frees layers from the last to the first, and holds the gradients of one layer's input and output
-    at a time; a recomputed segment is in memory as a whole first.
+    at a time; all that a segment recomputes is in memory first, but an activation of experts during their own pass.
     """
     model = part.model
     own = np.cumsum(_stored(model, part.sends, size, recompute, gathered))
     held = own.copy()
     whole = _stored(model, part.sends, size, "none", gathered)
     for segment in segments(model, recompute):
-        inside = slice(segment.first, segment.stop)
+        inside, again = slice(segment.first, segment.stop), list(segment.repeated)
         before = own[segment.first - 1] if segment.first else 0.0
-        held[inside] = before + np.cumsum(whole[inside])
+        there = np.diff(own, prepend=0.0)
+        there[again] = whole[again]
+        held[inside] = before + np.cumsum(there[inside])
+    if recompute == LIGHT:
+        held += [_remade(layer, size) for layer in model.layers]
     return held + _moved(model, part.sends, size, gathered)
 
 
@@ -206,20 +212,28 @@ def _stored(
         copied = not any(reads_input(reader) for reader in reads)
         if not reads_output(layer) and copied and (reads or layer.name in sends):
             found[index] = 0.0
+        if recompute == LIGHT:
+            found[index] -= _remade(layer, size)
         if not gathered and _gathers(layer):
             found[index] = 0.0
     for segment in segments(model, recompute):
-        for index in range(segment.first, segment.stop):
+        for index in segment.repeated:
             layer = model.layers[index]
             outside = [
                 reader
                 for reader in readers.get(layer.name, [])
                 if not segment.first <= at[reader.name] < segment.stop
+                and (recompute != LIGHT or reads_input(reader))
             ]
             wide = prod(layer.output_shape) * size
             found[index] = wide + _more_in_fp8(layer, outside, wide) if outside else 0.0
     found.setflags(write=False)
     return found
+
+
+def _remade(layer: Layer, size: int) -> float:
+    """Return the bytes of a sample that light recomputation makes again within a layer's backward pass."""
+    return layer.traits.light_elements(layer) * (BYTE if layer.fp8 else size)
 
 
 def _more_in_fp8(layer: Layer, readers: list[Layer], wide: float) -> float:
@@ -253,11 +267,6 @@ def _readers(model: Model, gathered: bool) -> dict[str, list[Layer]]:
 
 def _passes_through(layer: Layer) -> bool:
     return layer.kind == "exchange" and layer.attributes["forward"] in ("none", "log_softmax")
-
-
-def reads_input(layer: Layer) -> bool:
-    """Return whether a layer's backward pass reads its input: a product with frozen weights does not."""
-    return "input" in layer.traits.backward_reads and layer.gradients == 2
 
 
 def reads_output(layer: Layer) -> bool:

@@ -90,6 +90,11 @@ class Experts(Kind):
         options = layer.attributes
         return float(options["routed"] * (4 * layer.output_shape[-1] + 4 * options["features"]))
 
+    @staticmethod
+    def light_elements(layer: Layer) -> float:
+        """Return the outputs of the activation: its kernel in backward reads the inputs, and writes them once more."""
+        return float(layer.attributes["routed"] * layer.attributes["features"])
+
     @classmethod
     def operands(cls, layer: Layer) -> tuple[float, float]:
         """Return of each row its elements and what the last product reads, and the gradients of all products."""

@@ -20,6 +20,7 @@ class Glu(Kind):
     """
 
     backward_reads = frozenset({"input"})
+    light = True
     tensor, sequence, spatial = "features", True, "rows"
     several_inputs = True
 

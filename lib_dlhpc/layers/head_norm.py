@@ -18,6 +18,7 @@ class HeadNorm(Kind):
     """
 
     backward_reads = frozenset({"input"})
+    light = True
     tensor = "heads"
     dimensions = (2,)
 

@@ -19,6 +19,7 @@ class LatentAttention(Kind):
     several_inputs = True
     tensor = "heads"
     shared_inputs = (2,)
+    expanded_inputs = (0, 1)
 
     @staticmethod
     def describe(site: Site, heads: int, values: int) -> Counts:

@@ -14,6 +14,7 @@ class LayerNorm(Kind):
     """Each position with mean 0 and variance 1 over its features, then scaled and shifted (Ba et al. 2016)."""
 
     backward_reads = frozenset({"input"})
+    light = True
     sequence = True
     dimensions = (1, 2)
 

@@ -14,6 +14,7 @@ class RmsNorm(Kind):
     """Each position divided by the root mean square of its features, then scaled (Zhang and Sennrich 2019, eq. 4)."""
 
     backward_reads = frozenset({"input"})
+    light = True
     sequence = True
     dimensions = (1, 2)
 

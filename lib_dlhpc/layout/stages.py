@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.strategy import LIGHT
 
 # Cost of an element-wise layer, which is memory-bound, in FLOP per element that it reads or writes.
 FLOP_PER_ELEMENT = 30
@@ -205,6 +206,8 @@ class Room:
         kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
         if strategy.recompute == "selective":
             kept = np.where(_selective(model), 0.0, kept)
+        if strategy.recompute == LIGHT:
+            kept = np.where(_light(model), 0.0, kept)
         kept = kept * strategy.batch / strategy.microbatches
         if strategy.recompute == "full" or strategy.offload != "none":
             kept = np.zeros_like(kept)
@@ -250,6 +253,12 @@ class Room:
 def _selective(model: Model) -> NDArray[np.bool_]:
     """Return which layers selective recomputation recomputes."""
     return np.array([layer.traits.selective for layer in model.layers], bool)
+
+
+@lru_cache(maxsize=256)
+def _light(model: Model) -> NDArray[np.bool_]:
+    """Return which layers light recomputation recomputes; what is expanded for latent attention is left out."""
+    return np.array([layer.traits.light for layer in model.layers], bool)
 
 
 def _in_flight(experiment: Experiment, stages: int) -> NDArray[np.float64]:

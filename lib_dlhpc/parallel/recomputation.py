@@ -1,6 +1,7 @@
 """Activation recomputation: the forward pass of a segment, repeated before its backward pass, with its messages.
 
-Sources: Chen et al. 2016; Korthikanti et al. 2022 (attention alone).
+Sources: Chen et al. 2016; Korthikanti et al. 2022 (attention alone); DeepSeek-AI 2024, section 3.2.3 (norms and
+up-projections).
 """
 
 from lib_dlhpc.costs.segments import segments
@@ -26,7 +27,7 @@ def repeated(
     before: dict[int, list[Instruction]] = {}  # by the first layer of the backward pass
     for segment in segments(model, recompute):
         again = before.setdefault(segment.stop - 1, [])
-        for number in range(segment.first, segment.stop):
+        for number in segment.repeated:
             again += one_layer(number, model.layers[number], "forward", experts)
     found: list[Instruction] = []
     for each in instructions:

@@ -19,7 +19,7 @@ from lib_dlhpc.planner.learned import samples
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import SETTINGS, Bounds, read_planning
-from lib_dlhpc.spec.strategy import AUTO, RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
+from lib_dlhpc.spec.strategy import AUTO, RUN_RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
 
 Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
@@ -160,7 +160,11 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
         "schedule": list(dict.fromkeys((*RUN_SCHEDULES, now.schedule))),
         "chunks": sorted({1, 2, int(now.chunks)}),
         "zero": [0, 1, 2, 3],
-        "recompute": [way for way in RECOMPUTES if attention or way != "selective"],
+        "recompute": list(
+            dict.fromkeys(
+                (*(way for way in RUN_RECOMPUTES if attention or way != "selective"), now.recompute)
+            )
+        ),
     }
 
 

@@ -9,7 +9,7 @@ from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_o
 from lib_dlhpc.prediction.ledger import explain_split_memory
 from lib_dlhpc.prediction.pipelined import explain_bubble
 from lib_dlhpc.schedules.choice import chosen
-from lib_dlhpc.spec.strategy import AUTO
+from lib_dlhpc.spec.strategy import AUTO, LIGHT
 from lib_dlhpc.spec.units import format_quantity as show
 
 FORMULAS = {
@@ -32,6 +32,10 @@ FORMULAS = {
     "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
     " backward pass and the update; what takes longer is exposed",
 }
+LIGHTLY = (
+    " Repeated are norms, activations and the up-projections of latent attention; experts write the output of their"
+    " activation again in the kernel of their backward pass, at no price."
+)
 COPIES = (
     "copies of each stage",
     "2",
@@ -136,10 +140,12 @@ def _recomputation(p: Breakdown) -> Explanation:
     return Explanation(
         "recomputation",
         show(float(p.recomputation), "s"),
-        "forward passes, repeated in backward, of the segments whose activations are not stored",
+        "forward passes, repeated in backward, of the layers whose activations are not stored",
         (("recompute", strategy.recompute, "given"),),
-        "Chen et al. 2016; Korthikanti et al. 2022 (attention alone)",
-        "Its messages are repeated as well, and counted as communication.",
+        "Chen et al. 2016; Korthikanti et al. 2022 (attention alone); DeepSeek-AI 2024, section 3.2.3 (norms and"
+        " up-projections of latent attention)",
+        "Its messages are repeated as well, and counted as communication."
+        + LIGHTLY * (strategy.recompute == LIGHT),
     )
 
 

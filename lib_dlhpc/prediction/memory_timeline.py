@@ -61,8 +61,7 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
     times = layer_times(part.model, device, each, strategy.precision)
     ahead, backward = scale * times.forward, scale * times.backward
     for segment in segments(part.model, recompute):
-        inside = slice(segment.first, segment.stop)
-        backward[segment.stop - 1] += ahead[inside].sum()
+        backward[segment.stop - 1] += ahead[list(segment.repeated)].sum()
     names = [layer.name for layer in rank_model((part,)).layers]
     seconds = np.concatenate([ahead, backward[::-1]])
     in_backward = batch * backward_bytes(part, size, recompute)[::-1] + max(0.0, extra)

@@ -6,7 +6,7 @@ from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import chain, sizes
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import FP8, SAME
+from lib_dlhpc.spec.strategy import FP8, LIGHT, SAME
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -89,6 +89,13 @@ def _of_attention(experiment: Experiment) -> list[str]:
     if s.recompute == "selective" and not attends:
         why = "attention is fused and stores no scores" if fused else "the network has no attention"
         found.append(f"strategy.recompute = 'selective': {why} to make again.")
+    if s.recompute == LIGHT and not any(
+        layer.traits.light or layer.traits.light_elements(layer)
+        for layer in experiment.model.layers
+    ):
+        found.append(
+            f"strategy.recompute = {LIGHT!r}: the network has no norm and no activation that it could make again."
+        )
     if s.fused_attention == "on" and not fused:
         found.append("strategy.fused_attention = 'on': the network has no attention.")
     return found

@@ -366,4 +366,4 @@ def _flop_again(experiment: Experiment) -> float:
     """Return the FLOP a sample that recomputation adds."""
     model = experiment.model
     runs = segments(model, experiment.strategy.recompute)
-    return float(sum(model.layer_forward_flop[run.first : run.stop].sum() for run in runs))
+    return float(sum(model.layer_forward_flop[list(run.repeated)].sum() for run in runs))

@@ -54,6 +54,7 @@ KINDS = {
     "by layer": {"data": 4, "zero": 3, "zero_unit": "layer"},
     "full": {"recompute": "full"},
     "selective": {"recompute": "selective"},
+    "light": {"recompute": "light"},
     "offloaded activations": {"offload": "activations"},
     "offloaded state": {"offload": "all"},
 }
@@ -123,7 +124,7 @@ def splits(draw):
         "chunks": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
         "sequence_parallel": tensor > 1 and draw(st.booleans()),
         "tensor_pieces": draw(st.sampled_from([1, 2, 4])),
-        "recompute": draw(st.sampled_from(["none", "selective", "full"])),
+        "recompute": draw(st.sampled_from(["none", "light", "selective", "full"])),
         "fused_attention": draw(st.sampled_from(["on", "off"])),
         "overlap": draw(st.booleans()),
         "zero": zero,

@@ -207,23 +207,27 @@ def test_without_a_pipeline_there_are_no_two_ends():
 
 
 @pytest.mark.parametrize(
-    ("recompute", "overlap", "seconds", "exposed", "fits"),
+    ("precision", "recompute", "overlap", "seconds", "exposed", "memory", "fits"),
     [
-        ("full", True, 39.2, 13.95, True),
-        ("full", False, 50.2, 24.8, True),
-        ("none", True, 23.9, 5.9, False),
-        ("none", False, 35.2, 16.6, False),
+        ("bf16", "full", True, 39.2, 13.95, 55.9, True),
+        ("bf16", "full", False, 50.2, 24.8, 55.9, True),
+        ("bf16", "none", True, 23.9, 5.9, 147.8, False),
+        ("bf16", "none", False, 35.2, 16.6, 147.8, False),
+        ("bf16", "light", True, 24.1, 5.7, 96.7, False),
+        ("fp8", "light", True, 22.8, 8.85, 85.2, True),
     ],
 )
 def test_what_the_documentation_says_of_deepseeks_layout(
-    recompute, overlap, seconds, exposed, fits, monkeypatch
+    precision, recompute, overlap, seconds, exposed, memory, fits, monkeypatch
 ):
     """DeepSeek-AI 2024, section 3.2: 16 stages, 64 expert ranks in 8 nodes, ZeRO 1; without overlap as before it."""
     if not overlap:
         for module in (step, pipeline):
             monkeypatch.setattr(module, "overlaps_passes", lambda experiment: False)
     run = read_experiment(DEEPSEEK).set({"strategy.recompute": recompute})
+    run = run.set({"strategy.precision": precision})
     found = predict(run)
     assert float(found.step_time) == pytest.approx(seconds, abs=0.05)
     assert float(found.exposed["experts"]) == pytest.approx(exposed, abs=0.05)
+    assert float(found.memory_total) == pytest.approx(memory * 1e9, abs=0.1e9)
     assert bool(found.fits) == fits

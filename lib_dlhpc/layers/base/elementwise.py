@@ -27,6 +27,7 @@ class OfInput(Kind):
     """
 
     backward_reads = frozenset({"input"})
+    light = True
     elementwise = True
     tensor, sequence, spatial = "features", True, "rows"
     function: ClassVar["staticmethod[[Array], Array]"]

@@ -155,6 +155,9 @@ class Kind:
     splits_backward = False
     # Selective recomputation recomputes it.
     selective = False
+    # Light recomputation recomputes it, from an input that backward reads too; and products that expand these inputs.
+    light = False
+    expanded_inputs: tuple[int, ...] = ()
     # Tensor parallelism: "product" by columns or rows of the weights, "heads", "table" by rows of a table, "features"
     # where features are independent, "experts" one by one. Sequence parallelism: whether positions are independent.
     # Spatial parallelism: "rows" where rows are independent, "windows" where an output reads a window of rows.
@@ -202,6 +205,11 @@ class Kind:
     @classmethod
     def working_elements(cls, layer: Layer) -> float:
         """Return the elements that backward holds at once beside the stored ones; 0: as many as it reads and writes."""
+        return 0.0
+
+    @staticmethod
+    def light_elements(layer: Layer) -> float:
+        """Return the stored elements that light recomputation makes again within the layer's own backward pass."""
         return 0.0
 
     @staticmethod
