@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from lib_dlhpc.spec.model import Model
 
 BYTE = 1  # of an element in fp8
+# Of an element in a message: tiles of 128 have a scale of 4 bytes each (DeepSeek-AI 2024, sections 3.3.2 and 3.3.3).
+SENT = BYTE + 4 / 128
 Floats = NDArray[np.float64]
 
 

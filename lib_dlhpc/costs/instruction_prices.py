@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
+from lib_dlhpc.costs.fp8 import SENT
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, slowed
@@ -17,7 +18,7 @@ from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import ring_blocks
 from lib_dlhpc.program import Collective, Compute, Group, Priced
-from lib_dlhpc.program.instructions import BLOCKS, PAIRS, SAMPLES, SHIFT, WEIGHTS, WIRE
+from lib_dlhpc.program.instructions import BLOCKS, NARROW, PAIRS, SAMPLES, SHIFT, WEIGHTS, WIRE
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -38,6 +39,7 @@ class CollectivePrices:
         self.sample = samples * weight
         self.element = {  # B
             SAMPLES: self.sample,
+            NARROW: samples * SENT,
             WEIGHTS: weight,
             WIRE: float(BYTES[wire_format(strategy)]),
             PAIRS: float(pair_bytes(strategy.precision)),

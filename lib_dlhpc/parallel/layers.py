@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, regathered, routed_elements
 from lib_dlhpc.costs.groups import GOALS
@@ -9,8 +10,10 @@ from lib_dlhpc.layout import Part
 from lib_dlhpc.parallel.context import with_context
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
+from lib_dlhpc.program.instructions import NARROW, SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.spec.strategy import SAME
 
 
 def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
@@ -19,7 +22,7 @@ def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
     A product's all-gathered input is gathered once more in backward; with overlap that is hidden (Korthikanti et
     al. 2022, section 4.2.2).
     """
-    passes, shared = Passes(part), int(experiment.strategy.experts)
+    passes, shared = Passes(part), sharing(experiment)
     again = {layer.name for layer in regathered(part.model, experiment.strategy.recompute)}
     for number, layer in enumerate(part.model.layers):
         passes.forward += one_layer(number, layer, "forward", shared)
@@ -34,18 +37,34 @@ def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
     return passes
 
 
-def one_layer(number: int, layer: Layer, direction: str, experts: int) -> list[Instruction]:
+class Sharing(NamedTuple):
+    """Over how many ranks experts are sharded, and in which format positions travel to them."""
+
+    ranks: int = 1
+    there: str = SAMPLES
+
+
+AT_HOME = Sharing()
+
+
+def sharing(experiment: Experiment) -> Sharing:
+    """Return how the ranks of an experiment share its experts."""
+    s = experiment.strategy
+    return Sharing(int(s.experts), SAMPLES if s.expert_wire == SAME else NARROW)
+
+
+def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> list[Instruction]:
     """Return a layer's computation in one direction, with its collectives.
 
-    experts: over how many ranks experts are sharded. Positions, and in backward their gradients, are sent to the
-    experts before their work and home after it (Lepikhin et al. 2020, "GShard", section 3.2).
+    Positions, and in backward their gradients, are sent to the experts before their work and home after it (Lepikhin
+    et al. 2020, "GShard", section 3.2).
     """
     work = _computed(number, direction)
     if "context" in layer.attributes:
         return with_context(layer, work)
-    if layer.traits.tensor == "experts" and experts > 1:
+    if layer.traits.tensor == "experts" and experts.ranks > 1:
         routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
-        return [routed, work, routed]
+        return [routed._replace(of=experts.there), work, routed]
     return [work, *communication(layer, direction)]
 
 

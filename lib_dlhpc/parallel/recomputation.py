@@ -6,7 +6,7 @@ up-projections).
 
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.layout import Part
-from lib_dlhpc.parallel.layers import one_layer
+from lib_dlhpc.parallel.layers import AT_HOME, Sharing, one_layer, sharing
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Compute, Instruction
 from lib_dlhpc.spec.experiment import Experiment
@@ -15,13 +15,13 @@ from lib_dlhpc.spec.model import Model
 
 def recompute(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
     """Repeat the forward pass of each segment that is not stored, just before its backward pass."""
-    how = (passes.part.model, experiment.strategy.recompute, int(experiment.strategy.experts))
+    how = (passes.part.model, experiment.strategy.recompute, sharing(experiment))
     passes.backward = repeated(passes.backward, *how)
     passes.last = repeated(passes.last, *how)
 
 
 def repeated(
-    instructions: list[Instruction], model: Model, recompute: str, experts: int = 1
+    instructions: list[Instruction], model: Model, recompute: str, experts: Sharing = AT_HOME
 ) -> list[Instruction]:
     """Return a backward pass with each segment's forward pass inserted before its backward pass."""
     before: dict[int, list[Instruction]] = {}  # by the first layer of the backward pass

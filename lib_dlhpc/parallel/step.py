@@ -100,7 +100,7 @@ def _keyed(
     return Keyed(
         (experiment, held),
         *map(id, held),
-        *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire, s.gather),
+        *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire, s.expert_wire, s.gather),
         s.zero_unit,
         *map(int, (s.zero, s.experts, s.context, s.tensor_pieces)),
         *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
@@ -123,7 +123,7 @@ def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ..
     """Return the passes of all parts of a rank, but for what depends on the machine."""
     (experiment, held), found = key.value, []
     s = experiment.strategy
-    how = (s.recompute, int(s.experts), int(s.context), bool(experiment.overlap))
+    how = (s.recompute, s.expert_wire, int(s.experts), int(s.context), bool(experiment.overlap))
     for part in held:
         passes = _computed(Keyed((experiment, part), id(part), *how)).copy()
         for step_pass in PASSES:

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, stragglers
+from lib_dlhpc.costs.fp8 import SENT
 from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.pieces import cut_of
@@ -50,7 +51,7 @@ from lib_dlhpc.parallel.overlapped import STREAM
 from lib_dlhpc.planner.space import Columns, Space, alike
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
-from lib_dlhpc.program.instructions import SAMPLES
+from lib_dlhpc.program.instructions import NARROW, SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FORWARD
 
@@ -252,7 +253,8 @@ class _Passes:
         key = what.group, what.goal, what.elements, what.of, what.algorithm
         if key not in self._known:
             fixed = self.chunk.forward.prices[0].bytes
-            sent = what.elements * self.samples * self.size if what.of == SAMPLES else fixed(what)
+            each = {SAMPLES: self.size, NARROW: SENT}.get(what.of)
+            sent = what.elements * self.samples * each if each else fixed(what)
             net = self.step.groups[what.group].network
             cost = collective_cost(what.goal, sent, net, what.algorithm)
             self._known[key] = np.broadcast_to(cost.total, self.samples.shape)

@@ -21,7 +21,8 @@ FORMULAS = {
     " a rank's tokens: at least (c-1)/c n β each; the same backward. In a ring c-1 messages of keys and values forward,"
     " 2c-1 of them and their gradients backward, α + n β each; exposed is what takes longer than the block beside it",
     "experts": "two all-to-alls for each layer of experts and pass, by the algorithm that is"
-    " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each"
+    " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each,"
+    " in bytes: with strategy.expert_wire = 'fp8' 1 + 4/128 an element on the way there, 2 on the way home;"
     " times strategy.expert_imbalance, as all wait for the busiest rank; in a turn of dualpipe those of one pass travel"
     " while the other computes",
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
@@ -79,6 +80,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         inputs.append(("ranks of a group", f"{members}", "given"))
         inputs += [("pieces", f"{int(e.strategy.tensor_pieces)}", "given")] * (kind == "tensor")
         inputs += [*wire_inputs(p), *_algorithms(p)] * (kind == "data")
+        inputs += [("format on the way there, strategy.expert_wire", e.strategy.expert_wire, "given")] * (kind == "experts")
         inputs += [COPIES] * (kind == "data" and e.strategy.mirrored)
         inputs += links_inputs(p)
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))

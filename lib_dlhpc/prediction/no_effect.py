@@ -52,6 +52,10 @@ def without_effect(experiment: Experiment) -> list[str]:
         found.append(
             f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
         )
+    if s.expert_wire != SAME and (s.experts == 1 or not _has_experts(experiment)):
+        found.append(
+            f"strategy.expert_wire = '{s.expert_wire}': no token travels to another rank's experts."
+        )
     return found
 
 

@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.strategy import AUTO
 
-# What the elements of a buffer are: WIRE, gradients in the format of the exchange; PAIRS, gradients with their indices.
-SAMPLES, WEIGHTS, WIRE, PAIRS = "samples", "weights", "wire", "pairs"
+# What the elements of a buffer are: WIRE, gradients in the format of the exchange; PAIRS, gradients with their indices;
+# NARROW, of samples in fp8, with scales.
+SAMPLES, WEIGHTS, WIRE, PAIRS, NARROW = "samples", "weights", "wire", "pairs", "narrow"
 GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
 SHIFT = "shift"  # each rank of a ring sends to the next
 

@@ -13,6 +13,7 @@ from lib_dlhpc.spec.strategy import (
     SAME,
     SPLIT_FIELDS,
     Strategy,
+    check_expert_wire,
     check_lora,
     check_power_limit,
     check_split,
@@ -46,6 +47,7 @@ def check_consistency(experiment: "Experiment") -> None:
     check_update(s)
     check_split(s)
     check_wire(s)
+    check_expert_wire(s)
     check_lora(s)
     check_power_limit(s, machine.device.idle_power, machine.device.busy_power)
     _check_compression(experiment)

@@ -40,10 +40,11 @@ CONTEXT_EXCHANGES = ("heads", "ring")
 FORWARD = "forward"  # weights are gathered once a step, behind the first forward pass
 GATHERS = ("usual", FORWARD)
 ZERO_UNITS = ("block", "layer")
-SAME = "same"  # gradients are exchanged in the precision
+SAME = "same"  # gradients, or tokens, are exchanged in the precision
 ALL = "all"
 ADAPTED = ("queries_values", ALL)
 WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
+EXPERT_WIRES = (SAME, "fp8")
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",
@@ -95,7 +96,9 @@ class Strategy:
     (light; costs/light.py). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
     degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance:
-    positions of the busiest of the ranks that share out experts, over their mean; a run measures it. fused_attention:
+    positions of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_wire: the
+    format in which positions travel to experts, and in backward the gradients of their outputs; what comes home is in
+    that of activations (DeepSeek-AI 2024, section 3.3.3). fused_attention:
     whether attention is one kernel that stores no scores and recomputes them in backward (Dao et al. 2022,
     "FlashAttention"); "auto": as on the device.
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
@@ -138,6 +141,7 @@ class Strategy:
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
+    expert_wire: str = choice(EXPERT_WIRES, default=SAME)  # format in which tokens travel to experts
     fused_attention: str = choice(FUSED, default=AUTO)
     expert_imbalance: float = number(default=1.0, least=1.0, most=1e3)  # 1: balanced
     offload_to: str = text(default="host")  # or a storage tier of the machine
@@ -219,6 +223,15 @@ def check_wire(strategy: Strategy) -> None:
                 f"strategy.wire = {s.wire!r}: only the allreduce of gradients is cast; with it strategy.{name} ="
                 f" {getattr(s, name)!r} is not legal, but {legal}."
             )
+
+
+def check_expert_wire(strategy: Strategy) -> None:
+    """Raise SpecError where tokens would travel in a format that experts do not compute in."""
+    if strategy.expert_wire != SAME and strategy.precision != FP8:
+        raise SpecError(
+            f"strategy.expert_wire = {strategy.expert_wire!r}: experts that read fp8 take it as it arrives; legal with"
+            f" strategy.precision = {FP8!r}, not with {strategy.precision!r}."
+        )
 
 
 def check_lora(strategy: Strategy) -> None:

@@ -97,6 +97,10 @@ INTERLEAVED = {
     "strategy.schedule": "interleaved",
 }
 
+NARROW = {
+    "strategy.precision": "fp8",
+    **{f"machine.device.peak.{name}": rate for name, rate in {"bf16": 1e14, "fp8": 2e14}.items()},
+}
 # A legal change of each field, after others that give it something to do.
 CHANGES = {
     "strategy.nodes": (8, {}),
@@ -134,6 +138,7 @@ CHANGES = {
     "strategy.offload": ("all", {}),
     "strategy.experts": (4, MOE),
     "strategy.fused_attention": ("on", {"model.name": "bert-base"}),
+    "strategy.expert_wire": ("fp8", {**MOE, **NARROW, "strategy.experts": 4}),
     "strategy.expert_imbalance": (1.5, {**MOE, "strategy.experts": 4}),
     "strategy.offload_to": ("nvme", OFFLOADED),
     "machine.host_memory": (1e9, OFFLOADED),

@@ -96,6 +96,16 @@ CHANGES = {
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
     "strategy.fused_attention": ("on", {}),
+    "strategy.expert_wire": (
+        "fp8",
+        {
+            "model.experts": 4,
+            "strategy.experts": 2,
+            "strategy.precision": "fp8",
+            "machine.device.peak.bf16": 1e14,
+            "machine.device.peak.fp8": 2e14,
+        },
+    ),
     "strategy.expert_imbalance": (2.0, {"model.experts": 4, "strategy.experts": 2}),
     "strategy.offload_to": ("near", {"strategy.offload": "all"}),
     "strategy.update": ("asynchronous", {}),
