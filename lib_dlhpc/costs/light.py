@@ -1,8 +1,8 @@
-"""Light recomputation: outputs that are cheap to make again, and how long each has to be in memory in backward.
+"""Light recomputation: outputs that are cheap to compute again, and how long each has to be in memory in backward.
 
-Made again are the outputs of norms and of activations that backward computes from their input (`Kind.light`), and what
+Recomputed are the outputs of norms and of activations that backward computes from their input (`Kind.light`), and what
 products expand from a smaller vector for latent attention (`Kind.expanded_inputs`). What they read is stored in any
-case, or is made again as well. The other products, attention and routing are not repeated, nor are the all-to-alls of
+case, or is recomputed as well. The other products, attention and routing are not repeated, nor are the all-to-alls of
 experts; experts make their own activation again within their backward pass (`Kind.light_elements`).
 
 Source: DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", arXiv 2412.19437, sections 3.2.3 (RMSNorm and up-projections
@@ -25,7 +25,7 @@ class Run(NamedTuple):
 
 
 def light_runs(layers: tuple[Layer, ...]) -> list[Run]:
-    """Return the runs of layers within which outputs are made again, from the first layer to the last."""
+    """Return the runs of layers within which outputs are recomputed, from the first layer to the last."""
     readers = _readers(layers)
     chosen = {at for at, layer in enumerate(layers) if _is_light(layer, at, readers, layers)}
     at_of = {layer.name: at for at, layer in enumerate(layers)}

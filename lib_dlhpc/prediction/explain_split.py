@@ -80,7 +80,9 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         inputs.append(("ranks of a group", f"{members}", "given"))
         inputs += [("pieces", f"{int(e.strategy.tensor_pieces)}", "given")] * (kind == "tensor")
         inputs += [*wire_inputs(p), *_algorithms(p)] * (kind == "data")
-        inputs += [("format on the way there, strategy.expert_wire", e.strategy.expert_wire, "given")] * (kind == "experts")
+        inputs += [
+            ("format on the way there, strategy.expert_wire", e.strategy.expert_wire, "given")
+        ] * (kind == "experts")
         inputs += [COPIES] * (kind == "data" and e.strategy.mirrored)
         inputs += links_inputs(p)
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))

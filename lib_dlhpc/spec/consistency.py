@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.calibration import check_calibration
+from lib_dlhpc.spec.exchanged import check_expert_wire, check_lora, check_wire
 from lib_dlhpc.spec.machine import IN_NETWORK, IN_SWITCHES, Machine, storage_tier
 from lib_dlhpc.spec.strategy import (
     ALLREDUCES,
@@ -13,12 +14,9 @@ from lib_dlhpc.spec.strategy import (
     SAME,
     SPLIT_FIELDS,
     Strategy,
-    check_expert_wire,
-    check_lora,
     check_power_limit,
     check_split,
     check_update,
-    check_wire,
 )
 
 if TYPE_CHECKING:

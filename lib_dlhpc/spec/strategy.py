@@ -141,7 +141,7 @@ class Strategy:
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
-    expert_wire: str = choice(EXPERT_WIRES, default=SAME)  # format in which tokens travel to experts
+    expert_wire: str = choice(EXPERT_WIRES, default=SAME)  # of tokens on their way to experts
     fused_attention: str = choice(FUSED, default=AUTO)
     expert_imbalance: float = number(default=1.0, least=1.0, most=1e3)  # 1: balanced
     offload_to: str = text(default="host")  # or a storage tier of the machine
@@ -204,55 +204,6 @@ def check_update(strategy: Strategy) -> None:
             raise SpecError(
                 f"strategy.{name} = {np.max(value)}: applies only with strategy.update = {update!r};"
                 f" with {strategy.update!r} the legal value is {none}."
-            )
-
-
-def check_wire(strategy: Strategy) -> None:
-    """Raise SpecError where something else than gradients travels between replicas, or parts of them."""
-    s = strategy
-    if s.wire == SAME:
-        return
-    for name, wrong, legal in (
-        ("update", s.update != "synchronous", "'synchronous'"),
-        ("zero", np.any(np.greater(s.zero, 0)), "0"),
-        ("experts", np.any(np.greater(s.experts, 1)), "1"),
-        ("offload", s.offload == "all", "'none', 'activations'"),
-    ):
-        if wrong:
-            raise SpecError(
-                f"strategy.wire = {s.wire!r}: only the allreduce of gradients is cast; with it strategy.{name} ="
-                f" {getattr(s, name)!r} is not legal, but {legal}."
-            )
-
-
-def check_expert_wire(strategy: Strategy) -> None:
-    """Raise SpecError where tokens would travel in a format that experts do not compute in."""
-    if strategy.expert_wire != SAME and strategy.precision != FP8:
-        raise SpecError(
-            f"strategy.expert_wire = {strategy.expert_wire!r}: experts that read fp8 take it as it arrives; legal with"
-            f" strategy.precision = {FP8!r}, not with {strategy.precision!r}."
-        )
-
-
-def check_lora(strategy: Strategy) -> None:
-    """Raise SpecError for adapters with what their exchange, or their split, is not known of."""
-    s = strategy
-    if not np.any(s.lora):
-        return
-    for name, legal in (
-        ("update", ("synchronous",)),
-        ("tensor", (1,)),
-        ("spatial", (1,)),
-        ("experts", (1,)),
-        ("schedule", ("gpipe", "1f1b", "interleaved")),
-        ("gather", ("usual",)),
-        ("offload", ("none", "activations")),
-    ):
-        value = getattr(s, name)
-        if not np.all(np.isin(value, legal)):
-            raise SpecError(
-                f"strategy.lora = {np.max(s.lora)}: adapters are not priced with strategy.{name} = {value!r}; legal:"
-                f" {', '.join(map(repr, legal))}."
             )
 
 

@@ -1,4 +1,4 @@
-"""Laws of light recomputation: what is made again costs and frees what a count by hand says, and nothing is missing."""
+"""Laws of light recomputation: what is recomputed costs and frees what a count by hand says, and nothing is missing."""
 
 import pytest
 from split_runs import MOE, split
@@ -82,7 +82,7 @@ def test_bytes_freed_are_those_of_the_outputs(size):
 
 
 @pytest.mark.parametrize("name", catalog.names("models"))
-def test_what_is_made_again_reads_what_is_there_and_lasts_as_long_as_it_is_read(name):
+def test_what_is_recomputed_reads_what_is_there_and_lasts_as_long_as_it_is_read(name):
     """Of each layer that is repeated, an input is stored or repeated before it, and every reader is in its run."""
     layers = read_model(name).layers
     stop = 0
@@ -94,7 +94,7 @@ def test_what_is_made_again_reads_what_is_there_and_lasts_as_long_as_it_is_read(
         for at in run.repeated:
             layer = layers[at]
             assert layer.traits.light or layer.traits.product
-            # Its own backward pass reads the input, so it is stored where it is not made again.
+            # Its own backward pass reads the input, so it is stored where it is not recomputed.
             assert reads_input(layer) and "output" not in layer.traits.backward_reads
             made.add(layer.name)
         needed = [
