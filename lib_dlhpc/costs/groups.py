@@ -61,6 +61,12 @@ def expert_network(experiment: Experiment) -> Network:
     return spread(experiment, int(experiment.strategy.experts), stride(experiment, "data"))
 
 
+def expert_networks(experiment: Experiment, nodes: int) -> tuple[Network, Network]:
+    """Return the networks of an expert-parallel group over nodes: ranks of equal place in them, and ranks of one."""
+    near, apart = int(experiment.strategy.experts) // nodes, stride(experiment, "data")
+    return spread(experiment, nodes, near * apart), spread(experiment, near, apart)
+
+
 def context_network(experiment: Experiment) -> Network:
     """Return the network of a context-parallel group."""
     return spread(experiment, int(experiment.strategy.context), stride(experiment, "data"))

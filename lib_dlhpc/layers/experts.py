@@ -60,15 +60,24 @@ class Experts(Kind):
 
     @staticmethod
     def describe(
-        site: Site, experts: int, chosen: int, features: int, capacity: Factor = NO_LIMIT
+        site: Site,
+        experts: int,
+        chosen: int,
+        features: int,
+        capacity: Factor = NO_LIMIT,
+        groups: int = 1,
+        chosen_groups: int = 0,
     ) -> Counts:
         """Return the counts; each position is routed to its top `chosen` networks of hidden size `features`.
+
+        groups: of equally many experts, of which a position has its `chosen_groups` best; 0: all.
 
         capacity: the positions of a sample that an expert takes, relative to an equal share; more are dropped. 0: no
         limit. The counted load is balanced: all experts have the same number of positions (Fedus et al. 2022, "Switch
         transformers", section 2.2, adds a loss for that).
         """
         pairs = pairs_of(site, experts, chosen, capacity)
+        check_groups(site.name, experts, chosen, groups, chosen_groups)
         positions, width = site.shape
         return Counts(
             (positions, width),
@@ -80,6 +89,8 @@ class Experts(Kind):
                 "chosen": chosen,
                 "features": features,
                 "capacity": capacity,
+                "groups": groups,
+                "chosen_groups": chosen_groups,
                 "routed": pairs,
             },
         )
@@ -122,6 +133,7 @@ class Experts(Kind):
         self.served = options.get("served", (0, self.experts))
         first, stop = options.get("own", self.served)
         self.limit = most(positions, self.experts, self.chosen, options["capacity"])
+        self.groups = options["groups"], options["chosen_groups"]
         self.features = options["features"]
         self.shapes = self.shapes_of(stop - first)
         self.travel: Any = AtHome()
@@ -144,7 +156,7 @@ class Experts(Kind):
 
     def forward(self, weights: Tensors, saved: Saved, x: Array, scores: Array) -> Array:
         """Return y of the shape of x."""
-        routing = routed(scores, self.chosen, self.limit)
+        routing = routed(scores, self.chosen, self.limit, *self.groups)
         order, counts = self._by_expert(routing)
         here = self.travel.begin(saved, counts)
         if saved.context.training and not saved.context.recomputing:
@@ -254,6 +266,17 @@ def pairs_of(site: Site, experts: int, chosen: int, capacity: float) -> int:
     pairs = chosen * positions
     limit = most(positions, experts, chosen, capacity)
     return min(pairs, experts * limit) if limit else pairs
+
+
+def check_groups(name: str, experts: int, chosen: int, groups: int, chosen_groups: int) -> None:
+    """Raise SpecError for groups of experts that are not equal, or of which too few are chosen."""
+    if groups < 1 or experts % groups:
+        raise SpecError(f"{name}: groups = {groups}: it must divide the {experts} experts.")
+    least = -(-chosen * groups // experts)
+    if chosen_groups and not least <= chosen_groups <= groups:
+        raise SpecError(
+            f"{name}: chosen_groups = {chosen_groups}; legal: {least} to the {groups} groups, or 0: all."
+        )
 
 
 def slices(counts: Array) -> Any:

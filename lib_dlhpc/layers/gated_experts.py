@@ -28,10 +28,12 @@ class GatedExperts(Experts):
         chosen: int,
         features: int,
         capacity: Factor = NO_LIMIT,
+        groups: int = 1,
+        chosen_groups: int = 0,
         activation: Literal["silu", "gelu"] = "silu",
     ) -> Counts:
         """Return the counts; options as in experts.py. Stores gate, up and their product, and each row of output."""
-        counts = Experts.describe(site, experts, chosen, features, capacity)
+        counts = Experts.describe(site, experts, chosen, features, capacity, groups, chosen_groups)
         pairs, width = pairs_of(site, experts, chosen, capacity), site.shape[-1]
         return counts._replace(
             parameters=3 * experts * width * features,

@@ -31,7 +31,7 @@ its gradients are reduced (`sum`).
 
 from lib_dlhpc.layout.alike import alike
 from lib_dlhpc.layout.context import context_group, in_step_replicas, own_tokens, ring_blocks
-from lib_dlhpc.layout.experts import alike_group, expert_group, mean_shards
+from lib_dlhpc.layout.experts import alike_group, expert_group, expert_nodes, mean_shards
 from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
 from lib_dlhpc.layout.parts import Part, chain, parts, stage_cut
@@ -47,6 +47,7 @@ __all__ = [
     "context_group",
     "cut_points",
     "expert_group",
+    "expert_nodes",
     "folded",
     "group",
     "in_step_replicas",

@@ -11,6 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.groups import group, place, shards, sizes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.strategy import BY_NODE
 
 
 def check_experts(experiment: Experiment) -> None:
@@ -29,6 +30,8 @@ def check_experts(experiment: Experiment) -> None:
             f"strategy.experts = {shared}: it must divide the {replicas} replicas, which share them out."
         )
     tensor = int(experiment.strategy.tensor)
+    if experiment.strategy.expert_exchange == BY_NODE:
+        _check_nodes(experiment, layers)
     for layer in layers:
         count = layer.attributes["experts"]
         # A tensor group serves them in equal parts, each by the same replicas.
@@ -37,6 +40,36 @@ def check_experts(experiment: Experiment) -> None:
             over = f" times strategy.tensor = {tensor}" if parts > shared else ""
             raise SpecError(
                 f"strategy.experts = {shared}{over}: it must divide the {count} experts of {layer.name}."
+            )
+
+
+def expert_nodes(experiment: Experiment) -> int:
+    """Return over how many nodes, or domains of nodes, the ranks that share experts spread."""
+    return -(-int(experiment.strategy.experts) // _replicas_near(experiment))
+
+
+def _replicas_near(experiment: Experiment) -> int:
+    """Return the replicas of a node, or of a domain of nodes."""
+    s = experiment.strategy
+    near = int(experiment.devices_per_node) * min(int(experiment.machine.domain), int(s.nodes))
+    return max(1, near // (int(s.tensor) * int(s.spatial)))
+
+
+def _check_nodes(experiment: Experiment, layers: list[Layer]) -> None:
+    """Raise SpecError where the copies that nodes get are not known."""
+    asked, s = f"strategy.expert_exchange = {BY_NODE!r}", experiment.strategy
+    if s.tensor > 1:
+        raise SpecError(f"{asked} with strategy.tensor = {s.tensor}: the legal value is 1.")
+    nodes, near = expert_nodes(experiment), _replicas_near(experiment)
+    if nodes > 1 and s.experts % near:
+        raise SpecError(
+            f"{asked} with strategy.experts = {s.experts}: they must fill nodes of {near} replicas, or be in one."
+        )
+    for layer in layers:
+        groups = layer.attributes["groups"]
+        if groups % nodes and nodes % groups:
+            raise SpecError(
+                f"{asked}: the {groups} groups of {layer.name} and its {nodes} nodes: one number must divide the other."
             )
 
 

@@ -4,16 +4,20 @@ from functools import lru_cache
 
 from lib_dlhpc.costs import groups
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import in_step_replicas, shards, sizes
+from lib_dlhpc.layout import expert_nodes, in_step_replicas, shards, sizes
 from lib_dlhpc.program import Group
 from lib_dlhpc.schedules.network import flat
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import BY_NODE
+
+FAR, NEAR = "experts, between nodes", "experts, in a node"
 
 
 def groups_of(experiment: Experiment) -> dict[str, Group]:
     """Return the groups of a scalar experiment by name; experiments with the same ranks have the same."""
     s, share = experiment.strategy, float(experiment.calibration.link_efficiency)
-    own = map(int, (s.nodes, experiment.devices_per_node, s.experts, s.context))
+    nodes = expert_nodes(experiment) if s.expert_exchange == BY_NODE else 1
+    own = map(int, (s.nodes, experiment.devices_per_node, s.experts, s.context, nodes))
     size, one = sizes(experiment), shards(experiment)
     apart = (
         one if one < size.data else 1
@@ -30,9 +34,14 @@ def _groups_of(key: Keyed[Experiment]) -> dict[str, Group]:
         kind: Group(shape, axis, groups.group_network(experiment, kind))
         for axis, kind in enumerate(("data", "spatial", "tensor"))
     }
-    blocks = (data // shared, shared, spatial, tensor)
+    blocks: tuple[int, ...] = (data // shared, shared, spatial, tensor)
     found["experts"] = Group(blocks, 1, groups.expert_network(experiment))
     found["alike"] = Group(blocks, 0, groups.alike_network(experiment))  # the same experts
+    if experiment.strategy.expert_exchange == BY_NODE:
+        nodes = expert_nodes(experiment)
+        blocks = (data // shared, nodes, shared // nodes, spatial, tensor)
+        both = groups.expert_networks(experiment, nodes)
+        found[FAR], found[NEAR] = Group(blocks, 1, both[0]), Group(blocks, 2, both[1])
     context = int(experiment.strategy.context)
     blocks = (data // context, context, spatial, tensor)
     found["context"] = Group(blocks, 1, groups.context_network(experiment))

@@ -5,15 +5,19 @@ from math import prod
 from typing import NamedTuple
 
 from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, regathered, routed_elements
+from lib_dlhpc.costs.expert_nodes import copies
 from lib_dlhpc.costs.groups import GOALS
-from lib_dlhpc.layout import Part
+from lib_dlhpc.layout import Part, expert_nodes
 from lib_dlhpc.parallel.context import with_context
+from lib_dlhpc.parallel.groups import FAR, NEAR
 from lib_dlhpc.parallel.passes import Passes
-from lib_dlhpc.program import Collective, Compute, Instruction
+from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import NARROW, SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.spec.strategy import SAME
+from lib_dlhpc.spec.strategy import BY_NODE, SAME
+
+FORWARDED = "the expert exchange in a node"
 
 
 def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
@@ -38,10 +42,11 @@ def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
 
 
 class Sharing(NamedTuple):
-    """Over how many ranks experts are sharded, and in which format positions travel to them."""
+    """Over how many ranks experts are sharded, in which format positions travel to them, and how."""
 
     ranks: int = 1
     there: str = SAMPLES
+    nodes: int = 1  # that get one copy of a position each; 1: each expert gets its own
 
 
 AT_HOME = Sharing()
@@ -50,7 +55,8 @@ AT_HOME = Sharing()
 def sharing(experiment: Experiment) -> Sharing:
     """Return how the ranks of an experiment share its experts."""
     s = experiment.strategy
-    return Sharing(int(s.experts), SAMPLES if s.expert_wire == SAME else NARROW)
+    nodes = expert_nodes(experiment) if s.expert_exchange == BY_NODE else 1
+    return Sharing(int(s.experts), SAMPLES if s.expert_wire == SAME else NARROW, nodes)
 
 
 def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> list[Instruction]:
@@ -63,9 +69,28 @@ def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> li
     if "context" in layer.attributes:
         return with_context(layer, work)
     if layer.traits.tensor == "experts" and experts.ranks > 1:
+        if experts.nodes > 1:
+            ways = enumerate((experts.there, SAMPLES))
+            there, home = (
+                _by_node(layer, f"{direction} {number}.{n}", of, experts) for n, of in ways
+            )
+            return [*there, work, *home]
         routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
         return [routed._replace(of=experts.there), work, routed]
     return [work, *communication(layer, direction)]
+
+
+def _by_node(layer: Layer, key: str, of: str, experts: Sharing) -> list[Instruction]:
+    """Return the exchange of positions of which each node gets one copy, while those before are forwarded inside.
+
+    Both levels are at work at once (DeepSeek-AI 2024, section 3.2.2); every expert's copy passes the links of a node.
+    """
+    far = Collective("experts", FAR, "all_to_all", copies(layer, experts.nodes), of)
+    if experts.ranks == experts.nodes:
+        return [far]
+    inside = routed_elements(layer)
+    near = Collective("experts", NEAR, "all_to_all", inside, of, NEAR, key, label=FORWARDED)
+    return [near, far, Wait("experts", NEAR, key, FORWARDED)]
 
 
 # Passes have much in common: what is equal in them is one object.

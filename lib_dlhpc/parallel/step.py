@@ -22,7 +22,7 @@ from lib_dlhpc.layout import Part, alike, chain, folded, mean_shards, shards, si
 from lib_dlhpc.parallel import casts, compression, data, local, low_rank, offload, pipeline, zero
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
-from lib_dlhpc.parallel.layers import layer_by_layer
+from lib_dlhpc.parallel.layers import layer_by_layer, sharing
 from lib_dlhpc.parallel.overlapped import hides_exchanges, overlapped, overlaps_passes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.pieces import cut_into_pieces
@@ -100,7 +100,16 @@ def _keyed(
     return Keyed(
         (experiment, held),
         *map(id, held),
-        *(float(s.bucket), s.allreduce, s.recompute, s.precision, s.wire, s.expert_wire, s.gather),
+        *(
+            float(s.bucket),
+            s.allreduce,
+            s.recompute,
+            s.precision,
+            s.wire,
+            s.expert_wire,
+            s.expert_exchange,
+            s.gather,
+        ),
         s.zero_unit,
         *map(int, (s.zero, s.experts, s.context, s.tensor_pieces)),
         *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
@@ -123,7 +132,7 @@ def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ..
     """Return the passes of all parts of a rank, but for what depends on the machine."""
     (experiment, held), found = key.value, []
     s = experiment.strategy
-    how = (s.recompute, s.expert_wire, int(s.experts), int(s.context), bool(experiment.overlap))
+    how = (s.recompute, *sharing(experiment), int(s.context), bool(experiment.overlap))
     for part in held:
         passes = _computed(Keyed((experiment, part), id(part), *how)).copy()
         for step_pass in PASSES:

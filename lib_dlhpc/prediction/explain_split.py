@@ -1,15 +1,17 @@
 """The messages of a split network explained: bytes, formula and source of each kind of parallelism."""
 
+from lib_dlhpc.costs.expert_nodes import copies
 from lib_dlhpc.costs.groups import group_network, shard_network
 from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import on_wire
-from lib_dlhpc.layout import parts, shards, sizes
+from lib_dlhpc.layout import expert_nodes, parts, shards, sizes
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.ledger import explain_split_memory
 from lib_dlhpc.prediction.pipelined import explain_bubble
 from lib_dlhpc.schedules.choice import chosen
-from lib_dlhpc.spec.strategy import AUTO, LIGHT
+from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import AUTO, BY_NODE, LIGHT
 from lib_dlhpc.spec.units import format_quantity as show
 
 FORMULAS = {
@@ -24,7 +26,8 @@ FORMULAS = {
     " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each,"
     " in bytes: with strategy.expert_wire = 'fp8' 1 + 4/128 an element on the way there, 2 on the way home;"
     " times strategy.expert_imbalance, as all wait for the busiest rank; in a turn of dualpipe those of one pass travel"
-    " while the other computes",
+    " while the other computes; with strategy.expert_exchange = 'by-node' the longer of two all-to-alls, one copy of a"
+    " token for each of the nodes of its experts between nodes, and one for each expert inside",
     "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
@@ -32,6 +35,14 @@ FORMULAS = {
     " the state; each bucket or layer by the algorithm that is named, or the cheapest for its size and network",
     "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
     " backward pass and the update; what takes longer is exposed",
+}
+GROUPS = {  # the degree whose ranks exchange
+    "tensor": "tensor",
+    "halo": "spatial",
+    "pipeline": "pipeline",
+    "data": "data",
+    "experts": "data",
+    "context": "data",
 }
 LIGHTLY = (
     " Repeated are norms, activations and the up-projections of latent attention; experts write the output of their"
@@ -65,14 +76,7 @@ def explain_split(p: Breakdown) -> list[Explanation]:
 
 def _messages(p: Breakdown, kind: str) -> Explanation:
     e, cost = p.experiment, p.messages[kind]
-    ranks = {
-        "tensor": "tensor",
-        "halo": "spatial",
-        "pipeline": "pipeline",
-        "data": "data",
-        "experts": "data",
-        "context": "data",
-    }.get(kind)
+    ranks = GROUPS.get(kind)
     inputs = []
     if ranks:
         inside = kind in ("experts", "context")
@@ -83,6 +87,8 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         inputs += [
             ("format on the way there, strategy.expert_wire", e.strategy.expert_wire, "given")
         ] * (kind == "experts")
+        if kind == "experts" and e.strategy.expert_exchange == BY_NODE:
+            inputs += _nodes(e)
         inputs += [COPIES] * (kind == "data" and e.strategy.mirrored)
         inputs += links_inputs(p)
         inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
@@ -113,6 +119,18 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         "Neighboring ranks share a node, tensor groups first. Groups of a node that communicate at once share"
         " its NICs. Collectives inside a layer overlap only where they are cut into pieces.",
     )
+
+
+def _nodes(e: Experiment) -> list[tuple[str, str, str]]:
+    """Return to how many nodes a token is sent."""
+    nodes = expert_nodes(e)
+    layer = next(each for each in e.model.layers if each.traits.tensor == "experts")
+    each = copies(layer, nodes) / layer.attributes["routed"] * layer.attributes["chosen"]
+    many = each / layer.output_shape[-1]
+    return [
+        ("nodes of a group", f"{nodes}", "computed"),
+        ("of which a token is sent to", f"{many:.3g}", "expected, costs/expert_nodes.py"),
+    ]
 
 
 def _algorithms(p: Breakdown) -> list[tuple[str, str, str]]:

@@ -4,9 +4,9 @@ from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
-from lib_dlhpc.layout import chain, sizes
+from lib_dlhpc.layout import chain, expert_nodes, sizes
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import FP8, LIGHT, SAME
+from lib_dlhpc.spec.strategy import BY_NODE, FP8, LIGHT, SAME
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -48,9 +48,20 @@ def without_effect(experiment: Experiment) -> list[str]:
         )
     if s.offload == "none" and s.offload_to != "host":
         found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
+    return [*found, *_of_experts(experiment)]
+
+
+def _of_experts(experiment: Experiment) -> list[str]:
+    """Return a sentence for each setting of experts that is for nothing."""
+    s, found = experiment.strategy, list[str]()
     if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
         found.append(
             f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
+        )
+    nodes = expert_nodes(experiment)
+    if s.expert_exchange == BY_NODE and (nodes == 1 or not _has_experts(experiment)):
+        found.append(
+            f"strategy.expert_exchange = {BY_NODE!r}: ranks that share experts are in one node, or there are none."
         )
     if s.expert_wire != SAME and (s.experts == 1 or not _has_experts(experiment)):
         found.append(

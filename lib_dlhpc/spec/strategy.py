@@ -45,6 +45,8 @@ ALL = "all"
 ADAPTED = ("queries_values", ALL)
 WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
 EXPERT_WIRES = (SAME, "fp8")
+BY_NODE = "by-node"
+EXPERT_EXCHANGES = ("direct", BY_NODE)
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",
@@ -96,7 +98,9 @@ class Strategy:
     (light; costs/light.py). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
     degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance:
-    positions of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_wire: the
+    positions of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange:
+    each expert of a position gets its own copy (direct), or each node gets one, which is forwarded inside (by-node;
+    costs/expert_nodes.py). expert_wire: the
     format in which positions travel to experts, and in backward the gradients of their outputs; what comes home is in
     that of activations (DeepSeek-AI 2024, section 3.3.3). fused_attention:
     whether attention is one kernel that stores no scores and recomputes them in backward (Dao et al. 2022,
@@ -141,6 +145,7 @@ class Strategy:
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
+    expert_exchange: str = choice(EXPERT_EXCHANGES, default="direct")
     expert_wire: str = choice(EXPERT_WIRES, default=SAME)  # of tokens on their way to experts
     fused_attention: str = choice(FUSED, default=AUTO)
     expert_imbalance: float = number(default=1.0, least=1.0, most=1e3)  # 1: balanced

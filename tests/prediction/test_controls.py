@@ -138,6 +138,10 @@ CHANGES = {
     "strategy.offload": ("all", {}),
     "strategy.experts": (4, MOE),
     "strategy.fused_attention": ("on", {"model.name": "bert-base"}),
+    "strategy.expert_exchange": (
+        "by-node",
+        {**MOE, "strategy.experts": 8, "strategy.devices_per_node": 2},
+    ),
     "strategy.expert_wire": ("fp8", {**MOE, **NARROW, "strategy.experts": 4}),
     "strategy.expert_imbalance": (1.5, {**MOE, "strategy.experts": 4}),
     "strategy.offload_to": ("nvme", OFFLOADED),

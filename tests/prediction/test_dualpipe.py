@@ -216,6 +216,7 @@ def test_without_a_pipeline_there_are_no_two_ends():
         ("bf16", "light", True, 24.1, 5.7, 96.7, False),
         ("fp8", "light", True, 22.8, 8.85, 85.2, True),
         ("fp8 sent", "light", True, 18.3, 5.1, 85.2, True),
+        ("fp8 sent by-node", "light", True, 14.2, 1.5, 85.2, True),
     ],
 )
 def test_what_the_documentation_says_of_deepseeks_layout(
@@ -226,8 +227,9 @@ def test_what_the_documentation_says_of_deepseeks_layout(
         for module in (step, pipeline):
             monkeypatch.setattr(module, "overlaps_passes", lambda experiment: False)
     run = read_experiment(DEEPSEEK).set({"strategy.recompute": recompute})
-    wire = "fp8" if precision == "fp8 sent" else "same"
-    run = run.set({"strategy.precision": precision[:4].strip(), "strategy.expert_wire": wire})
+    name, *how = precision.split()
+    run = run.set({"strategy.precision": name, "strategy.expert_wire": "fp8" if how else "same"})
+    run = run.set({"strategy.expert_exchange": "by-node" if "by-node" in how else "direct"})
     found = predict(run)
     assert float(found.step_time) == pytest.approx(seconds, abs=0.05)
     assert float(found.exposed["experts"]) == pytest.approx(exposed, abs=0.05)

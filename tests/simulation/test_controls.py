@@ -96,6 +96,15 @@ CHANGES = {
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
     "strategy.fused_attention": ("on", {}),
+    "strategy.expert_exchange": (
+        "by-node",
+        {
+            "model.experts": 4,
+            "model.chosen": 2,
+            "strategy.experts": 2,
+            "strategy.devices_per_node": 1,
+        },
+    ),
     "strategy.expert_wire": (
         "fp8",
         {

@@ -20,21 +20,38 @@ class Routing(NamedTuple):
     stays: Array  # False where the expert is full
 
 
-def routed(scores: Array, chosen: int, limit: int) -> Routing:
+def routed(
+    scores: Array, chosen: int, limit: int, groups: int = 1, chosen_groups: int = 0
+) -> Routing:
     """Route each position to its `chosen` most probable experts; scores: (batch, positions, experts).
 
     Probabilities are the softmax over all experts. One chosen expert has its probability as weight (Fedus et al.
     2022, "Switch transformers", equation 2); several have theirs divided by their sum (Lepikhin et al. 2020, "GShard",
     algorithm 1), which is the softmax over the chosen scores (Jiang et al. 2024, "Mixtral of experts", section 2.1).
-    A dropped expert's weight is lost, not given to the others. limit: see `full`.
+    A dropped expert's weight is lost, not given to the others. limit: see `full`. groups: see `in_groups`.
     """
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     p /= p.sum(axis=-1, keepdims=True)
-    experts = np.argsort(-p, axis=-1, kind="stable")[..., :chosen].copy()
+    open_to = p if chosen_groups in (0, groups) else in_groups(p, chosen, groups, chosen_groups)
+    experts = np.argsort(-open_to, axis=-1, kind="stable")[..., :chosen].copy()
     weights = np.take_along_axis(p, experts, axis=-1)
     if chosen > 1:
         weights = weights / weights.sum(axis=-1, keepdims=True)
     return Routing(p, experts, weights, ~full(experts, scores.shape[-1], limit))
+
+
+def in_groups(p: Array, chosen: int, groups: int, chosen_groups: int) -> Array:
+    """Return probabilities, -1 outside of the `chosen_groups` best of `groups` equal groups of experts.
+
+    A group is as good as the sum of its best chosen / chosen_groups experts (DeepSeek-AI 2024, "DeepSeek-V3", section
+    2.1.2), at least one.
+    """
+    by_group = p.reshape(*p.shape[:-1], groups, -1)
+    best = np.sort(by_group, axis=-1)[..., -max(1, chosen // chosen_groups) :].sum(axis=-1)
+    found = np.argsort(-best, axis=-1, kind="stable")[..., :chosen_groups]
+    inside = np.zeros(best.shape, np.bool_)
+    np.put_along_axis(inside, found, True, axis=-1)
+    return np.where(inside[..., None], by_group, -1.0).astype(p.dtype).reshape(p.shape)
 
 
 def most(positions: int, experts: int, chosen: int, capacity: float) -> int:

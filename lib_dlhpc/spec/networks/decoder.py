@@ -148,15 +148,27 @@ def mixture(
     shared_gate: bool = False,
     capacity: Factor = NO_LIMIT,
     activation: Literal["silu", "gelu"] = "silu",
+    groups: int = 1,
+    chosen_groups: int = 0,
 ) -> None:
     """Append gated experts, of which each word has `chosen`, and a network of `shared` features that all words take.
+
+    groups: of experts, of which a word has `chosen_groups`; 0: all (DeepSeek-AI 2024, "DeepSeek-V3", section 2.1.2).
 
     shared_gate: that network's output is scaled by the sigmoid of one more product (Qwen team 2024, "Qwen1.5-MoE").
     """
     words = _net.last
     scores = _net.dense(experts, bias=False, name="router")
     routed = _net.gated_experts(
-        (words, scores), experts, chosen, features, capacity, activation, name="experts"
+        (words, scores),
+        experts,
+        chosen,
+        features,
+        capacity,
+        groups,
+        chosen_groups,
+        activation,
+        name="experts",
     )
     if not shared:
         return
