@@ -39,6 +39,12 @@ class Graph:
     _converted: dict[tuple[str, str], Held] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)  # of layers
 
+    @property
+    def whole(self) -> frozenset[str]:
+        """The local layers whose output every rank has all of."""
+        every = (*self.held.values(), *self._converted.values())
+        return frozenset(each.name for each in every if each.axis == WHOLE)
+
     def local_shape(self, held: Held) -> tuple[int, ...]:
         """Return the shape of this rank's shard of a sample."""
         if held.axis == WHOLE:

@@ -11,6 +11,7 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.context import check_context, in_step_replicas, split_context
 from lib_dlhpc.layout.experts import check_experts, own_experts
 from lib_dlhpc.layout.groups import place, shards, sizes
+from lib_dlhpc.layout.sent_parts import in_parts
 from lib_dlhpc.layout.spatial import split_space
 from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.layout.tensor import split_tensors
@@ -127,7 +128,7 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
     context = int(strategy.context)
     model = split_context(experiment.model, context, apart % context, strategy.context_exchange)
     layers, homes = model.layers, tuple(range(len(model.layers)))
-    input_shape = model.input_shape
+    input_shape, graph = model.input_shape, None
     if strategy.tensor > 1:
         graph = split_tensors(
             model, int(strategy.tensor), tensor, strategy.split, bool(strategy.sequence_parallel)
@@ -148,7 +149,8 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
             input_shape=input_shape,
         )
         comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
-        found.append(Part(own, stage, comes, goes))
+        part = Part(own, stage, comes, goes)
+        found.append(in_parts(part, graph) if graph and graph.group == "tensor" else part)
         start = stop
     if any(layer.traits.tensor == "experts" for layer in model.layers):
         shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)

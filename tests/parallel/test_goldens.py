@@ -65,7 +65,10 @@ ENGINES = {
 
 @pytest.fixture(autouse=True)
 def as_version_01_cut_networks(monkeypatch):
-    """It cut all networks into stages of equal work, also those of equal blocks, and gathered logits for the loss."""
+    """It cut all networks into stages of equal work, also those of equal blocks, and gathered logits for the loss.
+
+    Each tensor rank sent its copy of an output to the next stage.
+    """
     stages, parts, tensor = (
         sys.modules[f"lib_dlhpc.layout.{name}"] for name in ("stages", "parts", "tensor")
     )
@@ -76,6 +79,7 @@ def as_version_01_cut_networks(monkeypatch):
 
     monkeypatch.setattr(stages, "_equal_blocks", lambda model, stages: ())
     monkeypatch.setattr(tensor._Splitter, "end", gathered)
+    monkeypatch.setattr(parts, "in_parts", lambda part, graph: part)
     caches = parts._ends_of, parts._stages, tensor.split_tensors
     for cache in caches:
         cache.cache_clear()

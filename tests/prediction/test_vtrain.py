@@ -1,4 +1,4 @@
-"""GPT with Megatron on one node of A100, 720 runs (vTrain), of which one row gave one number of the library."""
+"""GPT with Megatron on A100, 770 runs (vTrain), of which one row gave one number of the library."""
 
 import csv
 from pathlib import Path
@@ -23,6 +23,15 @@ def test_small_models_on_one_node_are_predicted_without_calibration():
     assert abs(mean(errors)) <= 0.05 and max(map(abs, errors)) <= 0.27
 
 
+def test_pipelines_with_a_tensor_group_on_each_node_are_predicted_without_calibration():
+    """Their stages send one copy of an output between nodes; a copy for each rank would be up to 15 % off."""
+    with ROWS.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["set"] == "multi-node"]
+    scored = [row for row in rows if row["tensor"] == "8" and row["pipeline"] != "1"]
+    errors = [milliseconds(row) / float(row["iteration_ms"]) - 1 for row in scored]
+    assert len(scored) == 15 and mean(map(abs, errors)) <= 0.025 and max(map(abs, errors)) <= 0.05
+
+
 def milliseconds(row: dict[str, str]) -> float:
     """Return the predicted step of one run: fp16, Adam, all activations recomputed, no overlap."""
     gpus, data, micro = (int(row[key]) for key in ("gpus", "data", "micro_batch"))
@@ -38,7 +47,8 @@ def milliseconds(row: dict[str, str]) -> float:
             "strategy": {
                 **split,
                 **kind,
-                "devices_per_node": gpus,
+                "nodes": max(1, gpus // 8),
+                "devices_per_node": min(8, gpus),
                 "batch": batch,
                 "microbatches": batch // micro,
             },
