@@ -46,7 +46,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter, shown):
     scope = run_cell(starter(LAB, "def planner("), {})
     findings = planner_findings(scope["planner"], shown)
     finding = found(findings, SHOWN)
-    assert finding.right is False and "predicted nothing but microbatches = 1" in finding.words
+    assert finding.right is False and "predicted nothing but tensor = 1" in finding.words
     assert found(findings, TARGET).right is None
 
 

@@ -47,7 +47,7 @@ HINTS = {  # at what a choice has more of than the quickest
     "Would a split leave less to send?",
     STAGES: "Besides activations, the first and the last stage exchange the gradient of the "
     "embedding that both store: all of it or, where ZeRO shards gradients, one shard each. "
-    "Each GPU of a tensor group sends all activations, or with `sequence_parallel` a slice. "
+    "Each GPU of a tensor group sends a slice of the activations. "
     "What would fewer stages send, or smaller microbatches, whose first message arrives "
     "sooner?",
     TENSOR: "Each block waits for its messages, even inside a node. What would a smaller group "
