@@ -12,10 +12,11 @@ import ziamath
 from pptx import Presentation
 from pptx.dml.color import RGBColor
 from pptx.enum.text import MSO_ANCHOR
+from pptx.oxml.ns import qn
 from pptx.util import Inches, Pt
 
 from lib_dlhpc.explore.course import PATH, Module
-from lib_dlhpc.explore.slides.deck import Slide, deck
+from lib_dlhpc.explore.slides.deck import CHECK, EARLIER, PREDICT, Slide, deck
 from lib_dlhpc.explore.slides.picture import png
 
 REPOSITORY = Path(__file__).parents[1]
@@ -56,11 +57,13 @@ def write(slides: list[Slide], module: Module, path: Path) -> None:
 
 def add(shown: Presentation, slide: Slide, foot: str) -> None:
     """Add one slide."""
-    bare = slide.figure or slide.stepwise
+    bare = slide.figure or slide.stepwise or slide.table
     own = shown.slides.add_slide(shown.slide_layouts[5 if bare else 1])
     place(own.shapes.title, 0.35, 1.0)
     own.shapes.title.text_frame.text = slide.title
     style(own.shapes.title.text_frame, 36 if len(slide.title) < 38 else 28, bold=True)
+    if slide.kind:
+        words(own, slide.kind.upper(), (LEFT, 0.1, WIDE, 0.4), 14, bold=True)
     if slide.figure:
         caption = own.shapes.add_textbox(Inches(LEFT), Inches(6.25), Inches(WIDE), Inches(0.7))
         caption.text_frame.text = " ".join(slide.lines)
@@ -68,11 +71,15 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
         picture(own, slide)
     elif slide.stepwise:
         derivation(own, slide)
+    elif slide.table:
+        table(own, slide)
     else:
         body, above = own.placeholders[1], formulas(own, slide.formulas)
         place(body, TOP + above, 5.3 - above)
         body.text_frame.text = "\n".join(slide.lines)
         style(body.text_frame, points(slide.lines) if not above else 20)
+        if slide.kind in (PREDICT, CHECK) or slide.title == EARLIER:
+            unmark(body.text_frame)
     end = own.shapes.add_textbox(Inches(LEFT), Inches(7.0), Inches(WIDE), Inches(0.4))
     end.text_frame.text = foot
     style(end.text_frame, 12)
@@ -98,6 +105,37 @@ def style(frame, size: int, bold: bool = False) -> None:
         paragraph.space_after = Pt(size // 3)
         if bold:
             paragraph.font.color.rgb = BLUE
+
+
+def unmark(frame) -> None:
+    """Take the bullets off: a question and its options have letters."""
+    for paragraph in frame.paragraphs:
+        about = paragraph._p.get_or_add_pPr()
+        about.set("marL", "0")
+        about.set("indent", "0")
+        about.insert(0, about.makeelement(qn("a:buNone"), {}))
+
+
+def table(own, slide: Slide) -> None:
+    """Put a table on the slide, under the lines that go with it."""
+    above = 0.45 * len(slide.lines) * (1 + max(map(len, slide.lines)) // 100) if slide.lines else 0
+    if above:
+        words(own, "\n".join(slide.lines), (LEFT, TOP - 0.1, WIDE, above), 20)
+    rows, columns = len(slide.table), len(slide.table[0])
+    place_ = map(Inches, (LEFT, TOP + above, WIDE, min(0.55 * rows, 5.2 - above)))
+    cells = own.shapes.add_table(rows, columns, *place_).table
+    longest = [max(len(row[column]) for row in slide.table) for column in range(columns)]
+    for column, most in enumerate(longest):
+        cells.columns[column].width = round(
+            Inches(WIDE) * max(most, 8) / sum(max(n, 8) for n in longest)
+        )
+    much = sum(len(cell) for row in slide.table for cell in row)
+    for down, row in enumerate(slide.table):
+        for across, text in enumerate(row):
+            cell = cells.cell(down, across)
+            cell.text_frame.text = text
+            for paragraph in cell.text_frame.paragraphs:
+                paragraph.font.size = Pt(20 if much < 350 else 16)
 
 
 def picture(own, slide: Slide) -> None:

@@ -66,14 +66,14 @@ class Table(Readable, ipywidgets.HTML):
     """Lines of text as a table, the first of them its head."""
 
     def __init__(self, lines: Sequence[Iterable[str]]) -> None:
-        self._lines = [[str(cell) for cell in line] for line in lines]
-        super().__init__(table_html(self._lines))
+        self.rows = [[str(cell) for cell in line] for line in lines]
+        super().__init__(table_html(self.rows))
 
     def plain_text(self) -> str:
         """Return the table, its columns below each other."""
-        widths = [max(map(len, column)) for column in zip(*self._lines, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
         rows = (
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            for line in self._lines
+            for line in self.rows
         )
         return "\n".join(row.rstrip() for row in rows)

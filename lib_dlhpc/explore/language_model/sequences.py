@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 @on_bench(Setting(), "llm_context", fine="It fits.")
 def the_sequence(setting: Setting) -> View:
-    """Look for where the ring's line turns down: from there on blocks take longer to compute than to pass on."""
+    """Look for how fast the ring's line falls: with longer sequences blocks take ever longer to compute than to pass on."""
     own = predicted(setting)
     chart = context_state(curves(setting), setting.sequence, setting.exchange)
     words = (

@@ -1,7 +1,7 @@
 """The slides of a module: ideas, guesses, figures, derivations, checks, summary, and what to say.
 
 Only derivations are written for slides: a deck is as new as the module's lesson.toml, its figures, its notebook and
-its instructor notes, and its numbers are computed when it is made. What to try on the page is in the notes of its figure.
+its instructor notes, and its numbers are computed when it is made. What to try is in the notes of a figure.
 """
 
 import json
@@ -17,6 +17,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
+from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.course import Module
 from lib_dlhpc.explore.slides.derivation import Derivation
 from lib_dlhpc.explore.slides.tex import readable, spoken
@@ -173,19 +174,19 @@ def _sections(text: str, lesson: Lesson) -> Iterator[Slide]:
         if own.heading == "The formula, opened" or not (asks or shown):
             continue
         said = "\n".join(map(plain, own.paragraphs))
-        if number and (own.paragraphs or shown):
+        if number and own.heading != "Do it for real" and (own.paragraphs or shown):
             yield Slide(
                 own.heading, _idea(own, bool(shown)), said, kind=IDEA, table=(*shown, ())[0]
             )
         for count, name in enumerate(asks, 1):
-            title = own.heading.partition(": ")[2].capitalize() if not number else own.heading
+            title = own.heading if number else _upper(own.heading.partition(": ")[2])
             yield from _predicted(lesson, name, title + (f" ({count})" if count > 1 else ""))
 
 
 def _idea(own: Section, beside: bool = False) -> tuple[str, ...]:
     """Return the first sentences of a section; fewer beside a table."""
     lines = list[str]()
-    for sentence in re.split(r"(?<=[.?!:)]) (?=[A-Z0-9])", " ".join(map(plain, own.paragraphs))):
+    for sentence in re.split(r"(?<=[.?!)]) (?=[A-Z0-9])", " ".join(map(plain, own.paragraphs))):
         if len(lines) == (2 if beside else LINES) or sum(map(len, [*lines, sentence])) > SIGNS:
             break
         lines.append(sentence)
@@ -195,7 +196,7 @@ def _idea(own: Section, beside: bool = False) -> tuple[str, ...]:
 def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...], ...]:
     """Return the table of what was published, as the section asks for it, if it does."""
     made = (lesson.tables[name]() for name in own.asked if name in lesson.tables)
-    return tuple(tuple(map(tuple, each.rows)) for each in made)
+    return tuple(tuple(map(tuple, each.rows)) for each in made if isinstance(each, Table))
 
 
 def _predicted(lesson: Lesson, name: str, title: str) -> Iterator[Slide]:
@@ -231,6 +232,7 @@ def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) ->
     found = re.fullmatch(r"([^()]+) \(([^()]+)\)", figure.title)
     title, caption = found.groups() if found else (figure.title, "")
     because = lesson.filled(lesson.texts[name].get("because", ""))
+    look = look.removesuffix("Press play.").strip()  # a slide stands still
     lines = [_sentence(caption) if caption else "", f"Look for {look}" if look else ""]
     notes = "\n".join(filter(None, (figure.summary, because, try_it)))
     return Slide(title, tuple(filter(None, lines)), notes, figure)
@@ -346,5 +348,8 @@ def _after(text: str, words: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    text = plain(text).rstrip(" .;")
-    return text[:1].upper() + text[1:] + "."
+    return _upper(plain(text).rstrip(" .;")) + "."
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -7,7 +7,16 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import lesson_of, misconceptions, notebook_text, plain
+from lib_dlhpc.explore.slides.deck import (
+    CHECK,
+    IDEA,
+    PREDICT,
+    lesson_of,
+    misconceptions,
+    notebook_text,
+    plain,
+    sections,
+)
 
 NAMES = [module.name for module in PATH]
 
@@ -21,11 +30,12 @@ def lesson(repository):
 def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
     slides = decks[name]
     assert 18 <= len(slides) <= 27
-    titles = [slide.title for slide in slides if not slide.figure]
+    titles = [(slide.title, slide.kind) for slide in slides if not slide.figure]
     assert len(set(titles)) == len(titles)
     for slide in slides:
         assert slide.title and slide.notes.strip(), slide.title
-        assert len(slide.lines) <= 6 and (slide.lines or slide.figure), slide.title
+        assert len(slide.lines) <= 6 and (slide.lines or slide.figure or slide.table), slide.title
+        assert len(slide.title) < 130 and not re.fullmatch(r"\w+ \d", slide.title), slide.title
         assert sum(map(len, slide.lines)) < 950, slide.title
         assert not re.search(r"[{}]|\*\*|\]\(|\bnan\b", " ".join(slide.lines)), slide.title
 
@@ -43,18 +53,18 @@ def test_a_figure_comes_after_a_prediction_whose_answer_is_in_the_notes(decks, n
     slides = decks[name]
     assert sum(slide.figure is not None for slide in slides) >= 1
     guesses = [each for each, text in lesson(name).texts.items() if "guess" in text]
-    asked = [slide for slide in slides if slide.title.startswith("Predict")]
+    asked = [slide for slide in slides if slide.kind == PREDICT]
     assert len(asked) == len(guesses)
     for slide, own in zip(asked, guesses, strict=True):
         assert own == "across_nodes" or f"It is {lesson(name).result(own)}." in slide.notes
     for before, slide in pairwise(slides):
-        assert slide.figure is None or before.title.startswith("Predict")
+        assert slide.figure is None or before.kind == PREDICT
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_check_has_its_answer_in_the_notes(decks, name, lesson):
     texts = [text for text in lesson(name).texts.values() if "check" in text or "compute" in text]
-    slides = [slide for slide in decks[name] if slide.title.startswith("Check")]
+    slides = [slide for slide in decks[name] if slide.kind == CHECK]
     assert len(slides) == len(texts)
     for slide, text in zip(slides, texts, strict=True):
         assert (
@@ -71,8 +81,46 @@ def test_a_deck_opens_with_questions_of_earlier_modules(decks, lesson, place):
         for text in lesson(module.name).texts.values()
         if "check" in text
     }
-    assert len(slide.lines) == 2
-    assert set(slide.lines) <= earlier
+    assert len(slide.lines) == 4
+    assert set(slide.lines[::2]) <= earlier
+    assert all(line.startswith("A. ") and "   B. " in line for line in slide.lines[1::2])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_section_has_its_idea_and_every_table_before_its_question(decks, name, repository):
+    text = notebook_text(repository / "modules" / f"{name}.ipynb")
+    slides = decks[name]
+    tables = [each for own in sections(text) for each in own.tables]
+    assert set(tables) <= {slide.table for slide in slides}
+    ideas = [slide for slide in slides if slide.kind == IDEA]
+    assert len(ideas) >= 2 and len({slide.title for slide in ideas}) == len(ideas)
+    for slide in ideas:
+        assert slide.lines or slide.table
+        after = [each for each in slides if each.title == slide.title and each.kind == PREDICT]
+        assert not after or slides.index(slide) == slides.index(after[0]) - 1
+
+
+def test_a_section_has_its_prose_its_tables_and_what_it_asks():
+    text = """# A title: why?
+
+A *first* line.
+
+from x import ask
+
+ask("one")
+
+## Next
+
+It says.
+
+| a | b |
+|---|---|
+| `c` | d |
+
+- a list"""
+    first, after = sections(text)
+    assert first == ("A title: why?", ("A *first* line.",), (), ("one",))
+    assert after == ("Next", ("It says.",), ((("a", "b"), ("c", "d")),), ())
 
 
 def test_a_misconception_has_what_exposes_it():

@@ -53,7 +53,7 @@ def test_slides_of_a_derivation_follow_the_board(decks, derived, number):
     shown = [slide for slide in slides if slide.stepwise]
     assert [slide.title for slide in shown] == [each.title for each in derived[number]]
     for before, slide in pairwise(slides):
-        assert not slide.stepwise or before.stepwise or before.title == "The formula, at the board"
+        assert not slide.stepwise or before.stepwise or before.title.startswith("The formula")
     for slide, each in zip(shown, derived[number], strict=True):
         assert slide.formulas == tuple(step.tex for step in each.steps)
         assert slide.lines == (*(step.because for step in each.steps), each.numbers)
