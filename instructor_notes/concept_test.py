@@ -173,7 +173,7 @@ QUESTIONS = [
             "put half of the layers on it": "A pipeline with P stages is P times faster.",
             "use it for the optimizer": "The optimizer takes half of a step.",
         },
-        "Replicas exchange once a step; a split exchanges in every layer.",
+        "Replicas exchange once per step; a split exchanges in every layer.",
     ),
     Question(
         "memory",

@@ -47,7 +47,7 @@ def one_sample(draw: Draw) -> Question:
             ),
             show(one.seconds * 8, "s"): "A GPU with one sample runs one core of many.",
         },
-        f"All weights are read for one sample: {one.intensity:.2g} FLOP a byte, far below the ridge point.",
+        f"All weights are read for one sample: {one.intensity:.2g} FLOP per byte, far below the ridge point.",
     )
 
 
@@ -87,7 +87,8 @@ def newer_gpu(draw: Draw) -> Question:
     few, many = (step(model, old, b) / step(model, new, b) for b in (batch, 256))
     return Question(
         "newer gpu",
-        f"{NETWORKS[model]}, {batch} images a step. Another GPU has {peaks:.1f} times the peak. With 256 images a step"
+        f"{NETWORKS[model]}, {batch} images per step. Another GPU has {peaks:.1f} times the peak. With 256 images per"
+        " step"
         f" is {many:.2f} times as fast on it. And with {batch}?",
         f"{few:.2f}",
         {
@@ -109,7 +110,7 @@ def twice_the_batch(draw: Draw) -> Question:
     )
     return Question(
         "twice the batch",
-        f"{name} on a laptop's core, {batch} samples a step: what does not grow with the samples, launches and the"
+        f"{name} on a laptop's core, {batch} samples per step: what does not grow with the samples, launches and the"
         f" weights, takes {100 * (2 - grown):.0f} % of it. With {2 * batch}, how many times as long does a step take?",
         f"{grown:.2f}",
         {
@@ -192,7 +193,7 @@ def turning_point(draw: Draw) -> Question:
             f"{batch / 8:.0f}": "The ridge point counts FLOP for each number of the input.",
             f"{width:,}": "Only a batch as large as the layer fills a GPU.",
         },
-        "Intensity is b n / (n + 2 b) FLOP a byte, about the batch as long as the layer is much wider.",
+        "Intensity is b n / (n + 2 b) FLOP per byte, about the batch as long as the layer is much wider.",
     )
 
 

@@ -25,7 +25,8 @@ def twice_the_gpus(draw: Draw) -> Question:
     then = predict(step_of(gpus=2 * gpus, images=images // 2, overlap=False))
     return Question(
         "twice the gpus",
-        f"{gpus * images:,} images a step, {images} on each of {gpus} GPUs, gradients allreduced after backward: a GPU"
+        f"{gpus * images:,} images per step, {images} on each of {gpus} GPUs, gradients allreduced after backward: a"
+        " GPU"
         f" computes for {show(float(now.compute), 's')}, and the allreduce takes"
         f" {show(float(now.communication.total), 's')}. For half of the images a GPU computes for"
         f" {show(float(then.compute), 's')}. On twice the GPUs with half of the images each, what share of the time"
@@ -166,7 +167,7 @@ def end_of_strong_scaling(draw: Draw) -> Question:
     fitting = int(scaling.strong(scaling.Scaling(batch=batch)).gpus[0])
     return Question(
         "end of strong scaling",
-        f"{batch:,} images a step on any number of GPUs, each a node of its own. One GPU would compute for"
+        f"{batch:,} images per step on any number of GPUs, each a node of its own. One GPU would compute for"
         f" {show(alone, 's')}. A ring sums the gradients in 4 buckets, with {latency} µs a message; nothing overlaps,"
         " and bandwidth is ample. From about how many GPUs on do more GPUs make the run slower?",
         f"{slows:,}",

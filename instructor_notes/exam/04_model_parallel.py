@@ -168,7 +168,8 @@ QUESTIONS = [
     across_nodes,
     Question(
         "past the critical batch",
-        "The batch is past the critical one: more samples a step save no steps. Each GPU has one sample already. A node"
+        "The batch is past the critical one: more samples per step save no steps. Each GPU has one sample already. A"
+        " node"
         " has 8 GPUs, the network fits one. How do you shorten the run?",
         "Split each sample's work over the GPUs of a node",
         {

@@ -45,7 +45,7 @@ def more_replicas(draw: Draw) -> Question:
     now, then = (float(step_of(cubes._replace(gpus=g)).memory_total) for g in (gpus, 2 * gpus))
     return Question(
         "more replicas",
-        f"Cubes of {edge}³, {slabs} GPUs a replica, {gpus // slabs} replicas with a batch of {samples} each: a GPU"
+        f"Cubes of {edge}³, {slabs} GPUs per replica, {gpus // slabs} replicas with a batch of {samples} each: a GPU"
         f" needs {show(now, 'B')}. You take twice the GPUs, in twice the replicas of the same batch. How much memory"
         " does each GPU need?",
         show(then, "B"),
@@ -181,7 +181,7 @@ QUESTIONS = [
             "Pipeline": "Stages wait for each other, so they must be near.",
             "It makes no difference": "Bytes are bytes, no matter who sends them and when.",
         },
-        "It allreduces in every layer, forward and backward, and nothing overlaps; gradients travel once a step.",
+        "It allreduces in every layer, forward and backward, and nothing overlaps; gradients travel once per step.",
     ),
     fewest_messages,
     larger_microbatch,

@@ -24,9 +24,9 @@ def bytes_a_second(draw: Draw) -> Question:
     read = operations * 1e3 / 3 * size * 1e3
     demand = 3 * operations * 1e3
     return Question(
-        "bytes a second",
-        f"GPUs that could train {demand:,.0f} samples a second read images of {size} KB, a file each, from a file"
-        f" system of {show(bandwidth, 'B/s')} whose metadata servers do {operations} thousand operations a second. A"
+        "bytes per second",
+        f"GPUs that could train {demand:,.0f} samples per second read images of {size} KB, a file each, from a file"
+        f" system of {show(bandwidth, 'B/s')} whose metadata servers do {operations} thousand operations per second. A"
         " file takes three. How much do they read?",
         show(read, "B/s"),
         {
@@ -34,7 +34,7 @@ def bytes_a_second(draw: Draw) -> Question:
             show(demand * size * 1e3, "B/s"): "GPUs get what they can compute.",
             show(read * 3, "B/s"): "A file is one operation.",
         },
-        f"Operations limit the files a second: {operations * 1e3 / 3:,.0f}.",
+        f"Operations limit the files per second: {operations * 1e3 / 3:,.0f}.",
     )
 
 
@@ -45,7 +45,7 @@ def more_readers(draw: Draw) -> Question:
     return Question(
         "more readers",
         f"Metadata servers of a file system are saturated by {4 * gpus} GPUs with {few} readers each, which get"
-        f" {rate:.1f} thousand samples a second. How many thousand do they get with {few * times} readers each?",
+        f" {rate:.1f} thousand samples per second. How many thousand do they get with {few * times} readers each?",
         f"{rate:.1f} thousand",
         {
             f"{rate * times:.1f} thousand": "More readers always help.",
@@ -82,7 +82,7 @@ def lru(draw: Draw) -> Question:
     share = draw.of([0.4, 0.6, 0.7, 0.8])
     return Question(
         "lru",
-        f"One reader reads a data set once an epoch, each time in a new random order. {100 * share:.0f} % of it fit"
+        f"One reader reads a data set once per epoch, each time in a new random order. {100 * share:.0f} % of it fit"
         " into an LRU cache. The hit rate?",
         f"{100 * least_recently_used(share):.1f} %",
         {
@@ -100,7 +100,7 @@ def best_policy(draw: Draw) -> Question:
     share = draw.of([0.3, 0.45, 0.6, 0.65])
     return Question(
         "best policy",
-        f"One reader reads a data set once an epoch, each time in a new random order. {100 * share:.0f} % of it fit"
+        f"One reader reads a data set once per epoch, each time in a new random order. {100 * share:.0f} % of it fit"
         " into a cache. What is the highest hit rate of any replacement policy, one that knows the order included?",
         f"{100 * best(share):.1f} %",
         {
@@ -110,7 +110,7 @@ def best_policy(draw: Draw) -> Question:
                 "What holds for one of many nodes holds for one reader."
             ),
         },
-        "Each sample is read once an epoch: only what was cached since the last epoch can hit.",
+        "Each sample is read once per epoch: only what was cached since the last epoch can hit.",
     )
 
 
@@ -143,9 +143,10 @@ def compression(draw: Draw) -> Question:
     slow = readers * unpacked / (size * 1e6)
     return Question(
         "compression",
-        f"A node's SSD reads {show(ssd * 1e9, 'B/s')}, a sample has {size} MB: {format_plain(plain)} samples a second,"
+        f"A node's SSD reads {show(ssd * 1e9, 'B/s')}, a sample has {size} MB: {format_plain(plain)} samples per"
+        " second,"
         f" which is all that its GPUs wait for. Compressed {ratio} : 1, each of {readers} readers decompresses"
-        f" {show(unpacked, 'B/s')} of the original. How many samples a second?",
+        f" {show(unpacked, 'B/s')} of the original. How many samples per second?",
         format_plain(slow),
         {
             format_plain(ratio * plain): "Compression always helps.",
@@ -161,7 +162,8 @@ def size_of_a_file(draw: Draw) -> Question:
     operations, bandwidth = draw.of([36e3, 48e3, 150e3]), draw.of([12e9, 24e9, 60e9, 80e9])
     return Question(
         "size of a file",
-        f"A file system does {operations / 1e3:.0f} thousand metadata operations a second and {show(bandwidth, 'B/s')}."
+        f"A file system does {operations / 1e3:.0f} thousand metadata operations per second and {show(bandwidth,"
+        " 'B/s')}."
         " A sample is a file: looked up, opened, closed. From which file size on are bytes the limit?",
         show(3 * bandwidth / operations, "B"),
         {
@@ -171,7 +173,7 @@ def size_of_a_file(draw: Draw) -> Question:
                 9 * bandwidth / operations, "B"
             ): "Each of three operations waits for the other two.",
         },
-        "Operations / 3 files a second, each so large that they fill the bandwidth.",
+        "Operations / 3 files per second, each so large that they fill the bandwidth.",
     )
 
 
@@ -183,7 +185,7 @@ QUESTIONS = [
     best_policy,
     Question(
         "no new order",
-        "One reader reads a data set once an epoch, always in the same order. Half of it fits into a cache."
+        "One reader reads a data set once per epoch, always in the same order. Half of it fits into a cache."
         " What does LRU hit?",
         "Nothing",
         {

@@ -100,14 +100,14 @@ def zero_3(draw: Draw) -> Question:
     return Question(
         "zero 3",
         f"{NETWORKS[network]}: gradients are accumulated over {microbatches} microbatches. Plain data parallelism"
-        " allreduces them once a step. About how many times the bytes does ZeRO 3 send?",
+        " allreduces them once per step. About how many times the bytes does ZeRO 3 send?",
         f"{times:.2f}",
         {
             f"{times / times:.2f}": "ZeRO costs nothing.",
-            f"{3 / 2:.2f}": "Weights are gathered once a step.",
+            f"{3 / 2:.2f}": "Weights are gathered once per step.",
             f"{microbatches:.2f}": "Each microbatch allreduces once.",
         },
-        "In each microbatch two all-gathers and a reduce-scatter, 3 n for 2 n once a step.",
+        "In each microbatch two all-gathers and a reduce-scatter, 3 n for 2 n once per step.",
     )
 
 

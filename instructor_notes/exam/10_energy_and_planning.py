@@ -169,7 +169,7 @@ QUESTIONS = [
         {
             "Yes, it is better in both": "A larger batch is a free choice of the planner.",
             "Yes, if the learning rate is doubled": "Linear scaling of the rate always works.",
-            "No: a larger batch always needs more energy": "More samples a step are more work a sample.",
+            "No: a larger batch always needs more energy": "More samples per step are more work a sample.",
         },
         "An epoch is not a result. The planner may change what leaves the arithmetic alone.",
     ),

@@ -34,7 +34,7 @@ MOVES = {
     2: {
         "Nodes": "ArrowLeft",
         "Devices a node": "ArrowLeft",
-        "NICs a node": "ArrowRight",
+        "NICs per node": "ArrowRight",
         "NIC": "ArrowLeft",
         "Message": "ArrowLeft",
         "Inside a node": "PCIe, 12 GB/s",

@@ -209,8 +209,8 @@ def test_whatever_is_varied_has_a_chart_of_its_own(page: Any, varied: str) -> No
 
 
 def test_own_values_move_the_chart_and_a_mistake_is_reported(page: Any) -> None:
-    dropdown(page, "Vary").select_option(label="Batch a device")
-    tells(results(page), "Batch a device: predicted, one step")
+    dropdown(page, "Vary").select_option(label="Batch per device")
+    tells(results(page), "Batch per device: predicted, one step")
     settled(page)
     values = page.get_by_role("textbox", name="Values", exact=True)
     values.fill("8, 24, 48")
@@ -233,8 +233,8 @@ def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> No
     eventually(lambda: calibrated not in results(page).inner_text(), what="another machine")
     tells(page.locator(".dl-nums"), "epoch of digits")
     settled(page)
-    dropdown(page, "Vary").select_option(label="Batch a device")
-    tells(results(page), "Batch a device: predicted, one step")
+    dropdown(page, "Vary").select_option(label="Batch per device")
+    tells(results(page), "Batch per device: predicted, one step")
     values = page.get_by_role("textbox", name="Values", exact=True)
     values.fill("16, 24")
     values.press("Enter")

@@ -28,7 +28,7 @@ QUESTIONS = 26
 MOVES = {
     0: {
         "Edge": "ArrowLeft",
-        "GPUs a sample": "ArrowLeft",
+        "GPUs per sample": "ArrowLeft",
         "GPUs": "ArrowLeft",
         "Samples at once": "ArrowRight",
         "Cubes are in": "GPFS, shared by all",
@@ -36,7 +36,7 @@ MOVES = {
     1: {
         "Run": "18 B, 256 GPUs",
         "Microbatch": "ArrowRight",
-        "GPUs a node": "ArrowLeft",
+        "GPUs per node": "ArrowLeft",
         "Schedule": "GPipe",
     },
     2: {
@@ -102,13 +102,13 @@ def test_a_control_that_moves_ends_the_computation_in_progress(page: Any, eventu
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
-    slider(page, 0, "GPUs a sample").press("Home")
+    slider(page, 0, "GPUs per sample").press("Home")
     eventually(lambda: "Memory: a GPU needs" in wall(page, 0))
-    slider(page, 0, "GPUs a sample").press("End")
+    slider(page, 0, "GPUs per sample").press("End")
     choose(page, 0, "Cubes are in", "GPFS, shared by all")
     eventually(lambda: "Input: a batch is" in wall(page, 0))
     choose(page, 1, "Run", MOVES[1]["Run"])  # the least to compute
-    slider(page, 1, "GPUs a node").press("Home")
+    slider(page, 1, "GPUs per node").press("Home")
     eventually(lambda: "tensor groups of 8 span 8 nodes" in wall(page, 1))
     eventually(lambda: "Memory: data alone needs" in wall(page, 2))
 

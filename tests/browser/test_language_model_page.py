@@ -33,7 +33,7 @@ SLIDERS = {
 DROPDOWNS = {
     0: [("Sharded", "gradients too (ZeRO 2)"), ("Recomputed", "all of a block")],
     1: [("Schedule", "zero bubble (ZB-H1)")],
-    2: [("Network", "one NIC a node")],
+    2: [("Network", "one NIC per node")],
     3: [("Products", "linear layers in fp8"), ("Recomputed", "nothing")],
 }
 GUESSES = {0: "10", 9: "10", 15: "5", 20: "25", 26: "4"}

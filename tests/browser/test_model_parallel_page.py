@@ -27,7 +27,7 @@ MOVES = {
         "GPUs": "ArrowLeft",
         "Width": "ArrowLeft",
         "Rows": "ArrowLeft",
-        "GPUs a node": "ArrowLeft",
+        "GPUs per node": "ArrowLeft",
         "NIC": "ArrowLeft",
         "Split": "columns twice",
     },

@@ -27,7 +27,7 @@ SLIDERS = {
     0: {"Batch": "ArrowRight", "Prompt": "ArrowRight"},
     1: {"GPUs": "ArrowRight", "Tokens": "ArrowLeft"},
     2: {"Requests/s": "ArrowRight"},
-    3: {"GPUs a replica": "ArrowLeft", "Sequences": "ArrowLeft", "Price": "ArrowRight"},
+    3: {"GPUs per replica": "ArrowLeft", "Sequences": "ArrowLeft", "Price": "ArrowRight"},
     4: {"Drafts": "ArrowRight", "Acceptance": "ArrowLeft", "Batch": "ArrowRight"},
 }
 DROPDOWNS = {
@@ -76,7 +76,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 2, "Requests/s").press("End")
     eventually(lambda: "9 of 10 users" in wall(page, 2))
     slider(page, 3, "Sequences").press("End")
-    slider(page, 3, "GPUs a replica").press("Home")
+    slider(page, 3, "GPUs per replica").press("Home")
     eventually(lambda: "wait in the queue" in wall(page, 3))
     slider(page, 4, "Batch").press("End")
     eventually(lambda: "slower than without drafts" in wall(page, 4))

@@ -143,7 +143,7 @@ def test_02_data_parallel(questions):
     def best(batch, alone, us):
         return min(range(2, 9999), key=lambda p: alone / p + 4 * 2 * (p - 1) * us / 1e6)
 
-    strong = "{} images a step", "compute for {}.", "buckets, with {} µs"
+    strong = "{} images per step", "compute for {}.", "buckets, with {} µs"
     is_right(questions, name, "end of strong scaling", best, *strong)
     step = "for {} ms, its", "takes {} ms, of", "which {} % are", "is {} ms behind"
     is_right(
@@ -303,7 +303,7 @@ def test_06_large_batch_lars(questions):
 def test_07_io_bottlenecks(questions):
     name = "07_io_bottlenecks"
     files = "images of {} KB", "servers do {} thousand"
-    is_right(questions, name, "bytes a second", lambda kb, ops: kb * ops * 1e6 / 3, *files)
+    is_right(questions, name, "bytes per second", lambda kb, ops: kb * ops * 1e6 / 3, *files)
     is_right(
         questions, name, "best policy", lambda share: share, "random order. {} % of it", within=1e-9
     )

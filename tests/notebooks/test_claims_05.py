@@ -68,7 +68,7 @@ def test_finer_cuts_shorten_the_step_and_more_samples_do_not():
     yours = float(step_of(Cubes()).step_time)
     assert float(step_of(finer(Cubes())).step_time) < 0.6 * yours
     assert float(step_of(Cubes(gpus=1024)).step_time) == pytest.approx(yours, rel=0.02)
-    assert 4 < strong_gain() < 6  # of the eight that 32 GPUs a sample might be
+    assert 4 < strong_gain() < 6  # of the eight that 32 GPUs per sample might be
 
 
 def test_cubes_of_256_on_many_slabs_are_mostly_not_computing_for_long():

@@ -285,7 +285,14 @@ def test_microbatches_from_both_ends_take_as_long_in_rounds_as_with_events(p, m,
     ("p", "tensor", "nodes", "topology", "low", "high"),
     [
         (2, 1, 1, "fat-tree", 1e-4, 1e-4),  # nothing leaves the node: what is left is the addition
-        (4, 2, 1, "fat-tree", 1e-3, 1e-4),  # events: slices of a message and their gather share a port
+        (
+            4,
+            2,
+            1,
+            "fat-tree",
+            1e-3,
+            1e-4,
+        ),  # events: slices of a message and their gather share a port
         (2, 2, 2, "fat-tree", 0.002, 0.0),
         (4, 2, 2, "fat-tree", 0.0, 0.02),
         (8, 1, 2, "fat-tree", 0.0, 0.02),

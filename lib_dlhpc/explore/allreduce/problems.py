@@ -42,7 +42,7 @@ PROBLEMS = [
         " exchange the whole buffer. How long does it take?",
         [
             Step("Rounds: lg p", log2(MANY)),
-            Step("Bytes a rank and round: n", SHORT, "B"),
+            Step("Bytes per rank and round: n", SHORT, "B"),
             Step("Latency", latency, "s"),
             Step("Bandwidth", log2(MANY) * SHORT * BETA, "s"),
             Step("Together", log2(MANY) * (ALPHA + SHORT * BETA), "s"),

@@ -9,7 +9,7 @@ from lib_dlhpc.explore.allreduce.messages import MOST_RANKS, messages_chart
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, price, prove, schedule
 
-NODE = 4  # ranks a node, for the algorithms that know of nodes
+NODE = 4  # ranks per node, for the algorithms that know of nodes
 RANKS, ELEMENTS = range(2, MOST_RANKS + 1), (1, 2, 4, 8, 12, 16, 32)
 ALLREDUCES = COLLECTIVES["allreduce"]
 

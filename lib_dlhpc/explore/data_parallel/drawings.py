@@ -120,11 +120,11 @@ def gpu_share() -> Layers:
     return kit.marker(x), *lines, stars, *kit.values_beside(x, y)
 
 
-@drawing(left=64, right=70, lines={"line": "scaling", "x": "GPUs", "y": "images a second"})
+@drawing(left=64, right=70, lines={"line": "scaling", "x": "GPUs", "y": "images per second"})
 def images_a_second() -> Layers:
     """How fast is the whole run?"""
     x, look = kit.by_two("GPUs"), {"values": DECADES, "scale": {"padding": 10}}
-    y = kit.y_axis("y:Q", "images a second", "format(datum.value, '~s')", log=10, **look)
+    y = kit.y_axis("y:Q", "images per second", "format(datum.value, '~s')", log=10, **look)
     return kit.marker(x), *kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
 
 

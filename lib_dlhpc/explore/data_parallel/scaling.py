@@ -43,7 +43,7 @@ class Curve(NamedTuple):
     """Predictions over numbers of GPUs; no entry where nothing fits or a GPU has no image."""
 
     gpus: Floats
-    rate: Floats  # images a second
+    rate: Floats  # images per second
     left: Floats  # rate of each GPU over that in one node
 
 
@@ -141,7 +141,7 @@ def _share_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
 
 
 def _rate_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
-    """Return images a second against GPUs, log-log."""
+    """Return images per second against GPUs, log-log."""
     shown = {name: (curve.gpus, curve.rate) for name, curve in curves.items()}
     ideal = (np.array(GPUS), np.array(GPUS) * node_rate(setting))
     data = line_columns({**shown, "ideal": ideal})
@@ -151,7 +151,7 @@ def _rate_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
         return data, "Strong scaling fits nowhere here."
     best = int(np.argmax(rate))
     return data, (
-        f"Strong scaling is the fastest at {int(gpus[best]):,} GPUs, {format_plain(rate[best])} images a second."
+        f"Strong scaling is the fastest at {int(gpus[best]):,} GPUs, {format_plain(rate[best])} images per second."
     )
 
 
@@ -165,7 +165,7 @@ def _wall(setting: Scaling) -> str:
     there = predict(_at(setting, setting.gpus, int(share)))
     if not there.fits:
         return (
-            f"Memory: {int(share):,} images a GPU need {format_quantity(float(there.memory_total), 'B')}"
+            f"Memory: {int(share):,} images per GPU need {format_quantity(float(there.memory_total), 'B')}"
             f" of {format_quantity(float(goyal().machine.device.memory), 'B')}. Use more GPUs, or accumulate"
             " the gradients of several microbatches."
         )

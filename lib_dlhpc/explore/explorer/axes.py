@@ -38,7 +38,7 @@ def axes_of(e: Experiment) -> list[Axis]:
     batches = sorted({max(batch * by // 4, 1) for by in (1, 2, 4, 8, 16)})
     return [
         *([] if is_partitioned(e) else _of_ranks(e)),
-        Axis("Batch a device", BATCH, tuple(batches)),
+        Axis("Batch per device", BATCH, tuple(batches)),
         Axis("Allreduce", ALLREDUCE, (AUTO, *allreduces_on(e.machine))),
         Axis("Bucket", BUCKET, _buckets(e)),
     ]

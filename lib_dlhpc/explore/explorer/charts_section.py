@@ -33,7 +33,7 @@ class Charts(Section):
 
 
 def over_devices(p: Breakdown) -> dict[str, State]:
-    """Predict the run on every sensible number of nodes, the batch a replica kept: "scaling" and "totals"."""
+    """Predict the run on every sensible number of nodes, the batch per replica kept: "scaling" and "totals"."""
     machine, strategy = p.experiment.machine, p.experiment.strategy
     now = {"nodes": int(strategy.nodes), "devices_per_node": int(p.experiment.devices_per_node)}
     name, other = now if int(machine.nodes) > 1 else reversed(now)

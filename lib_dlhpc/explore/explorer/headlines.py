@@ -15,7 +15,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 MEANING = {  # "{}": what is counted
     "Time to train": "Steps times the time of a step, and the start; with failures, their expected losses.",
     "One step": "One update of the weights: forward, backward, synchronization, and what is not hidden.",
-    "Throughput": "{} of all devices a second.",
+    "Throughput": "{} of all devices per second.",
     "MFU": "Model FLOP utilization: {} over the peak of all devices. Recomputed FLOP do not count.",
     "Memory": "The most that the fullest device holds at any time, out of the memory that it has.",
     "Energy": "Devices and nodes at their modeled power, times PUE, over the whole run.",

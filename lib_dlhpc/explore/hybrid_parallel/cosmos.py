@@ -33,10 +33,10 @@ NOTABLE, SUMMED = 0.05, 0.2  # share of a step from which halos or input, or gra
 
 
 class Cubes(NamedTuple):
-    """A run on cubes. slabs: GPUs a sample; samples: of a replica."""
+    """A run on cubes. slabs: GPUs per sample; samples: of a replica."""
 
     edge: Annotated[int, Slider("Edge", "Points along an edge of the cube", EDGES)] = 512
-    slabs: Annotated[int, Slider("GPUs a sample", "Slabs into which each cube is cut", SLABS)] = 4
+    slabs: Annotated[int, Slider("GPUs per sample", "Slabs into which each cube is cut", SLABS)] = 4
     gpus: Annotated[int, Slider("GPUs", "In nodes of 4", GPUS)] = 512
     samples: Annotated[int, Slider("Samples at once", AT_ONCE, SAMPLES)] = 1
     tier: Annotated[str, Dropdown("Cubes are in", "Where samples are read from", TIERS)] = ""
@@ -106,7 +106,7 @@ def step_of(setting: Cubes) -> Breakdown:
 
 
 def finer(setting: Cubes, times: int = 2) -> Cubes:
-    """Return the same samples a step on `times` the GPUs."""
+    """Return the same samples per step on `times` the GPUs."""
     return setting._replace(gpus=times * setting.gpus, slabs=times * setting.slabs)
 
 
@@ -129,7 +129,7 @@ def scaling_view(setting: Cubes) -> State:
     gpus = np.union1d(curves["weak"][0], curves["strong"][0])
     curves["ideal"] = (gpus, gpus * float(step_of(setting).throughput) / setting.gpus)
     rate = float(cosmos().global_batch) / published_step()
-    words = f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples a second"
+    words = f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples per second"
     published = columns([{"x": 512, "y": rate, "words": words}] * (setting.edge == 512))
     weak = {"weak": curves["weak"]}
     now = value_at(weak, setting.gpus, lambda y: f"{format_plain(y)} a second")
@@ -142,7 +142,7 @@ def cubes_words(setting: Cubes) -> str:
     step, replicas = step_of(setting), setting.gpus // setting.slabs
     read = f" Reading a batch takes {seconds(step.input_time)} meanwhile." if setting.tier else ""
     return (
-        f"<b>{replicas:,} × {setting.slabs} GPUs, {replicas * setting.samples:,} samples a step:"
+        f"<b>{replicas:,} × {setting.slabs} GPUs, {replicas * setting.samples:,} samples per step:"
         f" {seconds(step.step_time)}.</b> A GPU needs {size(step.memory_total)}; halos expose"
         f" {seconds(step.exposed.get('halo', 0.0))}, gradients {seconds(step.exposed['data'])};"
         f" {float(step.compute / step.step_time):.0%} of the time is computation.{read}"
@@ -156,7 +156,7 @@ def cubes_wall(setting: Cubes) -> str:
     halos, gradients = parts["halos"], parts["gradients"]
     if not step.fits:
         enough = [s for s in SLABS if step_of(setting._replace(slabs=s)).fits]
-        way = f"it takes {enough[0]} GPUs a sample" if enough else "take fewer samples at once"
+        way = f"it takes {enough[0]} GPUs per sample" if enough else "take fewer samples at once"
         return (
             f"Memory: a GPU needs {size(step.memory_total)} and has {size(run.machine.device.memory)};"
             f" {way}. More replicas would not help: each processes whole cubes."

@@ -23,7 +23,7 @@ EACH, MICROBATCHES = (1, 2, 4), (1, 2, 4, 8)
 
 
 class Deep(NamedTuple):
-    """A run on images. shared: devices a replica; each: samples a device in a step."""
+    """A run on images. shared: devices per replica; each: samples a device in a step."""
 
     side: Annotated[int, Slider("Image", "Pixels along its side", SIDES)] = 720
     machine: Annotated[str, Dropdown("Devices are", "They differ in memory", MACHINES)] = "lassen"
@@ -122,7 +122,7 @@ def deep_wall(ways: Sequence[Way]) -> str:
     if over is None:
         return ""
     fitting = ", ".join(name_of(way) for way in ways if way.fits)
-    cure = f"fits: {fitting}" if fitting else "more devices a replica, or fewer samples at once"
+    cure = f"fits: {fitting}" if fitting else "more devices per replica, or fewer samples at once"
     return (
         f"Memory: {name_of(over)} needs {size(over.memory)} a device, which has {size(over.capacity)}. A pipeline's"
         f" first stage stores every microbatch in flight, slabs store their shard of one; {cure}."

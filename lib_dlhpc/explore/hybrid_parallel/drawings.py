@@ -54,14 +54,14 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
     height=200,
     left=64,
     right=70,
-    lines={"line": "scaling", "x": "GPUs", "y": "samples a second"},
+    lines={"line": "scaling", "x": "GPUs", "y": "samples per second"},
     published={"words": "published"},
 )
 def hybrid_scaling() -> Layers:
     """How far does it scale? (diamond: published, and used to calibrate)"""
     ticks: dict[str, Any] = {"values": RATES, "labelOverlap": True, "scale": {"padding": 12}}
     x = kit.by_two("GPUs")
-    y = kit.y_axis("y:Q", "samples a second", "format(datum.value, '~s')", log=10, **ticks)
+    y = kit.y_axis("y:Q", "samples per second", "format(datum.value, '~s')", log=10, **ticks)
     diamond = kit.published(x, y, "words")
     lines = kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
     return kit.marker(x), *lines, diamond, *kit.values_beside(x, y)
@@ -76,7 +76,7 @@ def hybrid_map() -> Layers:
     """Which layout is the fastest? Seconds of a step (hatched: does not fit, with the memory needed)"""
     plain = {"grid": False, "ticks": False, "domain": False}
     x = alt.X("pipeline:O", title="pipeline: stages", sort="ascending")
-    y = alt.Y("tensor:O", title="tensor: GPUs a layer", sort="ascending")
+    y = alt.Y("tensor:O", title="tensor: GPUs per layer", sort="ascending")
     cells = data(
         "cells", x=x.axis(kit.axis_of(labelAngle=0, **plain)), y=y.axis(kit.axis_of(**plain))
     )

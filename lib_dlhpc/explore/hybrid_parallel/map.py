@@ -43,7 +43,7 @@ class Publication(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """TFlop/s a GPU."""
+        """TFlop/s per GPU."""
         return float(results()[f"megatron21-{self.row}"]["value"])
 
 
@@ -66,7 +66,7 @@ class Ways(NamedTuple):
 
     run: Annotated[str, Dropdown("Run", "Network and GPUs", tuple(RUNS))] = FIRST
     microbatch: Annotated[int, Slider("Microbatch", "Sequences of a microbatch", COUNTS)] = 1
-    node: Annotated[int, Slider("GPUs a node", INSIDE, COUNTS)] = 8
+    node: Annotated[int, Slider("GPUs per node", INSIDE, COUNTS)] = 8
     recompute: Annotated[str, Dropdown("Activations", STORED, ACTIVATIONS)] = "full"
     schedule: Annotated[str, Dropdown("Schedule", "Of the microbatches", SCHEDULES)] = "1f1b"
 

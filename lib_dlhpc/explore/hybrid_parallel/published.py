@@ -33,7 +33,7 @@ def comparisons() -> list[tuple[str, str, float, float, str]]:
     )
     gpt = (
         "Narayanan et al. 2021: GPT-3, 8 × 12 × 4 A100",
-        "{:.3g} TFlop/s a GPU",
+        "{:.3g} TFlop/s per GPU",
         there.rate,
         there.rate * ways.published_step(ways.FIRST) / seconds,
         "their run of 39 B on 512",

@@ -84,7 +84,7 @@ def experiment(setting: Setting) -> Experiment:
 def problem_of(setting: Setting) -> str:
     """Say why a setting cannot be run, or nothing."""
     if setting.ranks > MOST:
-        return f"{setting.ranks} ranks: {MOST} at most here. Take fewer replicas, stages or ranks a layer."
+        return f"{setting.ranks} ranks: {MOST} at most here. Take fewer replicas, stages or ranks per layer."
     try:
         experiment(setting)
     except SpecError as reason:
@@ -101,6 +101,6 @@ def asked_words(setting: Setting) -> str:
         count(setting.inside, network.part),
     )
     return (
-        f"<b>{' × '.join(parts)} = {ranks_in_words(setting.ranks)}</b>; {network.batch} samples a step,"
+        f"<b>{' × '.join(parts)} = {ranks_in_words(setting.ranks)}</b>; {network.batch} samples per step,"
         f" {many} microbatch{'es' * (many > 1)} a replica; float64."
     )

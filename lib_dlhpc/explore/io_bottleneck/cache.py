@@ -51,10 +51,12 @@ def the_cache(setting: Setting) -> View:
     others = {words: hit_rate(name, share, *readers) for name, words in POLICIES.items()}
     hit, first = hits_of(setting), limits.Setting()
     allowed = float(limits.found(first).rate)
-    come = f"{format_plain(allowed / (1 - hit))} samples a second" if hit < 1 else "no limit at all"
+    come = (
+        f"{format_plain(allowed / (1 - hit))} samples per second" if hit < 1 else "no limit at all"
+    )
     return View(
         f"<b>{share:.0%} cached, {hit:.0%} hits.</b> Storage serves the other {1 - hit:.0%}: what"
-        f" allowed {format_plain(allowed)} samples a second in the first figure would allow {come}; the GPUs there"
+        f" allowed {format_plain(allowed)} samples per second in the first figure would allow {come}; the GPUs there"
         f" would train {format_plain(limits.demand(first))}.",
         cache_wall(setting),
         {

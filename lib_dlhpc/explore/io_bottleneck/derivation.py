@@ -19,7 +19,7 @@ DERIVATIONS = [
         [
             Step(
                 r"R\,o \le \Lambda, \qquad R\,b \le B",
-                "R samples a second need o operations and b bytes each. Servers do Λ operations, and B bytes.",
+                "R samples per second need o operations and b bytes each. Servers do Λ operations, and B bytes.",
             ),
             Step(
                 r"R\,\tau \le N_r",
@@ -68,7 +68,7 @@ DERIVATIONS = [
             ),
         ],
         f"Half of the data in the cache: LRU hits {hits:.0%}, a cache that never evicts {CACHED:.0%}.",
-        "Random order, everything read once an epoch. Ask before the first line: you cache half of the data, which"
+        "Random order, everything read once per epoch. Ask before the first line: you cache half of the data, which"
         " share of the reads hits? Nearly all say one half. Ask after the second: where in the epoch are the hits? At"
         " its start; then LRU has thrown out what comes next. The page simulates it beside the formula.",
         hits,

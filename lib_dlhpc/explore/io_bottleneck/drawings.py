@@ -27,8 +27,8 @@ BELOW: dict[str, Any] = {  # each chart, a table: dataset, column, heading
 
 @drawing(height=150, left=136, right=60, top=26, **BELOW["io_limits"])
 def io_limits() -> Layers:
-    """How many samples a second does each limit allow?"""
-    x = kit.x_axis("start:Q", "samples a second", SHORT, log=10, values=RATES)
+    """How many samples per second does each limit allow?"""
+    x = kit.x_axis("start:Q", "samples per second", SHORT, log=10, values=RATES)
     y = kit.rows_axis("limit:N", kit.ORDER)
     bars = data("bars")
     spans = bars.encode(x=x, x2="rate:Q", y=y)
@@ -120,7 +120,9 @@ def io_volume() -> Layers:
 @drawing(height=170, left=182, right=60, top=12, **BELOW["io_measured"])
 def io_measured() -> Layers:
     """How fast is the same loader on each?"""
-    x = kit.x_axis("rate:Q", "files a second, all ranks", SHORT, tickCount=5, scale={"zero": True})
+    x = kit.x_axis(
+        "rate:Q", "files per second, all ranks", SHORT, tickCount=5, scale={"zero": True}
+    )
     bars = data("bars", x=x, y=kit.rows_axis("row:N", kit.ORDER, 190))
     real, beside = (bars.transform_filter(f"datum.way {eq} 'measured'") for eq in ("==", "!="))
     return beside.mark_bar(color=GRAY), real.mark_bar(color=BLUE), kit.words_beside(bars)

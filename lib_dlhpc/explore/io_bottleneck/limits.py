@@ -39,10 +39,10 @@ DEVICES = {
     "A100": "a100-sxm-40gb",
     "H100": "h100-sxm-80gb",
 }
-WORKLOADS = {  # of MLPerf Storage: row, B of a sample, samples a step
+WORKLOADS = {  # of MLPerf Storage: row, B of a sample, samples per step
     "ResNet-50, 115 KB a sample": ("resnet50", 114660.07, 400),
-    "CosmoFlow, 2.8 MB a sample": ("cosmoflow", 2828486, 1),
-    "3D U-Net, 147 MB a sample": ("3dunet", 146600628, 7),
+    "CosmoFlow, 2.8 MB per sample": ("cosmoflow", 2828486, 1),
+    "3D U-Net, 147 MB per sample": ("3dunet", 146600628, 7),
 }
 
 

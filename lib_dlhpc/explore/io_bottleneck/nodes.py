@@ -60,7 +60,7 @@ def fanstore(setting: Setting) -> View:
     efficiency = efficiency_state(curves(setting), setting.nodes, bound)
     return View(
         f"<b>On {setting.nodes} nodes {remote(setting):.1%} of a node's reads are remote.</b> FanStore feeds"
-        f" {ours} samples a second of the {most} that could be trained, the shared file system {theirs}."
+        f" {ours} samples per second of the {most} that could be trained, the shared file system {theirs}."
         f" {copies} {take} at least {needed:.0f} node{'s' if needed > 1 else ''}.",
         node_wall(setting),
         {"io_efficiency": efficiency, "io_capacity": capacity},

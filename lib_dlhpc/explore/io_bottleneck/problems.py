@@ -18,9 +18,9 @@ eight = nodes.NODES.index(8)
 PROBLEMS = [
     Problem(
         "Files a second",
-        f"A file system does {operations:,.0f} metadata operations a second and {show(bandwidth, 'B/s')}. A"
+        f"A file system does {operations:,.0f} metadata operations per second and {show(bandwidth, 'B/s')}. A"
         " sample is a file of"
-        f" {show(Setting().size, 'B')}, which is looked up, opened and closed. How many samples a second does"
+        f" {show(Setting().size, 'B')}, which is looked up, opened and closed. How many samples per second does"
         " it deliver at most?",
         [
             Step("By metadata: operations / 3", operations / 3, "samples/s"),

@@ -18,9 +18,9 @@ V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
 
 
 def bound(**changes: Any) -> str:
-    """Say how many samples a second input allows, and by which limit."""
+    """Say how many samples per second input allows, and by which limit."""
     limit = found(Setting(**changes))
-    return f"{format_plain(float(limit.rate))} samples a second, by the {limit.limit}"
+    return f"{format_plain(float(limit.rate))} samples per second, by the {limit.limit}"
 
 
 def from_size() -> str:

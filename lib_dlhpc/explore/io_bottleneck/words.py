@@ -117,7 +117,7 @@ def outcome_words(setting: Setting, outcome: Read) -> str:
 
 def result_html(setting: Setting, outcome: Read) -> str:
     """Return files/s and the time of a sample by term, predicted, simulated and measured, and why they differ."""
-    files = [["files a second", *HOW, "error"]]
+    files = [["files per second", *HOW, "error"]]
     parts = [["time of a reader for a sample", *WAYS.values()]]
     for way, words in WAYS.items():
         own = rates(setting, outcome, way)

@@ -51,7 +51,7 @@ DERIVATIONS = [
         "s: tokens of a sequence, c: ranks that share it, h: width of all heads, F: FLOP/s that one reaches, W: bytes"
         " a second. Ask before the last line: does a longer sequence make it harder or easier to hide? Easier, which"
         " surprises most. What do grouped queries change? Keys are narrower than queries, here by a factor of four."
-        " Latency is left out: c - 1 messages a layer.",
+        " Latency is left out: c - 1 messages per layer.",
         block * width / (2 * keys),
         flop_over_bytes(),
     )

@@ -86,7 +86,7 @@ def predicted(setting: Setting) -> Breakdown:
 
 
 def experiment(setting: Setting) -> Experiment:
-    """Return the run: 15,360 sequences of 4,096 tokens a step, a sequence a microbatch."""
+    """Return the run: 15,360 sequences of 4,096 tokens per step, a sequence a microbatch."""
     each = SEQUENCES * setting.pipeline // GPUS
     strategy = {
         "nodes": GPUS // 8,

@@ -78,7 +78,7 @@ def predicted(setting: Setting) -> Breakdown:
 
 
 def experiment(setting: Setting) -> Experiment:
-    """Return the run: Llama 3 405B on 16,384 H100, 2,048 sequences of 8,192 tokens a step."""
+    """Return the run: Llama 3 405B on 16,384 H100, 2,048 sequences of 8,192 tokens per step."""
     each = setting.replica * SEQUENCES // GPUS
     split: dict[str, Any] = setting._asdict() | {"batch": each, "microbatches": each}
     one = setting.pipeline == 1
@@ -122,7 +122,7 @@ def layout_words(setting: Setting) -> str:
     own = predicted(setting)
     replicas, each = GPUS // setting.replica, setting.replica * SEQUENCES // GPUS
     return (
-        f"<b>{rate(own) / 1e12:.0f} TFLOP/s a GPU, MFU {mfu(own):.1%}.</b> {replicas:,} replicas of"
+        f"<b>{rate(own) / 1e12:.0f} TFLOP/s per GPU, MFU {mfu(own):.1%}.</b> {replicas:,} replicas of"
         f" {setting.replica} GPUs, {each} sequence{'s' * (each > 1)} each. A step takes"
         f" {show(float(own.step_time), 's')}, all 15.6 T tokens {float(own.time_to_train) / DAY:.0f} days."
     )

@@ -18,7 +18,7 @@ MODEL, GPUS, PER_NODE, TOKENS = "llama3-8b", 64, 8, 2**23  # tokens of a step
 LENGTHS = tuple(2**k for k in range(13, 18))
 EXCHANGES = {"ring": "ring", "heads (Ulysses)": "heads"}
 HIDDEN = 0.05  # of a step, from which an exchange is said not to be hidden
-NICS = {"a NIC for each GPU": 8, "one NIC a node": 1}
+NICS = {"a NIC for each GPU": 8, "one NIC per node": 1}
 
 
 class Setting(NamedTuple):
@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 @on_bench(Setting(), "llm_context", fine="It fits.")
 def the_sequence(setting: Setting) -> View:
-    """Look for how fast the ring's line falls: with longer sequences blocks take ever longer to compute than to pass on."""
+    """Look for how fast the ring's line falls: blocks of longer sequences take longer to compute than to pass on."""
     own = predicted(setting)
     chart = context_state(curves(setting), setting.sequence, setting.exchange)
     words = (

@@ -30,7 +30,7 @@ PROBLEMS = [
     ),
     Problem(
         "Beyond the critical batch",
-        f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * 4:,.0f} samples a step to twice as"
+        f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * 4:,.0f} samples per step to twice as"
         " many. By how many percent does the number of steps fall?",
         [
             Step("Steps over the fewest, before: 1 + B_c / B", over_least(4 * CRITICAL)),

@@ -1,4 +1,4 @@
-"""Derivations of module 08: 16 bytes a weight and what ZeRO leaves, and how fast a host link must be."""
+"""Derivations of module 08: 16 bytes per weight and what ZeRO leaves, and how fast a host link must be."""
 
 from lib_dlhpc.explore.memory_wall import outside
 from lib_dlhpc.explore.memory_wall.ways import Setting, experiment
@@ -25,7 +25,7 @@ def held(zero: int) -> float:
 
 DERIVATIONS = [
     Derivation(
-        "Derivation: 16 bytes a weight, and ZeRO",
+        "Derivation: 16 bytes per weight, and ZeRO",
         [
             Step(r"2 + 2", "Bytes of a weight and its gradient in 16 bits."),
             Step(

@@ -32,7 +32,7 @@ class Products(NamedTuple):
     gpus: Annotated[int, Slider("GPUs", "t: each product is sharded over them", GPUS)] = 16
     width: Annotated[int, Slider("Width", WIDE, WIDTHS)] = 4096
     tokens: Annotated[int, Slider("Rows", "Rows of X: the tokens of a step", ROWS)] = 2048
-    node: Annotated[int, Slider("GPUs a node", "They have NVLink among them", GPUS)] = 8
+    node: Annotated[int, Slider("GPUs per node", "They have NVLink among them", GPUS)] = 8
     nic: Annotated[float, Slider("NIC", "Of a node, for all its GPUs", NICS)] = 200e9
 
 

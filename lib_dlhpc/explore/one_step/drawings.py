@@ -29,13 +29,13 @@ MEASURED: dict[str, Any] = {"height": 190, "left": 108, **TABLES}
     height=280,
     left=108,
     top=20,
-    path={"batch": "batch", "x": "FLOP a byte", "y": "FLOP/s"},
+    path={"batch": "batch", "x": "FLOP per byte", "y": "FLOP/s"},
     now={"words": "now"},
 )
 def one_step_roofline() -> Layers:
     """The roof of the device, and a layer at batches 1 to 4,096"""
     label = "format(datum.value, ',~r')"
-    intensity = "arithmetic intensity (FLOP a byte)"
+    intensity = "arithmetic intensity (FLOP per byte)"
     x = kit.x_axis("x:Q", intensity, label, log=10, values=DECADES, grid=False)
     y = kit.y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
     reached = data("reached", x=x, y=y)

@@ -23,7 +23,7 @@ from lib_dlhpc.explore.one_step.roofline import (
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_quantity as show
 
-# FLOP a byte and TFLOP/s of the check: the end of the slope is at 10 to 52 FLOP a byte.
+# FLOP per byte and TFLOP/s of the check: the end of the slope is at 10 to 52 FLOP per byte.
 ASKED, PEAK = (2, 4, 8, 24, 48, 96), 15.7
 mine = Mine()
 

@@ -127,7 +127,7 @@ def roof(device: Device) -> tuple[float, float]:
 
 
 def roofline_view(setting: Setting, device: Device) -> State:
-    """Return the columns of "one_step_roofline": FLOP/s against FLOP a byte, the layer at every batch."""
+    """Return the columns of "one_step_roofline": FLOP/s against FLOP per byte, the layer at every batch."""
     here, (peak, ridge), now = point(setting, device), roof(device), setting.batch
     path = [(n, point(setting._replace(batch=n), device)) for n in BATCHES]
     words = {n: f"batch {n:,}: {show(each.rate, 'FLOP/s')}" for n, each in path}
@@ -152,8 +152,8 @@ def roofline_view(setting: Setting, device: Device) -> State:
         "room": {"x": list(WIDEST), "y": [lowest, 3 * peak]},
     }
     return data, (
-        f"Batch {now:,}: {plain(here.intensity)} FLOP a byte, {show(here.rate, 'FLOP/s')},"
-        f" {plain(above / here.rate)} times below the roof; the slope ends at {plain(ridge)} FLOP a byte, the roof is"
+        f"Batch {now:,}: {plain(here.intensity)} FLOP per byte, {show(here.rate, 'FLOP/s')},"
+        f" {plain(above / here.rate)} times below the roof; the slope ends at {plain(ridge)} FLOP per byte, the roof is"
         f" at {show(peak, 'FLOP/s')}."
     )
 

@@ -58,11 +58,11 @@ def serving_answer() -> Layers:
     height=250,
     left=100,
     top=20,
-    path={"line": "phase", "size": "tokens or batch", "x": "FLOP a byte", "y": "FLOP/s"},
+    path={"line": "phase", "size": "tokens or batch", "x": "FLOP per byte", "y": "FLOP/s"},
 )
 def serving_roofline() -> Layers:
     """How far below the roof? (squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256)"""
-    title = "arithmetic intensity (FLOP a byte)"
+    title = "arithmetic intensity (FLOP per byte)"
     x = kit.x_axis("x:Q", title, "format(datum.value, ',~r')", log=10, values=DECADES, grid=False)
     y = kit.y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
     color, dash, shape = kit.looks("line:N", PHASES, key=True)

@@ -173,8 +173,8 @@ def roofline_state(setting: Setting) -> State:
         "names": {"x": [ends[0]], "y": [peak], "words": [f"peak {show(peak, 'FLOP/s')}"]},
         "room": {"x": list(WIDEST), "y": [min(least, peak * WIDEST[0] / ridge) / 2, 3 * peak]},
     }
-    said = "; ".join(f"{dot['details']} at {plain(dot['x'])} FLOP a byte" for dot in now)
-    return data, f"{said}. The slope ends at {plain(ridge)} FLOP a byte."
+    said = "; ".join(f"{dot['details']} at {plain(dot['x'])} FLOP per byte" for dot in now)
+    return data, f"{said}. The slope ends at {plain(ridge)} FLOP per byte."
 
 
 def answer_state(setting: Setting) -> State:

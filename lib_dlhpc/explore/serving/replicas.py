@@ -31,7 +31,7 @@ class Setting(NamedTuple):
 
     network: Annotated[str, Dropdown("Network", "What answers", NETWORKS)] = "llama3-70b"
     weights: Annotated[str, Dropdown("Weights", "Bytes of each", WEIGHTS)] = "bf16"
-    ranks: Annotated[int, Slider("GPUs a replica", "Tensor parallel; 8 in all", RANKS)] = 8
+    ranks: Annotated[int, Slider("GPUs per replica", "Tensor parallel; 8 in all", RANKS)] = 8
     batch: Annotated[int, Slider("Sequences", "Decoded at once on all 8", BATCHES)] = 64
     price: Annotated[float, Slider("Price", "Of a GPU-hour", PRICES, "${:.2f}".format)] = 2.5
     shown: Annotated[str, Dropdown("Cost in", "What the chart shows", (DOLLARS, JOULES))] = DOLLARS

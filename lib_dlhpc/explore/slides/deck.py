@@ -232,7 +232,7 @@ def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) ->
     found = re.fullmatch(r"([^()]+) \(([^()]+)\)", figure.title)
     title, caption = found.groups() if found else (figure.title, "")
     because = lesson.filled(lesson.texts[name].get("because", ""))
-    look = look.removesuffix("Press play.").strip()  # a slide stands still
+    look = look.removesuffix("Press play.").strip()  # a slide does not move
     lines = [_sentence(caption) if caption else "", f"Look for {look}" if look else ""]
     notes = "\n".join(filter(None, (figure.summary, because, try_it)))
     return Slide(title, tuple(filter(None, lines)), notes, figure)

@@ -200,7 +200,7 @@ def test_other_degrees_keep_the_global_batch():
         _, prediction, note = moved(choice, field, value)
         e = prediction.experiment
         assert e.global_batch == 1536 and e.strategy.batch == e.strategy.microbatches
-        assert f"batch a replica {e.strategy.batch}" in note
+        assert f"batch per replica {e.strategy.batch}" in note
 
 
 def test_adapters_and_tensor_parallelism_take_each_other_away():
@@ -313,7 +313,7 @@ def test_undo_redo_and_pin():
     assert "Against A (nodes 16 → 8)" in page.words["difference"].value
     assert page.figures["step"].data["parts"]["row"].count("A") > 2
     page.bar.asked = [4, "pin", ""]
-    assert page.pinned is None and "batch a replica 32 → 64" in page.words["difference"].value
+    assert page.pinned is None and "batch per replica 32 → 64" in page.words["difference"].value
 
 
 def test_the_address_says_what_is_shown_and_brings_it_back():

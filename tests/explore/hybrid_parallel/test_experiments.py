@@ -241,7 +241,7 @@ def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch() -> None:
 
 def test_a_replica_that_fits_nowhere_is_reported() -> None:
     assert "No layout fits" in deep.deep_words([WALL, WALL])
-    assert "more devices a replica" in deep.deep_wall([WALL])
+    assert "more devices per replica" in deep.deep_wall([WALL])
     assert deep.deep_wall([FITS]) == ""
 
 
