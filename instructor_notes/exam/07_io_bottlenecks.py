@@ -162,8 +162,8 @@ def size_of_a_file(draw: Draw) -> Question:
     operations, bandwidth = draw.of([36e3, 48e3, 150e3]), draw.of([12e9, 24e9, 60e9, 80e9])
     return Question(
         "size of a file",
-        f"A file system does {operations / 1e3:.0f} thousand metadata operations per second and {show(bandwidth,"
-        " 'B/s')}."
+        f"A file system does {operations / 1e3:.0f} thousand metadata operations per second and"
+        f" {show(bandwidth, 'B/s')}."
         " A sample is a file: looked up, opened, closed. From which file size on are bytes the limit?",
         show(3 * bandwidth / operations, "B"),
         {
