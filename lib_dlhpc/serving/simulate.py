@@ -109,7 +109,7 @@ class ServiceTrace(Result):
     def summary(self) -> Summary:
         """Return rates, and the percentiles of the times of requests, in words."""
         facts = {
-            "tokens a second": f"{self.tokens_per_second:,.0f}",
+            "tokens per second": f"{self.tokens_per_second:,.0f}",
             "busy": percent(self.utilization),
             "mean batch": f"{self.mean_batch:.1f}",
             "preemptions": str(self.preemptions),

@@ -160,7 +160,7 @@ def _load_reasons(
         several = int(experiment.devices) > 1
         taken = f"expected slowest of {int(experiment.devices)}" if several else "mean"
         reasons.append(
-            "the simulation draws the jitter of every rank once a step; the prediction takes the"
+            "the simulation draws the jitter of every rank once per step; the prediction takes the"
             f" {taken}. More steps reduce the difference."
         )
     if np.any(np.not_equal(speed, 1.0)):
@@ -189,7 +189,7 @@ def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     if machine.jitter:
         bound = " and what a bound costs in the long run" * bool(strategy.staleness)
         reasons.append(
-            "the simulation draws the jitter of every rank once a step; the prediction takes the mean"
+            "the simulation draws the jitter of every rank once per step; the prediction takes the mean"
             f" compute{bound}."
         )
     if fidelity == "rounds" and machine.topology != "single-switch":
