@@ -25,6 +25,7 @@ from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
 QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+)\.questions import ask")
+TITLE = 125  # characters of a question, at most
 PREDICT, CHECK, EARLIER, IDEA = "Predict", "Check", "From earlier modules", "Idea"
 LINES, SIGNS = (
     5,
@@ -250,7 +251,7 @@ def _checks(lesson: Lesson) -> Iterator[Slide]:
 
 
 def _check(lesson: Lesson, name: str) -> Slide:
-    """Return a check whose title is its question: its last sentence."""
+    """Return a check whose title is its question, or the last sentence of a long one."""
     text = lesson.texts[name]
     if "compute" in text:
         own, answer = lesson.draws[name](np.random.default_rng(0))
@@ -269,7 +270,9 @@ def _check(lesson: Lesson, name: str) -> Slide:
 
 
 def _asked(text: str) -> tuple[tuple[str, ...], str]:
-    """Return what a question gives, and its last sentence."""
+    """Return what a question gives, and its last sentence; a short one is not cut."""
+    if len(text) <= TITLE:
+        return (), text
     *given, last = re.split(r"(?<=[.?!:]) (?=[A-Z])", text)
     return ((" ".join(given),) if given else ()), last
 

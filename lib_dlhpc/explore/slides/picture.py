@@ -12,6 +12,7 @@ from lib_dlhpc.explore.blocks.figure import Figure
 
 INK, PAPER = "#222", "#fff"
 ROW, SQUARE, LETTER = 20, 14, 7.0  # px: a line of the legend, its squares, a character
+SIDES = ("width", "height")  # signals that Vega has of its own
 PATTERN = (
     f'<defs><pattern id="{HATCH[5:-1]}" width="6" height="6" patternUnits="userSpaceOnUse"'
     ' patternTransform="rotate(45)">'
@@ -57,6 +58,7 @@ def filled(figure: Figure) -> dict[str, Any]:
         if signal["name"] in figure.signals:
             signal["value"] = figure.signals[signal["name"]]
             signal.pop("update", None)
+    spec.update((name, figure.signals[name]) for name in SIDES if name in figure.signals)
     return spec
 
 

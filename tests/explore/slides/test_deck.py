@@ -123,6 +123,12 @@ It says.
     assert after == ("Next", ("It says.",), ((("a", "b"), ("c", "d")),), ())
 
 
+def test_a_check_has_its_whole_question_as_title_where_that_is_short(decks):
+    titles = [slide.title for slide in decks["03_allreduce"] if slide.kind == CHECK]
+    assert titles[0].startswith("A colleague says") and titles[0].endswith("What is missing?")
+    assert max(map(len, titles)) <= 125
+
+
 def test_a_misconception_has_what_exposes_it():
     notes = "## Misconceptions, and so on\n\n- *One is two.* Ask for\n  three.\n- *Two* of it.\n\n## Next\n\n- *No.*"
     assert misconceptions(notes) == [("One is two.", "Ask for three."), ("Two", "of it.")]

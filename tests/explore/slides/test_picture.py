@@ -25,6 +25,10 @@ def test_every_dataset_of_the_figure_is_in_the_drawing(gantt):
     assert "values" not in gantt.spec["data"][0]  # the figure itself is as it was
 
 
+def test_a_picture_is_as_high_as_the_figure_on_its_page(gantt):
+    assert filled(gantt)["height"] == gantt.signals["height"] != gantt.spec["height"]
+
+
 def test_the_legend_stands_above_the_drawing(gantt):
     text = svg(gantt)
     labels = [each["label"] for each in entries(gantt)]
