@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from lib_dlhpc.explore.language_model import experts, layout
+from lib_dlhpc.explore.language_model import derivation, layout
+from lib_dlhpc.explore.language_model.derivation import NIC, RATE
 from lib_dlhpc.explore.language_model.layout import GPUS, SEQUENCES, mfu, predicted
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
@@ -17,9 +18,12 @@ own = predicted(Layout())
 flop, seconds = float(own.experiment.model.train_flop), float(own.step_time)
 PEAK = 989e12
 rate = flop * SEQUENCES / GPUS / seconds
-long = Layout(context=4)
-tokens = experts.SEQUENCES * experts.TOKENS
-trillion = experts.HOURS_EACH * 3600 / experts.GPUS
+alone = predicted(layout.ALONE)
+weights, replicas = float(alone.experiment.model.parameters), int(alone.experiment.strategy.nodes)
+UNITS, hops = layout.LAYERS, replicas - 1
+wire = alone.experiment.machine.inter_node
+link, latency = float(wire.bandwidth * wire.efficiency), float(wire.latency)
+gathered = alone.messages["data"]
 
 PROBLEMS = [
     Problem(
@@ -38,6 +42,39 @@ PROBLEMS = [
         100 * (1 - work / float(pipeline)),
     ),
     Problem(
+        "FSDP over all nodes",
+        f"{weights / 1e9:.1f} billion weights in {UNITS} units on {GPUS:,} GPUs. The 8 GPUs of a node split each layer;"
+        f" {replicas:,} replicas shard all state (ZeRO 3, bf16). A GPU's NIC carries {link / 1e9:.0f} GB/s, a message"
+        f" has a latency of {latency * 1e6:.0f} us, and rings exchange each unit. Sums are free, and a replica has one"
+        " microbatch. How long are the exchanges of a step?",
+        [
+            Step("Exchanges of a unit: gathered twice, reduced once", 3),
+            Step("Latency: 3 exchanges, units, replicas - 1", 3 * UNITS * hops * latency, "s"),
+            Step(
+                "Bytes: 3 exchanges of 2 bytes for each of a GPU's weights",
+                3 * 2 * weights / 8 * hops / replicas / link,
+                "s",
+            ),
+            Step(
+                "Both",
+                3 * UNITS * hops * latency + 3 * 2 * weights / 8 * hops / replicas / link,
+                "s",
+            ),
+        ],
+        float(gathered.latency + gathered.bandwidth),
+    ),
+    Problem(
+        "A hidden ring",
+        f"Llama 3 8B: heads {derivation.width:,} wide, keys and values {derivation.keys:,} each, in 16 bits. A sequence"
+        f" is divided over {derivation.setting.context} GPUs in a ring; each achieves {RATE / 1e12:.0f} TFLOP/s and"
+        f" passes on {NIC / 1e9:.0f} GB/s. Half of each block is masked. From how many tokens on is the ring hidden?",
+        [
+            Step("Tokens of a rank: 2 h_kv / h times F / W", derivation.least),
+            Step("Tokens of a sequence", derivation.setting.context * derivation.least),
+        ],
+        derivation.setting.context * RATE / NIC * derivation.block / derivation.flop_over_bytes(),
+    ),
+    Problem(
         "MFU",
         f"A sequence of 8,192 tokens takes {flop / 1e15:.4g} PFLOP to train Llama 3 405B. {GPUS:,} GPUs with a peak"
         f" of 989 TFLOP/s train {SEQUENCES:,} of them in {seconds:.4g} s. What is the MFU?",
@@ -47,27 +84,5 @@ PROBLEMS = [
             Step("Over the peak", 100 * rate / PEAK, "%"),
         ],
         100 * mfu(own),
-    ),
-    Problem(
-        "Sequences of a replica",
-        f"{GPUS:,} GPUs, {SEQUENCES:,} sequences in a step. Tensor {long.tensor}, pipeline {long.pipeline}, context"
-        f" {long.context}. How many sequences does a replica have?",
-        [
-            Step("GPUs of a replica", long.replica),
-            Step("Replicas", GPUS / long.replica),
-            Step("Sequences of each", SEQUENCES * long.replica / GPUS),
-        ],
-        float(layout.experiment(long).strategy.batch),
-    ),
-    Problem(
-        "A published step",
-        f"A trillion tokens took {experts.HOURS_EACH:,} GPU-hours on {experts.GPUS:,} GPUs; a step has"
-        f" {experts.SEQUENCES:,} sequences of {experts.TOKENS:,} tokens. How long is a step?",
-        [
-            Step("Seconds of a trillion tokens", trillion, "s"),
-            Step("Tokens of a step", tokens),
-            Step("Seconds of a step", trillion * tokens / 1e12, "s"),
-        ],
-        experts.published_step(),
     ),
 ]
