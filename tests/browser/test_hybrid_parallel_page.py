@@ -50,7 +50,7 @@ MOVES = {
 }
 GUESSES = {0: "10", 7: "3", 13: 3, 17: "8"}  # a number: that choice of a list
 # The map or the bars of an experiment, when all layouts of a setting are there.
-DONE = {0: "a step:", 1: "layouts", 2: "fit"}
+DONE = {0: "per step:", 1: "layouts", 2: "fit"}
 
 
 def verdict(page: Any, index: int) -> str:

@@ -245,6 +245,7 @@ def test_sequential_joins_branches_by_name():
 
 
 def test_layers_carry_what_a_trainer_needs():
+    routed = {"experts", "chosen", "features", "capacity", "routed", "groups", "chosen_groups"}
     needed = {
         "conv": {"channels", "kernel", "stride", "padding", "groups", "bias"},
         "dense": {"features", "bias", "tied"},
@@ -269,8 +270,8 @@ def test_layers_carry_what_a_trainer_needs():
         "leaky_relu": {"slope"},
         "pixel_shuffle": {"factor"},
         "gather": {"positions"},
-        "experts": {"experts", "chosen", "features", "capacity", "routed"},
-        "gated_experts": {"experts", "chosen", "features", "capacity", "routed", "activation"},
+        "experts": routed,
+        "gated_experts": routed | {"activation"},
         "latent_attention": {"heads", "size", "values", "rotated"},
         "head_norm": {"heads", "kv_heads"},
         "tokens": {"learned"},
