@@ -18,6 +18,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -37,6 +38,7 @@ CALL = "choice(model, machine, batch, measure, budget)"
 REPLICAS, STAGES, TENSOR = (
     f"exposed messages of {what}" for what in ("replicas", "stages", "tensor groups")
 )
+EXPOSED = {"data": REPLICAS, "pipeline": STAGES, "tensor": TENSOR}
 HINTS = {  # at what a choice has more of than the quickest
     "computing": "Which of your products are too small to fill a GPU: those of few samples, or of a narrow shard?",
     "recomputation": "What do you pay for memory that you do not need, or that something else "
@@ -282,25 +284,15 @@ def _task_findings(choice: Callable[..., Any], own: Task) -> list[Finding]:
 
 
 def _quick_finding(found: Breakdown, own: Task) -> Finding:
-    step, goal, costs = float(found.step_time), best(own)[0], _costs(found)
+    step, goal, costs = float(found.step_time), best(own)[0], step_costs(found, EXPOSED)
     words = f"A step takes {show(step, 's')}; the fastest found is {show(goal, 's')}."
     if step > (1 + MARGIN) * goal:
-        more = {each: costs[each] - least for each, least in _costs(quickest(own)).items()}
+        more = {
+            each: costs[each] - least for each, least in step_costs(quickest(own), EXPOSED).items()
+        }
         most = max(more, key=lambda each: more[each])
         words += f" The largest difference: {most}, {show(more[most], 's')} more. {HINTS[most]}"
         return broken(QUICK, words)
     most = max((each for each in costs if each != "computing"), key=lambda each: costs[each])
     largest = f"The largest part besides computation is {most}, {show(costs[most], 's')}."
     return kept(QUICK, f"{words} {largest}")
-
-
-def _costs(found: Breakdown) -> dict[str, float]:
-    """Return the seconds of a step by what HINTS are about."""
-    kinds = {REPLICAS: "data", STAGES: "pipeline", TENSOR: "tensor"}
-    again = float(found.recomputation)
-    return {
-        "computing": float(found.forward + found.backward) - again,
-        "recomputation": again,
-        "pipeline bubble": float(found.pipeline_bubble),
-        "updates": float(found.update),
-    } | {each: float(found.exposed.get(kind, 0.0)) for each, kind in kinds.items()}

@@ -19,6 +19,7 @@ from lib_dlhpc.labs.lay_out_a_language_model.layouts import (
     predicted,
 )
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.units import format_quantity as show
@@ -296,8 +297,8 @@ def _quick_finding(found: Breakdown, task: LayoutTask) -> Finding:
     words = f"A step takes {show(step, 's')}, {step / least - 1:.1%} more than the fastest."
     if step <= (1 + MARGIN) * least:
         return kept(QUICK, words)
-    goal = _costs(predicted(task, best))
-    more = {each: cost - goal[each] for each, cost in _costs(found).items()}
+    goal = step_costs(predicted(task, best), EXPOSED)
+    more = {each: cost - goal[each] for each, cost in step_costs(found, EXPOSED).items()}
     most = max(more, key=lambda each: more[each])
     difference = f"The largest difference: {most}, {show(more[most], 's')} more."
     return broken(QUICK, f"{words} {difference} {HINTS[most]}")
@@ -314,14 +315,3 @@ def chosen(choose: Callable[..., Any], task: LayoutTask) -> Layout:
         return known[tuple(found)]
     except (KeyError, TypeError):
         raise LabError(f"choose returns one of `layouts`, not {str(found)[:200]}.") from None
-
-
-def _costs(found: Breakdown) -> dict[str, float]:
-    """Return the seconds of a step by what HINTS are about."""
-    again = float(found.recomputation)
-    return {
-        "computing": float(found.forward + found.backward) - again,
-        "recomputation": again,
-        "pipeline bubble": float(found.pipeline_bubble),
-        "updates": float(found.update),
-    } | {each: float(found.exposed.get(kind, 0.0)) for kind, each in EXPOSED.items()}
