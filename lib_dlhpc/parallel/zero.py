@@ -11,7 +11,8 @@ weights are gathered for the gradients of inputs alone, and gradients leave with
 
 Gathered once a step, weights arrive a bucket at a time behind the first forward pass, and stay until the last backward
 pass: Megatron-LM's overlap-param-gather with stage 1, FSDP's reshard_after_forward = False with stage 3 (Grattafiori et
-al. 2024, "The Llama 3 herd of models", section 3.3.2).
+al. 2024, "The Llama 3 herd of models", section 3.3.2). A rank with several chunks of an interleaved pipeline posts the
+buckets of all of them before its first pass, so those of later chunks arrive behind the passes of earlier ones.
 """
 
 from collections import deque
@@ -40,7 +41,7 @@ def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> Non
     if not strategy.zero or shards(experiment) == 1:
         return
     if strategy.gather == FORWARD:
-        passes.first = _gathered_once(experiment, passes.part, chunk, passes.forward)
+        passes.first = _gathered_once(experiment, held, chunk, passes.forward)
     if strategy.zero == 1:
         return
     if strategy.zero == 3 and strategy.gather != FORWARD:
@@ -79,17 +80,19 @@ def _of_each_group(experiment: Experiment, part: Part, whole: Collective) -> lis
 
 
 def _gathered_once(
-    experiment: Experiment, part: Part, chunk: int, instructions: list[Instruction]
+    experiment: Experiment, held: tuple[Part, ...], chunk: int, instructions: list[Instruction]
 ) -> list[Instruction]:
-    """Post all buckets, the first layers' first; wait for each before the first layer of it that needs weights."""
-    weights, found, gather_of = weights_read(part.model), list[Instruction](), _gather(experiment)
-    gathers = list[Collective]()
-    for number, bucket in enumerate(reversed(cut(experiment, part))):
-        layers = chunk, bucket.first, bucket.stop
-        whole = gather_of(bucket.elements, layers, f"weights {number}")
-        gathers += _of_each_group(experiment, part, whole)
-    if experiment.overlap:
+    """Post all buckets, the first layers' first; wait for each before the first layer of it that needs weights.
+
+    With overlap the first of a rank's chunks posts those of all chunks, in the order in which they compute. Where
+    microbatches enter from both ends, either chunk may be first, and each posts its own.
+    """
+    weights = weights_read(held[chunk].model)
+    gathers, found = _of_chunk(experiment, held, chunk), list[Instruction]()
+    if experiment.overlap and experiment.strategy.mirrored:
         found += gathers
+    elif experiment.overlap and chunk == 0:
+        found += [each for of in range(len(held)) for each in _of_chunk(experiment, held, of)]
     coming = deque(gathers)
     for each in instructions:
         if isinstance(each, Compute) and weights[each.layer]:
@@ -98,6 +101,17 @@ def _gathered_once(
                 found += [] if experiment.overlap else [gather]
                 found.append(Wait("data", STREAM, gather.key, LABEL))
         found.append(each)
+    return found
+
+
+def _of_chunk(experiment: Experiment, held: tuple[Part, ...], chunk: int) -> list[Collective]:
+    """Return the all-gathers of a chunk's buckets, the first layers' first."""
+    gather_of, found = _gather(experiment), list[Collective]()
+    of = f"{chunk} " if len(held) > 1 else ""
+    for number, bucket in enumerate(reversed(cut(experiment, held[chunk]))):
+        layers = chunk, bucket.first, bucket.stop
+        whole = gather_of(bucket.elements, layers, f"weights {of}{number}")
+        found += _of_each_group(experiment, held[chunk], whole)
     return found
 
 

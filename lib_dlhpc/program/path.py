@@ -59,6 +59,8 @@ class Path:
         self.late: dict[str, Any] = defaultdict(float)  # waits within passes, all stages, by kind
         self.after: dict[str, float] = defaultdict(float)  # s after the passes, by kind
         self._free: list[dict[str, Any]] = [{} for _ in factor]  # when a stream is, by stage
+        # When what a first forward pass has posted ends, by stage and key.
+        self._ends: list[dict[str, Any]] = [{} for _ in factor]
         self._port: dict[int, Any] = {}  # when a stage's ranks have sent all before
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._met = False
@@ -121,7 +123,13 @@ class Path:
             phase, own = PASSES[number % len(PASSES)], self.program.stages[place][chunk]
             if phase == FORWARD and own.first is None:
                 return start + seconds[number]
-            end = self._only(place, own.block(phase, True), start)
+            block = own.block(phase, True)
+            # A first pass may wait for what one of another chunk has posted.
+            end = (
+                self._block(place, block, start, self.late)
+                if phase == FORWARD
+                else self._only(place, block, start)
+            )
             worked[place] += end - start
             return end
 
@@ -140,7 +148,7 @@ class Path:
         return seconds
 
     def _only(self, place: int, block: Block, start: float) -> float:
-        """Return when a pass ends that is the only one: a first forward pass, or the one that completes gradients."""
+        """Return when a pass ends that is the only one that completes gradients."""
         if any(at > start for at in self._free[place].values()):
             return self._block(place, block, start, self.late)
         seconds, late, free = self._alone(place, block)
@@ -212,7 +220,7 @@ class Path:
         """Return when a pass ends; late: its waits for other streams are added, by kind; call: to record it."""
         now, worked = start, 0.0
         posted: list[Posted] = []
-        ends: dict[str, Any] = {}
+        ends = self._ends[place]
         waits: dict[str, Any] = {}  # s, by what is waited for
         sent, word = 0.0, ""
         for each in block.folded:

@@ -34,7 +34,7 @@ from lib_dlhpc.program.instructions import (
     sums,
 )
 from lib_dlhpc.program.overlapped_proof import prove_overlapped
-from lib_dlhpc.program.program import Block, Chunk, Floats, Group, Program
+from lib_dlhpc.program.program import Block, Chunk, Floats, Group, Prices, Program
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Work
 
@@ -60,13 +60,12 @@ def prove(cycle: Sequence[Program]) -> None:
                     _prove_pass(f"{where}, {phase}", block, phase, alone)
                     if alone.streams:
                         raise ProofError(f"{where}, {phase}: ends before {alone.streams[0]} does.")
-                if chunk.first is not None:
-                    _prove_first(f"{where}, first {FORWARD}", chunk.first)
                 phase = WEIGHTS if chunk.weights else BACKWARD
                 _prove_pass(f"{where}, last {phase}", chunk.last, phase, flying)
                 _prove_parts(where, chunk)
                 if chunk.overlapped is not None:
                     prove_overlapped(f"{where}, overlapped", chunk, stage[1 - number])
+            _prove_firsts(step, place)
             _prove_end(f"stage {place}", [row[place] for row in step.end], flying)
         _prove_meetings(step)
         _prove_copies(step)
@@ -114,24 +113,44 @@ def _prove_pass(where: str, block: Block, phase: str, flying: Flying, kept: bool
             _prove_weights(where, variant.instructions, prices.weights_read)
 
 
-def _prove_first(where: str, block: Block) -> None:
-    """Prove a first forward pass, after which all weights are there: none is needed before it has been waited for."""
-    alone = Flying()
-    _prove_pass(where, block, FORWARD, alone, kept=True)
+def _prove_firsts(step: Program, place: int) -> None:
+    """Prove the first forward passes of a rank, after which all weights are there, in the order of their chunks.
+
+    One may gather weights for those that follow; no layer needs its weights before they have been waited for.
+    """
+    alone, coming = Flying(), dict[str, Collective]()
+    for number, chunk in enumerate(step.stages[place]):
+        if chunk.first is None:
+            continue
+        where = f"stage {number * len(step.stages) + place}, first {FORWARD}"
+        _prove_pass(where, chunk.first, FORWARD, alone, kept=True)
+        block, before = chunk.first, coming
+        for variant, prices in zip(block.variants, block.prices, strict=True):
+            coming = _prove_first(where, number, variant.instructions, prices, dict(before))
     if alone.streams:
-        raise ProofError(f"{where}: ends before {alone.streams[0]} does.")
-    for variant, prices in zip(block.variants, block.prices, strict=True):
-        coming: dict[str, list[int]] = {}  # layers by key
-        there: set[int] = set()
-        for each in variant.instructions:
-            if gathers(each):
-                coming[each.key] = summed_layers(each)
-            elif isinstance(each, Wait):
-                there.update(coming.pop(each.key, ()))
-            elif isinstance(each, Compute) and prices.weights_read[each.layer]:
-                late = any(layers[0] <= each.layer for layers in coming.values())  # or tied ones
-                if late or (prices.weights[each.layer] and each.layer not in there):
-                    raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
+        raise ProofError(f"stage {place}: the first passes end before {alone.streams[0]} does.")
+
+
+def _prove_first(
+    where: str,
+    number: int,
+    instructions: Iterable[Instruction],
+    prices: Prices,
+    coming: dict[str, Collective],
+) -> dict[str, Collective]:
+    """Prove that layers of a chunk's first pass have their weights; return what is still gathered, by key."""
+    there: set[int] = set()
+    for each in instructions:
+        if gathers(each):
+            coming[each.key] = each
+        elif isinstance(each, Wait) and each.key in coming:
+            there.update(summed_layers(coming.pop(each.key)))
+        elif isinstance(each, Compute) and prices.weights_read[each.layer]:
+            own = [one for one in coming.values() if one.layers[0] == number]
+            late = any(summed_layers(one)[0] <= each.layer for one in own)  # or tied ones
+            if late or (prices.weights[each.layer] and each.layer not in there):
+                raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
+    return coming
 
 
 def _prove_parts(where: str, chunk: Chunk) -> None:
@@ -280,8 +299,9 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
         raise ProofError(f"{where}: replicas never sum their gradients, or not all of them.")
     ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
     if not ahead and any(each.goal == SCATTER for each in total):
-        first = chunk.first.variants[0].instructions if chunk.first else ()
-        found = [each for each in (*own, *first) if gathers(each)]
+        firsts = [each.first.variants[0].instructions for each in step.stages[place] if each.first]
+        gathered = (each for first in firsts for each in first if gathers(each))
+        found = [*filter(gathers, own), *(each for each in gathered if each.layers[0] == number)]
         _prove_once(f"{where}: gathers", found, weights, step.groups, required=True)
 
 

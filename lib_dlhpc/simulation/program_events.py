@@ -220,6 +220,7 @@ class _Rank:
         self.variant = shared.variant(rank)
         self.prices = shared.chunk(self.place, 0).last.prices[self.variant]
         self.free: dict[str, Event] = {}  # what is last on each stream
+        self.posted: dict[str, Event] = {}  # by key; the first pass of a chunk may wait for it
         self.flushed = False
 
     def run(self, steps: Sequence[Program], conditions: Conditions) -> Process:
@@ -279,7 +280,6 @@ class _Rank:
         chunk, since = self.shared.chunk(self.place, call.chunk), self.sim.env.now
         kind, name = kind_of(call), pass_name(self.shared.step, call)
         block = chunk.block(call.phase, call.once)
-        posted: dict[str, Event] = {}
         waits: dict[str, float] = {}
         filled: list[float] = []
         worked = 0.0
@@ -290,7 +290,7 @@ class _Rank:
             elif isinstance(what, Wait):
                 begun, event = (
                     self.sim.env.now,
-                    posted[what.key] if what.key else self.free.get(what.stream),
+                    self.posted[what.key] if what.key else self.free.get(what.stream),
                 )
                 if event is not None and not event.processed:
                     yield event
@@ -302,7 +302,7 @@ class _Rank:
                 self._row("communication", f"{word}: {name}", begun, "communication", size)
                 waits[f"the {word}"] = waits.get(f"the {word}", 0.0) + self.sim.env.now - begun
             else:
-                posted[what.key] = self._post(what)
+                self.posted[what.key] = self._post(what)
                 if isinstance(what, Collective) and what.layers:
                     filled.append(self.sim.env.now)
         at = since + worked

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib_dlhpc.layers.base.saved import Array, Saved
+from lib_dlhpc.parallel.data import STREAM
 from lib_dlhpc.parallel.recomputation import repeated
-from lib_dlhpc.program import Collective, Compute, Instruction, Wait, gathers
+from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.training.activation_offload import Offloaded
@@ -37,14 +38,13 @@ def carried_out(
     Layers exchange what lies within a pass themselves, and wait for their own weights where they gather them.
     """
     instructions = list(whole_layers(instructions))
-    keys = {each.key for each in instructions if waits and gathers(each)}
     still = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
     return [
         each
         for each in instructions
         if (isinstance(each, Compute) and not still[each.layer])
         or (isinstance(each, Collective) and each.stream and each.layers)
-        or (isinstance(each, Wait) and (not each.key or each.key in keys))
+        or (isinstance(each, Wait) and (not each.key or (waits and each.stream == STREAM)))
     ]
 
 

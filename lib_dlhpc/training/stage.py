@@ -85,6 +85,7 @@ class Stage:
         """folder: on the disk, for what is offloaded. arena: memory that this rank's stages share."""
         strategy = experiment.strategy
         self.part, self.groups, self.recorder, self.does = part, groups, recorder, does
+        self.beside: list[Stage] = []  # all stages of this rank, by chunk
         self.model, self.parts = part.model, parts_by_name(part.model.layers)
         self.experts = expert_tensors(part.model.layers)  # that replicas share out
         self.level = int(strategy.zero) if groups.shards.size > 1 else 0
@@ -121,7 +122,7 @@ class Stage:
 
     def _let_go(self) -> None:
         """Hold nothing in a circle, so that the memory of a run is free at its end."""
-        del self.network.post
+        del self.network.post, self.beside
         self.own, self.optimizer.whole = [], lambda squares, names: squares
 
     def _network(
@@ -192,14 +193,9 @@ class Stage:
         elif isinstance(what, Wait):
             self.wait(what.label)
         elif isinstance(what, Collective) and not self.on_disk:
-            _, first, stop = what.layers
-            holders = self.alike if what.group == "alike" else self.shards
-            if gathers(what) and self.level == 3 and not self.once:
-                self.store.fetch(first, stop, holders)
-            elif gathers(what):
-                part = range_of(self.network.parameters, first, stop)
-                flat = self.store.to_gather(*part) if self.level == 3 else self._whole_weights()
-                self.gathers.start(flat, part, what.key, holders)
+            chunk, first, stop = what.layers
+            if gathers(what):
+                self.beside[chunk].gather(what)
             elif what.group == "copies":
                 return  # it follows the reduce-scatter of the shards at once
             elif what.group in (*GROUPS, "shards"):
@@ -208,6 +204,17 @@ class Stage:
                 place.post(number_of(bucket, what.group) if self.experts else bucket)
             else:
                 self.sum_over(what.group, first, stop)
+
+    def gather(self, what: Collective) -> None:
+        """Start to gather the weights of some layers of this stage."""
+        _, first, stop = what.layers
+        holders = self.alike if what.group == "alike" else self.shards
+        if self.level == 3 and not self.once:
+            self.store.fetch(first, stop, holders)
+            return
+        part = range_of(self.network.parameters, first, stop)
+        flat = self.store.to_gather(*part) if self.level == 3 else self._whole_weights()
+        self.gathers.start(flat, part, what.key, holders)
 
     def wait(self, label: str) -> None:
         """Wait for all that was posted, recorded as a wait for `label`."""

@@ -106,6 +106,8 @@ def stages_of(
         job = does(program, groups, chunk, part) if program else Does()
         common = (experiment, part, groups, precision, recorder, stack)
         stages.append(Stage(*common, where, arena, job))
+    for stage in stages:
+        stage.beside = stages
     for stage in reversed(stages):  # backward goes through the chunks from the last
         number = stage.number_buckets(number)
     return stages

@@ -432,6 +432,8 @@ def program_is_carried_out():
         ways += [("long words", {"context": p}), ("long llama", {"context": p, **RING})]
     if p == 4:
         ways += [("words", {"zero": level, "shards": 2, "microbatches": 2}) for level in (1, 2, 3)]
+        way = {"pipeline": 2, "schedule": "interleaved", "chunks": 2, "microbatches": 2}
+        ways += [("words", {**way, "zero": level, "gather": "forward"}) for level in (1, 3)]
     if p == 2:
         chunks = {"schedule": "interleaved", "chunks": 2, "microbatches": 2}
         ways += [
@@ -621,6 +623,7 @@ def bytes_of_gathered_weights():
     """Ranks gather what the program says: once for all microbatches, or before each pass, a block or a layer at a
     time."""
     ways = [{"zero": level, "gather": "forward"} for level in (1, 2, 3)]
+    ways += [{**way, "schedule": "interleaved", "chunks": 2} for way in ways]
     ways += [{"zero": 3, "zero_unit": unit, "recompute": "full"} for unit in ZERO_UNITS]
     for way in ways:
         run = experiment_of("words", devices_per_node=p, microbatches=3, epochs=0.5, **way)

@@ -245,6 +245,23 @@ def test_weights_gathered_once_hide_behind_the_first_forward_pass(zero, microbat
     assert gathered(usual) >= gathered(once) * (2 * microbatches if zero == 3 else 1)
 
 
+@pytest.mark.parametrize("zero", [1, 2])
+@pytest.mark.parametrize("fidelity", ["rounds", "events"])
+def test_weights_of_later_chunks_arrive_behind_the_passes_of_earlier_ones(zero, fidelity):
+    """A rank posts the buckets of all its chunks before its first pass, so it waits for those of the first chunk."""
+    split = {"zero": zero, "microbatches": 4, "pipeline": 2, "chunks": 2, "bucket": 1e4}
+    usual = run_of("gpt", data=4, schedule="interleaved", **split)
+    once = usual.set({"strategy.gather": "forward"})
+    assert_same_terms(once)
+    prove(steps(once))
+    before, after = (simulate(each, fidelity) for each in (usual, once))
+    assert max(each.stop for each in after) < max(each.stop for each in before)
+    (first, second), *_ = steps(once)[0].stages
+    posted = [each for each in first.first.variants[0].instructions if gathers(each)]
+    assert {each.layers[0] for each in posted} == {0, 1}
+    assert not any(gathers(each) for each in second.first.variants[0].instructions)
+
+
 def test_chunks_of_one_rank_are_not_ranks():
     """Runs with the same parts, in two chunks of a rank or on two ranks, one after the other."""
     chunks = run_of("gpt", data=1, schedule="interleaved", chunks=2, microbatches=4)
