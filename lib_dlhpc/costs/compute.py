@@ -88,10 +88,15 @@ def peak_rate(device: Device, precision: str) -> float:
 
 
 def layer_times(
-    model: Model, device: Device, batch: Any, precision: str, exchanged: Any = 0.0
+    model: Model,
+    device: Device,
+    batch: Any,
+    precision: str,
+    exchanged: Any = 0.0,
+    each_pass: bool = False,
 ) -> LayerTimes:
     """Return forward and backward seconds of each layer, shape of `batch` + (layers,)."""
-    return total(layer_activities(model, device, batch, precision, exchanged))
+    return total(layer_activities(model, device, batch, precision, exchanged, each_pass=each_pass))
 
 
 def total(each: Activities) -> LayerTimes:
@@ -109,18 +114,19 @@ def layer_activities(
     precision: str,
     exchanged: Any = 0.0,
     cut: Cut | None = None,
+    each_pass: bool = False,
 ) -> Activities:
     """Return the seconds of each layer by what limits it, shape of `batch` + (layers,) each.
 
     exchanged: s after each layer in which the device works on collectives, alike in both passes. cut: products that are
-    computed in pieces; their seconds are those of all pieces.
+    computed in pieces; their seconds are those of all pieces. each_pass: see fp8.casts_each_pass.
     """
     batch = last_axis(batch)
-    found = _of_kernels(model, device, batch, precision)
+    found = _of_kernels(model, device, batch, precision, each_pass)
     pieces: tuple[Any, Any] = (1, 1)
     if cut:
         pieces = cut.forward, cut.backward
-        smaller = _of_kernels(model, device, batch / cut.many, precision)
+        smaller = _of_kernels(model, device, batch / cut.many, precision, each_pass)
         both = zip(found, smaller, strict=True)
         found = Activities(*(LayerTimes(*map(_in_pieces, pieces, *each)) for each in both))
     # The overhead of a pass outside the layers is charged to the first layer.
@@ -137,13 +143,15 @@ def _in_pieces(pieces: NDArray[np.int64], whole: Any, part: Any) -> Any:
     return np.where(pieces > 1, pieces * part, whole)
 
 
-def _of_kernels(model: Model, device: Device, batch: Any, precision: str) -> Activities:
+def _of_kernels(
+    model: Model, device: Device, batch: Any, precision: str, each_pass: bool
+) -> Activities:
     """Return the seconds of each layer by roofline or measured rate; batch: with a last axis for the layers."""
     counts, place = _distinct(model)
     found = Activities(
         *(
             LayerTimes(*(np.take(seconds, place, axis=-1) for seconds in each))
-            for each in _roofline(counts, device, batch, precision)
+            for each in _roofline(counts, device, batch, precision, each_pass)
         )
     )
     if device.layers:
@@ -157,7 +165,9 @@ def _of_kernels(model: Model, device: Device, batch: Any, precision: str) -> Act
     return found
 
 
-def _roofline(counts: Counts, device: Device, batch: Any, precision: str) -> Activities:
+def _roofline(
+    counts: Counts, device: Device, batch: Any, precision: str, each_pass: bool
+) -> Activities:
     """Return the seconds of layers by what limits them; batch: with a last axis for the layers."""
     size, rate = BYTES[precision], _rates(counts.operands, device, precision)
     half = np.where(counts.flop > 0, last_axis(device.half_work), 0.0)
@@ -180,7 +190,7 @@ def _roofline(counts: Counts, device: Device, batch: Any, precision: str) -> Act
         LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
         LayerTimes(launch, times * launch),
     )
-    beside = (each / bandwidth for each in _beside(counts, device, batch, size))
+    beside = (each / bandwidth for each in _beside(counts, device, batch, size, each_pass))
     return found._replace(
         memory=LayerTimes(*(a + b for a, b in zip(found.memory, beside, strict=True)))
     )
@@ -207,9 +217,11 @@ def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
     return (batch * counts.moved + counts.read) * size - fp8.saved(counts.operands, batch, size)
 
 
-def _beside(counts: Counts, device: Device, batch: Any, size: int) -> tuple[Any, Any]:
+def _beside(
+    counts: Counts, device: Device, batch: Any, size: int, each_pass: bool
+) -> tuple[Any, Any]:
     """Return the bytes, forward and backward, of kernels beside a layer's own: casts and, if so measured, the loss."""
-    ahead, back = fp8.cast_bytes(counts.operands, batch, size)
+    ahead, back = fp8.cast_bytes(counts.operands, batch, size, each_pass)
     if np.any(device.streaming):
         ahead, back = ahead + batch * counts.loss, back + batch * counts.loss_back
     return ahead, back
@@ -323,10 +335,14 @@ def streaming_time(device: Device, optimizer: str, moved: Any) -> Any:
     return device.slowdown * moved / bandwidth
 
 
-def update_time(model: Model, device: Device, optimizer: str) -> Any:
-    """Return the time of one optimizer update of all trained fp32 (master) parameters in s: memory-bound."""
-    rate = device.layers.get(optimizer)
-    if rate is not None:
-        moved = 4 * UPDATE_TRAFFIC[optimizer] * model.trained
-        return device.slowdown * (rate.launch + moved / rate.bandwidth)
-    return device.slowdown * 4 * UPDATE_TRAFFIC[optimizer] * model.trained / streaming_rate(device)
+def update_time(model: Model, device: Device, optimizer: str, casts: bool = True) -> Any:
+    """Return the time of one optimizer update of all trained fp32 (master) parameters in s: memory-bound.
+
+    casts: whether weights that are used in fp8 are cast as well.
+    """
+    rate, moved = device.layers.get(optimizer), 4 * UPDATE_TRAFFIC[optimizer] * model.trained
+    launch, bandwidth = (rate.launch, rate.bandwidth) if rate else (0.0, streaming_rate(device))
+    seconds = launch + moved / bandwidth
+    if casts:
+        seconds = seconds + fp8.held_bytes(model) / streaming_rate(device)
+    return device.slowdown * seconds

@@ -3,12 +3,13 @@
     product = max( (w + w_half) / (peak of fp8 * efficiency),  (bytes - operands in 16 bits + in 8) / bandwidth )
     casts   = (2 + 1) * elements cast / bandwidth
 
-Forward casts the input and the weights; backward casts the gradient of the output, and the weights once more, for no
-copy of them is held: they may be sharded, gathered or offloaded in between. (TransformerEngine can hold one over the
-microbatches of a step, `is_first_microbatch`; it then casts weights once a step.) The input is stored in fp8
-(costs/stored_activations.py), so backward does not cast it. A cast is a kernel of its own that moves data only; that
-it is transposed or scaled in the same pass, and its launch, is not priced. Sources: Micikevicius et al. 2022, "FP8
-formats for deep learning"; DeepSeek-AI 2024, "DeepSeek-V3", section 3.3.
+Forward casts the input, backward the gradient of the output. Weights are cast once a step, as they are updated
+(costs/compute.py), and held in fp8 with their transpose, in the two bytes that bf16 takes: TransformerEngine's
+`is_first_microbatch`, and primary weights in fp8. Where they are gathered for each pass (ZeRO 3) or offloaded, no copy
+is held between passes, and each pass casts them. The input is stored in fp8 (costs/stored_activations.py), so backward
+does not cast it. A cast is a kernel of its own that moves data only; that it is transposed or scaled in the same pass,
+and its launch, is not priced. Sources: Micikevicius et al. 2022, "FP8 formats for deep learning"; DeepSeek-AI 2024,
+"DeepSeek-V3", section 3.3; NVIDIA, TransformerEngine.
 """
 
 from functools import lru_cache
@@ -18,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.strategy import FORWARD, Strategy
 
 BYTE = 1  # of an element in fp8
+CAST = 2 + BYTE  # B that the cast of an element of 16 bits reads and writes
 # Of an element in a message: tiles of 128 have a scale of 4 bytes each (DeepSeek-AI 2024, sections 3.3.2 and 3.3.3).
 SENT = BYTE + 4 / 128
 Floats = NDArray[np.float64]
@@ -53,10 +56,25 @@ def saved(found: Operands, batch: Any, size: int) -> Any:
     return (batch * found.activations + found.weights) * (size - BYTE)
 
 
-def cast_bytes(found: Operands, batch: Any, size: int) -> tuple[Any, Any]:
-    """Return the bytes that casts read and write in the forward and in the backward pass, (..., layers)."""
-    moved = size + BYTE
-    return (
-        (batch * found.activations + found.weights) * moved,
-        (batch * found.gradients + found.weights) * moved,
-    )
+def cast_bytes(found: Operands, batch: Any, size: int, each_pass: bool = False) -> tuple[Any, Any]:
+    """Return the bytes that casts read and write in the forward and in the backward pass, (..., layers).
+
+    each_pass: whether either casts the weights, see casts_each_pass.
+    """
+    moved, weights = size + BYTE, each_pass * found.weights
+    return (batch * found.activations + weights) * moved, (
+        batch * found.gradients + weights
+    ) * moved
+
+
+@lru_cache(maxsize=1024)
+def held_bytes(model: Model) -> float:
+    """Return the bytes that casts of the trained weights of products in fp8 move."""
+    layers = (layer for layer in model.layers if layer.fp8 and not layer.frozen)
+    return float(CAST * sum(layer.parameters for layer in layers))
+
+
+def casts_each_pass(strategy: Strategy) -> bool:
+    """Return whether each pass casts the weights that it computes with, as they are gathered for it or offloaded."""
+    gathered = bool(np.any(np.equal(strategy.zero, 3))) and strategy.gather != FORWARD
+    return gathered or strategy.offload == "all"

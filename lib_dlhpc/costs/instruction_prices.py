@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
-from lib_dlhpc.costs.fp8 import SENT
+from lib_dlhpc.costs.fp8 import SENT, casts_each_pass
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, slowed
@@ -107,7 +107,14 @@ def part_prices(
 ) -> "PartPrices":
     """Return the cost of the instructions of a part; see PartPrices. Equal parts have the same."""
     s, device = experiment.strategy, experiment.machine.device
-    own = (s.precision, float(s.power_limit), float(scale), int(s.tensor_pieces), left)
+    own = (
+        s.precision,
+        float(s.power_limit),
+        float(scale),
+        int(s.tensor_pieces),
+        left,
+        casts_each_pass(s),
+    )
     apart = np.asarray(exchanged, np.float64).tobytes()
     one = (experiment, model, scale, collectives, exchanged, left)
     return _part_prices(Keyed(one, *map(id, (model, device, collectives)), *own, apart))
@@ -139,7 +146,8 @@ class PartPrices:
         device = slowed(clocked(device, strategy.power_limit), left)
         apart = exchanged / scale if scale else 0.0
         self.cut = cut_of(model, int(strategy.tensor_pieces))
-        each = compute.layer_activities(model, device, batch, strategy.precision, apart, self.cut)
+        how = strategy.precision, apart, self.cut, casts_each_pass(strategy)
+        each = compute.layer_activities(model, device, batch, *how)
         times = compute.total(each)
         self.forward: Floats = scale * times.forward
         self.backward: Floats = scale * times.backward

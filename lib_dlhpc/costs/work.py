@@ -8,6 +8,7 @@ import numpy as np
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets, ready_times
+from lib_dlhpc.costs.fp8 import casts_each_pass
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.errors import SpecError
@@ -36,7 +37,13 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
     if np.ndim(s.batch) or np.ndim(s.bucket) or np.ndim(s.power_limit):
         work = _unscaled(experiment)
     else:
-        own = (s.precision, float(s.batch), float(s.bucket), float(s.power_limit))
+        own = (
+            s.precision,
+            float(s.batch),
+            float(s.bucket),
+            float(s.power_limit),
+            casts_each_pass(s),
+        )
         ids = map(id, (experiment.model, experiment.machine))
         work = _known(Keyed(experiment, *ids, *own))
     times = (scale * work.forward, scale * work.backward, last_axis(scale) * work.ready)
@@ -57,7 +64,8 @@ def _unscaled(experiment: Experiment) -> Work:
     others = (strategy.bucket, *(value for key, value in vars(device).items() if key not in apart))
     if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
         batch, inverse = np.unique(batch, return_inverse=True)
-    each = compute.layer_activities(model, device, batch, strategy.precision)
+    casts = casts_each_pass(strategy)
+    each = compute.layer_activities(model, device, batch, strategy.precision, each_pass=casts)
     times = compute.total(each)
     cut = buckets(model, strategy.bucket, compute.BYTES[strategy.precision])
     forward, backward = times.forward.sum(axis=-1), times.backward.sum(axis=-1)

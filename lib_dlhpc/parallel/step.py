@@ -10,6 +10,7 @@ import numpy as np
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
+from lib_dlhpc.costs.fp8 import casts_each_pass
 from lib_dlhpc.costs.instruction_prices import (
     CollectivePrices,
     PartPrices,
@@ -306,9 +307,9 @@ def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instructio
 def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> float:
     """Return the seconds of a rank's update; of its share of it where replicas share the state."""
     device, optimizer = experiment.machine.device, applied_rule(experiment)
-    models = [part.model for part in held]
+    models, casts = [part.model for part in held], not casts_each_pass(experiment.strategy)
     seconds = sum(
-        compute.update_time(each, device, optimizer) / mean_shards(experiment, each)
+        compute.update_time(each, device, optimizer, casts) / mean_shards(experiment, each)
         for each in models
     )
     return float(scale * seconds)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, layer_times
+from lib_dlhpc.costs.fp8 import casts_each_pass
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
@@ -58,7 +59,8 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
     extra = back.terms["working set"] - batch * backward_extra(part, size, recompute)
     each = strategy.batch / many
     device = clocked(experiment.machine.device, strategy.power_limit)
-    times = layer_times(part.model, device, each, strategy.precision)
+    casts = casts_each_pass(strategy)
+    times = layer_times(part.model, device, each, strategy.precision, each_pass=casts)
     ahead, backward = scale * times.forward, scale * times.backward
     for segment in segments(part.model, recompute):
         backward[segment.stop - 1] += ahead[list(segment.repeated)].sum()

@@ -6,44 +6,52 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.costs import fp8
-from lib_dlhpc.costs.compute import layer_activities, layer_times, product_bytes
+from lib_dlhpc.costs.compute import layer_activities, layer_times, product_bytes, update_time
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.fp8 import with_fp8
 from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.machine import load_machine
+from lib_dlhpc.spec.strategy import Strategy
 
 H100 = load_machine("h100-pod").device
 WIDE = {"family": "gpt", "layers": 2, "hidden": 8192, "heads": 64, "sequence": 4096}
 MODELS = {"gpt": read_model(WIDE), "experts": read_model({**WIDE, "experts": 8, "hidden": 4096})}
 
 
-def both(model, batch=1, device=H100):
-    """Return the times in bf16 and in fp8, and which layers are in fp8."""
+def both(model, batch=1, device=H100, each_pass=False):
+    """Return the times in bf16 and in fp8, and which layers are in fp8; each_pass: whether it casts weights."""
     found = with_fp8(model, True)
-    times = layer_times(model, device, batch, "bf16"), layer_times(found, device, batch, "fp8")
+    narrow = layer_times(found, device, batch, "fp8", each_pass=each_pass)
+    times = layer_times(model, device, batch, "bf16"), narrow
     return *times, np.array([layer.fp8 for layer in found.layers])
 
 
 @pytest.mark.parametrize(("name", "most"), [("gpt", 0.7), ("experts", 0.95)])
 def test_large_linear_layers_take_more_than_half_their_time_and_others_their_own(name, most):
-    """Experts of fewer rows each save less: the casts of their weights take as long with any number of rows."""
-    wide, narrow, linear = both(MODELS[name])
-    for before, after in zip(wide, narrow, strict=True):
-        assert (0.5 * before[linear] < after[linear]).all()
+    """Experts of fewer rows each save less where weights are cast: that takes as long with any number of rows."""
+    wide, narrow, linear = both(MODELS[name], each_pass=True)
+    _, held, _ = both(MODELS[name])
+    for before, after, once in zip(wide, narrow, held, strict=True):
+        assert (0.5 * before[linear] < once[linear]).all()
+        assert (once[linear] < after[linear]).all()
         assert (after[linear] < most * before[linear]).all()
+        assert (once[linear] < 0.7 * before[linear]).all()
         assert (after[~linear] == before[~linear]).all()
+        assert (once[~linear] == before[~linear]).all()
 
 
+@pytest.mark.parametrize("each_pass", [True, False])
 @pytest.mark.parametrize("batch", [1, 4])
-def test_a_dense_layer_by_hand(batch):
+def test_a_dense_layer_by_hand(batch, each_pass):
     model = with_fp8(MODELS["gpt"], True)
     index = next(at for at, x in enumerate(model.layers) if x.name == "layer1.expand")
     rows, inputs, outputs = batch * 4096, 8192, 4 * 8192
     weights = inputs * outputs + outputs
     bandwidth, rate = H100.memory_bandwidth, H100.peak["fp8"] * H100.efficiency
     product = (2 * rows * inputs * outputs + H100.half_work) / rate
-    casts = 3 * (rows * inputs + weights) / bandwidth, 3 * (rows * outputs + weights) / bandwidth
-    found = layer_times(model, H100, batch, "fp8")
+    cast = each_pass * weights
+    casts = 3 * (rows * inputs + cast) / bandwidth, 3 * (rows * outputs + cast) / bandwidth
+    found = layer_times(model, H100, batch, "fp8", each_pass=each_pass)
     assert found.forward[index] == pytest.approx(product + casts[0] + H100.launch)
     assert found.backward[index] == pytest.approx(2 * product + casts[1] + 2 * H100.launch)
     moved = rows * inputs + weights + 2 * rows * outputs
@@ -51,6 +59,34 @@ def test_a_dense_layer_by_hand(batch):
     # One row is limited by memory: its product reads half, and its casts read and write more than that.
     (forward, _), _, _ = layer_activities(model, H100, batch / 4096, "fp8")
     assert forward[index] == 0
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_weights_that_are_held_are_cast_once_with_the_update(optimizer):
+    """3 B for each weight of a layer in fp8, whatever the optimizer moves; frozen weights stay as they are."""
+    model = with_fp8(MODELS["gpt"], True)
+    usual, cast = (update_time(model, H100, optimizer, casts) for casts in (False, True))
+    assert usual == update_time(MODELS["gpt"], H100, optimizer)
+    narrow = sum(layer.parameters for layer in model.layers if layer.fp8)
+    assert cast - usual == pytest.approx(3 * narrow / H100.memory_bandwidth, rel=1e-9)
+    frozen = replace(model, layers=tuple(replace(x, frozen=x.fp8) for x in model.layers))
+    assert update_time(frozen, H100, optimizer) == update_time(frozen, H100, optimizer, False)
+
+
+@pytest.mark.parametrize(
+    ("ways", "wanted"),
+    [
+        ({}, False),
+        ({"zero": 1}, False),
+        ({"zero": 2}, False),
+        ({"zero": 3}, True),
+        ({"zero": 3, "gather": "forward"}, False),
+        ({"offload": "activations"}, False),
+        ({"offload": "all"}, True),
+    ],
+)
+def test_weights_are_cast_in_each_pass_where_no_copy_is_held(ways, wanted):
+    assert fp8.casts_each_pass(Strategy(**ways)) is wanted
 
 
 def test_what_experts_cast():
@@ -70,8 +106,10 @@ def test_what_experts_cast():
 def test_few_rows_take_longer_in_fp8():
     """A product that waits for weights reads half of them, but casts move three times as much before it."""
     model = read_model({**WIDE, "sequence": 16})
-    wide, narrow, linear = both(model)
+    wide, narrow, linear = both(model, each_pass=True)
     assert (narrow.forward[linear] > wide.forward[linear]).all()
+    _, held, _ = both(model)
+    assert (held.forward[linear] < wide.forward[linear]).all()
 
 
 def test_frozen_weights_cast_one_gradient_and_no_rate_of_a_kind_is_of_fp8():
