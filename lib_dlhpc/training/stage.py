@@ -94,14 +94,11 @@ class Stage:
         self.shards = stack.enter_context(duplicated(groups.shards))
         self.copies = stack.enter_context(duplicated(groups.copies))
         self.alike = stack.enter_context(duplicated(groups.alike))
-        self.once = (
-            self.level > 0 and strategy.gather == FORWARD
-        )  # weights are gathered once a step
+        self.once = self.level > 0 and strategy.gather == FORWARD  # weights are gathered
         self.on_disk = strategy.offload == "all"
         self.apart = self.on_disk or self.level >= 2  # gradients have no full array
-        self.optimizer = Optimizer(strategy.optimizer, experiment.training)
-        if experiment.training.sparsity:
-            self.optimizer = plain(experiment.training)
+        training, name = experiment.training, strategy.optimizer
+        self.optimizer = plain(training) if training.sparsity else Optimizer(name, training)
         self.optimizer.whole = partial(whole_squares, groups, part.model.layers, self.level > 0)
         options = stack.enter_context(offloaded(strategy.offload, folder, self.optimizer))
         self.network = self._network(experiment, precision, arena, options)
@@ -196,13 +193,11 @@ class Stage:
             chunk, first, stop = what.layers
             if gathers(what):
                 self.beside[chunk].gather(what)
-            elif what.group == "copies":
-                return  # it follows the reduce-scatter of the shards at once
             elif what.group in (*GROUPS, "shards"):
                 bucket = self.does.buckets.index((first, stop))
                 place = self.store if self.level >= 2 else self.exchange
                 place.post(number_of(bucket, what.group) if self.experts else bucket)
-            else:
+            elif what.group != "copies":  # those follow the reduce-scatter of the shards at once
                 self.sum_over(what.group, first, stop)
 
     def gather(self, what: Collective) -> None:
@@ -210,11 +205,10 @@ class Stage:
         _, first, stop = what.layers
         holders = self.alike if what.group == "alike" else self.shards
         if self.level == 3 and not self.once:
-            self.store.fetch(first, stop, holders)
-            return
+            return self.store.fetch(first, stop, holders)
         part = range_of(self.network.parameters, first, stop)
         flat = self.store.to_gather(*part) if self.level == 3 else self._whole_weights()
-        self.gathers.start(flat, part, what.key, holders)
+        return self.gathers.start(flat, part, what.key, holders)
 
     def wait(self, label: str) -> None:
         """Wait for all that was posted, recorded as a wait for `label`."""
@@ -233,9 +227,8 @@ class Stage:
         inside = [p for p in self.network.parameters if first <= p.layer < stop]
         wanted = [p for p in inside if group in self._over(p.layer)]
         if self.level >= 2:
-            self._sum_over(group, self.store.views(wanted))
-        else:
-            self._sum_over(group, [self.network.gradients[p.start : p.stop] for p in wanted])
+            return self._sum_over(group, self.store.views(wanted))
+        return self._sum_over(group, [self.network.gradients[p.start : p.stop] for p in wanted])
 
     def update(self, rate: float) -> None:
         """Update the weights that this rank owns; those on disk are already updated."""
@@ -252,10 +245,10 @@ class Stage:
     def views(self, name: str) -> Array:
         """Return the gradients of one tensor, or of this rank's shard of it."""
         (p,) = self._named(name)
-        if self.level >= 2:
-            shard: Array = self.store.gradients[self.sharding.mine(p.start, p.stop)]
-            return shard
-        return self.network.gradients[p.start : p.stop]
+        if self.level < 2:
+            return self.network.gradients[p.start : p.stop]
+        shard: Array = self.store.gradients[self.sharding.mine(p.start, p.stop)]
+        return shard
 
     def pieces(self, array: str, tensor: str) -> Iterator[Piece]:
         """Yield this rank's part of a tensor of "weights", or of an optimizer state.
