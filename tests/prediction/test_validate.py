@@ -60,7 +60,7 @@ def test_arithmetic_is_exact_to_the_publications_digits():
 
 
 def test_what_ran_is_predicted_to_fit():
-    """All rows that measured a rate really ran; what is predicted for them fits, but for Nemotron-4 340B on two replicas.
+    """All rows that measured a rate really ran, and are predicted to fit, but for Nemotron-4 340B on two replicas.
 
     It is 6 % too much there at most: with distributed_fused_adam a master weight may be the low half of its 32 bits.
     """
