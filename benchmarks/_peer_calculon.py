@@ -93,7 +93,7 @@ def _execution(experiment: Experiment) -> dict[str, Any]:
         "data_par_net": nets[2],
         "batch_size": int(s.batch) * replicas,
         "microbatch_size": int(s.batch) // int(s.microbatches),
-        "datatype": "float16",
+        "datatype": "float8" if s.precision == "fp8" else "float16",
         "fused_activation": False,
         "attention_type": "multihead",
         "activation_recompute": RECOMPUTE[s.recompute],

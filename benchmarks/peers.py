@@ -18,7 +18,8 @@ docs/peers.md has the table; tests/repository/test_peers.py holds it to this.
 import argparse
 import csv
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean, median
@@ -42,6 +43,7 @@ TIMES = ("iteration_time", "time_", "gpu_hours")
 RATES = ("throughput", "achieved_per_gpu", "mfu")
 WHOLE = ("data parallel", "uncalibrated")  # classes whose networks are not split, but for BLOOM's
 NEITHER = ("no input stall", "input")  # steps that wait for files
+GROUPS = ("3-D", "tensor", "pipeline", "recompute", "ZeRO-3", "FSDP", "NeMo", "data parallel")
 NONE = ""
 STEPS: dict[str, float] = {}  # by row, predicted once
 
@@ -113,14 +115,21 @@ def met(peer: ModuleType, run: Experiment, seconds: float) -> float:
 
 def asked(row: Row) -> Iterator[str]:
     """Yield the answers of both peers, each as it comes and after one row: seconds, or why there are none."""
-    start = start_of(row)
+    start, run = start_of(row), row.experiment
     for peer in (_peer_calculon, _peer_mlsysim):
-        try:
-            yield f"{peer.step_time(row.experiment):.6g}"
-            yield f"{peer.step_time(row.experiment, met(peer, *start)):.6g}" if start else NONE
-        except SpecError as reason:
-            yield str(reason)
-            yield NONE
+        yield _answer(partial(peer.step_time, run))
+        yield _answer(partial(_after_one_row, peer, run, *start)) if start else NONE
+
+
+def _after_one_row(peer: ModuleType, run: Experiment, first: Experiment, seconds: float) -> float:
+    return float(peer.step_time(run, met(peer, first, seconds)))
+
+
+def _answer(ask: Callable[[], float]) -> str:
+    try:
+        return f"{ask():.6g}"
+    except SpecError as reason:
+        return str(reason)
 
 
 def kept() -> dict[str, list[str]]:
@@ -144,13 +153,15 @@ def errors(row: Row, answers: Iterable[str]) -> list[float | None]:
 
 
 def split_table(rows: Iterable[Row], answers: dict[str, list[str]]) -> Iterator[str]:
-    """Yield a Markdown table of the rows whose networks are split: published, and the error of each."""
+    """Yield a Markdown table of the rows whose networks are split and that a peer answers: the error of each."""
     yield f"| row | published | here | {' | '.join(TITLES)} |"
     yield "|---" * 7 + "|"
     for row in rows:
         assert row.experiment is not None
-        if row.group not in WHOLE or row.experiment.strategy.is_split:
-            cells = ["-" if off is None else f"{off:+.1%}" for off in errors(row, answers[row.id])]
+        own, *theirs = errors(row, answers[row.id])
+        split = row.group not in WHOLE or row.experiment.strategy.is_split
+        if split and any(off is not None for off in theirs):
+            cells = ["-" if off is None else f"{off:+.1%}" for off in (own, *theirs)]
             yield f"| {row.id} | {row.published:,g} {row.unit} | {' | '.join(cells)} |"
 
 
@@ -158,7 +169,7 @@ def class_table(rows: list[Row], answers: dict[str, list[str]]) -> Iterator[str]
     """Yield a Markdown table by class and column: rows that it answers, mean and worst error beside the library's."""
     yield "| class | by | rows | mean error | worst | here, same rows | worst |"
     yield "|---" * 7 + "|"
-    for group in ("3-D", "tensor", "pipeline", "recompute", "ZeRO-3", "FSDP", "data parallel"):
+    for group in GROUPS:
         members = [(row, errors(row, answers[row.id])) for row in rows if row.group == group]
         for column, title in enumerate(TITLES, start=1):
             both = [
