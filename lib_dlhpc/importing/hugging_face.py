@@ -183,7 +183,22 @@ def _qwen3_moe(config: Configuration) -> Options:
     return {**_qwen3(config), "experts": _mixture(config, "num_experts", "moe_intermediate_size")}
 
 
-def _deepseek(config: Configuration) -> Options:
+def _deepseek_v2(config: Configuration) -> Options:
+    """Groups limit a token's experts with one method of routing alone."""
+    config.require("topk_method", "greedy", "group_limited_greedy")
+    limited = config.take("topk_method", default="greedy") != "greedy"
+    groups, some = config.take("n_group", default=1), config.take("topk_group", default=0)
+    return _deepseek(config, groups=groups if limited else 1, chosen_groups=some if limited else 0)
+
+
+def _deepseek_v3(config: Configuration) -> Options:
+    """Groups are those of transformers where the file has none."""
+    config.require("topk_method", "noaux_tc")
+    groups, some = config.take("n_group", default=8), config.take("topk_group", default=4)
+    return _deepseek(config, groups=groups, chosen_groups=some)
+
+
+def _deepseek(config: Configuration, groups: int, chosen_groups: int) -> Options:
     config.require("attention_bias", False)
     config.require("moe_layer_freq", 1)
     found = _llama(config)
@@ -192,6 +207,8 @@ def _deepseek(config: Configuration) -> Options:
         "dense": config.take("first_k_dense_replace", default=0),
         "shared": features * config.take("n_shared_experts", default=0),
     }
+    if groups > 1:
+        more |= {"groups": groups, "chosen_groups": chosen_groups}
     found["experts"] = _mixture(config, "n_routed_experts", "moe_intermediate_size", **more)
     found["attention"] = {
         "heads": config.take("num_attention_heads"),
@@ -366,8 +383,8 @@ READERS: dict[str, Callable[[Configuration], Options]] = {
     "phi": _phi,
     "phi3": _phi3,
     "starcoder2": _starcoder2,
-    "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek,
+    "deepseek_v2": _deepseek_v2,
+    "deepseek_v3": _deepseek_v3,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
     "opt": _opt,

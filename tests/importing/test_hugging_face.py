@@ -36,7 +36,12 @@ def test_each_known_type_is_recorded():
 
 @pytest.mark.parametrize(
     ("name", "entry"),
-    [("llama3-8b", "llama3-8b"), ("bloom-7b1", "bloom-176b"), ("mpt-7b", "mpt-7b")],
+    [
+        ("llama3-8b", "llama3-8b"),
+        ("bloom-7b1", "bloom-176b"),
+        ("mpt-7b", "mpt-7b"),
+        ("deepseek-v3", "deepseek-v3"),
+    ],
 )
 def test_an_imported_network_is_that_of_its_family_layer_by_layer(name, entry):
     options = catalog.body("models", entry)
@@ -52,6 +57,49 @@ def test_a_window_of_some_layers():
     model = import_model(MODELS["gemma-3-1b"]["config"]).model
     windows = [layer.attributes["window"] for layer in model.layers if layer.kind == "attention"]
     assert windows == [0 if number % 6 == 0 else 512 for number in range(1, 27)]
+
+
+def groups(name, changes):
+    """Return the groups of experts that an imported configuration has, and how many of them a token has."""
+    model = import_model({**MODELS[name]["config"], **changes}).model
+    (found,) = {
+        (layer.attributes["groups"], layer.attributes["chosen_groups"])
+        for layer in model.layers
+        if layer.traits.tensor == "experts"
+    }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        ("deepseek-v3", {}, (8, 4)),
+        ("deepseek-v3", {"n_group": 4, "topk_group": 2}, (4, 2)),
+        ("deepseek-v3", {"n_group": None, "topk_group": None}, (8, 4)),  # those of transformers
+        ("deepseek-v3", {"n_group": 1, "topk_group": 1}, (1, 0)),
+        ("deepseek-v2-lite", {"n_group": 8, "topk_group": 3}, (1, 0)),  # greedy: of all experts
+        (
+            "deepseek-v2-lite",  # DeepSeek-V2
+            {"topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 3},
+            (8, 3),
+        ),
+    ],
+)
+def test_groups_of_experts_are_those_of_the_file(name, changes, expected):
+    assert groups(name, changes) == expected
+
+
+def test_how_tokens_are_routed_is_never_dropped():
+    """What the network has is read, what it has in another way is a note, and all else is an error."""
+    config = MODELS["deepseek-v3"]["config"]
+    notes = "\n".join(import_model(config).notes)
+    routing = ("scoring_func", "norm_topk_prob", "routed_scaling_factor")
+    assert all(f"{name} = {config[name]!r}: " in notes for name in routing)
+    for name, value in {"topk_method": "random", "moe_layer_freq": 2, "n_limited": 3}.items():
+        with pytest.raises(SpecError, match=f"{name} = {value!r}"):
+            import_model({**config, name: value})
+    with pytest.raises(SpecError, match="chosen_groups = 1; legal: 2 to the 64 groups"):
+        import_model({**config, "n_group": 64, "topk_group": 1})
 
 
 def test_the_toml_is_the_model_again(tmp_path):
