@@ -86,15 +86,15 @@ def entries(table: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def row_of(identity: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the family that scores a published row, and its entry there; raises SpecError."""
+    """Return the family of a published row that is scored, or left out, and its entry there; raises SpecError."""
     for name in catalog.names("published"):
         if identity not in catalog.text(kind="published", name=name):
             continue  # parsing all files would take most of the time of a prediction
         table = family(name)
-        for entry in entries(table, "rows"):
+        for entry in [*entries(table, "rows"), *entries(table, "left_out")]:
             if entry["id"] == identity:
                 return table, entry
-    raise SpecError(f"{identity!r} is not a row that is scored.")
+    raise SpecError(f"{identity!r} is not a row that is scored or left out.")
 
 
 def standings(chosen: Iterable[str] = ()) -> dict[str, Standing]:

@@ -363,6 +363,9 @@ def _split_in_words(strategy: Strategy) -> str:
         words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
     words += [f"in {s.tensor_pieces} pieces"] * (s.tensor > 1 and s.tensor_pieces > 1)
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
+    ways = [s.expert_exchange] * (s.expert_exchange == BY_NODE)
+    ways += [f"tokens in {s.expert_wire}"] * (s.expert_wire != SAME)
+    words += [f"experts {s.experts}" + f" ({', '.join(ways)})" * bool(ways)] * (s.experts > 1)
     words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)
     words += [f"ZeRO {s.zero}" + f" over {s.shards} ranks" * bool(s.shards)] * bool(s.zero)
     words += [f"{s.zero_unit} by {s.zero_unit}"] * (s.zero_unit != "block")

@@ -189,12 +189,34 @@ def test_rounding_is_a_unit_of_the_last_digit(text, unit):
     assert rounding(text) == pytest.approx(unit / float(text))
 
 
+MISSED = ("deepseek-v3-2048-h800", "jia-2018", "mikami-2018")
+
+
 def test_replays_know_their_miss():
     for run in replays():
         miss = run.miss(float(predict(run.experiment).time_to_train))
-        assert (run.name in ("jia-2018", "mikami-2018")) == bool(miss)
+        assert (run.name in MISSED) == bool(miss)
         assert not miss or run.reason in miss
         assert run.miss(run.published_time) == ""
+
+
+def test_a_replay_that_is_not_scored_has_its_published_figure_and_the_words_agree():
+    """DeepSeek-V3: GPU hours of a trillion tokens, and the error in its description, are those of the library."""
+    run = replay("deepseek-v3-2048-h800")
+    assert standings()["deepseek-v3-hours"].status == "left out"
+    e, found = run.experiment, predict(run.experiment)
+    tokens = float(e.global_batch) * e.model.options["sequence"]
+    assert float(found.steps) * tokens == pytest.approx(14.8e12, rel=1e-4)
+    hours = run.published_time / 3600 * int(e.devices)
+    assert hours == pytest.approx(2.664e6, rel=1e-4)
+    published = run.published_time / float(found.steps)
+    assert hours / 14.8 == pytest.approx(180e3, rel=1e-3) and f"{published:.1f} s a step" in (
+        run.description
+    )
+    assert f"Predicted are {float(found.step_time):.1f} s" in run.description
+    error = run.error(float(found.time_to_train))
+    assert f"{-error:.0%} too fast".replace("%", " %") in run.description
+    assert "29%" in run.miss(float(found.time_to_train)) and bool(found.fits)
 
 
 def test_the_rows_that_gave_the_jitter_are_not_scored():
