@@ -31,7 +31,13 @@ its gradients are reduced (`sum`).
 
 from lib_dlhpc.layout.alike import alike
 from lib_dlhpc.layout.context import context_group, in_step_replicas, own_tokens, ring_blocks
-from lib_dlhpc.layout.experts import alike_group, expert_group, expert_nodes, mean_shards
+from lib_dlhpc.layout.experts import (
+    alike_group,
+    check_experts,
+    expert_group,
+    expert_nodes,
+    mean_shards,
+)
 from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
 from lib_dlhpc.layout.limits import is_partitioned, untrained
 from lib_dlhpc.layout.parts import Part, chain, parts, stage_cut
@@ -44,6 +50,7 @@ __all__ = [
     "alike",
     "alike_group",
     "chain",
+    "check_experts",
     "context_group",
     "cut_points",
     "expert_group",

@@ -3,7 +3,7 @@
 from lib_dlhpc.layout.groups import folded
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import RUN_SCHEDULES
+from lib_dlhpc.spec.strategy import BY_NODE, RUN_RECOMPUTES, RUN_SCHEDULES
 
 
 def is_partitioned(experiment: Experiment) -> bool:
@@ -20,6 +20,13 @@ def untrained(experiment: Experiment) -> str:
     Raises SpecError if the network cannot be split so at all.
     """
     strategy, training = experiment.strategy, experiment.training
+    if strategy.recompute not in RUN_RECOMPUTES:
+        return (
+            f"strategy.recompute = {strategy.recompute!r}: it is predicted and simulated, not run; to train:"
+            f" {', '.join(map(repr, RUN_RECOMPUTES))}."
+        )
+    if strategy.expert_exchange == BY_NODE:
+        return f"strategy.expert_exchange = {BY_NODE!r}: it is predicted and simulated, not run; to train: 'direct'."
     if not is_partitioned(experiment):
         return ""
     if strategy.update != "synchronous":

@@ -112,7 +112,7 @@ def _keyed(
             s.gather,
         ),
         s.zero_unit,
-        *map(int, (s.zero, s.experts, s.context, s.tensor_pieces)),
+        *map(int, (s.zero, s.experts, s.context, s.tensor_pieces, sharing(experiment).nodes)),
         *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
         *(shards(experiment), shards(experiment) == sizes(experiment).data),  # which group shards
         s.splits_backward,

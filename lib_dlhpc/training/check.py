@@ -3,7 +3,6 @@
 from lib_dlhpc import layout
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import BY_NODE, RUN_RECOMPUTES
 from lib_dlhpc.training.data import check_data
 from lib_dlhpc.training.input.sample_files import layout_of
 from lib_dlhpc.training.trainable import check_layers
@@ -22,15 +21,6 @@ def check(experiment: Experiment) -> None:
     if strategy.lora:
         raise SpecError(
             f"strategy.lora = {strategy.lora}: adapters are priced, not trained; to train, the legal value is 0."
-        )
-    if strategy.recompute not in RUN_RECOMPUTES:
-        raise SpecError(
-            f"strategy.recompute = {strategy.recompute!r}: it is predicted and simulated, not run; to train:"
-            f" {', '.join(map(repr, RUN_RECOMPUTES))}."
-        )
-    if strategy.expert_exchange == BY_NODE:
-        raise SpecError(
-            f"strategy.expert_exchange = {BY_NODE!r}: it is predicted and simulated, not run; to train: 'direct'."
         )
     if strategy.update == "asynchronous":
         _check_asynchronous(experiment)

@@ -6,6 +6,7 @@ from split_runs import GPT, split
 
 from lib_dlhpc.costs.expert_nodes import expected_nodes
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layout import untrained
 from lib_dlhpc.parallel import program, steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain_split import explain_split
@@ -144,6 +145,19 @@ def test_with_events_it_takes_as_long():
     assert events.step_time == pytest.approx(rounds.step_time, rel=0.1)
 
 
+def test_copies_are_those_of_the_nodes_of_a_run_and_not_of_one_before_it():
+    """The same ranks and parts in 4, 2 and 8 nodes, in any order: what crosses the network differs."""
+    for node in (4, 2, 4, 8, 2):
+        run = run_of(node=node, data=16, experts=16)
+        held = program(run).stages[0][0]
+        far = [
+            each for each in held.forward.variants[0].instructions if isinstance(each, Collective)
+        ]
+        sent = {each.elements for each in far if each.group.endswith("between nodes")}
+        (copies,) = sent
+        assert copies == pytest.approx(expected_nodes(E, K, 1, 1, 16 // node) * S * H), node
+
+
 def test_only_messages_of_experts_change():
     direct, by_node = (
         predict(run_of(way, node=2, data=4, experts=4)) for way in ("direct", "by-node")
@@ -205,6 +219,7 @@ def test_groups_that_are_not_legal(groups, chosen_groups, says):
 def test_it_is_not_run_and_without_nodes_has_no_effect():
     with pytest.raises(SpecError, match="'by-node': it is predicted and simulated, not run"):
         check(run_of(precision="fp32", data=4, experts=4))
+    assert "'by-node': it is predicted and simulated" in untrained(run_of(data=4, experts=4))
     (note,) = without_effect(run_of(node=4, data=4, experts=4))
     assert "in one node" in note
     other = split(GPT, data=4, batch=16, expert_exchange="by-node")

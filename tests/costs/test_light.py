@@ -7,7 +7,7 @@ from lib_dlhpc.costs.light import light_runs
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_extra, reads_input, stored_bytes
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout import parts
+from lib_dlhpc.layout import parts, untrained
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.no_effect import without_effect
@@ -146,6 +146,7 @@ def test_it_is_not_run():
     words = "'light': it is predicted and simulated, not run; to train: 'none', 'selective', 'full'"
     with pytest.raises(SpecError, match=words):
         check(split(MOE, recompute="light", batch=16))
+    assert "'light': it is predicted and simulated" in untrained(split(MOE, recompute="light"))
 
 
 def test_a_network_without_norms_says_that_it_has_no_effect():

@@ -29,6 +29,18 @@ VALUES = {
     "allreduce": ["auto", "ring"],
     "power_limit": [0.0, 0.0, 300.0],
 }
+MIXTURE = {  # of experts over one node or several
+    "batch": [4, 8],
+    "microbatches": [1, 4],
+    "pipeline": [1, 2],
+    "schedule": ["1f1b", "dualpipe"],
+    "experts": [1, 2, 4, 8],
+    "expert_exchange": ["direct", "by-node"],
+    "expert_wire": ["same", "fp8"],
+    "precision": ["bf16", "fp8"],
+    "recompute": ["none", "light"],
+    "zero": [0, 1],
+}
 OTHERS = {
     "calibration.compute_scale": 1.3,
     "calibration.link_efficiency": 0.7,
@@ -69,6 +81,30 @@ def test_a_warm_prediction_is_the_cold_one():
         except SpecError:
             continue
         runs += twins  # in the same parts, with more replicas, and on another machine
+    agree(runs)
+
+
+def test_so_it_is_with_experts_in_one_node_or_in_several():
+    """The same ranks and parts, in nodes of another size."""
+    dice, runs = random.Random(6), []
+    model = GPT | {"experts": 16, "chosen": 2}
+    base = Experiment(model=model, machine="h800-pod", strategy={"optimizer": "adam"})
+    while len(runs) < 30:
+        changes = {f"strategy.{name}": dice.choice(values) for name, values in MIXTURE.items()}
+        for node in dice.sample([1, 2, 4, 8], 4):
+            changes |= {"strategy.nodes": 16 // node, "strategy.devices_per_node": node}
+            try:
+                run = base.set(changes)
+                numbers(run)
+            except SpecError:
+                continue
+            runs.append(run)
+    assert {"direct", "by-node"} == {run.strategy.expert_exchange for run in runs}
+    agree(runs)
+
+
+def agree(runs):
+    """Compare what is predicted of each run behind all the others with what is predicted of it alone."""
     warm = [numbers(run) for run in runs]
     known_by_now = caches()
     assert sum(each.cache_info().currsize for each in known_by_now) > 0
