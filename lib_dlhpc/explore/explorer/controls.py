@@ -6,7 +6,7 @@ page, moves.py makes one move.
 
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs import peak_rate
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer.choice import FACTORS, value_at
 from lib_dlhpc.explore.explorer.measured import chosen, titles
+from lib_dlhpc.layout import check_experts, expert_nodes
 from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import adapters, catalog, strategy
 from lib_dlhpc.spec.consistency import allreduces_on
@@ -170,12 +172,35 @@ def _attends(e: Experiment) -> bool:
 
 def _adapts(e: Experiment) -> bool:
     kinds = {layer.kind for layer in e.model.layers}
-    return bool(kinds & {*adapters.ATTENTION}) and not kinds & {"experts", "gated_experts"}
+    return bool(kinds & {*adapters.ATTENTION}) and not _has_experts(e)
+
+
+def _has_experts(e: Experiment) -> bool:
+    return any(layer.traits.tensor == "experts" for layer in e.model.layers)
+
+
+def _over_nodes(e: Experiment) -> bool:
+    """Return whether tokens travel to experts of other nodes, and may do so in a copy for each node."""
+    if not _has_experts(e) or expert_nodes(e) == 1:
+        return False
+    try:
+        check_experts(replace(e, strategy=replace(e.strategy, expert_exchange=strategy.BY_NODE)))
+    except SpecError:
+        return False
+    return True
+
+
+def _sends_fp8(e: Experiment) -> bool:
+    return _has_experts(e) and e.strategy.experts > 1 and e.strategy.precision == strategy.FP8
 
 
 def _shards(e: Experiment) -> Options:
     fits = {n for n in powers(1, 12) if n < replicas(e) and replicas(e) % n == 0}
     return [(f"{n}" if n else "all", n) for n in sorted({0, *fits, int(e.strategy.shards)})]
+
+
+def _format(name: str) -> str:
+    return "as computed" if name == strategy.SAME else name
 
 
 def _precisions(e: Experiment) -> Options:
@@ -216,6 +241,8 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.sequence_parallel": _ticks,
     "strategy.tensor_pieces": _among("strategy.tensor_pieces", powers(0, 3)),
     "strategy.experts": _experts,
+    "strategy.expert_exchange": _named(strategy.EXPERT_EXCHANGES),
+    "strategy.expert_wire": _named(strategy.EXPERT_WIRES, _format),
     "strategy.zero": _named(range(4)),
     "strategy.shards": _shards,
     "strategy.gather": _named(strategy.GATHERS),
@@ -230,9 +257,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
         "strategy.lora", (0, 4, 8, 16, 64), lambda rank: f"rank {rank}" if rank else "none"
     ),
     "strategy.allreduce": _allreduces,
-    "strategy.wire": _named(
-        strategy.WIRES, lambda name: "as computed" if name == strategy.SAME else name
-    ),
+    "strategy.wire": _named(strategy.WIRES, _format),
     "strategy.overlap": _ticks,
     "strategy.bucket": _among(
         "strategy.bucket", BUCKETS, lambda b: show(b, "B") if b < 1e12 else "all at once"
@@ -258,7 +283,9 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     **dict.fromkeys(
         ("strategy.sequence_parallel", "strategy.tensor_pieces"), lambda e: e.strategy.tensor > 1
     ),
-    "strategy.experts": lambda e: any(layer.kind == "experts" for layer in e.model.layers),
+    "strategy.experts": _has_experts,
+    "strategy.expert_exchange": _over_nodes,
+    "strategy.expert_wire": _sends_fp8,
     "strategy.zero": lambda e: replicas(e) > 1,
     "strategy.shards": lambda e: e.strategy.zero,
     "strategy.gather": lambda e: e.strategy.zero,

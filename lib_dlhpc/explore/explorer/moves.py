@@ -21,7 +21,7 @@ from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Device, Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
-from lib_dlhpc.spec.strategy import AUTO, FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
+from lib_dlhpc.spec.strategy import AUTO, BY_NODE, FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
 
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
 APART = {  # degrees that cannot be together
@@ -30,6 +30,9 @@ APART = {  # degrees that cannot be together
     "strategy.context": ("strategy.spatial",),
 }
 PLAIN_WIRE = {"strategy.wire": SAME}
+PLAIN_TOKENS = {"strategy.expert_wire": SAME}
+DIRECT = {"strategy.expert_exchange": "direct"}
+AT_HOME = {"strategy.experts": 1, **PLAIN_TOKENS, **DIRECT}
 BLOCKS = {"strategy.zero_unit": "block"}
 NO_ZERO = {"strategy.zero": 0, "strategy.shards": 0, "strategy.gather": "usual", **BLOCKS}
 NO_PIPELINE = {"strategy.schedule": "1f1b", "strategy.chunks": 1}
@@ -40,19 +43,24 @@ Changes = dict[str, Any]
 def moved(choice: Choice, field: str, value: Any) -> tuple[Choice, Breakdown, str]:
     """Return the choice after one move, its prediction, and what else was set; raises SpecError.
 
-    Where a model or a machine does not allow the present split, the network is not split.
+    Where experts cannot get a copy of a token for each node, each gets its own; where a model or a machine does not
+    allow the present split, the network is not split.
     """
     experiment = experiment_of(choice)
     if value == standing(experiment, field, choice.changes.get(field, 1)):
         return choice, predict(experiment), ""
-    others = consequences(experiment, field, value)
-    try:
-        return _moved(choice, {field: value, **others}, also(experiment, others))
-    except SpecError:
-        if field not in ("model.name", "machine.name") or not experiment.strategy.is_split:
-            raise
-    others = unsplit(experiment) | others
-    return _moved(choice, {field: value, **others}, also(experiment, others))
+    first = consequences(experiment, field, value)
+    ways = [first]
+    if experiment.strategy.expert_exchange == BY_NODE and field != "strategy.expert_exchange":
+        ways.append({**first, **DIRECT})
+    if field in ("model.name", "machine.name") and experiment.strategy.is_split:
+        ways.append(unsplit(experiment) | first)
+    for others in ways[:-1]:
+        try:
+            return _moved(choice, {field: value, **others}, also(experiment, others))
+        except SpecError:
+            pass
+    return _moved(choice, {field: value, **ways[-1]}, also(experiment, ways[-1]))
 
 
 def _moved(choice: Choice, changes: Changes, words: str) -> tuple[Choice, Breakdown, str]:
@@ -114,8 +122,10 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return {"strategy.fused_attention": "auto"}
         case "strategy.fused_attention" if value == "off" and s.has_ring:
             return {"strategy.context_exchange": "heads"}
-        case "strategy.experts" if value > 1:
-            return {"strategy.shards": 0, **PLAIN_WIRE}
+        case "strategy.experts":
+            return {"strategy.shards": 0, **PLAIN_WIRE} if value > 1 else {**PLAIN_TOKENS, **DIRECT}
+        case "strategy.precision" if value != FP8:
+            return {**PLAIN_TOKENS}
         case "strategy.lora" if value:
             return _adapted(experiment)
         case "strategy.zero":
@@ -124,7 +134,7 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return {**PLAIN_WIRE, **own} if value else rest
         case "strategy.wire" if value != SAME:
             near = {"strategy.offload": "activations"} if s.offload == "all" else {}
-            return {**NO_ZERO, "strategy.experts": 1} | near
+            return {**NO_ZERO, **AT_HOME} | near
         case "storage.tier" if not value:
             return {"run.checkpoint_interval": 0.0, **STREAMED}
     return {}
@@ -134,7 +144,7 @@ def _of_model(name: str) -> Changes:
     family = catalog.read("models", name)["family"] if name in catalog.names("models") else ""
     optimizer = "adam" if family in ("bert", "gpt") else "momentum"
     usual = {"dataset.name": DATASETS.get(family, "imagenet"), "strategy.optimizer": optimizer}
-    return {**usual, "strategy.lora": 0}
+    return {**usual, "strategy.lora": 0, **PLAIN_TOKENS, **DIRECT}
 
 
 def _samples(s: Strategy) -> int:
@@ -202,7 +212,7 @@ def unsplit(e: Experiment) -> Changes:
     every = {f"strategy.{name}": getattr(Strategy, name) for name in SPLIT_FIELDS}
     batch = max(1, int(e.global_batch) // int(e.devices))
     rest = {"strategy.sequence_parallel": False, "strategy.data": 0, "strategy.batch": batch}
-    return {**every, **NO_PIPELINE, **rest}
+    return {**every, **AT_HOME, **NO_PIPELINE, **rest}
 
 
 def _precision(device: Device, lost: str) -> str:
@@ -225,7 +235,7 @@ def _on_machine(e: Experiment, machine: Machine) -> Changes:
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         changes["strategy.offload_to"] = "host"
     if np.isnan(peak_rate(machine.device, s.precision)):
-        changes["strategy.precision"] = _precision(machine.device, s.precision)
+        changes |= {"strategy.precision": _precision(machine.device, s.precision), **PLAIN_TOKENS}
     if s.allreduce not in (AUTO, *allreduces_on(machine)):
         changes["strategy.allreduce"] = AUTO
     return changes

@@ -2,11 +2,13 @@
 
 import pytest
 
+from lib_dlhpc.explore.blocks.address import decode, encode
 from lib_dlhpc.explore.explorer.axes import ALLREDUCE, axes_of
-from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
+from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read, written
 from lib_dlhpc.explore.explorer.controls import NAMED
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.presets import of_file, preset
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment
 
 START = {
@@ -59,3 +61,95 @@ def test_an_allreduce_in_switches_is_offered_where_they_add_and_left_with_the_ma
         {v for axis in axes_of(e) if axis.field == ALLREDUCE for v in axis.values} for e in both
     ]
     assert offered == swept and offered[0] - offered[1] == {"sharp"}
+
+
+DEEPSEEK = "deepseek-v3-2048-h800"
+TOKENS = ("strategy.expert_exchange", "strategy.expert_wire")
+
+
+def tokens_of(choice):
+    """Return how tokens travel to experts."""
+    s = experiment_of(choice).strategy
+    return s.expert_exchange, s.expert_wire
+
+
+@pytest.mark.parametrize(
+    ("changes", "folded"),
+    [
+        ({}, ()),
+        ({"strategy.experts": 8}, TOKENS[:1]),  # all in one node
+        ({"strategy.experts": 1}, TOKENS),
+        ({"strategy.precision": "bf16"}, TOKENS[1:]),
+        ({"strategy.devices_per_node": 4}, ()),
+        ({"model.experts.groups": 1, "model.experts.chosen_groups": 0}, ()),
+        ({"model.experts.groups": 256, "model.experts.chosen_groups": 0}, ()),
+        (
+            {
+                f"model.experts.{key}": n
+                for key, n in (("experts", 192), ("groups", 3), ("chosen_groups", 0))
+            },
+            TOKENS[:1],  # on 8 nodes
+        ),
+    ],
+)
+def test_how_tokens_travel_is_folded_away_with_a_reason_where_it_cannot_matter(changes, folded):
+    plain = {"strategy.expert_exchange": "direct", "strategy.expert_wire": "same"}
+    e = preset(DEEPSEEK).experiment.set({**plain, **changes})
+    for field in TOKENS:
+        assert bool(NAMED[field].off(e)) == (field in folded), field
+        assert not NAMED[field].off(e) or "experts" in NAMED[field].off(e)
+    without = preset("narayanan-2021").experiment
+    assert all(NAMED[field].off(without) for field in TOKENS)
+    assert not NAMED["strategy.experts"].off(e)  # of a decoder, too
+
+
+@pytest.mark.parametrize("field", [*TOKENS, "strategy.recompute"])
+def test_each_value_of_how_tokens_travel_and_of_light_moves_the_step(field):
+    choice = Choice(preset(DEEPSEEK))
+    now = predict(experiment_of(choice))
+    for _, value in NAMED[field].options(experiment_of(choice)):
+        further, there, words = moved(choice, field, value)
+        same = value == now.experiment.strategy.__dict__[field.partition(".")[2]]
+        changed = float(there.step_time) != float(now.step_time) or there.memory != now.memory
+        assert changed != same and words == ""
+        again, pinned, ignored = read(decode(encode(written(further))).fields)
+        assert experiment_of(again) == experiment_of(further) and not pinned and not ignored
+    assert "light" in dict(NAMED["strategy.recompute"].options(experiment_of(choice)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "left"),
+    [
+        ("strategy.precision", "bf16", ("by-node", "same")),
+        ("strategy.experts", 1, ("direct", "same")),
+        ("strategy.experts", 16, ("by-node", "fp8")),
+        ("strategy.experts", 4, ("by-node", "fp8")),
+        ("strategy.wire", "bf16", ("direct", "same")),
+        ("model.name", "mixtral-8x7b", ("direct", "same")),
+        ("model.name", "llama3-8b", ("direct", "same")),
+        ("machine.name", "selene", ("by-node", "same")),  # no fp8
+        ("machine.name", "summit", ("direct", "same")),  # nodes of six
+    ],
+)
+def test_how_tokens_travel_goes_where_it_cannot_stay(field, value, left):
+    choice = Choice(preset(DEEPSEEK))
+    assert tokens_of(choice) == ("by-node", "fp8")
+    further, _, words = moved(choice, field, value)
+    assert tokens_of(further) == left
+    assert ("expert exchange direct" in words) == (left[0] == "direct")
+    assert ("tokens travel same" in words) == (left[1] == "same")
+
+
+def test_tensor_parallelism_sends_a_copy_to_each_expert_again():
+    run = read_experiment(
+        {
+            "model": "qwen3-30b-a3b",
+            "dataset": "webtext",
+            "machine": "h100-pod",
+            "strategy": {"nodes": 4, "experts": 8, "devices_per_node": 4},
+        }
+    )
+    by_node, _, _ = moved(Choice(of_file(run)), "strategy.expert_exchange", "by-node")
+    further, _, words = moved(by_node, "strategy.tensor", 2)
+    assert "expert exchange direct" in words and experiment_of(further).strategy.tensor == 2
+    assert experiment_of(further).strategy.experts == 8

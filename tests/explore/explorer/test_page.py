@@ -177,6 +177,17 @@ def test_an_illegal_combination_is_barred_and_explained():
     assert page.experiment.strategy.offload == "none"
 
 
+def test_every_control_of_experts_applies_to_a_preset_and_others_fold_it_away():
+    page = Explorer()
+    fields = [f"strategy.{name}" for name in ("experts", "expert_exchange", "expert_wire")]
+    for name in names():
+        page.choose(name)
+        rows = {row["field"]: row for row in page.panel.state["controls"]}
+        for field in fields:
+            assert bool(rows[field]["off"]) == (name != "deepseek-v3-2048-h800"), (name, field)
+            assert "experts" in (rows[field]["off"] or "experts")
+
+
 def test_a_split_of_a_file_is_shown_by_its_controls():
     page = Explorer()
     page.load(read_experiment(EXPERTS).set({"strategy.tensor": 4, "strategy.recompute": "full"}))
@@ -251,7 +262,7 @@ def test_a_prediction_that_misses_its_publication_says_so(run):
     assert published in page.words["headline"].value
     missed = run.miss(float(predict(run.experiment).time_to_train))
     assert html.escape(missed) in page.words["notices"].value
-    page.move("run.epochs", 1.0)
+    page.move("run.epochs", 2.0)
     assert published not in page.words["headline"].value
 
 
