@@ -20,7 +20,7 @@ from lib_dlhpc.spec.training import Training
 
 NOT_ASSESSED = "accuracy not assessed"
 LEARNED = (  # of [strategy]; and all of [training] but `collective`, which changes only who adds
-    *("optimizer", "precision", "wire", "update", "local_steps", "staleness"),
+    *("optimizer", "precision", "wire", "expert_wire", "update", "local_steps", "staleness"),
 )
 
 
@@ -155,6 +155,8 @@ def _deviations(e: Experiment, work: Workload) -> dict[str, Any]:
         found["strategy.precision"] = s.precision
     if s.wire not in (SAME, s.precision):
         found["strategy.wire"] = s.wire
+    if s.expert_wire != SAME:
+        found["strategy.expert_wire"] = s.expert_wire
     if s.update == "asynchronous":
         found["strategy.update"] = s.update
     if s.staleness:

@@ -53,7 +53,7 @@ from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import NARROW, SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import FORWARD
+from lib_dlhpc.spec.strategy import FORWARD, LIGHT
 
 Floats = NDArray[np.float64]
 LONGEST = 1e15  # B: no message takes less for each byte
@@ -204,8 +204,11 @@ class _Passes:
             apart = self._apart(variant, len(model.layers))
             cut = cut_of(model, int(self.experiment.strategy.tensor_pieces))
             each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
+            # Of light recomputation a stage that ends behind an output spares it: the next stage stores its message.
+            light = self.experiment.strategy.recompute == LIGHT
+            again = [] if light else template.repeated
             rows = [
-                [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, template.repeated])]
+                [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, again])]
                 for one in (*each[:2], compute.total(each))
             ]
             limited, seconds = np.array(rows[:2]), np.array(rows[2])

@@ -41,6 +41,7 @@ WORDS = {  # a field at the default of the strategy is not named
     "recompute": "recompute {}",
     "offload": "offload {}",
     "experts": "experts {}",
+    "expert_exchange": "{} exchange",
     "shards": "over {} ranks",
     "gather": "{} gather",
     "zero_unit": "{0} by {0}",

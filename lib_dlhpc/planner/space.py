@@ -19,7 +19,7 @@ from lib_dlhpc.planner.learned import samples
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import SETTINGS, Bounds, read_planning
-from lib_dlhpc.spec.strategy import AUTO, RUN_RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
+from lib_dlhpc.spec.strategy import AUTO, BY_NODE, RUN_RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
 
 Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
@@ -227,6 +227,8 @@ def _rules_of_asked(
     """Yield the same of axes that a plan has only where they are asked for."""
     if "experts" in c:
         yield "experts do not divide the replicas", data % c["experts"] != 0
+    if "expert_exchange" in c:
+        yield from _rules_of_copies(c, experiment)
     if "gather" in c:
         yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
     if "allreduce" in c:
@@ -242,3 +244,15 @@ def _rules_of_asked(
             "shards do not divide the replicas",
             data * c["context"] % np.maximum(c["shards"], 1) != 0,
         )
+
+
+def _rules_of_copies(c: Columns, experiment: Experiment) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield where no token gets a copy for each node (layout/experts.py); that groups divide, a prediction finds."""
+    nodes = c.get("nodes", np.array(int(experiment.strategy.nodes)))
+    node = int(experiment.devices_per_node) * np.minimum(int(experiment.machine.domain), nodes)
+    near = np.maximum(1, node // (c["tensor"] * c["spatial"]))  # replicas
+    experts = c.get("experts", np.array(int(experiment.strategy.experts)))
+    by_node = c["expert_exchange"] == BY_NODE
+    yield SAME, by_node & (experts <= near) & ((experts == 1) | (c["tensor"] == 1))
+    yield "copies by node with tensor", by_node & (c["tensor"] > 1)
+    yield "copies by node, experts do not fill nodes", by_node & (experts % near != 0)

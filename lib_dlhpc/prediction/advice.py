@@ -1,7 +1,7 @@
 """What to change next: the one change that shortens a run most, or the fewest changes that make it fit.
 
-Each candidate keeps the global batch and the precision, and so the training; each is priced by predict(), and
-must fit.
+Each candidate keeps the global batch, the precision and the formats of all that is sent, and so the training; each is
+priced by predict(), and must fit.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import AUTO
+from lib_dlhpc.spec.strategy import AUTO, EXPERT_EXCHANGES, RECOMPUTES
 from lib_dlhpc.spec.units import format_quantity
 
 Changes = dict[str, Any]
@@ -60,9 +60,12 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
         yield f"gradient buckets of {word} the size", {"strategy.bucket": float(s.bucket) * factor}
     for zero in range(int(s.zero) + 1, 4):
         yield f"ZeRO {zero}", {"strategy.zero": zero}
-    for recompute in ("none", "selective", "full"):
+    for recompute in RECOMPUTES:
         if recompute != s.recompute:
             yield f"recompute: {recompute}", {"strategy.recompute": recompute}
+    for exchange in EXPERT_EXCHANGES if int(s.experts) > 1 else ():
+        if exchange != s.expert_exchange:
+            yield f"expert exchange: {exchange}", {"strategy.expert_exchange": exchange}
     if int(s.pipeline) > 1:
         if s.schedule == "gpipe":
             yield "1F1B schedule", {"strategy.schedule": "1f1b"}

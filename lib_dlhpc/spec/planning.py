@@ -16,11 +16,11 @@ VARIED = (  # fields of the strategy that a plan varies by default (planner/spac
 )
 AXES = (  # and others that it may vary
     *VARIED,
-    *("experts", "shards", "gather", "zero_unit", "offload", "allreduce", "nodes"),
+    *("experts", "expert_exchange", "shards", "gather", "zero_unit", "offload", "allreduce", "nodes"),
     *("overlap", "bucket", "power_limit", "tensor_pieces"),
 )
 SETTINGS = {  # that change accuracy: varied only where that was measured (planner/learned.py)
-    **{name: f"strategy.{name}" for name in ("precision", "wire", "local_steps")},
+    **{name: f"strategy.{name}" for name in ("precision", "wire", "expert_wire", "local_steps")},
     **{
         name: f"training.{name}"
         for name in ("sparsity", "low_rank", "outer_rate", "outer_momentum")

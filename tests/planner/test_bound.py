@@ -11,6 +11,18 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 
 GPT = {"family": "gpt", "layers": 6, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 64}
+DECODER = {
+    "family": "decoder",
+    "layers": 6,
+    "hidden": 256,
+    "sequence": 64,
+    "vocabulary": 64,
+    "attention": {"heads": 4},
+    "feed_forward": {"features": 512},
+}
+MIXTURE = {**DECODER, "experts": {"experts": 16, "chosen": 4, "features": 512, "groups": 8}}
+LATENT = {"heads": 4, "latent": 64, "plain": 32, "rotated": 16, "values": 32, "queries": 96}
+BOTH = {"recompute": ["none", "light"], "expert_exchange": ["direct", "by-node"]}
 RUNS = {
     "gpt": (
         {**GPT},
@@ -66,6 +78,44 @@ RUNS = {
         {"name": "selene", "nics": 1},
         {"nodes": 2, "batch": 16, "precision": "fp16", "experts": 4, "zero": 1},
         {"schedule": ["dualpipe"], "pipeline": [2, 4], "tensor": [1], "microbatches": [8, 16, 32]},
+    ),
+    "light": ({**GPT}, "h100-pod", {"batch": 4, "optimizer": "adam"}, {"recompute": ["light"]}),
+    "light, latent": (
+        {**DECODER, "attention": LATENT},
+        "selene",
+        {"batch": 4, "precision": "bf16"},
+        {"recompute": ["light"], "zero": [0, 1]},
+    ),
+    "light, alike stages": (  # which a cut behind each activation spares its recomputation
+        {
+            "family": "sequential",
+            "input": [4096],
+            "layers": [*({"kind": "dense", "features": 4096}, {"kind": "gelu"})] * 4,
+        },
+        {"name": "h100-pod", "jitter": 0.0, "intra_node": {"latency": 0.0, "bandwidth": 1e30}},
+        {"devices_per_node": 4, "batch": 64, "optimizer": "sgd"},
+        {"recompute": ["light"], "microbatches": [128, 256], "tensor": [1], "zero": [0]},
+    ),
+    "light, images": (
+        "resnet18",
+        "summit",
+        {"devices_per_node": 4, "batch": 4},
+        {"recompute": ["light"], "spatial": [1], "tensor": [1], "zero": [0]},
+    ),
+    "copies by node": (
+        {**MIXTURE},
+        {"name": "selene", "nics": 1},
+        {"nodes": 4, "devices_per_node": 4, "batch": 4, "precision": "bf16"},
+        {**BOTH, "experts": [1, 8, 16], "zero": [0, 1], "tensor": [1, 2]},
+    ),
+    "copies by node in fp8": (
+        {**MIXTURE},
+        "h800-pod",
+        {
+            **{"nodes": 4, "devices_per_node": 4, "batch": 16, "precision": "fp8"},
+            **{"experts": 8, "expert_wire": "fp8", "expert_exchange": "by-node"},
+        },
+        {**BOTH, "schedule": ["1f1b", "dualpipe"], "pipeline": [1, 2], "tensor": [1]},
     ),
     "local": (
         {**GPT, "hidden": 1024},

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.space import axes_of
@@ -204,6 +205,49 @@ def test_another_workload_keeps_its_settings_and_is_not_assessed():
     assert any("training.sparsity must stay as in the file" in each for each in found.left_out)
 
 
+MIXTURE = Experiment(
+    model={
+        "family": "decoder",
+        **{"layers": 2, "hidden": 64, "sequence": 32, "vocabulary": 64},
+        "attention": {"heads": 4},
+        "feed_forward": {"features": 96},
+        "experts": {"experts": 16, "chosen": 4, "features": 32},
+    },
+    dataset="words",
+    machine="h800-pod",
+    strategy={
+        **{"nodes": 2, "devices_per_node": 4, "batch": 4, "experts": 8, "precision": "fp8"},
+        "optimizer": "adam",
+    },
+)
+
+
+@pytest.mark.parametrize("target", [0.0, 0.5])
+@pytest.mark.parametrize("own", ["same", "fp8"])
+def test_tokens_in_fp8_stay_as_in_the_file_where_nobody_measured_them(own, target):
+    """As a precision does; how many copies travel changes no number, and is free to vary."""
+    run = MIXTURE.set({"strategy.expert_wire": own, "run.target": target})
+    found = planned(run, expert_wire=["same", "fp8"], expert_exchange=["direct", "by-node"])
+    assert {choice.experiment.strategy.expert_wire for choice in found.ranked} == {own}
+    ways = {choice.experiment.strategy.expert_exchange for choice in found.ranked}
+    assert ways == {"direct", "by-node"}
+    (reason,) = (each for each in found.left_out if "strategy.expert_wire must stay" in each)
+    assert "accuracy not assessed" in reason and "accuracy not assessed" in found.accuracy
+    assert found.best.words.count("by-node exchange") == (
+        found.best.experiment.strategy.expert_exchange == "by-node"
+    )
+
+
+def test_tokens_in_fp8_are_a_lossy_setting_beside_a_target():
+    reason = epochs_of(
+        MNIST.set({"strategy.expert_wire": "fp8", "strategy.precision": "fp8"})
+    ).reason
+    assert "strategy.expert_wire = fp8" in reason and "not measured together" in reason
+    bf16 = MIXTURE.set({"strategy.precision": "bf16"})
+    found = planned(bf16, expert_wire=["same", "fp8"])
+    assert any("legal with strategy.precision = 'fp8'" in each for each in found.left_out)
+
+
 def test_local_steps_and_an_outer_optimizer_are_measured_together():
     found = planned(MNIST.set({"run.target": 0.9}), **DILOCO)
     kept = {
@@ -262,6 +306,7 @@ WIDE = {  # axes whose values beside the default one are not small numbers
     "recompute": ["none", "full"],
     "sequence_parallel": [False, True],
     "experts": [1],
+    "expert_exchange": ["direct", "by-node"],
     "shards": [0, 2],
     "gather": ["usual", "forward"],
     "zero_unit": ["block", "layer"],
@@ -276,6 +321,7 @@ WIDE = {  # axes whose values beside the default one are not small numbers
 LOSSY = {  # each so that the lossy value is the best one
     "precision": {"precision": ["fp32"]},
     "wire": {"wire": ["fp8", "bf16"]},
+    "expert_wire": {"expert_wire": ["same", "fp8"]},
     "sparsity": {"sparsity": [0.0, 0.99]},
     "low_rank": {"low_rank": [0, 4]},
     "local_steps": {"local_steps": [1, 4, 16]},
@@ -314,4 +360,4 @@ def test_the_best_along_each_lossy_axis_is_planned_again(name):
     assert second.experiment == first.experiment and second.values == first.values
     table, field = SETTINGS[name].split(".")
     lossy = getattr(getattr(first.experiment, table), field)
-    assert name == "precision" or lossy != getattr(getattr(run, table), field)
+    assert name in ("precision", "expert_wire") or lossy != getattr(getattr(run, table), field)

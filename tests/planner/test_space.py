@@ -6,6 +6,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.space import SAME, space
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import RUN_SCHEDULES, SCHEDULES
 
@@ -101,3 +102,51 @@ def test_bounds_keep_the_default_values_within_them():
 def test_a_field_that_cannot_be_chosen(choose, word):
     with pytest.raises(SpecError, match=word):
         space(RUN, choose)
+
+
+MIXTURE = Experiment(
+    model={
+        "family": "decoder",
+        **{"layers": 4, "hidden": 64, "sequence": 32, "vocabulary": 64},
+        "attention": {"heads": 4},
+        "feed_forward": {"features": 96},
+        "experts": {"experts": 16, "chosen": 4, "features": 32},
+    },
+    machine={"name": "h100-pod", "devices_per_node": 4},
+    strategy={"nodes": 4, "batch": 4, "precision": "bf16"},
+)
+
+
+@pytest.mark.parametrize("own", [{}, {"strategy.experts": 8}])
+def test_copies_by_node_are_left_out_where_they_are_refused_or_the_same(own):
+    """Each combination of these axes is legal, refused by a prediction, or the same as with a copy for each expert."""
+    choose = {"tensor": [1, 2, 4], "pipeline": [1, 2], "microbatches": [2], "recompute": ["none"]}
+    choose |= {"schedule": ["1f1b"], "chunks": [1], "zero": [0], "sequence_parallel": [False]}
+    choose |= {} if own else {"experts": [1, 2, 4, 8]}
+    run = MIXTURE.set(own)
+    direct, both = (
+        space(run, choose | {"expert_exchange": ways})
+        for ways in (["direct"], ["direct", "by-node"])
+    )
+    kept = [both.changes(row) for row in range(len(both))]
+    by_node = [each for each in kept if each["strategy.expert_exchange"] == "by-node"]
+    assert by_node and len(kept) == len(direct) + len(by_node)
+    for row in range(len(direct)):
+        other = direct.changes(row)
+        changes = other | {"strategy.expert_exchange": "by-node"}
+        try:
+            there = predict(run.set(changes))
+        except SpecError:
+            assert changes not in by_node
+            continue
+        same = float(there.step_time) == float(predict(run.set(other)).step_time)
+        assert (changes in by_node) != same, changes
+
+
+def test_light_recomputation_is_tried_where_it_is_asked_for():
+    assert "light" not in space(MIXTURE, {}).columns["recompute"].tolist()
+    for found in (space(MIXTURE, {"recompute": ["light"]}), space(MIXTURE.set(LIGHT), {})):
+        assert "light" in found.columns["recompute"].tolist()
+
+
+LIGHT = {"strategy.recompute": "light"}

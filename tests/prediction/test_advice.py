@@ -3,6 +3,7 @@
 import pytest
 
 from lib_dlhpc import predict
+from lib_dlhpc.convergence.assessment import changed
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.advice import WORTH, advise, fits, moves
 from lib_dlhpc.prediction.replays import replay, replays
@@ -54,3 +55,38 @@ def test_what_no_change_makes_fit_says_so():
     )
     advice = advise(predict(one))
     assert not advice.changes and "use more devices" in advice.words
+
+
+DEEPSEEK = "deepseek-v3-2048-h800"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_move_changes_what_is_learned(name):
+    """Precision, formats on the wire, of tokens as well, and all of [training] stay."""
+    now = replay(name).experiment
+    for label, changes in moves(now):
+        try:
+            there = now.set(changes)
+        except SpecError:
+            continue
+        assert changed(there, now) == (), label
+
+
+def test_a_copy_for_each_node_and_light_recomputation_are_advised():
+    run = replay(DEEPSEEK).experiment
+    direct = run.set({"strategy.expert_exchange": "direct"})
+    advice = advise(predict(direct))
+    assert advice.changes == {"strategy.expert_exchange": "by-node"}
+    assert "expert exchange: by-node" in advice.words
+    stored = run.set({"strategy.recompute": "none"})
+    advice = advise(predict(stored))
+    assert advice.changes == {"strategy.recompute": "light"}
+    assert "Does not fit" in advice.words and "recompute: light" in advice.words
+    wide = predict(run.set({"strategy.expert_wire": "same"}))
+    assert "strategy.expert_wire" not in advise(wide).changes
+    assert all("strategy.expert_wire" not in changes for _, changes in moves(wide.experiment))
+
+
+def test_experts_of_one_replica_are_not_exchanged():
+    fields = [field for _, changes in moves(replay("goyal-2017").experiment) for field in changes]
+    assert "strategy.expert_exchange" not in fields
