@@ -206,7 +206,7 @@ class _Passes:
             each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
             # Of light recomputation a stage that ends behind an output spares it: the next stage stores its message.
             light = self.experiment.strategy.recompute == LIGHT
-            again = [] if light else template.repeated
+            again = () if light else template.repeated
             rows = [
                 [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, again])]
                 for one in (*each[:2], compute.total(each))

@@ -208,7 +208,10 @@ def test_another_workload_keeps_its_settings_and_is_not_assessed():
 MIXTURE = Experiment(
     model={
         "family": "decoder",
-        **{"layers": 2, "hidden": 64, "sequence": 32, "vocabulary": 64},
+        "layers": 2,
+        "hidden": 64,
+        "sequence": 32,
+        "vocabulary": 64,
         "attention": {"heads": 4},
         "feed_forward": {"features": 96},
         "experts": {"experts": 16, "chosen": 4, "features": 32},
@@ -216,7 +219,11 @@ MIXTURE = Experiment(
     dataset="words",
     machine="h800-pod",
     strategy={
-        **{"nodes": 2, "devices_per_node": 4, "batch": 4, "experts": 8, "precision": "fp8"},
+        "nodes": 2,
+        "devices_per_node": 4,
+        "batch": 4,
+        "experts": 8,
+        "precision": "fp8",
         "optimizer": "adam",
     },
 )

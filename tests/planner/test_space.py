@@ -107,7 +107,10 @@ def test_a_field_that_cannot_be_chosen(choose, word):
 MIXTURE = Experiment(
     model={
         "family": "decoder",
-        **{"layers": 4, "hidden": 64, "sequence": 32, "vocabulary": 64},
+        "layers": 4,
+        "hidden": 64,
+        "sequence": 32,
+        "vocabulary": 64,
         "attention": {"heads": 4},
         "feed_forward": {"features": 96},
         "experts": {"experts": 16, "chosen": 4, "features": 32},
