@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
-from explorer_page import applying, changes, chip, control, move, moves, opened, part, use
+from explorer_page import another, applying, changes, chip, control, move, moves, opened, part, use
 from lesson_page import MOST_MEMORY, everyone_can_use, has, kernels, largest_kernel, tells
 from patience import PATIENCE
 
@@ -98,6 +98,27 @@ def test_every_control_moves_a_number_of_a_preset_that_it_applies_to(page: Any) 
                 if moved is None:
                     continue
             seen.add(field)
+
+
+def test_how_tokens_travel_to_experts_moves_numbers_and_comes_back(
+    page: Any, eventually: Any
+) -> None:
+    fields = [f"strategy.{name}" for name in ("expert_exchange", "expert_wire", "experts")]
+    chip(page, GPT3)
+    assert not applying(page) & {*fields}
+    another(page, "DeepSeek-V3")
+    assert applying(page) >= {*fields}
+    assert part(page, "strategy.recompute", "light").is_checked()
+    for field in fields[:2]:
+        assert moves(page, field), field
+    address = page.evaluate("location.hash")
+    assert "strategy.expert_exchange=direct" in address and "strategy.expert_wire=same" in address
+    page.reload()
+    opened(page)
+    eventually(lambda: part(page, "strategy.expert_exchange", "direct").is_checked())
+    assert part(page, "strategy.expert_wire", "as computed").is_checked()
+    assert page.evaluate("location.hash") == address
+    assert moves(page, fields[2])
 
 
 def test_a_control_says_its_value_and_goes_back(page: Any, eventually: Any) -> None:

@@ -36,6 +36,14 @@ def chip(page: Any, name: str) -> None:
     settled(page)
 
 
+def another(page: Any, words: str) -> None:
+    """Choose a run that is on no chip, by words of its title, and wait until it is shown."""
+    runs = page.get_by_label("More published runs")
+    runs.select_option(runs.locator("option", has_text=words).get_attribute("value"))
+    eventually(lambda: words in page.locator(".dl-about summary").inner_text(), what=words)
+    settled(page)
+
+
 def settled(page: Any) -> None:
     """Wait until the page has nothing more to show: controls that are being drawn anew take no click."""
     looks = [""]

@@ -9,6 +9,7 @@ from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import fits, held
 from lib_dlhpc.prediction.replays import Replay
+from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -48,8 +49,23 @@ def model_flop(p: Breakdown) -> tuple[float, str]:
     if model.trained < model.parameters:
         return float(model.train_flop), "those of a step, without weight gradients of frozen layers"
     if tokens(p):
-        return 6.0 * float(model.parameters) * tokens(p), "6 FLOP for each parameter and token"
+        met = met_by_a_token(model)
+        all_met, some_met = (
+            "6 FLOP for each parameter and token",
+            "6 FLOP for each parameter on a token's way",
+        )
+        return 6.0 * met * tokens(p), all_met if met == model.parameters else some_met
     return float(model.train_flop), "three times those of a forward pass"
+
+
+def met_by_a_token(model: Model) -> float:
+    """Return the parameters on a token's way: of the experts of a layer only those to which it is sent."""
+    layers = (layer for layer in model.layers if layer.traits.tensor == "experts")
+    idle = (
+        layer.parameters * (1 - layer.attributes["chosen"] / layer.attributes["experts"])
+        for layer in layers
+    )
+    return float(model.parameters - sum(idle))
 
 
 def peak_of(p: Breakdown) -> float:

@@ -137,7 +137,7 @@ def test_how_tokens_travel_goes_where_it_cannot_stay(field, value, left):
     further, _, words = moved(choice, field, value)
     assert tokens_of(further) == left
     assert ("expert exchange direct" in words) == (left[0] == "direct")
-    assert ("tokens travel same" in words) == (left[1] == "same")
+    assert ("tokens sent in same" in words) == (left[1] == "same")
 
 
 def test_tensor_parallelism_sends_a_copy_to_each_expert_again():
