@@ -21,9 +21,9 @@ import simpy
 from _quick import add_quick
 from _ring_peers import ALPHA, BANDWIDTH, MISSING, simgrid, textbook
 
+from lib_dlhpc.costs.platform import platform
 from lib_dlhpc.schedules import Schedule, schedule
 from lib_dlhpc.simulation.events import start_schedules
-from lib_dlhpc.simulation.platform import platform
 from lib_dlhpc.simulation.simulation import Simulation
 from lib_dlhpc.spec.machine import Device, Link, Machine
 

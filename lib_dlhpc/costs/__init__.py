@@ -15,7 +15,9 @@ work.py               one device's compute in a data-parallel step
 exchanges.py          what the layers of a part exchange
 instruction_prices.py what the instructions of a program cost
 network.py            the network model of a machine, congestion included
+platform.py           the links of a machine and the routes between ranks
 groups.py             the network of a process group, and its collectives
+uneven.py             groups that cross the edge of a node, on the links that they use
 nccl.py               an allreduce by NCCL's protocols
 stragglers.py         the slowest of p ranks
 length.py             number of steps of a run

@@ -25,6 +25,7 @@ from lib_dlhpc.costs.network import (
     network_of,
     nics_used,
 )
+from lib_dlhpc.costs.uneven import Uneven, is_even
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import shards, sizes, stride
@@ -103,7 +104,10 @@ def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: in
 @lru_cache(maxsize=512)
 def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: int) -> Network:
     machine, nodes, devices = joined(on.value, nodes, devices)
-    close = max(1, min(ranks, devices // apart))
+    uneven = None
+    if not is_even(devices, nodes, ranks, apart):
+        uneven = Uneven(machine, devices, nodes, ranks, apart)
+    close = uneven.node_size if uneven else max(1, min(ranks, devices // apart))
     used = -(-ranks // close)
     inner, outer = machine.intra_node, machine.inter_node
     sharing = devices / close
@@ -123,6 +127,7 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         machine.topology == "rails-pxn",
         nics,
         beside,
+        uneven,
     )
 
 
@@ -190,6 +195,9 @@ def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
 
 def shift_cost(net: Network, size: Any) -> Cost:
     """Return the cost of a message of `size` B from each rank of a ring to the next; one of a node may leave it."""
+    if net.uneven is not None:
+        found: Cost = net.uneven.shift(size)
+        return found
     if net.outer.ranks > 1:
         return Cost(net.outer.alpha, size * net.outer.beta * net.lanes, 0.0)
     return Cost(net.inner.alpha, size * net.inner.beta, 0.0)
@@ -201,6 +209,9 @@ def halo_cost(net: Network, size: Any) -> Cost:
     At the edge of a node one side uses the network and the other stays inside; with one rank of the group per
     node, both sides use the network.
     """
+    if net.uneven is not None:
+        found: Cost = net.uneven.halo(size)
+        return found
     level = net.outer if net.outer.ranks > 1 else net.inner
     both = net.inner.ranks > 1 and net.outer.ranks > 1
     one_nic = net.lanes if net.outer.ranks > 1 else 1

@@ -28,19 +28,29 @@ def ways(experiment: Experiment) -> list[tuple[groups.Wire, ...]]:
 
     Where microbatches enter from both ends, the second chunk of a place sends to the place before.
     """
-    apart, devices = stride(experiment, "pipeline"), groups.near(experiment)
-    within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))
-    nodes = [place * apart // devices for place in range(sizes(experiment).pipeline)]
-    following = [*nodes[1:], nodes[0]]
-    found = [within if a == b else between for a, b in zip(nodes, following, strict=True)]
+    many, devices = sizes(experiment).pipeline, groups.near(experiment)
+    apart = stride(experiment, "pipeline")
+    if apart % devices and devices % apart:  # stages that lie across the edges of nodes
+        found = [path_between(experiment, place, (place + 1) % many) for place in range(many)]
+    else:
+        within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))
+        nodes = [place * apart // devices for place in range(many)]
+        following = [*nodes[1:], nodes[0]]
+        found = [within if a == b else between for a, b in zip(nodes, following, strict=True)]
     if experiment.strategy.mirrored:
         return list(zip(found, [found[-1], *found[:-1]], strict=True))
     return [(way,) * int(experiment.strategy.chunks) for way in found]
 
 
 def path_between(experiment: Experiment, place: int, other: int) -> groups.Wire:
-    """Return the path between the ranks of two stages while all of a stage send."""
-    apart = stride(experiment, "pipeline")
+    """Return the path between the ranks of two stages while all of a stage send: the slowest of them."""
+    apart, devices = stride(experiment, "pipeline"), groups.near(experiment)
+    if apart % devices and devices % apart:
+        sources, targets = ((np.arange(apart) + of * apart) // devices for of in (place, other))
+        leaves = sources != targets
+        if leaves.any():
+            most = max(np.bincount(nodes[leaves]).max() for nodes in (sources, targets))
+            return groups.wire(experiment, 0, devices, float(most))
     return groups.wire(experiment, place * apart, other * apart, apart)
 
 

@@ -46,7 +46,10 @@ class Algorithm:
         return {"node_size": node_size} if self.by_node and ranks % node_size == 0 else {}
 
     def priced(self, n: Array, net: Network) -> Cost:
-        """Return the cost of n bytes in closed form."""
+        """Return the cost of n bytes in closed form, or on the links of groups that do not fill nodes evenly."""
         if self.cost is None:
             raise TypeError(f"{self.name} has no closed form; price(schedule(...)) prices it.")
+        if net.uneven is not None:
+            found: Cost = net.uneven.priced(self, n)
+            return found
         return self.cost(n, net)

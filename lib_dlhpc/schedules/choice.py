@@ -10,6 +10,7 @@ import numpy as np
 
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
+from lib_dlhpc.schedules.double_tree import SEGMENTS
 from lib_dlhpc.schedules.network import Array, Cost, Network
 from lib_dlhpc.schedules.rounds import Schedule
 from lib_dlhpc.spec.strategy import AUTO
@@ -52,10 +53,17 @@ def plan(
     elements: default, the fewest that divide evenly into all blocks, so that one schedule serves all sizes with the
     same algorithm.
     """
-    record, even = chosen(goal, n, net, name), ranks << (ranks.bit_length() - 1)
+    record = chosen(goal, n, net, name)
     options = record.on_nodes(ranks, int(net.inner.ranks))
-    count = even if elements is None else elements
+    count = even_elements(goal, ranks) if elements is None else elements
     return schedule(record.name, ranks, count, **options)
+
+
+def even_elements(goal: str, ranks: int) -> int:
+    """Return the fewest elements that divide evenly into the blocks of all algorithms, and into segments of trees."""
+    if goal == "all_to_all":
+        return ranks**2
+    return 2 * SEGMENTS * ranks << (ranks.bit_length() - 1)
 
 
 def cheapest(goal: str, n: Array, net: Network, name: str = AUTO) -> Cost:

@@ -64,7 +64,9 @@ class Network(NamedTuple):
     nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors` that of a ring. combines:
     where switches add what passes them: "nvls" inside a node, "sharp" between nodes. The beta of `outer` is of a node's
     ranks that all send; lanes: how many times that rate one of them has that sends alone. crossing:
-    slowdown factor where every node sends all of one rail to another. relay, nics, beside: see Rails."""
+    slowdown factor where every node sends all of one rail to another. relay, nics, beside: see Rails. uneven: prices
+    groups that do not fill nodes evenly (costs/uneven.py); `inner` is then of ranks that are in one node in each group.
+    """
 
     inner: Level
     outer: Level
@@ -78,6 +80,7 @@ class Network(NamedTuple):
     relay: bool = False
     nics: Array = 1
     beside: Array = 1
+    uneven: Any = None
 
     @property
     def rails(self) -> Rails:

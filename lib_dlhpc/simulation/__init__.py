@@ -5,7 +5,6 @@ conditions.py    what differs from step to step and from rank to rank
 rounds.py        a schedule in rounds: all ranks at once, no contention beyond the NICs
 events.py        a schedule simulated message by message
 simulation.py    ranks, messages and background traffic as processes on a platform
-platform.py      the links of a machine and the routes between ranks
 flows.py         messages in flight as fluid flows, whose rates change as others start and end
 fairness.py      max-min fair rates
 watchdog.py      deadlock reports and cancellation

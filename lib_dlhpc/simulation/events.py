@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lib_dlhpc.costs.platform import platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.rounds import Round, Schedule, as_sent
 from lib_dlhpc.simulation.merging import merged
-from lib_dlhpc.simulation.platform import platform
 from lib_dlhpc.simulation.simulation import Message, Process, Record, Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.spec.machine import Machine

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from lib_dlhpc.costs.platform import Platform
 from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Round
-from lib_dlhpc.simulation.platform import Platform
 from lib_dlhpc.simulation.simulation import Message
 
 

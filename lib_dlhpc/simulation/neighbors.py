@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lib_dlhpc.costs.platform import NO_LINK, Platform, platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import schedule
 from lib_dlhpc.simulation.events import Script, take_part
-from lib_dlhpc.simulation.platform import NO_LINK, Platform, platform
 from lib_dlhpc.simulation.simulation import Message, Process, Simulation, Traffic
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.timeline import Timeline, from_rows

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lib_dlhpc.costs.platform import platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.program.calls import BACKWARD, FORWARD, WEIGHTS, phase_of
 from lib_dlhpc.program.intervals import NAMES
 from lib_dlhpc.schedules.pipeline import Forward, Instruction, Pipeline, Receive, Send
 from lib_dlhpc.schedules.pipeline_proof import idle_times
 from lib_dlhpc.simulation.messages import Recorder
-from lib_dlhpc.simulation.platform import platform
 from lib_dlhpc.simulation.simulation import Message, Process, Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.spec.machine import Machine

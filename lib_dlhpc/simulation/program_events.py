@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from simpy.events import Event
 
+from lib_dlhpc.costs.platform import Platform
 from lib_dlhpc.program import (
     Block,
     Call,
@@ -37,7 +38,6 @@ from lib_dlhpc.schedules.rounds import stored
 from lib_dlhpc.simulation.conditions import Conditions
 from lib_dlhpc.simulation.events import Script, take_part
 from lib_dlhpc.simulation.messages import Recorder
-from lib_dlhpc.simulation.platform import Platform
 from lib_dlhpc.simulation.program_rounds import bubble
 from lib_dlhpc.simulation.ranked import Plans
 from lib_dlhpc.simulation.simulation import Message, Process, Simulation

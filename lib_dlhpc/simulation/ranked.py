@@ -45,6 +45,7 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
     speed: of each rank, for what it combines; 1 is normal.
     """
     plans, programs = Plans(step), dict[int, rounds.Program]()
+    priced = step.stages[0][0].last.prices[0].priced
     stages, each = step.schedule.ranks, int(np.prod(step.shape))
     even = bool(np.all(np.equal(speed, 1.0)))
     combines = np.broadcast_to(np.asarray(speed, np.float64), stages * each).reshape(stages, each)
@@ -53,6 +54,9 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
         group = step.groups[what.group]
         if group.size == 1:
             return joined
+        if group.network.uneven is not None:  # all leave together: see costs/uneven.py
+            seconds = priced(what).seconds
+            return np.asarray(np.broadcast_to(group.latest(joined), joined.shape) + seconds)
         schedule, element = plans.of(what)
         if id(schedule) not in programs:
             programs[id(schedule)] = rounds.program(schedule)

@@ -16,9 +16,9 @@ import simpy
 from numpy.typing import ArrayLike
 from simpy.events import Event, Timeout
 
+from lib_dlhpc.costs.platform import Platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.flows import Flows
-from lib_dlhpc.simulation.platform import Platform
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError, Progress, Wait
 
 Process: TypeAlias = Generator[Event, Any, None]

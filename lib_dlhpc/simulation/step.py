@@ -110,7 +110,7 @@ def _in_events(
     messages: int,
     progress: Progress | None,
 ) -> Timeline:
-    from lib_dlhpc.simulation.platform import platform
+    from lib_dlhpc.costs.platform import platform
     from lib_dlhpc.simulation.program_events import simulate_events
 
     nodes, each = int(experiment.strategy.nodes), int(experiment.devices_per_node)

@@ -12,12 +12,12 @@ from lib_dlhpc.costs.network import (
     congestion,
     neighbor_congestion,
 )
+from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import collectives
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, messages, price, schedule
 from lib_dlhpc.simulation import rounds
 from lib_dlhpc.simulation.events import finish_times, simulate_schedules, start_schedules
-from lib_dlhpc.simulation.platform import NO_LINK, platform
 from lib_dlhpc.simulation.simulation import Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
 from lib_dlhpc.spec.machine import Device, Link, Machine

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.simulation.platform import NO_LINK, platform
+from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.spec.machine import Device, Link, Machine
 
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
