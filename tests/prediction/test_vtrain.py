@@ -32,6 +32,41 @@ def test_pipelines_with_a_tensor_group_on_each_node_are_predicted_without_calibr
     assert len(scored) == 15 and mean(map(abs, errors)) <= 0.025 and max(map(abs, errors)) <= 0.05
 
 
+def test_what_the_guide_says_of_few_tensor_ranks_is_so():
+    """Item 7 of docs/limits.md: a change that finds the cause rewrites it."""
+    with ROWS.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["set"] == "multi-node"]
+    scored = [(row, milliseconds(row) / float(row["iteration_ms"]) - 1) for row in rows]
+    assert len(scored) == 50 and mean(abs(error) for _, error in scored) <= 0.0985
+    few = [(row, error) for row, error in scored if row["tensor"] in ("1", "2", "4")]
+    small = sorted(error for row, error in few if row["hidden"] == "3072")
+    assert len(small) == 15 and small[0] > -0.3 and all(-0.13 < each < -0.07 for each in small[1:])
+    one = {
+        stages: mean(e for r, e in few if r["tensor"] + r["pipeline"] == "1" + stages)
+        for stages in "12"
+    }
+    assert abs(one["1"] - one["2"]) < 0.01
+    large = [error for row, error in few if row["hidden"] == "8192" and row["tensor"] != "1"]
+    assert len(large) == 8 and min(large) > -0.41 and max(large) < -0.03
+
+
+def test_times_on_one_node_are_linear_in_the_microbatches():
+    """So they are sums of measured parts, as docs/limits.md says."""
+    found: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    with ROWS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["set"] == "single-node":
+                key = tuple(row[each] for each in KEYS if each != "global_batch")
+                point = float(row["global_batch"]), float(row["iteration_ms"])
+                found.setdefault(key, []).append(point)
+    longer = [sorted(points) for points in found.values() if len(points) > 2]
+    assert len(longer) > 100
+    for (first, start), *between, (last, stop) in longer:
+        for batch, time in between:
+            line = start + (stop - start) * (batch - first) / (last - first)
+            assert abs(time / line - 1) < 1e-12
+
+
 def milliseconds(row: dict[str, str]) -> float:
     """Return the predicted step of one run: fp16, Adam, all activations recomputed, no overlap."""
     gpus, data, micro = (int(row[key]) for key in ("gpus", "data", "micro_batch"))
