@@ -130,6 +130,11 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
         lines.append(
             f"  {found.tokens:.2f} tokens a step of each sequence, {service.drafts} drafted"
         )
+    if found.reuse.tokens:
+        lines.append(
+            f"  {found.reuse.hit:.0%} of the requests find {found.reuse.tokens:,} tokens of their prompt stored;"
+            f" {found.reuse.requests:,.0f} requests fit"
+        )
     priced = found.full.cost == found.full.cost
     money = f" {f'{service.machine.currency}/M tokens':>13}" * priced
     lines.append(
@@ -148,6 +153,11 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
             f"  at {service.requests.rate:g} requests/s: {words}, batch {load.batch:.1f}, first token"
             f" {shown(load.ttft, 's')}, next token {shown(load.tpot, 's')}"
         )
+    if pools := found.pools:
+        lines.append(
+            f"  {service.service.prefill_replicas} replicas read prompts, busy {pools.reading:.0%}; paths of caches"
+            f" busy {pools.sending:.0%}; places of the others {pools.decoding:.0%}"
+        )
     return lines
 
 
@@ -159,6 +169,8 @@ def trace_lines(trace: "ServiceTrace") -> list[str]:
         f"{len(trace.requests)} requests in {shown(trace.end, 's')}: {trace.tokens_per_second:,.0f} tokens/s,"
         f" busy {trace.utilization:.0%}, mean batch {trace.mean_batch:.1f}, {trace.preemptions} preemptions"
     ]
+    if trace.service.service.prefix_block:
+        lines.append(f"  {trace.reused.mean():.0%} of the prompts' tokens were stored")
     table = trace.percentiles()
     names = list(next(iter(table.values())))
     lines.append(f"  {'':<8}" + "".join(f"{name:>11}" for name in names))
@@ -180,6 +192,8 @@ def _of_load(found: "ServicePrediction") -> dict[str, float]:
     if load is None:  # all are there at once: most of the time to the first token is the queue
         return {"tpot, s": full.tpot, "tokens/s": full.tokens_per_second}
     rate = {"tokens/s": load.tokens_per_second} if load.saturated else {"batch": load.batch}
+    if found.pools:  # a simulation counts the requests of both pools
+        rate.pop("batch", None)
     return {"ttft, s": load.ttft, "tpot, s": load.tpot, **rate}
 
 

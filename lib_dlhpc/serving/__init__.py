@@ -5,6 +5,9 @@ shard.py        what one device of a replica holds and computes for a token; the
 speculate.py    speculative decoding: the tokens of a step, expected and drawn
 price.py        the price of a step: some tokens of prompts, and one token of each sequence
 predict.py      predict_service: bytes, times and costs in closed form
+prefix.py       stored keys and values of prompts that begin alike: how many requests find them; PrefixCache
+pools.py        replicas that only read prompts, and the way of a cache to those that decode
+queueing.py     the wait for a place, and the batch that a load settles at
 load.py         the steady state at a rate of requests: batch, wait
 scheduler.py    continuous and static batching: which requests are in the next step
 simulate.py     simulate_service: every request and every step
@@ -18,7 +21,9 @@ published.py    published(): measurements of others, beside their predictions
 from lib_dlhpc.serving.decoder import Decoder, decode
 from lib_dlhpc.serving.load import Load
 from lib_dlhpc.serving.measure import on_this_machine
+from lib_dlhpc.serving.pools import Pools
 from lib_dlhpc.serving.predict import Point, ServicePrediction, predict_service
+from lib_dlhpc.serving.prefix import PrefixCache, Reuse
 from lib_dlhpc.serving.price import Chunk, Prices, StepTime
 from lib_dlhpc.serving.published import Published, published
 from lib_dlhpc.serving.run import run_service
@@ -32,9 +37,12 @@ __all__ = [
     "Drafting",
     "Load",
     "Point",
+    "Pools",
+    "PrefixCache",
     "Prices",
     "Published",
     "Requests",
+    "Reuse",
     "Service",
     "ServicePrediction",
     "ServiceTrace",

@@ -48,6 +48,9 @@ class Decoder:
         self.context = Context(training=False)
         self.cache: dict[Hashable, dict[int, Array]] = {}
         self.held: dict[Hashable, int] = {}
+        self.blocks: dict[
+            Hashable, dict[int, Array]
+        ] = {}  # keys and values of tokens that may come again
         for layer, each in zip(model.layers, self.layers, strict=True):
             if is_attention(layer.kind):
                 each.positions = np.arange(longest)
@@ -90,6 +93,20 @@ class Decoder:
     def keep(self, name: Hashable, tokens: int) -> None:
         """Forget all but the first tokens of a sequence, such as drafts that were rejected."""
         self.held[name] = min(self.held.get(name, 0), tokens)
+
+    def store(self, block: Hashable, name: Hashable, first: int, stop: int) -> None:
+        """Store the keys and values of tokens first to stop of a sequence, as a block of that name."""
+        self.blocks[block] = {at: c[:, first:stop].copy() for at, c in self.cache[name].items()}
+
+    def reuse(self, name: Hashable, blocks: Sequence[Hashable]) -> None:
+        """Begin a sequence with the tokens of stored blocks, one after the other; they must be its first tokens."""
+        self.cache[name], self.held[name] = {}, 0
+        for block in blocks:
+            first = self.held[name]
+            for at, stored in self.blocks[block].items():
+                cache = self._cache(name, at, stored.shape[-1])
+                cache[:, first : first + stored.shape[1]] = stored
+                self.held[name] = first + stored.shape[1]
 
     def free(self, name: Hashable) -> None:
         """Release the cache of a sequence."""

@@ -11,19 +11,21 @@ service time scatters as prompts and answers do (Allen and Cunneen; of one serve
 of the step that runs when it arrives.
 """
 
-from math import ceil, exp, hypot, inf, sqrt
+from math import ceil, exp, hypot, inf
 from typing import NamedTuple
 
+from lib_dlhpc.serving.pools import Pools
+from lib_dlhpc.serving.prefix import Reuse
 from lib_dlhpc.serving.price import Chunk, Prices
+from lib_dlhpc.serving.queueing import queue_wait, settled
 from lib_dlhpc.serving.service import Service
-
-BISECTIONS = 50
 
 
 class Load(NamedTuple):
     """What the offered rate gives; times in s, of a request.
 
-    batch: mean sequences in a replica. utilization: of its places. wait: until the prompt is begun.
+    batch: mean sequences in a replica, of those that decode. utilization: of its places, or of what is busiest in two
+    pools. wait: until the prompt is begun.
     tokens_per_second: of all replicas.
     """
 
@@ -47,51 +49,66 @@ class _Held(NamedTuple):
 
 
 def load_of(
-    service: Service, prices: Prices, most: int, tokens_per_second: float, tpot: float
+    service: Service, prices: Prices, reuse: Reuse, most: int, tokens_per_second: float, tpot: float
 ) -> Load:
     """Return the steady state; most: sequences that are decoded at once, and what such full batches reach."""
     requests, rate = service.requests, service.requests.rate / service.service.replicas
-    at_most = _held(service, prices, rate, most)
+    at_most = _held(service, prices, reuse, rate, most)
     hold = at_most.first + at_most.rest
     if rate * hold >= most:
         return Load(most, 1.0, True, tokens_per_second, inf, inf, tpot)
-    low, high = 0.0, float(most)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        at = _held(service, prices, rate, max(middle, 1.0))
-        low, high = (middle, high) if rate * (at.first + at.rest) > middle else (low, middle)
-    at, busy = _held(service, prices, rate, max(high, 1.0)), rate * hold / most
+
+    def inside(size: float) -> float:
+        one = _held(service, prices, reuse, rate, size)
+        return rate * (one.first + one.rest)
+
+    batch = settled(inside, most)
+    at = _held(service, prices, reuse, rate, max(batch, 1.0))
     scatter = hypot(requests.prompt_spread * at_most.first, requests.answer_spread * at_most.rest)
-    wait = busy ** (sqrt(2 * (most + 1)) - 1) / (most * (1 - busy)) * hold / 2
-    wait *= 1 + (scatter / hold) ** 2
+    wait = queue_wait(rate, hold, most, scatter / hold)
     if most > 1:  # a place may be free while a step runs
         step = at.prompts * at.first + (1 - at.prompts) * at.step
-        wait += (1 - exp(-high)) * step / 2
-    tokens = requests.rate * requests.answer
-    return Load(
-        high, busy, False, tokens, wait, wait + at.first, at.rest / max(1, requests.answer - 1)
-    )
+        wait += (1 - exp(-batch)) * step / 2
+    tokens, each = requests.rate * requests.answer, at.rest / max(1, requests.answer - 1)
+    return Load(batch, rate * hold / most, False, tokens, wait, wait + at.first, each)
 
 
-def _held(service: Service, prices: Prices, rate: float, batch: float) -> _Held:
+def load_of_pools(service: Service, pools: Pools, tokens_per_second: float, tpot: float) -> Load:
+    """Return the steady state of replicas that only read prompts and others that decode, as one service's."""
+    busy, later = max(pools.reading, pools.sending, pools.decoding), service.requests.answer - 1
+    ttft = pools.wait + pools.prefill
+    if pools.saturated:
+        return Load(pools.batch, 1.0, True, tokens_per_second, pools.wait, ttft, tpot)
+    each = (pools.moved + pools.rest) / later if later else 0.0
+    tokens = service.requests.rate * service.requests.answer
+    return Load(pools.batch, busy, False, tokens, pools.wait, ttft, each)
+
+
+def _held(service: Service, prices: Prices, reuse: Reuse, rate: float, batch: float) -> _Held:
     """Return how long a request holds its place in such a batch, between whole batches in proportion."""
     low, part = int(batch), batch - int(batch)
-    one = _of_whole(service, prices, rate, low)
+    one = _of_whole(service, prices, reuse, rate, low)
     if not part:
         return one
-    next_one = _of_whole(service, prices, rate, low + 1)
+    next_one = _of_whole(service, prices, reuse, rate, low + 1)
     return _Held(*(a + part * (b - a) for a, b in zip(one, next_one, strict=True)))
 
 
-def _of_whole(service: Service, prices: Prices, rate: float, batch: int) -> _Held:
+def _of_whole(service: Service, prices: Prices, reuse: Reuse, rate: float, batch: int) -> _Held:
     load, chunk = service.requests, service.service.chunk
     context = load.prompt + load.answer / 2
-    step = prices.decode(batch, context).total
-    first = interruption = prices.prefill(load.prompt).total
-    if chunk:
-        steps, size = ceil(load.prompt / chunk), min(chunk, load.prompt)
-        others = [context] * (batch - 1)
-        both = prices.step([Chunk(size, (load.prompt - size) // 2)], others).total
-        first, interruption = steps * both, steps * (both - prices.step((), others).total)
+    step, first, interruption = prices.decode(batch, context).total, 0.0, 0.0
+    others = [context] * (batch - 1)
+    alone = prices.step((), others).total if chunk else 0.0
+    for share, stored in reuse.cases:
+        rest = load.prompt - stored
+        steps, size = (ceil(rest / chunk), min(chunk, rest)) if chunk else (1, rest)
+        both = prices.step(
+            [Chunk(size, stored + (rest - size) // 2)], others if chunk else ()
+        ).total
+        first, interruption = (
+            first + share * steps * both,
+            interruption + share * steps * (both - alone),
+        )
     prompts = min(rate * interruption * (batch - 1) / batch, 0.999)
     return _Held(first, prices.steps(load.answer) * step / (1 - prompts), step, prompts)

@@ -5,9 +5,12 @@ time to first token    = prefill of the prompt
 time per output token  = a step of decode: weights once, the cache of each sequence
 tokens a second        = batch * answer / (prefill of the batch + the steps of decode)
 
+Where requests begin alike and blocks are stored, a part of the prompts is not computed (prefix.py); where prompts and
+answers have replicas of their own, a cache travels between them (pools.py).
 With a draft model a step of decode drafts and verifies, and each gives several tokens (speculate.py).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +20,9 @@ from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.power import drawn
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.results import Columns, Result, Summary, shown
-from lib_dlhpc.serving.load import Load, load_of
+from lib_dlhpc.serving.load import Load, load_of, load_of_pools
+from lib_dlhpc.serving.pools import Pools, pools_of, sending
+from lib_dlhpc.serving.prefix import Reuse, reuse_of
 from lib_dlhpc.serving.price import STEP_TOKENS, Prices, StepTime
 from lib_dlhpc.serving.service import Service
 from lib_dlhpc.serving.speculate import expected_tokens
@@ -50,8 +55,9 @@ class ServicePrediction(Result):
     """A service in closed form; bytes are of a device, times of a replica.
 
     cache_token: bytes of cache a token, mean of the longest sequence. sequences: most that fit at their full length.
-    batch: that, or the most allowed. prefill, decode: of one prompt, and of a step of the batch half-way through the
-    answers. curve: for batches up to `batch`. load: at the offered rate; None if all arrive at once.
+    batch: that, or the most allowed. prefill, decode: of the mean prompt, and of a step of the batch half-way through
+    the answers. curve: for batches up to `batch`. load: at the offered rate; None if all arrive at once. reuse: of
+    stored prefixes. pools: at the rate, where some replicas only read prompts.
     """
 
     service: Service
@@ -67,6 +73,8 @@ class ServicePrediction(Result):
     prefill_flop: float
     curve: tuple[Point, ...]
     load: Load | None
+    reuse: Reuse
+    pools: Pools | None
 
     @property
     def alone(self) -> Point:
@@ -94,6 +102,10 @@ class ServicePrediction(Result):
         }
         if self.service.draft:
             facts["tokens of a step"] = f"{self.tokens:.2f} of each sequence"
+        if self.reuse.tokens:
+            facts["stored prefixes"] = (
+                f"{self.reuse.hit:.0%} of requests reuse {self.reuse.tokens:,} tokens"
+            )
         rows = [
             [
                 *(str(point.batch), shown(point.ttft, "s"), shown(point.tpot, "s")),
@@ -132,6 +144,8 @@ class ServicePrediction(Result):
             "prefill_flop": self.prefill_flop,
             "curve": [point._asdict() for point in self.curve],
             "load": self.load._asdict() if self.load else None,
+            "reuse": self.reuse._asdict(),
+            "pools": self.pools._asdict() if self.pools else None,
         }
 
 
@@ -140,17 +154,22 @@ def predict_service(service: Service) -> ServicePrediction:
     prices, load = Prices(service), service.requests
     room = room_of(service, prices)
     sequence = prices.cached(service.longest - 1)
-    sequences = int(room // sequence)
-    if sequences < 1:
+    if sequence > room:
         raise SpecError(
             f"The cache of a sequence of {service.longest} tokens needs {format_quantity(sequence, 'B')} a device, and"
             f" {format_quantity(room, 'B')} are left beside the weights; legal: shorter requests, more service.devices,"
             " or fewer bytes a number."
         )
-    batch = min(sequences, service.service.batch)
+    reuse = reuse_of(service, prices, room)
+    batch = min(int(reuse.requests), service.service.batch)
     sizes = sorted({*(2**n for n in range(batch.bit_length())), batch})
-    curve = tuple(_point(service, prices, size) for size in sizes)
-    full = curve[-1]
+    curve = tuple(_point(service, prices, reuse, size) for size in sizes)
+    full, pools, at_rate = curve[-1], None, None
+    if load.rate and service.service.prefill_replicas:
+        pools = pools_of(service, prices, batch)
+        at_rate = load_of_pools(service, pools, full.tokens_per_second, full.tpot)
+    elif load.rate:
+        at_rate = load_of(service, prices, reuse, batch, full.tokens_per_second, full.tpot)
     return ServicePrediction(
         service=service,
         weights=weights_of(prices),
@@ -158,15 +177,15 @@ def predict_service(service: Service) -> ServicePrediction:
         room=room,
         cache_token=sequence / max(1, service.longest - 1 + service.drafts),
         cache_sequence=sequence,
-        sequences=sequences,
+        sequences=int(reuse.requests),
         batch=batch,
-        prefill=prices.prefill(load.prompt),
+        prefill=_mean((share, prices.prefill(load.prompt, n)) for share, n in reuse.cases),
         decode=prices.decode(batch, load.prompt + load.answer / 2),
         prefill_flop=prices.flop(load.prompt),
         curve=curve,
-        load=load_of(service, prices, batch, full.tokens_per_second, full.tpot)
-        if load.rate
-        else None,
+        load=at_rate,
+        reuse=reuse,
+        pools=pools,
     )
 
 
@@ -215,28 +234,39 @@ def weights_of(prices: Prices) -> float:
     return prices.shard.weights + (prices.draft.shard.weights if prices.draft else 0.0)
 
 
-def _point(service: Service, prices: Prices, batch: int) -> Point:
+def _point(service: Service, prices: Prices, reuse: Reuse, batch: int) -> Point:
     """Return what a batch of mean requests takes, served from prompts to ends."""
     load, serving = service.requests, service.service
-    first = prices.prompts(batch, load.prompt)
+    first = _mean((share, prices.prompts(batch, load.prompt, n)) for share, n in reuse.cases)
     rest = prices.answers(batch, load.prompt, load.answer)
-    both = first + rest
-    rate = serving.replicas * batch * load.answer / both.total
-    tpot = rest.total / (load.answer - 1) if load.answer > 1 else 0.0
-    watts = _watts(service, both)
+    both, later, moved = first + rest, load.answer - 1, 0.0
+    rate, watts = batch * load.answer / both.total, _watts(service, both, both.total)
+    rate, watts = serving.replicas * rate, serving.replicas * watts
+    if pool := serving.prefill_replicas:
+        others, moved = serving.replicas - pool, sending(service, prices)(load.prompt)
+        period = max(rest.total, first.total * others / pool, batch * moved * others / pool)
+        rate = (
+            others * batch * load.answer / period
+        )  # both pools at work, on one batch after another
+        reading = _watts(service, first.times(others / pool), period)
+        watts = pool * reading + others * _watts(service, rest, period)
+    tpot = (rest.total + moved) / later if later else 0.0
     devices = serving.devices * serving.replicas
     price = service.machine.device_price * devices / 3600 or np.nan
     bound = (rest if load.answer > 1 else first).bound
-    return Point(
-        batch, first.total, tpot, rate, 1e6 * price / rate, watts * serving.replicas / rate, bound
-    )
+    return Point(batch, first.total, tpot, rate, 1e6 * price / rate, watts / rate, bound)
 
 
-def _watts(service: Service, step: StepTime) -> float:
-    """Return the mean W of a replica that is busy with such steps, its part of hosts and of cooling included."""
+def _mean(cases: Iterable[tuple[float, StepTime]]) -> StepTime:
+    """Return the mean of steps with their probabilities."""
+    return sum((step.times(share) for share, step in cases), StepTime())
+
+
+def _watts(service: Service, step: StepTime, period: float) -> float:
+    """Return the mean W of a replica with such steps in each `period` s, its part of hosts and of cooling included."""
     machine, serving = service.machine, service.service
     memory = step.weights + step.cache + step.activations
     parts = (step.arithmetic + step.attention, memory, step.communication)
-    device = drawn(machine.device, 0.0, *(each / step.total for each in parts))
+    device = drawn(machine.device, 0.0, *(each / period for each in parts))
     host = machine.node_power / machine.devices_per_node
     return float(machine.pue * serving.devices * (device + host))

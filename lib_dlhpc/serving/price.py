@@ -133,19 +133,20 @@ class Prices:
         own = self.shard.cached(tokens + self.drafts)
         return own + (self.draft.cached(tokens + self.drafts) if self.draft else 0.0)
 
-    def prefill(self, prompt: int) -> StepTime:
-        """Return the seconds of the step of one whole prompt, which ends with the first token."""
-        return self.step([Chunk(prompt)])
+    def prefill(self, prompt: int, stored: int = 0) -> StepTime:
+        """Return the seconds of the step of one prompt, without its `stored` tokens; it ends with the first token."""
+        return self.step([Chunk(prompt - stored, stored)])
 
     def decode(self, batch: int, context: float) -> StepTime:
         """Return the seconds of a step that decodes `batch` sequences, whose new tokens see `context` tokens each."""
         return self.step((), [context] * batch)
 
-    def prompts(self, batch: int, prompt: int) -> StepTime:
+    def prompts(self, batch: int, prompt: int, stored: int = 0) -> StepTime:
         """Return the seconds of the steps of `batch` prompts, as many in a step as it has room for."""
-        together = max(1, min(batch, STEP_TOKENS // prompt))
+        one = Chunk(prompt - stored, stored)
+        together = max(1, min(batch, STEP_TOKENS // one.tokens))
         full, rest = divmod(batch, together)
-        return self.step([Chunk(prompt)] * together).times(full) + self.step([Chunk(prompt)] * rest)
+        return self.step([one] * together).times(full) + self.step([one] * rest)
 
     def answers(self, batch: int, prompt: int, answer: int) -> StepTime:
         """Return the seconds of the steps that decode `batch` sequences to the end of their answers.

@@ -1,7 +1,8 @@
 """run_service(service): the same requests, decoded for real in numpy on one core.
 
 The scheduler is that of the simulation; a step takes the seconds that this core computes for it, without those of
-other processes. The clock is the decoder's: it jumps to the next arrival where a server would wait.
+other processes. The clock is the decoder's: it jumps to the next arrival where a server would wait. Blocks of prefixes
+that the scheduler stores are copied from one sequence into the next; paged caches would only point to them.
 """
 
 from time import thread_time
@@ -10,6 +11,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.decoder import Decoder
+from lib_dlhpc.serving.prefix import blocks_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
 from lib_dlhpc.serving.service import Service
@@ -51,6 +53,7 @@ def _run(service: Service) -> ServiceTrace:
         _carry_out(step, scheduler, decoder, texts)
         end = now + thread_time() - start
         scheduler.done(step, end)
+        _store(step, scheduler, decoder)
         for request in requests:
             if request.end == end:
                 decoder.free(request.number)
@@ -66,6 +69,11 @@ class _Texts:
         words = service.model.layers[0].attributes["vocabulary"]
         rng = np.random.default_rng([service.requests.seed, 2])
         self.prompts = [rng.integers(0, words, each.prompt).tolist() for each in requests]
+        rng = np.random.default_rng([service.requests.seed, 5])
+        shared = rng.integers(0, words, (service.requests.prefixes, service.requests.shared))
+        for prompt, each in zip(self.prompts, requests, strict=True):
+            if each.prefix >= 0:
+                prompt[: each.shared] = shared[each.prefix, : each.shared].tolist()
         self.answers: list[list[int]] = [[] for _ in requests]
 
     def part(self, number: int, first: int, stop: int) -> list[int]:
@@ -78,6 +86,9 @@ def _carry_out(step: Step, scheduler: Scheduler, decoder: Decoder, texts: _Texts
     for request in scheduler.queue:  # preempted
         if request.number in decoder.held:
             decoder.free(request.number)
+    for request, _ in step.chunks:
+        if request.blocks and request.number not in decoder.held:
+            decoder.reuse(request.number, [(request.prefix, at) for at in range(request.blocks)])
     work = [(each, chunk.before, chunk.before + chunk.tokens) for each, chunk in step.chunks] + [
         (each, each.tokens - 1, each.tokens) for each in step.decoded
     ]
@@ -85,6 +96,18 @@ def _carry_out(step: Step, scheduler: Scheduler, decoder: Decoder, texts: _Texts
     for (request, _, stop), own in zip(work, logits, strict=True):
         if stop == request.tokens:
             texts.answers[request.number].append(int(np.argmax(own)))
+
+
+def _store(step: Step, scheduler: Scheduler, decoder: Decoder) -> None:
+    """Copy the blocks that the scheduler has stored since, and drop those that it has evicted."""
+    stored, size = scheduler.prefixes, scheduler.prefixes.block
+    for old in [each for each in decoder.blocks if each not in stored]:
+        del decoder.blocks[old]
+    for request, _ in step.chunks:
+        for at in range(blocks_of(request.shared, size) if request.made else 0):
+            block = (request.prefix, at)
+            if block in stored and block not in decoder.blocks:
+                decoder.store(block, request.number, at * size, (at + 1) * size)
 
 
 def check_run(service: Service) -> None:

@@ -7,6 +7,8 @@ leaves it with its last token. Static batching: a batch is admitted when the one
     prefill    whole prompts, in steps of their own; or chunks of them, in the steps that decode (Agrawal et al. 2024,
                "Sarathi-Serve", section 4)
     decode     one token of each sequence that has its first
+    reuse      the blocks of a prompt's beginning that are still stored (prefix.py)
+    hand over  a prompt's cache to a replica that decodes, where this one only reads prompts (pools.py)
     preempt    when the cache is full: the sequence admitted last returns to the queue, and is prefilled again later
                with the tokens that it has made (Kwon et al. 2023, "vLLM", section 4.5)
 
@@ -18,13 +20,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving.prefix import PrefixCache
 from lib_dlhpc.serving.price import STEP_TOKENS, Chunk
 from lib_dlhpc.serving.service import Serving
 
 
 @dataclass(eq=False)
 class Request:
-    """A request, its progress, and its times in s; made: tokens of the answer, computed: tokens in the cache."""
+    """A request, its progress, and its times in s; made: tokens of the answer, computed: tokens in the cache.
+
+    prefix: which text its first `shared` tokens are; -1: its own. reused: tokens that were stored when it was first
+    admitted. blocks: of its prefix, that it has pinned. moved: s from its first token until its cache has been sent.
+    """
 
     number: int
     arrival: float
@@ -35,6 +42,11 @@ class Request:
     first: float = -1.0
     end: float = -1.0
     preemptions: int = 0
+    prefix: int = -1
+    shared: int = 0
+    reused: int = 0
+    blocks: int = 0
+    moved: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -58,7 +70,11 @@ class Step:
 
 @dataclass
 class Scheduler:
-    """Queue and batch of one replica. cached: bytes of a sequence, from its tokens; room: bytes of all."""
+    """Queue and batch of one replica. cached: bytes of a sequence, from its tokens; room: bytes of all.
+
+    prefixes: its stored blocks. hands_over: it only reads prompts; `leaving` have their first token, and their caches
+    stay until they have been sent.
+    """
 
     serving: Serving
     cached: Callable[[int], float]
@@ -68,6 +84,9 @@ class Scheduler:
     )  # tokens of a sequence that a step makes, drawn where some are drafted
     queue: deque[Request] = field(default_factory=deque)
     running: list[Request] = field(default_factory=list)  # in the order of admission
+    prefixes: PrefixCache = field(default_factory=PrefixCache)
+    hands_over: bool = False
+    leaving: list[Request] = field(default_factory=list)
 
     def add(self, request: Request) -> None:
         """Append a request to the queue; raise SpecError if it does not fit the cache alone."""
@@ -79,6 +98,10 @@ class Scheduler:
                 " service.devices, or fewer bytes a number."
             )
         self.queue.append(request)
+
+    def sent(self, request: Request) -> None:
+        """Forget a request whose cache has been sent."""
+        self.leaving.remove(request)
 
     @property
     def load(self) -> int:
@@ -103,6 +126,10 @@ class Scheduler:
         for request, chunk in step.chunks:
             request.computed += chunk.tokens
             if request.computed == request.tokens:
+                if request.prefix >= 0:
+                    request.blocks = self.prefixes.add(
+                        request.prefix, request.shared, request.blocks
+                    )
                 self._token(request, now)
         for request in step.decoded:
             made = min(self.advance(), request.answer - request.made)
@@ -117,31 +144,50 @@ class Scheduler:
         if request.made == request.answer:
             request.end = now
             self.running.remove(request)
+            self._release(request, self._own(request))
+        elif self.hands_over:
+            self.running.remove(request)
+            self.leaving.append(request)
 
     def _admit(self) -> None:
         if self.serving.batching == "static" and self.running:
             return
-        used = self._used()
+        own = self._used() - self.prefixes.pinned
         while self.queue and len(self.running) < self.serving.batch:
-            used += self.cached(self.queue[0].tokens)
-            if used > self.room:
+            request = self.queue[0]
+            if request.prefix >= 0:
+                request.blocks = self.prefixes.find(request.prefix, request.shared)
+            own += self._own(request)
+            if own + self.prefixes.pinned > self.room:
+                self._release(request)
                 break
+            stored = request.blocks * self.prefixes.block
+            if not request.preemptions:
+                request.reused = stored
+            request.computed = max(request.computed, stored)
             self.running.append(self.queue.popleft())
 
     def _preempt(self) -> None:
         while self._used() > self.room:
             last = self.running.pop()
             last.computed, last.preemptions = 0, last.preemptions + 1
+            self._release(last)
             self.queue.appendleft(last)
+
+    def _release(self, request: Request, own: float = 0.0) -> None:
+        """Unpin what a request has of its prefix; leave its own bytes to be evicted."""
+        self.prefixes.release(request.prefix, request.blocks, (request.number, own))
+        request.blocks = 0
 
     def _prompts(self, waiting: list[Request]) -> tuple[tuple[Request, Chunk], ...]:
         """Return whole prompts, the first one and as many more as a step has room for."""
-        found, left = [(waiting[0], Chunk(waiting[0].tokens))], STEP_TOKENS - waiting[0].tokens
-        for request in waiting[1:]:
-            left -= request.tokens
-            if left < 0:
+        found, left = list[tuple[Request, Chunk]](), STEP_TOKENS
+        for request in waiting:
+            chunk = Chunk(request.tokens - request.computed, request.computed)
+            left -= chunk.tokens
+            if found and left < 0:
                 break
-            found.append((request, Chunk(request.tokens)))
+            found.append((request, chunk))
         return tuple(found)
 
     def _chunks(self, waiting: list[Request]) -> tuple[tuple[Request, Chunk], ...]:
@@ -155,7 +201,15 @@ class Scheduler:
     def _step(
         self, chunks: tuple[tuple[Request, Chunk], ...], decoded: tuple[Request, ...]
     ) -> Step:
-        return Step(chunks, decoded, self._used())
+        used = self._used()
+        self.prefixes.shrink(self.room - used)
+        return Step(chunks, decoded, used)
 
     def _used(self) -> float:
-        return sum(self.cached(each.tokens) for each in self.running)
+        """Return the bytes that are not to be evicted."""
+        held = sum(self._own(each) for each in (*self.running, *self.leaving))
+        return held + self.prefixes.pinned
+
+    def _own(self, request: Request) -> float:
+        """Return the bytes of a request beside the blocks that it has pinned."""
+        return self.cached(request.tokens) - request.blocks * self.prefixes.size

@@ -31,6 +31,8 @@ class Serving:
     chunk: most tokens of prompts in a step, which are decoded with; 0: a step has prompts, or decodes.
     attention: of all sequences in one kernel, or of one after the other, as in numpy.
     graph: the kernels of a step are launched as one graph, and wait for each other 0.5 us.
+    prefix_block: tokens of a block whose keys and values are stored for requests that begin alike; 0: none is.
+    prefill_replicas: of `replicas`, those that only read prompts and send the cache to the others; 0: all do both.
     """
 
     devices: int = whole(default=1)
@@ -42,6 +44,8 @@ class Serving:
     chunk: int = whole(default=0, least=0)
     attention: str = choice(ATTENTION, default="together")
     graph: bool = flag(default=True)
+    prefix_block: int = whole(default=0, least=0, most=LONGEST)
+    prefill_replicas: int = whole(default=0, least=0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class Requests:
     """The load: Poisson arrivals, and lengths in tokens.
 
     rate: requests a second of all replicas; 0: all arrive at once. A spread is the standard deviation over the mean
-    of a log-normal distribution; 0: all have one length.
+    of a log-normal distribution; 0: all have one length. shared: first tokens of the prompts that begin alike, the
+    part `sharing` of all, with one of `prefixes` texts, such as system prompts or conversations so far.
     """
 
     rate: float = number(default=1.0)
@@ -69,6 +74,9 @@ class Requests:
     answer: int = whole(default=128, most=LONGEST)
     prompt_spread: float = number(default=0.0, most=10.0)
     answer_spread: float = number(default=0.0, most=10.0)
+    shared: int = whole(default=0, least=0, most=LONGEST)
+    prefixes: int = whole(default=1, most=1_000_000)
+    sharing: float = number(default=1.0, most=1.0)
     count: int = whole(default=200, most=1_000_000)
     seed: int = whole(default=0, least=0)
 
@@ -177,7 +185,42 @@ def checked(service: Service) -> Service:
             f"service.devices = {serving.devices}, service.replicas = {serving.replicas}:"
             f" {machine.name or 'the machine'} has {most} devices; legal: a product of at most {most}."
         )
+    _check_prefixes(service)
+    _check_pools(serving)
     return service
+
+
+def _check_prefixes(service: Service) -> None:
+    """Raise SpecError unless prompts are longer than what they share, and blocks of a prefix have the same bytes."""
+    load, block = service.requests, service.service.prefix_block
+    if load.shared >= load.prompt:
+        raise SpecError(
+            f"requests.shared = {load.shared}: legal: less than requests.prompt = {load.prompt}; the last token of a"
+            " prompt is always computed."
+        )
+    if block and any(each.attributes.get("window") for each in service.model.layers):
+        raise SpecError(
+            f"service.prefix_block = {block}: {service.model.name or 'the model'} forgets tokens beyond its window;"
+            " legal with it: 0."
+        )
+
+
+def _check_pools(serving: Serving) -> None:
+    """Raise SpecError unless replicas are left that decode, in whole steps of continuous batches."""
+    pool = serving.prefill_replicas
+    if not pool:
+        return
+    if pool >= serving.replicas:
+        raise SpecError(
+            f"service.prefill_replicas = {pool}: service.replicas = {serving.replicas} in all; legal: 0 to"
+            f" {serving.replicas - 1}."
+        )
+    for name, legal in (("chunk", 0), ("batching", "continuous"), ("prefix_block", 0)):
+        if (value := getattr(serving, name)) != legal:
+            raise SpecError(
+                f"service.{name} = {value!r} with service.prefill_replicas = {pool}: legal: {legal!r}, or"
+                " prefill_replicas = 0."
+            )
 
 
 def _check_text(path: str, model: Model) -> None:
@@ -201,6 +244,17 @@ def lengths(service: Service) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     rng = np.random.default_rng([load.seed, 1])
     prompts = _drawn(rng, load.prompt, load.prompt_spread, load.count)
     return prompts, _drawn(rng, load.answer, load.answer_spread, load.count)
+
+
+def prefixes(service: Service) -> NDArray[np.int64]:
+    """Return which prefix each request's prompt begins with, drawn with the seed; -1: none that others have."""
+    load = service.requests
+    rng = np.random.default_rng([load.seed, 4])
+    drawn, has_one = (
+        rng.integers(0, load.prefixes, load.count),
+        rng.random(load.count) < load.sharing,
+    )
+    return np.where(has_one, drawn, -1) if load.shared else np.full(load.count, -1)
 
 
 def arrivals(service: Service) -> NDArray[np.float64]:

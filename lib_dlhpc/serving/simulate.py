@@ -1,7 +1,8 @@
 """simulate_service(service): every request and every step, as discrete events.
 
 A replica is a process that takes step after step from its scheduler; a step lasts as long as price.py predicts.
-Requests arrive by a Poisson process, at the replica with the fewest of them.
+Requests arrive by a Poisson process, at the replica with the fewest of them. Where some replicas only read prompts,
+they send each cache to the replica with the fewest requests among the others, over a path of their own, one at a time.
 """
 
 from collections.abc import Generator, Sequence
@@ -13,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.results import Columns, Result, Summary, percent, shown
+from lib_dlhpc.serving.pools import sending
 from lib_dlhpc.serving.predict import named, room_of
+from lib_dlhpc.serving.prefix import PrefixCache, bytes_of_token
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
-from lib_dlhpc.serving.service import Service, arrivals, lengths
+from lib_dlhpc.serving.service import Service, arrivals, lengths, prefixes
 from lib_dlhpc.serving.speculate import drawn_tokens
 
 if TYPE_CHECKING:
     import altair as alt
+    import simpy
 
 PERCENTILES = (50, 90, 99)
 
@@ -96,6 +100,11 @@ class ServiceTrace(Result):
         """How often a sequence lost its cache."""
         return sum(each.preemptions for each in self.requests)
 
+    @property
+    def reused(self) -> NDArray[np.float64]:
+        """Part of each prompt that was stored when the request was admitted."""
+        return np.array([each.reused / each.prompt for each in self.requests])
+
     def percentiles(self) -> dict[str, dict[str, float]]:
         """Return mean and percentiles of ttft, tpot and latency, s."""
         found = {}
@@ -114,6 +123,8 @@ class ServiceTrace(Result):
             "mean batch": f"{self.mean_batch:.1f}",
             "preemptions": str(self.preemptions),
         }
+        if self.service.service.prefix_block:
+            facts["prompts reused"] = percent(float(self.reused.mean()))
         table = self.percentiles()
         header = ["time", *table["ttft"]]
         rows = [[name, *(shown(each, "s") for each in row.values())] for name, row in table.items()]
@@ -124,7 +135,10 @@ class ServiceTrace(Result):
         """Return the requests: lengths in tokens, times in s."""
         columns: Columns = {
             name: [getattr(each, name) for each in self.requests]
-            for name in ("number", "arrival", "prompt", "answer", "first", "end", "preemptions")
+            for name in (
+                *("number", "arrival", "prompt", "answer", "first", "end", "preemptions"),
+                *("reused", "moved"),
+            )
         }
         return {**columns, "ttft": self.ttft.tolist(), "latency": self.latency.tolist()}
 
@@ -146,6 +160,7 @@ class ServiceTrace(Result):
             "mean_batch": self.mean_batch,
             "inside": self.inside,
             "preemptions": self.preemptions,
+            "reused": float(self.reused.mean()),
             **self.percentiles(),
         }
 
@@ -157,49 +172,92 @@ def simulate_service(service: Service) -> ServiceTrace:
     """
     import simpy
 
-    env, prices, replicas = simpy.Environment(), Prices(service), service.service.replicas
-    schedulers = [scheduler_of(service, prices) for _ in range(replicas)]
-    wake, steps = [env.event() for _ in schedulers], list[Ran]()
-    requests = requests_of(service)
+    replicas = _Replicas(service, simpy.Environment())
+    replicas.env.run()
+    return ServiceTrace(service, tuple(replicas.requests), tuple(replicas.steps))
 
-    def load() -> Generator[Any, Any, None]:
-        for request in requests:
-            if request.arrival > env.now:
-                yield env.timeout(request.arrival - env.now)
-            at = min(range(replicas), key=lambda one: schedulers[one].load)
-            schedulers[at].add(request)
-            if not wake[at].triggered:
-                wake[at].succeed()
 
-    def replica(at: int) -> Generator[Any, Any, None]:
-        scheduler = schedulers[at]
+class _Replicas:
+    """The processes of a simulation: one brings the requests, one runs each replica, one sends each cache."""
+
+    def __init__(self, service: Service, env: "simpy.Environment") -> None:
+        import simpy
+
+        self.env, self.prices, self.steps = env, Prices(service), list[Ran]()
+        self.requests, self.send = requests_of(service), sending(service, self.prices)
+        every, pool = range(service.service.replicas), service.service.prefill_replicas
+        self.schedulers = [scheduler_of(service, self.prices) for _ in every]
+        for scheduler in self.schedulers[:pool]:
+            scheduler.hands_over = True
+        self.first, self.later = every[: pool or len(every)], every[pool:]
+        self.wake, self.coming = [env.event() for _ in every], [0 for _ in every]
+        self.ports = [simpy.Resource(env) for _ in every]
+        env.process(self._arrive())
+        for at in every:
+            env.process(self._run(at))
+
+    def _arrive(self) -> Generator[Any, Any, None]:
+        for request in self.requests:
+            if request.arrival > self.env.now:
+                yield self.env.timeout(request.arrival - self.env.now)
+            self._add(request, self._freest(self.first))
+
+    def _run(self, at: int) -> Generator[Any, Any, None]:
+        scheduler = self.schedulers[at]
         while True:
             step = scheduler.next_step()
             if step is None:
-                wake[at] = env.event()
-                yield wake[at]
+                self.wake[at] = self.env.event()
+                yield self.wake[at]
                 continue
-            start, row = env.now, (len(scheduler.running), len(scheduler.queue))
-            yield env.timeout(seconds_of(prices, step))
-            scheduler.done(step, env.now)
-            steps.append(ran(step, at, start, env.now, *row))
+            start, row = self.env.now, (len(scheduler.running), len(scheduler.queue))
+            yield self.env.timeout(seconds_of(self.prices, step))
+            before = len(scheduler.leaving)
+            scheduler.done(step, self.env.now)
+            self.steps.append(ran(step, at, start, self.env.now, *row))
+            for request in scheduler.leaving[before:]:
+                self.env.process(self._send(request, at))
 
-    env.process(load())
-    for at in range(replicas):
-        env.process(replica(at))
-    env.run()
-    return ServiceTrace(service, tuple(requests), tuple(steps))
+    def _send(self, request: Request, at: int) -> Generator[Any, Any, None]:
+        to, start = self._freest(self.later), self.env.now
+        self.coming[to] += 1
+        with self.ports[at].request() as out, self.ports[to].request() as into:
+            yield out & into
+            yield self.env.timeout(self.send(request.prompt))
+        request.moved = self.env.now - start
+        self.coming[to] -= 1
+        self.schedulers[at].sent(request)
+        self._add(request, to)
+        self._wake(at)
+
+    def _freest(self, among: Sequence[int]) -> int:
+        return min(among, key=lambda at: self.schedulers[at].load + self.coming[at])
+
+    def _add(self, request: Request, at: int) -> None:
+        self.schedulers[at].add(request)
+        self._wake(at)
+
+    def _wake(self, at: int) -> None:
+        if not self.wake[at].triggered:
+            self.wake[at].succeed()
 
 
 def requests_of(service: Service) -> list[Request]:
     """Return the requests in the order of arrival."""
-    each = zip(arrivals(service), *lengths(service), strict=True)
-    return [Request(n, float(arrival), int(p), int(a)) for n, (arrival, p, a) in enumerate(each)]
+    shared, found = service.requests.shared, list[Request]()
+    each = zip(arrivals(service), *lengths(service), prefixes(service), strict=True)
+    for number, (arrival, prompt, answer, prefix) in enumerate(each):
+        request = Request(number, float(arrival), int(prompt), int(answer), prefix=int(prefix))
+        request.shared = min(shared, request.prompt - 1)  # its last token is computed
+        found.append(request)
+    return found
 
 
 def scheduler_of(service: Service, prices: Prices) -> Scheduler:
     """Return the scheduler of an idle replica; raises SpecError if the model does not fit."""
-    scheduler = Scheduler(service.service, prices.cached, room_of(service, prices))
+    block = service.service.prefix_block
+    stored = PrefixCache(block, block * bytes_of_token(prices))
+    scheduler = Scheduler(service.service, prices.cached, room_of(service, prices), prefixes=stored)
     if service.draft:
         rng = np.random.default_rng([service.requests.seed, 3])
         scheduler.advance = partial(drawn_tokens, rng, service.drafting.acceptance, service.drafts)

@@ -58,6 +58,15 @@ def test_a_saturated_service_is_valid_json(served):
     assert found["load"]["saturated"]
 
 
+def test_stored_prefixes_and_two_pools_are_printed(served):
+    shared = ["requests.shared=4", "service.prefix_block=2"]
+    assert "find 4 tokens of their prompt stored" in served("predict", *shared).out
+    assert "of the prompts' tokens were stored" in served("simulate", *shared).out
+    pools = ["service.replicas=3", "service.prefill_replicas=1"]
+    assert "1 replicas read prompts, busy" in served("predict", *pools).out
+    assert "ttft" in served("simulate", *pools).out
+
+
 def test_a_new_name_replaces_a_table(served):
     large = ["machine.name=h100-pod", "service.precision=bf16"]
     assert (
