@@ -154,9 +154,10 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
             f" {shown(load.ttft, 's')}, next token {shown(load.tpot, 's')}"
         )
     if pools := found.pools:
+        serving = service.service
         lines.append(
-            f"  {service.service.prefill_replicas} replicas read prompts, busy {pools.reading:.0%}; paths of caches"
-            f" busy {pools.sending:.0%}; places of the others {pools.decoding:.0%}"
+            f"  {serving.prefill_replicas} of {serving.replicas} replicas read prompts, busy {pools.reading:.0%};"
+            f" paths of caches busy {pools.sending:.0%}; places of the others {pools.decoding:.0%}"
         )
     return lines
 

@@ -162,7 +162,7 @@ PATH = (
         "13",
         "Serving",
         "What does an answer cost?",
-        55,
+        65,
         ("01", "04", "08"),
         ("11_serve_the_model",),
     ),

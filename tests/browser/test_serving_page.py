@@ -21,23 +21,41 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "13_serving.ipynb"
-PLOTS = 9
-QUESTIONS = 36
+PLOTS = 13
+QUESTIONS = 46
 SLIDERS = {
     0: {"Batch": "ArrowRight", "Prompt": "ArrowRight"},
     1: {"GPUs": "ArrowRight", "Tokens": "ArrowLeft"},
     2: {"Requests/s": "ArrowRight"},
-    3: {"GPUs per replica": "ArrowLeft", "Sequences": "ArrowLeft", "Price": "ArrowRight"},
-    4: {"Drafts": "ArrowRight", "Acceptance": "ArrowLeft", "Batch": "ArrowRight"},
+    3: {"Shared": "ArrowLeft", "Own": "ArrowRight", "Prefixes": "ArrowRight"},
+    4: {"GPUs per replica": "ArrowLeft", "Sequences": "ArrowLeft", "Price": "ArrowRight"},
+    5: {
+        "Prompt": "ArrowLeft",
+        "Requests/s": "ArrowLeft",
+        "Prefill replicas": "ArrowLeft",
+        "Limit": "ArrowRight",
+    },
+    6: {"Drafts": "ArrowRight", "Acceptance": "ArrowLeft", "Batch": "ArrowRight"},
 }
 DROPDOWNS = {
     0: [("GPU", "H200 141 GB"), ("Weights", "fp8, 1 byte")],
     1: [("Network", "Llama 2 13B"), ("Cache", "fp8, 1 byte")],
     2: [("Batching", "continuous"), ("Latency", "longest pause, 90 %")],
-    3: [("Weights", "fp8, 1 byte"), ("Cost in", "joules")],
-    4: [("Draft model", "Llama 3 8B")],
+    3: [("Memory", "H200")],
+    4: [("Weights", "fp8, 1 byte"), ("Cost in", "joules")],
+    5: [("Network", "Ethernet, 25 Gb/s a GPU"), ("Latency", "first token")],
+    6: [("Draft model", "Llama 3 8B")],
 }
-GUESSES = {0: "1.5", 7: "17", 12: "100", 17: 2, 23: "1", 29: "5"}  # a number: that choice of a list
+GUESSES = {
+    0: "1.5",
+    7: "17",
+    12: "100",
+    17: "5",
+    22: 2,
+    28: "13",
+    33: "1",
+    39: "5",
+}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
@@ -75,11 +93,15 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "Memory" in wall(page, 1))
     slider(page, 2, "Requests/s").press("End")
     eventually(lambda: "9 of 10 users" in wall(page, 2))
-    slider(page, 3, "Sequences").press("End")
-    slider(page, 3, "GPUs per replica").press("Home")
-    eventually(lambda: "wait in the queue" in wall(page, 3))
-    slider(page, 4, "Batch").press("End")
-    eventually(lambda: "slower than without drafts" in wall(page, 4))
+    slider(page, 3, "Prefixes").press("End")
+    eventually(lambda: "are evicted" in wall(page, 3))
+    slider(page, 4, "Sequences").press("End")
+    slider(page, 4, "GPUs per replica").press("Home")
+    eventually(lambda: "wait in the queue" in wall(page, 4))
+    slider(page, 5, "Prefill replicas").press("Home")
+    eventually(lambda: "grows without end" in wall(page, 5))
+    slider(page, 6, "Batch").press("End")
+    eventually(lambda: "slower than without drafts" in wall(page, 6))
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
@@ -90,9 +112,9 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 def test_a_decoder_runs_and_its_error_is_discussed(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 5)
+    panel = experiment(page, 7)
     for label in ("Width", "Batch", "Answer"):
-        slider(page, 5, label).press("Home")
+        slider(page, 7, label).press("Home")
     eventually(lambda: "8 tokens each" in panel.inner_text())
     panel.get_by_role("button", name="Decode").click()
     tells(panel, "A batch of 2 gets", "2 sequences, measured", "calibrated here", "Why they differ")

@@ -63,7 +63,7 @@ def test_stored_prefixes_and_two_pools_are_printed(served):
     assert "find 4 tokens of their prompt stored" in served("predict", *shared).out
     assert "of the prompts' tokens were stored" in served("simulate", *shared).out
     pools = ["service.replicas=3", "service.prefill_replicas=1"]
-    assert "1 replicas read prompts, busy" in served("predict", *pools).out
+    assert "1 of 3 replicas read prompts, busy" in served("predict", *pools).out
     assert "ttft" in served("simulate", *pools).out
 
 

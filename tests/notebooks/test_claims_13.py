@@ -5,7 +5,7 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc.costs.energy import drawn
-from lib_dlhpc.explore.serving import drafts
+from lib_dlhpc.explore.serving import drafts, pools, prefixes
 from lib_dlhpc.explore.serving.drafts import Setting as Drafted
 from lib_dlhpc.explore.serving.drafts import gain
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC, felt, simulated
@@ -22,6 +22,10 @@ from lib_dlhpc.explore.serving.phases import (
     served,
 )
 from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.pools import APART, MIXED, sustained
+from lib_dlhpc.explore.serving.pools import CHUNKED as MIXED_CHUNKS
+from lib_dlhpc.explore.serving.pools import Setting as Two
+from lib_dlhpc.explore.serving.prefixes import Setting as Alike
 from lib_dlhpc.explore.serving.questions import (
     FULL,
     PUBLISHED,
@@ -167,6 +171,38 @@ def test_drafts_help_until_arithmetic_is_what_a_step_waits_for():
     assert gain(Drafted("Llama 3 8B", acceptance=0.8)) < gain(Drafted())
 
 
+def test_few_misses_take_most_of_the_time_and_more_memory_or_shorter_rests_find_more():
+    first, share = prefixes.means(Alike()), prefixes.stored(Alike()).hit
+    hit, miss = first[prefixes.HIT].total, first[prefixes.FULL].total
+    assert (1 - share) * miss > 0.6 * first[prefixes.MEAN].total and miss > 12 * hit
+    assert prefixes.gain(Alike()) == pytest.approx(4.7, abs=0.05)
+    shares = [prefixes.stored(Alike(prefixes=each)).hit for each in (16, 64, 256)]
+    assert shares == pytest.approx([1.0, 0.86, 0.23], abs=0.005)
+    fp8 = prefixes.stored(Alike(prefixes=256, memory="H100 with an fp8 cache"))
+    assert fp8.requests > 2 * prefixes.stored(Alike(prefixes=256)).requests
+    assert prefixes.stored(Alike(own=2048)).hit < share
+
+
+def test_two_pools_meet_a_tight_limit_and_mixed_replicas_a_loose_one():
+    mixed, apart = (pools.load(Two(), way) for way in (MIXED, APART))
+    assert apart.tpot < 0.0135 and 1.1 < mixed.tpot / apart.tpot < 1.2
+    assert apart.ttft == pytest.approx(mixed.ttft, rel=0.05)
+    assert pools.best(Two())[0] == 6
+    rates = [round(sustained(Two(pool=6), each)) for each in (APART, MIXED, MIXED_CHUNKS)]
+    assert rates == [38, 13, 16]
+    for limit, better in ((15, True), (30, False)):
+        own = Two(prompt=8192, limit=limit)
+        assert (pools.best(own)[1] > sustained(own, MIXED_CHUNKS)) is better
+
+
+def test_a_slow_network_delays_tokens_and_not_the_first():
+    slow, quick = (
+        pools.load(Two(prompt=8192, rate=4, link=link), APART)
+        for link in ("Ethernet, 25 Gb/s a GPU", "InfiniBand, 400 Gb/s a GPU")
+    )
+    assert slow.ttft == quick.ttft and 1.2 < slow.tpot / quick.tpot < 1.4
+
+
 def test_small_networks_have_the_weights_of_their_names():
     sizes = [read_model(drafts.MODELS[name]).parameters for name in drafts.MODELS]
     assert sizes == [1_235_814_400, 3_212_749_824, 8_030_261_248]
@@ -214,7 +250,7 @@ def test_weights_in_bf16_of_70b_do_not_fit_one_gpu_and_in_int4_do():
 
 
 def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "13_serving.ipynb", 6, 3)
+    has_every_part(repository / "modules" / "13_serving.ipynb", 8, 3)
 
 
 def test_near_the_largest_rate_a_fifth_more_requests_wait_several_times_as_long():

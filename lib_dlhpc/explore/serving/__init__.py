@@ -1,1 +1,1 @@
-"""Module 13: prompts and answers, the cache as a wall, a busy service, replicas, drafts, a decoder here."""
+"""Module 13: prompts and answers, the cache as a wall, a busy service, prefixes, replicas, pools, drafts, a decoder."""

@@ -9,6 +9,10 @@ from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.serving.drafts import DRAFT, MODELS, PARTS
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC
 from lib_dlhpc.explore.serving.memory import GROUPED, MEMORY, MULTI, SHARED
+from lib_dlhpc.explore.serving.pools import APART, MIXED
+from lib_dlhpc.explore.serving.pools import CHUNKED as MIXED_CHUNKS
+from lib_dlhpc.explore.serving.pools import PARTS as WAITED
+from lib_dlhpc.explore.serving.prefixes import MEMORIES
 from lib_dlhpc.explore.serving.replicas import SHAPES
 from lib_dlhpc.explore.serving.served import COLORS
 from lib_dlhpc.results.palette import SERIES
@@ -40,6 +44,8 @@ LOOKS = (
 )
 REPLICAS = dict(zip(SHAPES.values(), LOOKS, strict=True))
 DRAFTS = dict(zip(MODELS, LOOKS, strict=False))
+STORED = dict(zip(MEMORIES, LOOKS, strict=False))
+POOLS = dict(zip((MIXED, MIXED_CHUNKS, APART), LOOKS, strict=False))
 
 
 @drawing(
@@ -196,3 +202,55 @@ def serving_here() -> Layers:
         guess.mark_bar(color=SERIES[0], opacity=0.35),
         kit.words_beside(bars, "words:N"),
     )
+
+
+@drawing(
+    height=112,
+    left=120,
+    right=76,
+    top=8,
+    parts={"row": "prompt", "part": "term", "size": "time", "share": "share"},
+)
+def serving_first() -> Layers:
+    """What does a first token wait for?"""
+    return kit.stacked_bars("time to the first token", "s", COLORS, 116, tickCount=5)
+
+
+@drawing(
+    height=210,
+    left=80,
+    right=170,
+    top=20,
+    lines={"line": "memory", "x": "prefixes", "y": "find theirs"},
+)
+def serving_hits() -> Layers:
+    """How many requests find their prefix stored? (lines: predicted; point: simulated)"""
+    x = kit.x_axis("x:Q", "different prefixes", kit.WHOLE, log=2, grid=False)
+    y = kit.y_axis("y:Q", "requests", "format(datum.value, '.0%')", scale={"domain": [0, 1.08]})
+    return *kit.line_marks(x, y, list(STORED), STORED), *kit.point(x, y)
+
+
+@drawing(
+    height=230, left=80, right=110, top=20, lines={"line": "replicas", "x": "requests/s", "y": "s"}
+)
+def serving_pools() -> Layers:
+    """How long does a user wait? (lines: predicted, until saturated; symbols: simulated)"""
+    x = kit.x_axis("x:Q", "requests/s", kit.WHOLE, log=2, grid=False)
+    y = kit.y_axis("y:Q", "time", SI.format("s"), **ROUND)
+    color, _, shape = kit.looks("line:N", POOLS)
+    now = data("now", x=x, y=y, color=color)
+    lines = kit.line_marks(x, y, list(POOLS), POOLS)
+    seen = kit.symbols(now, 150, stroke="white").encode(shape=shape)
+    return *lines, *kit.level("limit", y, left=True), seen
+
+
+@drawing(
+    height=112,
+    left=110,
+    right=76,
+    top=8,
+    parts={"row": "replicas", "part": "waits for", "size": "time", "share": "share"},
+)
+def serving_apart() -> Layers:
+    """What does an answer of 64 tokens wait for?"""
+    return kit.stacked_bars("time of an answer", "s", WAITED, 106, tickCount=5)

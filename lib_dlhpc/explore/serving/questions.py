@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.serving import drafts, here, load, memory, phases, replicas
+from lib_dlhpc.explore.serving import drafts, here, load, memory, phases, pools, prefixes, replicas
 from lib_dlhpc.explore.serving.drafts import Setting as Drafted
 from lib_dlhpc.explore.serving.drafts import gain
 from lib_dlhpc.explore.serving.here import Setting as Here
@@ -17,6 +17,12 @@ from lib_dlhpc.explore.serving.memory import GROUPED, MULTI, SHARED, fit, heads_
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.phases import ANSWER, decode_point, fits, parts, served
 from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.pools import APART, MIXED, rounded, sustained
+from lib_dlhpc.explore.serving.pools import CHUNKED as MIXED_CHUNKS
+from lib_dlhpc.explore.serving.pools import Setting as Two
+from lib_dlhpc.explore.serving.prefixes import FULL as ALL
+from lib_dlhpc.explore.serving.prefixes import HIT, means, room, stored, wanted
+from lib_dlhpc.explore.serving.prefixes import Setting as Alike
 from lib_dlhpc.explore.serving.replicas import SHAPES, cheapest, paths
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
 from lib_dlhpc.explore.serving.served import bytes_read, service
@@ -30,6 +36,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 THIRTEEN = Room(network="llama2-13b")
 FULL = Busy(batching=CONTINUOUS)
 SMALL = Eight(network="llama3-8b")
+SLOW = "Ethernet, 25 Gb/s a GPU"
 UNITS = {
     "decode_tokens_per_second": "tokens/s",
     "tokens_per_second": "tokens/s",
@@ -139,6 +146,27 @@ def verified(batch: int) -> float:
     return drafts.step(Drafted(batch=batch))[1].total / drafts.plain(batch).total
 
 
+def hit(**changes: Any) -> float:
+    """Return the share of requests that find their prefix."""
+    return stored(Alike(**changes)).hit
+
+
+def within(way: str, **changes: Any) -> str:
+    """Return the largest rate of requests within both limits."""
+    return rounded(sustained(Two(**changes), way))
+
+
+def best_pools(**changes: Any) -> str:
+    """Return the two pools that sustain the largest rate, and that rate."""
+    pool, most = pools.best(Two(**changes))
+    return f"{pool} + {pools.REPLICAS - pool} sustain {rounded(most)} requests/s"
+
+
+def next_token(way: str = APART, **changes: Any) -> str:
+    """Return the time of a token after the first."""
+    return show(pools.load(Two(**changes), way).tpot, "s")
+
+
 def row(name: str) -> Published:
     """Return a published measurement."""
     return next(each for each in published() if each.name == name)
@@ -172,7 +200,9 @@ lesson = Lesson.read(
         "answer_time": (lambda: parts(Phases())[1].total, phases.two_phases),
         "sequences_fit": (lambda: fit(THIRTEEN, heads_of(THIRTEEN)).fitting, memory.sequences_fit),
         "static_rate": (lambda: 1e3 * felt(FULL).first, load.busy_service),
+        "prefix_gain": (lambda: prefixes.gain(Alike()), prefixes.begin_alike),
         "replicas": (shape, replicas.one_or_eight),
+        "pools_token": (lambda: 1e3 * pools.load(Two(), APART).tpot, pools.two_pools),
         "drafts_many": (lambda: gain(Drafted(batch=256)), drafts.small_and_large),
         "here_batch": (lambda: here.gain(Here()), here.decode_here),
     },
@@ -231,6 +261,42 @@ lesson = Lesson.read(
         "first_8_chunks": lambda: first(rate=8, batching=CHUNKED),
         "first_48": lambda: first(rate=48),
         "first_48_chunks": lambda: first(rate=48, batching=CHUNKED),
+        "alike": f"{Alike().shared + Alike().own:,}",
+        "alike_shared": f"{Alike().shared:,}",
+        "alike_prefixes": Alike().prefixes,
+        "alike_full": lambda: show(means(Alike())[ALL].total, "s"),
+        "alike_hit": lambda: show(means(Alike())[HIT].total, "s"),
+        "alike_wanted": lambda: show(wanted(Alike()), "B"),
+        "alike_room": lambda: show(room(Alike()), "B"),
+        "alike_share": hit,
+        "alike_times": lambda: means(Alike())[ALL].total / means(Alike())[HIT].total,
+        "alike_16": lambda: hit(prefixes=16),
+        "alike_256": lambda: hit(prefixes=256),
+        "alike_fp8": lambda: hit(prefixes=256, memory="H100 with an fp8 cache"),
+        "alike_own": lambda: hit(own=2048),
+        "alike_own_gain": lambda: prefixes.gain(Alike(own=2048)),
+        "alike_fit": lambda: stored(Alike()).requests,
+        "alike_fit_own": lambda: stored(Alike(own=2048)).requests,
+        "alike_one": lambda: stored(Alike(prefixes=1)).requests,
+        "two_rate": Two().rate,
+        "two_prompt": f"{Two().prompt:,}",
+        "two_mixed": lambda: next_token(MIXED),
+        "two_prefill": lambda: show(pools.prices().prefill(Two().prompt).total, "s"),
+        "two_way": lambda: show(pools.way(Two()), "s"),
+        "two_cache": lambda: show(pools.cache(Two()), "B"),
+        "two_best": best_pools,
+        "two_in": lambda: within(MIXED),
+        "two_in_chunks": lambda: within(MIXED_CHUNKS),
+        "two_ttft": lambda: show(pools.load(Two(), APART).ttft, "s"),
+        "two_ttft_mixed": lambda: show(pools.load(Two(), MIXED).ttft, "s"),
+        "two_first": lambda: show(pools.load(Two(pool=3), APART).wait, "s"),
+        "loose_best": lambda: best_pools(limit=30, prompt=8192),
+        "loose_mixed": lambda: within(MIXED_CHUNKS, limit=30, prompt=8192),
+        "tight_best": lambda: best_pools(prompt=8192),
+        "tight_mixed": lambda: within(MIXED_CHUNKS, prompt=8192),
+        "slow_way": lambda: show(pools.way(Two(prompt=8192, link=SLOW)), "s"),
+        "slow_token": lambda: next_token(prompt=8192, rate=4, link=SLOW),
+        "quick_token": lambda: next_token(prompt=8192, rate=4),
         "room_2": lambda: room_for(2),
         "network_8": network_share,
         "best_10": lambda: shape(0.010),

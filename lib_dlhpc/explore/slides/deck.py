@@ -31,6 +31,7 @@ LINES, SIGNS = (
     5,
     620,
 )  # sentences of an idea, and their characters, at most; the others are in its notes
+MOST = 27  # slides of a class; in a longer deck the last ideas stand above their questions
 
 
 class Slide(NamedTuple):
@@ -64,14 +65,29 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     text = notebook_text(repository / "modules" / module.file)
     notes = (repository / "instructor_notes" / f"{module.name}.md").read_text("utf-8")
     lesson = lesson_of(text)
-    return [
-        *_opening(module, text, notes, lesson),
-        *_sections(text, lesson),
-        *_formula(text),
-        *map(_derived, derivations(text)),
-        *_checks(lesson),
-        *_closing(text, notes),
-    ]
+    return _shortened(
+        [
+            *_opening(module, text, notes, lesson),
+            *_sections(text, lesson),
+            *_formula(text),
+            *map(_derived, derivations(text)),
+            *_checks(lesson),
+            *_closing(text, notes),
+        ]
+    )
+
+
+def _shortened(slides: list[Slide]) -> list[Slide]:
+    """Put ideas on the slides of their questions, from the last one on, until the deck has MOST slides."""
+    at = len(slides) - 2
+    while len(slides) > MOST and at >= 0:
+        idea, asked = slides[at : at + 2]
+        if (idea.kind, asked.kind) == (IDEA, PREDICT) and not idea.table:
+            first = idea.lines[: 1 if len(asked.lines) > 2 else 2]
+            notes = f"{idea.notes}\n\n{asked.notes}"
+            slides[at : at + 2] = [asked._replace(lines=(*first, *asked.lines), notes=notes)]
+        at -= 1
+    return slides
 
 
 def notebook_text(path: Path) -> str:

@@ -10,7 +10,17 @@ from experiment_page import Now, button, each_position_shows_its_own, fills, res
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.serving import drafts, drawings, here, load, memory, phases, replicas
+from lib_dlhpc.explore.serving import (
+    drafts,
+    drawings,
+    here,
+    load,
+    memory,
+    phases,
+    pools,
+    prefixes,
+    replicas,
+)
 from lib_dlhpc.explore.serving.here import Setting as Here
 from lib_dlhpc.explore.serving.here import Times
 from lib_dlhpc.explore.serving.load import (
@@ -28,6 +38,10 @@ from lib_dlhpc.explore.serving.load import Setting as Busy
 from lib_dlhpc.explore.serving.memory import MEMORY, Fit, fit, heads_of, kinds
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.phases import Setting as Phases
+from lib_dlhpc.explore.serving.pools import APART, MIXED
+from lib_dlhpc.explore.serving.pools import CHUNKED as MIXED_CHUNKS
+from lib_dlhpc.explore.serving.pools import Setting as Two
+from lib_dlhpc.explore.serving.prefixes import Setting as Alike
 from lib_dlhpc.explore.serving.questions import lesson, own_cache
 from lib_dlhpc.explore.serving.replicas import SHAPES, cheapest, chosen, paths
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
@@ -47,7 +61,9 @@ def states() -> dict[str, Any]:
         **phases.two_phases.view(Phases()).charts,
         **memory.sequences_fit.view(Room()).charts,
         **load.busy_service.view(Busy()).charts,
+        **prefixes.begin_alike.view(Alike()).charts,
         **replicas.one_or_eight.view(Eight()).charts,
+        **pools.two_pools.view(Two()).charts,
         **drafts.small_and_large.view(drafts.Setting()).charts,
         "serving_here": here.here_state(Here(), FOUND),
     }
@@ -57,7 +73,9 @@ EXPERIMENTS = {
     "phases": phases.two_phases,
     "memory": memory.sequences_fit,
     "load": load.busy_service,
+    "prefixes": prefixes.begin_alike,
     "replicas": replicas.one_or_eight,
+    "pools": pools.two_pools,
     "drafts": drafts.small_and_large,
     "here": here.decode_here,
 }
@@ -75,6 +93,8 @@ def test_nothing_is_said_by_color_alone() -> None:
         drawings.REPLICAS,
         drawings.PHASES,
         drawings.DRAFTS,
+        drawings.STORED,
+        drawings.POOLS,
     ):
         assert len({json.dumps(dash) for _, dash, _ in styles.values()}) == len(styles)
         assert len({shape for *_, shape in styles.values()}) == len(styles)
@@ -210,6 +230,52 @@ def test_a_batch_that_does_not_fit_waits_in_the_queue() -> None:
     assert not replicas.one_or_eight.view(Eight()).wall
     with pytest.raises(SpecError, match="the weights"):
         replicas.one_or_eight.view(Eight(ranks=1))
+
+
+# prefixes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", [Alike(), Alike(prefixes=256), Alike(memory="H200")])
+def test_the_point_is_simulated_and_near_its_line(setting: Alike) -> None:
+    data, _ = prefixes.hits_state(setting)
+    assert abs(data["now"]["y"][0] - prefixes.stored(setting).hit) < 0.1
+
+
+def test_the_mean_first_token_lies_between_a_hit_and_a_miss() -> None:
+    first = {name: step.total for name, step in prefixes.means(Alike()).items()}
+    assert first[prefixes.HIT] < first[prefixes.MEAN] < first[prefixes.FULL]
+    assert prefixes.gain(Alike()) == pytest.approx(first[prefixes.FULL] / first[prefixes.MEAN])
+    assert not prefixes.begin_alike.view(Alike()).wall
+    assert "are evicted" in prefixes.begin_alike.view(Alike(prefixes=256)).wall
+
+
+# pools ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [MIXED, MIXED_CHUNKS, APART])
+def test_the_parts_of_an_answer_are_its_latencies(way: str) -> None:
+    own, parts = pools.load(Two(), way), pools.parts(Two(), way)
+    assert sum(parts.values()) == pytest.approx(own.ttft + 63 * own.tpot, rel=0.01)
+    assert (parts[pools.SENT] > 0) == (way == APART)
+    assert (parts[pools.OTHERS] > 0) == (way != APART)
+
+
+def test_more_than_a_sustained_rate_is_beyond_a_limit() -> None:
+    for way in (MIXED, MIXED_CHUNKS, APART):
+        rate = pools.sustained(Two(), way)
+        after = pools.load(Two(), way, next(each for each in pools.LINE if each > rate))
+        assert 1e3 * pools.load(Two(), way, rate).tpot <= Two().limit
+        assert after.saturated or 1e3 * after.tpot > Two().limit or after.ttft > pools.PATIENCE
+    pool, most = pools.best(Two())
+    assert most == pools.sustained(Two(pool=pool), APART) >= pools.sustained(Two(), APART)
+
+
+def test_a_pool_a_path_or_a_limit_is_named() -> None:
+    assert not pools.two_pools.view(Two()).wall
+    assert "replicas that read prompts would" in pools.two_pools.view(Two(pool=2)).wall
+    slow = Two(prompt=8192, rate=8, pool=6, link=tuple(pools.LINKS)[2])
+    assert "network between" in pools.two_pools.view(slow._replace(rate=16)).wall
+    assert "the limit is 15 ms" in pools.two_pools.view(slow._replace(rate=4)).wall
 
 
 # here -----------------------------------------------------------------------------------------------
