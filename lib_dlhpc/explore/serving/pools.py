@@ -32,7 +32,7 @@ LINKS: dict[str, Any] = {
 LIMITS = (15, 20, 30)  # ms
 ANSWER, COUNT, SEED, CHUNK, BATCH = 64, 48, 1, 512, 64
 PATIENCE = 2.0  # s that a user waits for a first token
-MIXED, CHUNKED, APART = "mixed", "mixed, chunks", "two pools"
+MIXED, CHUNKED, APART = "mixed", "mixed + chunks", "two pools"
 FIRST, EACH = "first token", "each token after"
 QUEUE, PROMPT, SENT, DECODE, OTHERS = (
     "queue",

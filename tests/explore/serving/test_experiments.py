@@ -260,6 +260,11 @@ def test_the_parts_of_an_answer_are_its_latencies(way: str) -> None:
     assert (parts[pools.OTHERS] > 0) == (way != APART)
 
 
+def test_each_way_has_a_line_and_a_symbol_of_its_own() -> None:
+    data, _ = pools.pools_state(Two())
+    assert set(data["lines"]["line"]) == set(data["now"]["line"]) == set(drawings.POOLS)
+
+
 def test_more_than_a_sustained_rate_is_beyond_a_limit() -> None:
     for way in (MIXED, MIXED_CHUNKS, APART):
         rate = pools.sustained(Two(), way)
