@@ -11,27 +11,23 @@ import vl_convert
 import ziamath
 from pptx import Presentation
 from pptx.dml.color import RGBColor
-from pptx.enum.text import MSO_ANCHOR
+from pptx.enum.shapes import MSO_SHAPE
+from pptx.enum.text import MSO_ANCHOR, PP_ALIGN
 from pptx.oxml.ns import qn
 from pptx.util import Inches, Pt
 
 from lib_dlhpc.explore.course import PATH, Module
-from lib_dlhpc.explore.slides.deck import CHECK, EARLIER, PREDICT, Slide, deck
+from lib_dlhpc.explore.slides import layout
+from lib_dlhpc.explore.slides.deck import PREDICT, Slide, deck
 from lib_dlhpc.explore.slides.picture import png
 
 REPOSITORY = Path(__file__).parents[1]
-WIDTH, HEIGHT = 13.333, 7.5  # in
-LEFT, TOP, WIDE = 0.6, 1.45, 12.1
-SIZES = (
-    (200, 30),
-    (380, 26),
-    (620, 22),
-    (900, 19),
-)  # characters of a slide, and the points that they fit in
-TALL = Inches(4.7)  # of a picture
-FORMULA, FORMULAS = 0.9, 3.2  # in, the height of a formula, and of all, at most
-ROWS, REASON = 4.7, 7.6  # in, the height of a derivation's lines, and where their reasons begin
-BLUE = RGBColor(0x00, 0x4C, 0x6D)
+FONT = "Arial"  # layout.py has its widths
+WIDE_PX, BESIDE_PX = 760, 520  # of a figure: so its words are 12 to 14 points high
+FORMULA, STEP = 40, 26  # points of a formula, at most: on its own, and in a derivation
+BLUE, RUST, GRAY = RGBColor(0x00, 0x4C, 0x6D), RGBColor(0xA8, 0x44, 0x00), RGBColor(0x55, 0x55, 0x55)  # fmt: skip
+PALE, WHITE, INK = RGBColor(0xEA, 0xF2, 0xF6), RGBColor(0xFF, 0xFF, 0xFF), RGBColor(0x22, 0x22, 0x22)  # fmt: skip
+COLORS = {"title": BLUE, "kind": RUST, "source": GRAY, "foot": GRAY, "numbers": BLUE}
 
 
 def main(folder: str = "build/slides", *numbers: str) -> None:
@@ -48,143 +44,155 @@ def main(folder: str = "build/slides", *numbers: str) -> None:
 def write(slides: list[Slide], module: Module, path: Path) -> None:
     """Write one deck."""
     shown = Presentation()
-    shown.slide_width, shown.slide_height = Inches(WIDTH), Inches(HEIGHT)
+    shown.slide_width, shown.slide_height = Inches(layout.WIDTH), Inches(layout.HEIGHT)
     shown.core_properties.title = f"{module.number} {module.title}"
-    for number, slide in enumerate(slides, 1):
-        add(shown, slide, f"{module.number} {module.title} · {number}")
+    for slide in slides:
+        add(shown, slide, f"lib_dlhpc · {module.number} {module.title}")
     shown.save(path)
 
 
 def add(shown: Presentation, slide: Slide, foot: str) -> None:
-    """Add one slide."""
-    bare = slide.figure or slide.stepwise or slide.table
-    own = shown.slides.add_slide(shown.slide_layouts[5 if bare else 1])
-    place(own.shapes.title, 0.35, 1.0)
-    own.shapes.title.text_frame.text = slide.title
-    style(own.shapes.title.text_frame, 36 if len(slide.title) < 38 else 28, bold=True)
-    if slide.kind:
-        words(own, slide.kind.upper(), (LEFT, 0.1, WIDE, 0.4), 14, bold=True)
+    """Add one slide: its texts, its number, what it shows and what to say."""
+    own = shown.slides.add_slide(shown.slide_layouts[5])
+    bar = own.shapes.add_shape(MSO_SHAPE.RECTANGLE, 0, 0, Inches(0.22), Inches(layout.HEIGHT))
+    paint(bar, BLUE)
+    for box in layout.boxes(slide, foot):
+        put(own, box)
+    number(own)
     if slide.figure:
-        caption = own.shapes.add_textbox(Inches(LEFT), Inches(6.25), Inches(WIDE), Inches(0.7))
-        caption.text_frame.text = " ".join(slide.lines)
-        style(caption.text_frame, 18)
         picture(own, slide)
     elif slide.stepwise:
         derivation(own, slide)
     elif slide.table:
-        table(own, slide)
-    else:
-        body, above = own.placeholders[1], formulas(own, slide.formulas)
-        place(body, TOP + above, 5.3 - above)
-        body.text_frame.text = "\n".join(slide.lines)
-        style(body.text_frame, points(slide.lines) if not above else 20)
-        if slide.kind in (PREDICT, CHECK) or slide.title == EARLIER:
-            unmark(body.text_frame)
-    end = own.shapes.add_textbox(Inches(LEFT), Inches(7.0), Inches(WIDE), Inches(0.4))
-    end.text_frame.text = foot
-    style(end.text_frame, 12)
+        table(own, layout.cells(slide))
+    elif slide.formulas:
+        formulas(own, slide.formulas)
     own.notes_slide.notes_text_frame.text = slide.notes
 
 
-def place(shape, top: float, high: float) -> None:
-    """Place a shape across the slide."""
-    shape.left, shape.top, shape.width, shape.height = map(Inches, (LEFT, top, WIDE, high))
-
-
-def points(lines: tuple[str, ...]) -> int:
-    """Return the size in which the lines fit."""
-    much = sum(max(len(line), 60) for line in lines)
-    return next((size for most, size in SIZES if much <= most), 16)
-
-
-def style(frame, size: int, bold: bool = False) -> None:
-    """Set all text of a frame."""
-    frame.word_wrap = True
+def put(own, box: layout.Box) -> None:
+    """Put a text on the slide, in its place."""
+    shape = own.shapes.title if box.role == "title" else own.shapes.add_textbox(0, 0, 0, 0)
+    shape.left, shape.top, shape.width, shape.height = map(Inches, box.place)
+    frame = shape.text_frame
+    frame.text, frame.word_wrap = "\n".join(box.lines), True
+    middle = box.role in ("reason", "numbers")
+    frame.vertical_anchor = MSO_ANCHOR.MIDDLE if middle else MSO_ANCHOR.TOP
+    if box.role == "aside":
+        paint(shape, PALE)
     for paragraph in frame.paragraphs:
-        paragraph.font.size, paragraph.font.bold = Pt(size), bold
-        paragraph.space_after = Pt(size // 3)
-        if bold:
-            paragraph.font.color.rgb = BLUE
+        paragraph.alignment = PP_ALIGN.LEFT
+        type_(paragraph, box.size, COLORS.get(box.role, INK), box.bold)
+        if paragraph is not frame.paragraphs[-1]:
+            paragraph.space_after = Pt(layout.PARAGRAPH * box.size)
+        if box.bullets and not paragraph.text.endswith(":"):
+            mark(paragraph)
 
 
-def unmark(frame) -> None:
-    """Take the bullets off: a question and its options have letters."""
-    for paragraph in frame.paragraphs:
-        about = paragraph._p.get_or_add_pPr()
-        about.set("marL", "0")
-        about.set("indent", "0")
-        about.insert(0, about.makeelement(qn("a:buNone"), {}))
+def type_(paragraph, size: int, color: RGBColor, bold: bool = False) -> None:
+    """Set the type of a paragraph."""
+    font = paragraph.font
+    font.size, font.bold, font.name, font.color.rgb = Pt(size), bold, FONT, color
 
 
-def table(own, slide: Slide) -> None:
-    """Put a table on the slide, under the lines that go with it."""
-    above = 0.45 * len(slide.lines) * (1 + max(map(len, slide.lines)) // 100) if slide.lines else 0
-    if above:
-        words(own, "\n".join(slide.lines), (LEFT, TOP - 0.1, WIDE, above), 20)
-    rows, columns = len(slide.table), len(slide.table[0])
-    place_ = map(Inches, (LEFT, TOP + above, WIDE, min(0.55 * rows, 5.2 - above)))
-    cells = own.shapes.add_table(rows, columns, *place_).table
-    longest = [max(len(row[column]) for row in slide.table) for column in range(columns)]
-    for column, most in enumerate(longest):
-        cells.columns[column].width = round(
-            Inches(WIDE) * max(most, 8) / sum(max(n, 8) for n in longest)
-        )
-    much = sum(len(cell) for row in slide.table for cell in row)
-    for down, row in enumerate(slide.table):
-        for across, text in enumerate(row):
-            cell = cells.cell(down, across)
+def mark(paragraph) -> None:
+    """Put a bullet before a paragraph."""
+    about = paragraph._p.get_or_add_pPr()
+    about.set("marL", str(Inches(layout.BULLET)))
+    about.set("indent", str(-Inches(layout.BULLET)))
+    about.append(about.makeelement(qn("a:buChar"), {"char": "•"}))
+
+
+def paint(shape, color: RGBColor) -> None:
+    """Fill a shape, without an outline."""
+    shape.fill.solid()
+    shape.fill.fore_color.rgb = color
+    shape.line.fill.background()
+
+
+def number(own) -> None:
+    """Put the slide's number into its corner, as a field: it is right after slides are moved."""
+    place = (layout.LEFT + layout.WIDE - 1, 6.97, 1.0, 0.36)
+    paragraph = own.shapes.add_textbox(*map(Inches, place)).text_frame.paragraphs[0]
+    paragraph.alignment = PP_ALIGN.RIGHT
+    run = paragraph.add_run()
+    run.text = "0"
+    run.font.size, run.font.name, run.font.color.rgb = Pt(layout.SMALLEST), FONT, GRAY
+    run._r.tag = qn("a:fld")
+    run._r.set("id", "{B6F15528-21DE-4FAA-801E-634DDDAF4B2B}")
+    run._r.set("type", "slidenum")
+
+
+def table(own, cells: layout.Cells) -> None:
+    """Put a table on the slide: a heading on blue, and rows on white and pale."""
+    left, top, wide, high = map(Inches, cells.place)
+    shown = own.shapes.add_table(len(cells.rows), len(cells.columns), left, top, wide, high).table
+    for column, wide in zip(shown.columns, cells.columns, strict=True):
+        column.width = Inches(wide)
+    for down, (row, high) in enumerate(zip(shown.rows, cells.rows, strict=True)):
+        row.height = Inches(high)
+        for cell, text in zip(row.cells, cells.texts[down], strict=True):
             cell.text_frame.text = text
-            for paragraph in cell.text_frame.paragraphs:
-                paragraph.font.size = Pt(20 if much < 350 else 16)
+            cell.fill.solid()
+            cell.fill.fore_color.rgb = PALE if down % 2 else WHITE
+            if not down:
+                cell.fill.fore_color.rgb = BLUE
+            type_(cell.text_frame.paragraphs[0], cells.size, INK if down else WHITE, not down)
 
 
 def picture(own, slide: Slide) -> None:
-    """Put the figure on the slide, as large as there is room, with its summary for those who cannot see it."""
-    drawn = own.shapes.add_picture(
-        BytesIO(png(slide.figure)), Inches(LEFT), Inches(TOP), width=Inches(WIDE)
+    """Put the figure on the slide, drawn for its place, with its summary for those who cannot see it."""
+    place, px = (layout.BESIDE, BESIDE_PX) if slide.kind == PREDICT else (layout.FIGURE, WIDE_PX)
+    left, top, wide, high = place
+    drawn = BytesIO(png(slide.figure, (px, px * high / wide), slide.covered))
+    shape = own.shapes.add_picture(drawn, *map(Inches, (left, top, wide, high)))
+    hidden = f"{slide.figure.title} The result is covered."
+    shape._element.nvPicPr.cNvPr.set("descr", hidden if slide.covered else slide.figure.summary)
+
+
+def formulas(own, texts: tuple[str, ...]) -> None:
+    """Put formulas below each other, all in one size, as large as there is room, with their TeX as description."""
+    left, top, wide, high = map(Inches, layout.FORMULAS)
+    gap = Inches(0.15)
+    drawn = [formula(own, tex) for tex in texts]
+    shrink = min(
+        FORMULA / 112,
+        (high - gap * (len(drawn) - 1)) / sum(each.height for each in drawn),
+        wide / max(each.width for each in drawn),
     )
-    if drawn.height > TALL:
-        drawn.width, drawn.height = round(drawn.width * TALL / drawn.height), TALL
-    drawn.left = round((Inches(WIDTH) - drawn.width) / 2)
-    drawn._element.nvPicPr.cNvPr.set("descr", slide.figure.summary)
+    for each in drawn:
+        scale(each, shrink)
+        each.left, each.top = left + Inches(layout.INSET[0]), top
+        top += each.height + gap
 
 
-def formulas(own, texts: tuple[str, ...]) -> float:
-    """Put formulas below each other on top of the slide, with their TeX as description; return their height in in."""
-    top, tall = 0.0, min(FORMULA, FORMULAS / max(1, len(texts)) - 0.15)
-    for tex in texts:
-        drawn = formula(own, tex, TOP + top, WIDE, tall)
-        top += drawn.height / Inches(1) + 0.15
-    return top
+def formula(own, tex: str):
+    """Put one formula on the slide, in 112 points."""
+    drawn = vl_convert.svg_to_png(ziamath.Latex(tex, size=28).svg(), scale=4)
+    shape = own.shapes.add_picture(BytesIO(drawn), 0, 0)
+    shape._element.nvPicPr.cNvPr.set("descr", tex)
+    return shape
 
 
-def formula(own, tex: str, top: float, wide: float, tall: float, most: float = 64):
-    """Put one formula on the left of the slide, as large as there is room, up to `most` points, with its TeX."""
-    picture_ = vl_convert.svg_to_png(ziamath.Latex(tex, size=28).svg(), scale=4)  # 112 points
-    drawn = own.shapes.add_picture(BytesIO(picture_), Inches(LEFT), Inches(top))
-    shrink = min(Inches(tall) / drawn.height, Inches(wide) / drawn.width, most / 112)
-    drawn.width, drawn.height = round(shrink * drawn.width), round(shrink * drawn.height)
-    drawn._element.nvPicPr.cNvPr.set("descr", tex)
-    return drawn
+def scale(shape, factor: float) -> None:
+    """Make a picture larger or smaller."""
+    shape.width, shape.height = round(factor * shape.width), round(factor * shape.height)
 
 
 def derivation(own, slide: Slide) -> None:
-    """Put formulas below each other, each beside its reason, and below them what they give with numbers."""
-    count = len(slide.formulas)
-    high = ROWS / count
-    for number, (tex, because) in enumerate(zip(slide.formulas, slide.lines, strict=False)):
-        top = TOP + number * high
-        drawn = formula(own, tex, top, REASON - LEFT - 0.4, high - 0.15, most=26)
-        drawn.top += round((Inches(high) - drawn.height) / 2)
-        words(own, because, (REASON, top, LEFT + WIDE - REASON, high), 18)
-    words(own, " ".join(slide.lines[count:]), (LEFT, TOP + ROWS + 0.05, WIDE, 0.75), 18, bold=True)
-
-
-def words(own, text: str, place_: tuple[float, float, float, float], size: int, bold=False) -> None:
-    """Put a text on the slide, in the middle of a place: left, top, width, height in in."""
-    box = own.shapes.add_textbox(*map(Inches, place_))
-    box.text_frame.text, box.text_frame.vertical_anchor = text, MSO_ANCHOR.MIDDLE
-    style(box.text_frame, size, bold)
+    """Put formulas below each other, in one size, each in the middle of the line of its reason."""
+    drawn = [formula(own, tex) for tex in slide.formulas]
+    high = Inches(layout.ROWS / len(drawn))
+    wide = Inches(layout.REASON - layout.LEFT - 0.3)
+    shrink = min(
+        STEP / 112,
+        (high - Inches(0.08)) / max(each.height for each in drawn),
+        wide / max(each.width for each in drawn),
+    )
+    for row, each in enumerate(drawn):
+        scale(each, shrink)
+        each.left = Inches(layout.LEFT + layout.INSET[0])
+        each.top = round(Inches(layout.TOP) + row * high + (high - each.height) / 2)
 
 
 if __name__ == "__main__":

@@ -1,45 +1,84 @@
-"""A deck as a PowerPoint file: titles, lines, notes, and pictures that say what they show."""
+"""A deck as a PowerPoint file: titles, lines, notes, numbers, and pictures that say what they show."""
 
 import runpy
 from io import BytesIO
+from itertools import pairwise
 
 import pytest
 from pptx import Presentation
+from pptx.util import Inches, Pt
 
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import deck
+from lib_dlhpc.explore.slides.deck import PREDICT, deck
+from lib_dlhpc.explore.slides.layout import SMALLEST, boxes, cells
+
+PICTURE = 13
 
 
-@pytest.mark.parametrize("module", PATH[:2], ids=str)  # the second has derivations
-def test_a_file_has_the_slides_of_its_deck(repository, module):
-    slides, file = deck(module, repository), BytesIO()
+@pytest.fixture(scope="module", params=PATH[:3], ids=str)  # all kinds of slides are among them
+def written(request, repository):
+    """The slides of a deck, and those of its file."""
+    slides, file = deck(request.param, repository), BytesIO()
     runpy.run_path(str(repository / "instructor_notes" / "slides.py"))["write"](
-        slides, module, file
+        slides, request.param, file
     )
-    shown = list(Presentation(file).slides)
-    assert any(slide.formulas for slide in slides)
-    assert module is PATH[0] or any(slide.stepwise for slide in slides)
+    return slides, list(Presentation(file).slides)
+
+
+def test_a_file_has_the_slides_of_its_deck(written):
+    slides, shown = written
     assert [own.shapes.title.text_frame.text for own in shown] == [slide.title for slide in slides]
     for own, slide in zip(shown, slides, strict=True):
         text = "\n".join(shape.text_frame.text for shape in own.shapes if shape.has_text_frame)
-        assert all(line in text for line in slide.lines)
+        assert slide.stepwise or "\n".join(slide.lines) in text
         assert own.notes_slide.notes_text_frame.text == slide.notes
+        assert 'type="slidenum"' in own.shapes._spTree.xml
+
+
+def test_pictures_say_what_they_show_and_not_what_is_covered(written):
+    for slide, own in zip(*written, strict=True):
         described = [
             shape._element.nvPicPr.cNvPr.get("descr")
             for shape in own.shapes
-            if shape.shape_type == 13
+            if shape.shape_type == PICTURE
         ]
         summary = [slide.figure.summary] if slide.figure else []
+        if slide.covered:
+            summary = [f"{slide.figure.title} The result is covered."]
         assert described == [*summary, *slide.formulas]
+        assert slide.kind == PREDICT or not slide.covered
+
+
+def test_each_text_stands_where_its_layout_has_it(written):
+    """The layout's texts fit their boxes (tests/explore/slides); so do those of the file, which has no smaller type."""
+    for slide, own in zip(*written, strict=True):
+        texts = [shape for shape in own.shapes if shape.has_text_frame]
+        for box in boxes(slide, texts[-2].text_frame.text):
+            (shape,) = (each for each in texts if each.text_frame.text == "\n".join(box.lines))
+            place = (shape.left, shape.top, shape.width, shape.height)
+            assert place == tuple(map(Inches, box.place))
+            assert all(each.font.size == Pt(box.size) for each in shape.text_frame.paragraphs)
+            assert box.size >= SMALLEST
+        for shape in own.shapes:
+            assert shape.left + shape.width <= Inches(13.34)
+            assert shape.top + shape.height <= Inches(7.5)
+            if shape.has_table:
+                size = {
+                    each.text_frame.paragraphs[0].font.size for each in shape.table.iter_cells()
+                }
+                assert size == {Pt(cells(slide).size)}
+
+
+def test_formulas_stand_below_each_other_and_in_front_of_their_reasons(written):
+    for slide, own in zip(*written, strict=True):
+        drawn = [shape for shape in own.shapes if shape.shape_type == PICTURE and slide.formulas]
+        for above, below in pairwise(drawn):
+            assert above.top + above.height <= below.top
         if slide.stepwise:
-            beside(own, len(slide.formulas))
-
-
-def beside(own, count):
-    """Assert that each formula stands left of its reason and at its height, and that nothing is below the slide."""
-    pictures = [shape for shape in own.shapes if shape.shape_type == 13]
-    boxes = [shape for shape in own.shapes if shape.has_text_frame][1 : 1 + count]
-    for drawn, reason in zip(pictures, boxes, strict=True):
-        assert drawn.left + drawn.width < reason.left
-        assert reason.top <= drawn.top and drawn.top + drawn.height <= reason.top + reason.height
-    assert all(shape.top + shape.height <= 7.5 * 914400 for shape in own.shapes)
+            texts = {each.text_frame.text: each for each in own.shapes if each.has_text_frame}
+            for each, because in zip(drawn, slide.lines, strict=False):
+                beside = texts[because]
+                assert each.left + each.width < beside.left
+                assert (
+                    beside.top <= each.top and each.top + each.height <= beside.top + beside.height
+                )

@@ -39,7 +39,7 @@ def first(setting: Race) -> str:
     reached = min(runs, key=lambda name: runs[name].reached)
     both = "it is also" if most == reached else f"{reached} is"
     return (
-        f"{most.capitalize()} computes the most gradients a second, {runs[most].gradients:.3g}; {both} the first"
+        f"{most.capitalize()} computes the most gradients per second, {runs[most].gradients:.3g}; {both} the first"
         f" to reach a tenth of the loss, after {show(runs[reached].reached, 's')}."
     )
 

@@ -24,6 +24,7 @@ CAUSES = {  # of the seconds of a step, in the order in which they are stacked
     "gradients, weights": palette.GRADIENTS,
     "pipeline bubble": palette.BUBBLE,
 }
+WORDS = 0.12  # of the longest bar: the room of the words behind one
 HATCHED = ("recomputation", "pipeline bubble")
 EXPOSED = {  # causes, and the purposes of messages
     "tensor collectives": "tensor",
@@ -58,7 +59,11 @@ def steps_state(
 ) -> State:
     """Steps by cause, in s. said: what stands behind each bar. published: s, and its words."""
     data, (at, words) = stacks(runs, CAUSES, "s", words=said), published
-    late = at > 0.5 * max([at, *data["sums"]["stop"]])
+    longest = max([at, *data["sums"]["stop"]])
+    late = at > 0.5 * longest
+    data["sums"]["stop"] = [  # words that the line would cross stand behind it
+        at if stop <= at < stop + WORDS * longest else stop for stop in data["sums"]["stop"]
+    ]
     data["published"] = marked(words, late, 4, x=at)
     own = next(iter(runs.values()))
     largest = sorted((c for c in own if own[c]), key=lambda c: -own[c])[:4]

@@ -87,14 +87,14 @@ def product_parts() -> Layers:
 
 @drawing(right=130, lines=TIMES)
 def product_time() -> Layers:
-    """How long do the products take?"""
-    return _lines("GPUs that share each product", "both products", SI.format("s"), PER_MACHINE)
+    """How long do the matmuls take?"""
+    return _lines("GPUs that share each matmul", "both matmuls", SI.format("s"), PER_MACHINE)
 
 
 @drawing(height=160, right=130, lines=SIZES)
 def product_bytes() -> Layers:
     """How much does each GPU send?"""
-    return _lines("GPUs that share each product", "sent by a GPU", SI.format("B"), PER_SPLIT)
+    return _lines("GPUs that share each matmul", "sent by a GPU", SI.format("B"), PER_SPLIT)
 
 
 @drawing(height=170, left=64, right=150, lines=BUBBLES)

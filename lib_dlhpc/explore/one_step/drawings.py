@@ -114,7 +114,7 @@ def measured(x: alt.X, y: alt.Y, low: bool) -> Layers:
 
 @drawing(**MEASURED)
 def one_step_products() -> Layers:
-    """Products of square matrices (points: each repeat; line and band: the fit)"""
+    """Matmuls of square matrices (points: each repeat; line and band: the fit)"""
     look: dict[str, Any] = {"values": POWERS, "grid": False, "scale": {"padding": 6}}
     x = kit.x_axis("x:Q", "edge of the matrices", INTEGERS, log=2, **look)
     return measured(x, _amounts("rate", "FLOP/s"), low=True)

@@ -15,7 +15,7 @@ WORDS = {name: words for words, name in NETWORKS.items()}
 # Terms of a step by the names of StepTime: the words and the color of each.
 TERMS = {
     "weights": ("reading weights", BACKWARD),
-    "arithmetic": ("products", FORWARD),
+    "arithmetic": ("matmuls", FORWARD),
     "cache": ("reading the cache", GRADIENTS),
     "attention": ("attention", INPUT),
     "activations": ("other layers", IDLE),

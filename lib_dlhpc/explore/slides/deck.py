@@ -1,14 +1,16 @@
 """The slides of a module: ideas, guesses, figures, derivations, checks, summary, and what to say.
 
-Only derivations are written for slides: a deck is as new as the module's lesson.toml, its figures, its notebook and
-its instructor notes, and its numbers are computed when it is made. What to try is in the notes of a figure.
+Only derivations and titles (slides.toml) are written for slides: a deck is as new as the module's lesson.toml, its
+figures, its notebook and its instructor notes, and its numbers are computed when it is made. What to try is in the
+notes of a figure.
 """
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,16 +22,31 @@ from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.course import Module
 from lib_dlhpc.explore.slides.derivation import Derivation
+from lib_dlhpc.explore.slides.notebook import (
+    Section,
+    after,
+    misconceptions,
+    notebook_text,
+    plain,
+    sections,
+    sentences,
+)
 from lib_dlhpc.explore.slides.tex import readable, spoken
 from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
 QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+)\.questions import ask")
 TITLE = 125  # characters of a question, at most
-PREDICT, CHECK, EARLIER, IDEA = "Predict", "Check", "From earlier modules", "Idea"
+OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
+EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
+PUBLISHED, REAL = "Published", "Do it for real"
+ON_PAGE = re.compile(
+    r"\b(charts?|figures?|page|map|diamonds|squares|table below)\b|^The (lower|second) "
+)
+WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
 LINES, SIGNS = (
-    5,
-    620,
+    4,
+    480,
 )  # sentences of an idea, and their characters, at most; the others are in its notes
 MOST = 27  # slides of a class; in a longer deck the last ideas stand above their questions
 
@@ -37,8 +54,9 @@ MOST = 27  # slides of a class; in a longer deck the last ideas stand above thei
 class Slide(NamedTuple):
     """A slide: its title, its lines, what to say, and the figure, or the formulas as TeX, that it shows, if any.
 
-    stepwise: whether each formula stands beside one line, its reason, and the lines left over below them. kind: what
-    it is for, if its title does not say it. table: rows of cells, a heading first.
+    kind: what it is for; section: the heading of the notebook that it belongs to. covered: whether the result of the
+    figure is hidden. stepwise: whether each formula stands beside one line, its reason, and the lines left over below
+    them. table: rows of cells, a heading first. aside: lines beside the others. source: where what it shows is from.
     """
 
     title: str
@@ -49,15 +67,25 @@ class Slide(NamedTuple):
     stepwise: bool = False
     kind: str = ""
     table: tuple[tuple[str, ...], ...] = ()
+    section: str = ""
+    covered: bool = False
+    aside: tuple[str, ...] = ()
+    source: str = ""
 
 
-class Section(NamedTuple):
-    """A section of a notebook: its heading, its paragraphs, its tables and the names of what it asks."""
+class Titles(NamedTuple):
+    """What slides.toml says. ideas: the title of a section's idea; shown: what the figure of a guess shows.
 
-    heading: str
-    paragraphs: tuple[str, ...]
-    tables: tuple[tuple[tuple[str, ...], ...], ...]
-    asked: tuple[str, ...]
+    tables: the title of a section's table, if that has a slide of its own; figures: which of a guess's figures, if not
+    the first; settings: of its controls, if not those of the page. The figure of a guess that is not among `shown` is
+    what is known beforehand, so it stands uncovered beside the question.
+    """
+
+    ideas: Mapping[str, str]
+    shown: Mapping[str, str]
+    tables: Mapping[str, str] = {}
+    figures: Mapping[str, int] = {}
+    settings: Mapping[str, Mapping[str, Any]] = {}
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:
@@ -65,36 +93,35 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     text = notebook_text(repository / "modules" / module.file)
     notes = (repository / "instructor_notes" / f"{module.name}.md").read_text("utf-8")
     lesson = lesson_of(text)
-    return _shortened(
-        [
-            *_opening(module, text, notes, lesson),
-            *_sections(text, lesson),
-            *_formula(text),
-            *map(_derived, derivations(text)),
-            *_checks(lesson),
-            *_closing(text, notes),
-        ]
-    )
+    slides = [
+        *_opening(module, text, notes, lesson),
+        *_sections(text, lesson, titles_of(text)),
+        *_formula(text),
+        *map(_derived, derivations(text)),
+        *_checks(lesson),
+        *_closing(text, notes),
+    ]
+    return list(_timed(_shortened(slides), module.minutes))
 
 
 def _shortened(slides: list[Slide]) -> list[Slide]:
-    """Put ideas on the slides of their questions, from the last one on, until the deck has MOST slides."""
+    """Leave the last ideas to the notes of their questions until the deck has at most MOST slides."""
     at = len(slides) - 2
     while len(slides) > MOST and at >= 0:
         idea, asked = slides[at : at + 2]
         if (idea.kind, asked.kind) == (IDEA, PREDICT) and not idea.table:
-            first = idea.lines[: 1 if len(asked.lines) > 2 else 2]
-            notes = f"{idea.notes}\n\n{asked.notes}"
-            slides[at : at + 2] = [asked._replace(lines=(*first, *asked.lines), notes=notes)]
+            said = "\n".join((idea.title, *idea.lines, idea.notes, asked.notes))
+            slides[at : at + 2] = [asked._replace(notes=said)]
         at -= 1
     return slides
 
 
-def notebook_text(path: Path) -> str:
-    """Return what the cells of a notebook say."""
-    return "\n\n".join(
-        "".join(cell["source"]) for cell in json.loads(path.read_text("utf-8"))["cells"]
-    )
+def _timed(slides: Sequence[Slide], minutes: int) -> Iterator[Slide]:
+    """Yield slides whose notes begin with the minutes that each takes, `minutes` in all."""
+    weights = [WEIGHTS.get(slide.kind, 2.0) for slide in slides]
+    ends = [round(minutes * each / sum(weights)) for each in accumulate(weights)]
+    for slide, begin, end in zip(slides, [0, *ends], ends, strict=False):
+        yield slide._replace(notes=f"Minute {begin} to {end} of {minutes}.\n{slide.notes}")
 
 
 def lesson_of(text: str) -> Lesson:
@@ -103,17 +130,17 @@ def lesson_of(text: str) -> Lesson:
     return lesson
 
 
+def titles_of(text: str) -> Titles:
+    """Return the titles of a notebook's slides, from the slides.toml of its module."""
+    folder = Path(str(import_module(_folder(text)).__file__)).parent
+    return Titles(**tomllib.loads((folder / "slides.toml").read_text("utf-8")))
+
+
 def derivations(text: str) -> Sequence[Derivation]:
     """Return the derivations of a notebook's module, or none; raises SpecError where it asks for no lesson."""
     name = f"{_folder(text)}.derivation"
     found: Sequence[Derivation] = import_module(name).DERIVATIONS if find_spec(name) else ()
     return found
-
-
-def plain(text: str) -> str:
-    """Return Markdown as text: links without their addresses, no marks of emphasis."""
-    text = re.sub(r"\[([^\]]+)\]\((?:[^()]|\([^()]*\))*\)", r"\1", text)
-    return re.sub(r"[*`]", "", re.sub(r"\s+", " ", spoken(text))).strip()
 
 
 def figures(widget: Any) -> Iterator[Figure]:
@@ -126,52 +153,20 @@ def figures(widget: Any) -> Iterator[Figure]:
         yield from figures(child)
 
 
-def misconceptions(notes: str) -> list[tuple[str, str]]:
-    """Return the misconceptions of instructor notes, each with what exposes it."""
-    section = notes.split("## Misconceptions", 1)[1].split("\n## ", 1)[0]
-    found = re.findall(r"^- \*(.+?)\*(.*?)(?=^- |\Z)", section, re.M | re.S)
-    return [(plain(name), plain(rest).lstrip(" .,")) for name, rest in found]
-
-
-def sections(text: str) -> Iterator[Section]:
-    """Yield the sections of a notebook's text; the first has the notebook's title."""
-    for part in re.split(r"^##? ", text, flags=re.M)[1:]:
-        heading, _, rest = part.partition("\n")
-        parts = [each.strip() for each in rest.split("\n\n")]
-        tables = [table(each) for each in parts if each.startswith("|")]
-        said = (each for each in parts if re.match(r"[^\W\d]|\*\*[\w-]+\*\* (?!:)", each))
-        prose = [each for each in said if not re.match(r"from \w|ask\(", each)]
-        asked = re.findall(r'^ask\("(\w+)"\)', rest, re.M)
-        yield Section(plain(heading), tuple(prose), tuple(tables), tuple(asked))
-
-
-def table(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the rows of a Markdown table."""
-    rows = [line.strip().strip("|").split("|") for line in text.splitlines()]
-    return tuple(
-        tuple(map(plain, row)) for row in rows if not re.fullmatch(r"[-:| ]+", "|".join(row))
-    )
-
-
 def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[Slide]:
     timing = "\n".join(re.findall(r"^\| \d.*", notes, re.M))
     said = plain(notes.split("\n\n")[1])
-    own = next(sections(text))
+    objectives = after(text, "You will be able to").split(";")
     yield Slide(
-        f"{module.number} {module.title}",
-        (module.question, *_idea(own)),
-        f"{module.minutes} minutes. {said}\n\n{timing}",
-    )
-    objectives = _after(text, "You will be able to").split(";")
-    yield Slide(
-        "You will be able to",
-        tuple(_sentence(each) for each in objectives),
-        _after(text, "You need"),
+        f"{module.number} {next(sections(text)).heading}",
+        ("You will be able to:", *map(_sentence, objectives)),
+        f"{said}\n\n{timing}\n\nLearners need {plain(after(text, 'You need'))}",
+        kind=OPENING,
     )
     if asked := list(_retrieval(lesson)):
-        answers = ["Two minutes, in pairs, without notes.", *(answer for *_, answer in asked)]
+        answers = ["In pairs, without notes.", *(answer for *_, answer in asked)]
         lines = tuple(line for question, options, _ in asked for line in (question, options))
-        yield Slide(EARLIER, lines, "\n".join(answers))
+        yield Slide(EARLIER, lines, "\n".join(answers), kind=EARLIER)
 
 
 def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
@@ -179,34 +174,46 @@ def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
     for check in lesson.texts.get("earlier", {}).get("recall", ()):
         text = check_of(check)
         options = shuffled([answer for answer, _ in text["answers"]], text["check"])
-        lettered = (f"{letter}. {each}" for letter, each in zip(LETTERS, options, strict=False))
+        lettered = (
+            f"{letter}.\N{NO-BREAK SPACE}{each}"
+            for letter, each in zip(LETTERS, options, strict=False)
+        )
         yield text["check"], "   ".join(lettered), text["right"]
 
 
-def _sections(text: str, lesson: Lesson) -> Iterator[Slide]:
+def _sections(text: str, lesson: Lesson, titles: Titles) -> Iterator[Slide]:
     """Yield for each section its idea and tables, and for each guess a slide to predict on, and its figure."""
-    for number, own in enumerate(sections(text)):
+    first, *others = sections(text)
+    for own in (first._replace(heading=_upper(first.heading.partition(": ")[2])), *others):
         shown = own.tables or _published(lesson, own)
         asks = [name for name in own.asked if "guess" in lesson.texts.get(name, ())]
         if own.heading == "The formula, opened" or not (asks or shown):
             continue
         said = "\n".join(map(plain, own.paragraphs))
-        if number and own.heading != "Do it for real" and (own.paragraphs or shown):
-            yield Slide(
-                own.heading, _idea(own, bool(shown)), said, kind=IDEA, table=(*shown, ())[0]
-            )
-        for count, name in enumerate(asks, 1):
-            title = own.heading if number else _upper(own.heading.partition(": ")[2])
-            yield from _predicted(lesson, name, title + (f" ({count})" if count > 1 else ""))
+        title, apart = titles.ideas.get(own.heading, own.heading), titles.tables.get(own.heading)
+        rows = (*shown, ())[0]
+        if own.heading != REAL and (own.paragraphs or shown):
+            beside = bool(rows) and not apart
+            lines = _idea(own.paragraphs, title, beside)
+            table = rows if beside else ()
+            yield Slide(title, lines, said, kind=IDEA, table=table, section=own.heading)
+        for name, paragraph in zip(asks, (*own.paragraphs, ""), strict=False):
+            aside = _idea([paragraph]) if own.heading == REAL else ()
+            yield from _predicted(lesson, name, titles, own.heading, aside)
+        if apart:
+            yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
 
 
-def _idea(own: Section, beside: bool = False) -> tuple[str, ...]:
-    """Return the first sentences of a section; fewer beside a table."""
+def _idea(paragraphs: Iterable[str], title: str = "", beside: bool = False) -> tuple[str, ...]:
+    """Return the first sentences of a section, or fewer beside a table; below a title none is about the page."""
     lines = list[str]()
-    for sentence in re.split(r"(?<=[.?!)]) (?=[A-Z0-9])", " ".join(map(plain, own.paragraphs))):
+    for sentence in sentences(" ".join(map(plain, paragraphs))):
+        if title and ON_PAGE.search(sentence):
+            continue
         if len(lines) == (2 if beside else LINES) or sum(map(len, [*lines, sentence])) > SIGNS:
             break
-        lines.append(sentence)
+        if sentence.rstrip(".") != title:
+            lines.append(sentence)
     return tuple(lines)
 
 
@@ -216,43 +223,59 @@ def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...
     return tuple(tuple(map(tuple, each.rows)) for each in made if isinstance(each, Table))
 
 
-def _predicted(lesson: Lesson, name: str, title: str) -> Iterator[Slide]:
-    """Yield a slide to predict on, and the figure, with what to try in its notes, or else in those of the guess."""
+def _predicted(
+    lesson: Lesson, name: str, titles: Titles, heading: str, aside: tuple[str, ...]
+) -> Iterator[Slide]:
+    """Yield a slide to predict on, with its figure, and the figure uncovered; the last has in its notes what to try."""
     _, uncovered = lesson.outcomes[name]
-    widget = uncovered() if uncovered else None
-    drawn = list(figures(widget))[:1]
+    widget: Any = uncovered() if uncovered else None
+    for control, value in titles.settings.get(name, {}).items():
+        widget.controls[control].value = value
+    drawn = list(figures(widget))
+    figure = drawn[titles.figures.get(name, 0)] if drawn else None
+    reveals = figure is not None and name in titles.shown
     names = list(lesson.texts)
     following = (*names[names.index(name) + 1 :], "")[0]
     steps = lesson.texts[following].get("steps", ()) if following else ()
     try_it = f"On the page, on the projector. Try:\n{_answers(lesson, steps)}" if steps else ""
-    yield _guess(lesson, name, title, "" if drawn else try_it)
-    yield from (
-        _shown(lesson, name, figure, getattr(widget, "look", ""), try_it) for figure in drawn
+    asked = _guess(lesson, name, "" if reveals else try_it)
+    source = f"Figure: {figure.title}" if figure and not reveals else ""
+    yield asked._replace(
+        section=heading,
+        figure=figure,
+        covered=reveals,
+        source=source,
+        aside=() if figure else aside,
     )
+    if figure and reveals:
+        look = "" if name in titles.figures else getattr(widget, "look", "")
+        own = _shown(lesson, name, figure, look, try_it)
+        yield own._replace(title=titles.shown[name], section=heading)
 
 
-def _guess(lesson: Lesson, name: str, title: str, try_it: str) -> Slide:
+def _guess(lesson: Lesson, name: str, try_it: str) -> Slide:
+    """Return a guess whose title is its question, or the last sentence of a long one."""
     text = lesson.texts[name]
     options = [
         f"{letter}. {lesson.filled(each)}"
         for letter, each in zip(LETTERS, text.get("options", ()), strict=False)
     ]
-    asked = f"Write down a number ({text['unit']})." if text.get("unit") else ""
+    number = [f"Write down a number ({text['unit']})."] if text.get("unit") else []
     because = lesson.filled(text.get("because", ""))
     said = f"It is {lesson.result(name)}. {because}"
     notes = ["Everyone commits before anyone speaks.", said, try_it]
-    lines = [lesson.filled(text["guess"]), *(options or [asked])]
-    return Slide(title, tuple(filter(None, lines)), "\n".join(notes).strip(), kind=PREDICT)
+    given, question = _asked(lesson.filled(text["guess"]))
+    return Slide(question, (*given, *(options or number)), "\n".join(notes).strip(), kind=PREDICT)
 
 
 def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) -> Slide:
-    found = re.fullmatch(r"([^()]+) \(([^()]+)\)", figure.title)
-    title, caption = found.groups() if found else (figure.title, "")
+    """Return the figure of a guess with what came out, and the first sentence of why."""
     because = lesson.filled(lesson.texts[name].get("because", ""))
+    said = f"It is {lesson.result(name)}. {sentences(because)[0]}".strip()
     look = look.removesuffix("Press play.").strip()  # a slide does not move
-    lines = [_sentence(caption) if caption else "", f"Look for {look}" if look else ""]
-    notes = "\n".join(filter(None, (figure.summary, because, try_it)))
-    return Slide(title, tuple(filter(None, lines)), notes, figure)
+    notes = (f"Look for {look}" if look else "", figure.summary, because, try_it)
+    source = f"Figure: {figure.title} · Computed with lib_dlhpc"
+    return Slide("", (said,), "\n".join(filter(None, notes)), figure, kind=RESULT, source=source)
 
 
 def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
@@ -296,19 +319,24 @@ def _asked(text: str) -> tuple[tuple[str, ...], str]:
 def _formula(text: str) -> Iterator[Slide]:
     section = text.split("## The formula, opened", 1)[1].split("\n## ", 1)[0]
     lines = (
-        f"It assumes {_after(section, 'It assumes')}",
-        f"It breaks when {_after(section, 'It breaks when')}",
+        f"It assumes {after(section, 'It assumes')}",
+        f"It breaks when {after(section, 'It breaks when')}",
     )
     yield Slide(
-        "The formula, at the board",
+        "The formula, opened",
         tuple(_sentence(plain(line)) for line in lines),
         spoken(section.strip()),
         formulas=tuple(each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S)),
+        kind=BOARD,
     )
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
-            "The formulas, side by side", (), "\n".join(map(plain, own.paragraphs)), table=each
+            "The formulas, side by side",
+            (),
+            "\n".join(map(plain, own.paragraphs)),
+            kind=BOARD,
+            table=each,
         )
 
 
@@ -326,6 +354,7 @@ def _derived(own: Derivation) -> Slide:
         ),
         formulas=tuple(step.tex for step in own.steps),
         stepwise=True,
+        kind=BOARD,
     )
 
 
@@ -336,17 +365,18 @@ def _closing(text: str, notes: str) -> Iterator[Slide]:
         "Who believes this?",
         tuple(name for name, _ in believed[:6]),
         f"Each is wrong. What exposes it:\n{exposed}",
+        kind="Discuss",
     )
     five = text.split("**In five lines**", 1)[1].split("\n**", 1)[0]
     summary = tuple(plain(line) for line in re.findall(r"^\d\. (.+)$", five, re.M))
-    yield Slide("In five lines", summary, "Ask for five lines first; then show these.")
-    fails = plain(_after(text, "Where the model fails"))
-    sentences = tuple(re.split(r"(?<=[.)]) (?=[A-Z])", fails))
+    yield Slide("In five lines", summary, "Ask for five lines first; then show these.", kind=END)
+    fails = plain(after(text, "Where the model fails"))
     reading = re.findall(r"^- (.+)$", text.split("**Further reading**", 1)[1], re.M)
     yield Slide(
         "Where the model fails",
-        sentences[:4],
+        tuple(sentences(fails)[:4]),
         "\n".join([fails, "Further reading:", *map(plain, reading)]),
+        kind=END,
     )
 
 
@@ -356,14 +386,6 @@ def _folder(text: str) -> str:
     if not found:
         raise SpecError("the notebook imports `ask` from no questions of a module.")
     return found[1]
-
-
-def _after(text: str, words: str) -> str:
-    """Return the rest of the paragraph after words in bold, up to the next words in bold."""
-    found = re.search(rf"\*\*{words}\.?\*\*(.+?)(?=\n\n|\s\*\*[A-Z]|\Z)", text, re.S)
-    if not found:
-        raise SpecError(f"the notebook has no paragraph with {words!r}.")
-    return " ".join(found[1].split())
 
 
 def _sentence(text: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from lib_dlhpc.explore.blocks.drawing import HATCH
 from lib_dlhpc.explore.blocks.figure import Figure
 
-INK, PAPER = "#222", "#fff"
+INK, PAPER, COVER = "#222", "#fff", "#9aa"
+Size = tuple[float, float]
 ROW, SQUARE, LETTER = 20, 14, 7.0  # px: a line of the legend, its squares, a character
 SIDES = ("width", "height")  # signals that Vega has of its own
 PATTERN = (
@@ -25,27 +26,57 @@ VARIABLE = re.compile(
 )  # colors of the page: they are those of paper here
 
 
-def svg(figure: Figure) -> str:
-    """Return the figure below its legend, as an SVG document."""
+def svg(figure: Figure, size: Size | None = None, covered: bool = False) -> str:
+    """Return the figure below its legend, as an SVG document.
+
+    size: its width and height in px, or those that it has on its page. covered: only legend, axes and a question mark.
+    """
     import vl_convert
 
-    spec = json.loads(_on_paper(json.dumps(filled(figure))))
-    drawn = vl_convert.vega_to_svg(spec).replace("<text ", BEHIND)
+    own = filled(figure)
+    key, shift = _legend(entries(figure), size[0] if size else _wide(own))
+    if size:
+        _fit(own, size[0], size[1] - shift)
+    if covered:
+        own["marks"] = [_question_mark(own)]
+    drawn = vl_convert.vega_to_svg(json.loads(_on_paper(json.dumps(own))))
+    drawn = drawn.replace("<text ", BEHIND)
     width, height = (float(side) for side in re.findall(r'(?:width|height)="([\d.]+)"', drawn)[:2])
-    key, shift = _legend(entries(figure), width)
-    size = f'width="{width}" height="{height + shift}" viewBox="0 0 {width} {height + shift}"'
+    side = f'width="{width}" height="{height + shift}" viewBox="0 0 {width} {height + shift}"'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size}>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {side}>'
         f'{PATTERN}<rect width="100%" height="100%" fill="{PAPER}"/>{key}'
         f'<g transform="translate(0 {shift})">{drawn}</g></svg>'
     )
 
 
-def png(figure: Figure, scale: float = 2.0) -> bytes:
-    """Return the figure below its legend, as a PNG file."""
+def png(
+    figure: Figure, size: Size | None = None, covered: bool = False, scale: float = 2.0
+) -> bytes:
+    """Return the figure below its legend, as a PNG file; see svg."""
     import vl_convert
 
-    return bytes(vl_convert.svg_to_png(svg(figure), scale=scale))
+    return bytes(vl_convert.svg_to_png(svg(figure, size, covered), scale=scale))
+
+
+def _wide(spec: Mapping[str, Any]) -> float:
+    """Return the px of a drawing from left to right."""
+    return float(spec["width"] + sum(spec["padding"][side] for side in ("left", "right")))
+
+
+def _fit(spec: dict[str, Any], width: float, height: float) -> None:
+    """Make a drawing as wide and high as this, its margins included."""
+    around = spec["padding"]
+    spec["width"] = width - around["left"] - around["right"]
+    spec["height"] = height - around["top"] - around["bottom"]
+
+
+def _question_mark(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mark that stands for what is covered, in the middle of a drawing."""
+    middle = {"x": {"value": spec["width"] / 2}, "y": {"value": spec["height"] / 2}}
+    style = {"text": {"value": "?"}, "fontSize": {"value": 96}, "fill": {"value": COVER}}
+    place = {"align": {"value": "center"}, "baseline": {"value": "middle"}}
+    return {"type": "text", "encode": {"enter": {**middle, **style, **place}}}
 
 
 def filled(figure: Figure) -> dict[str, Any]:
@@ -63,11 +94,12 @@ def filled(figure: Figure) -> dict[str, Any]:
 
 
 def entries(figure: Figure) -> list[dict[str, Any]]:
-    """Return what the legend explains: label, color, dash, hatched."""
+    """Return what the legend explains: label, color, dash, hatched; of parts of bars, those that some bar has."""
     own: list[dict[str, Any]] = figure.spec["usermeta"].get("legend") or rows(
         figure.data.get("key", {})
     )
-    return own
+    parts = set(figure.data.get("parts", {}).get("part", ()))
+    return [each for each in own if each["label"] in parts] or own
 
 
 def rows(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A deck has what its module's page has: a slide to predict on before each figure, answers in the notes only."""
+"""A deck has what its module's page has: a slide to predict on, then the figure; answers of checks in the notes."""
 
 import re
 from itertools import pairwise
@@ -7,15 +7,13 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import (
-    CHECK,
-    IDEA,
-    PREDICT,
-    lesson_of,
+from lib_dlhpc.explore.slides.deck import CHECK, IDEA, PREDICT, RESULT, lesson_of, titles_of
+from lib_dlhpc.explore.slides.notebook import (
     misconceptions,
     notebook_text,
     plain,
     sections,
+    sentences,
 )
 
 NAMES = [module.name for module in PATH]
@@ -35,6 +33,7 @@ def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
     for slide in slides:
         assert slide.title and slide.notes.strip(), slide.title
         assert len(slide.lines) <= 6 and (slide.lines or slide.figure or slide.table), slide.title
+        assert slide.kind, slide.title
         assert len(slide.title) < 130 and not re.fullmatch(r"\w+ \d", slide.title), slide.title
         assert sum(map(len, slide.lines)) < 950, slide.title
         assert not re.search(r"[{}]|\*\*|\]\(|\bnan\b", " ".join(slide.lines)), slide.title
@@ -49,16 +48,47 @@ def test_notes_have_no_tex(decks, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_figure_comes_after_a_prediction_whose_answer_is_in_the_notes(decks, name, lesson):
+def test_a_figure_stands_beside_its_question_without_its_result_and_then_with_it(
+    decks, name, lesson
+):
     slides = decks[name]
-    assert sum(slide.figure is not None for slide in slides) >= 1
+    assert sum(slide.figure is not None for slide in slides) >= 2
     guesses = [each for each, text in lesson(name).texts.items() if "guess" in text]
     asked = [slide for slide in slides if slide.kind == PREDICT]
     assert len(asked) == len(guesses)
     for slide, own in zip(asked, guesses, strict=True):
         assert own == "across_nodes" or f"It is {lesson(name).result(own)}." in slide.notes
+        assert not slide.covered or "It is " not in " ".join((slide.title, *slide.lines))
     for before, slide in pairwise(slides):
-        assert slide.figure is None or before.kind == PREDICT
+        assert (slide.kind == RESULT) == before.covered
+        if slide.kind == RESULT:
+            assert before.kind == PREDICT and slide.figure is before.figure
+            assert slide.lines[0].startswith("It is ") and slide.source.startswith("Figure: ")
+    assert all(slide.kind in (PREDICT, RESULT) for slide in slides if slide.figure)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_titles_belong_to_sections_and_guesses_and_are_sentences(decks, name, lesson, repository):
+    text = notebook_text(repository / "modules" / f"{name}.ipynb")
+    titles, slides = titles_of(text), decks[name]
+    ideas = {slide.section: slide.title for slide in slides if slide.kind == IDEA}
+    assert titles.ideas == ideas
+    guesses = {each for each, own in lesson(name).texts.items() if "guess" in own}
+    assert titles.shown.keys() | titles.figures.keys() | titles.settings.keys() <= guesses
+    assert titles.figures.keys() | titles.settings.keys() <= titles.shown.keys()
+    shown = [slide.title for slide in slides if slide.kind == RESULT]
+    assert shown == list(titles.shown.values())
+    for title in (*ideas.values(), *shown):
+        assert len(title.split()) >= 4 and len(title) <= 90 and title[-1] not in ".?!:", title
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notes_begin_with_the_minutes_of_the_slide(decks, name):
+    (module,) = (each for each in PATH if each.name == name)
+    found = [re.match(r"Minute (\d+) to (\d+) of (\d+)\.\n", each.notes) for each in decks[name]]
+    begins, ends = ([int(each[group]) for each in found] for group in (1, 2))
+    assert begins == [0, *ends[:-1]] and ends == sorted(ends)
+    assert ends[-1] == int(found[0][3]) == module.minutes
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,9 +97,8 @@ def test_every_check_has_its_answer_in_the_notes(decks, name, lesson):
     slides = [slide for slide in decks[name] if slide.kind == CHECK]
     assert len(slides) == len(texts)
     for slide, text in zip(slides, texts, strict=True):
-        assert (
-            slide.notes.startswith("Vote") if "check" in text else slide.notes.startswith("It is")
-        )
+        _, said = slide.notes.split("\n", 1)
+        assert said.startswith("Vote" if "check" in text else "It is")
 
 
 @pytest.mark.parametrize("place", range(1, len(PATH)))
@@ -83,7 +112,10 @@ def test_a_deck_opens_with_questions_of_earlier_modules(decks, lesson, place):
     }
     assert len(slide.lines) == 4
     assert set(slide.lines[::2]) <= earlier
-    assert all(line.startswith("A. ") and "   B. " in line for line in slide.lines[1::2])
+    assert all(
+        line.startswith("A.\N{NO-BREAK SPACE}") and "   B.\N{NO-BREAK SPACE}" in line
+        for line in slide.lines[1::2]
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,7 +128,7 @@ def test_a_section_has_its_idea_and_every_table_before_its_question(decks, name,
     assert len(ideas) >= 2 and len({slide.title for slide in ideas}) == len(ideas)
     for slide in ideas:
         assert slide.lines or slide.table
-        after = [each for each in slides if each.title == slide.title and each.kind == PREDICT]
+        after = [each for each in slides if (each.section, each.kind) == (slide.section, PREDICT)]
         assert not after or slides.index(slide) == slides.index(after[0]) - 1
 
 
@@ -134,10 +166,30 @@ def test_a_misconception_has_what_exposes_it():
     assert misconceptions(notes) == [("One is two.", "Ask for three."), ("Two", "of it.")]
 
 
-def test_a_figure_says_what_to_look_for(decks):
-    shown = [slide for slide in decks["02_data_parallel"] if slide.figure]
-    assert shown[0].lines[-1].startswith("Look for the buckets")
-    assert shown[0].lines[0] == "Upper bar: computation, lower bar: communication."
+def test_the_notes_of_a_figure_say_what_to_look_for_unless_it_is_another_one(decks):
+    shown = [slide for slide in decks["02_data_parallel"] if slide.kind == RESULT]
+    assert "\nLook for the buckets" in shown[0].notes and "Look for" not in shown[1].notes
+    assert shown[0].source.startswith("Figure: One step, rank by rank (upper bar: computation")
+
+
+def test_a_figure_may_have_settings_of_its_own(decks):
+    (slide,) = (each for each in decks["12_train_a_language_model"] if "Without" in each.title)
+    own, llama = slide.figure.data["sums"]["words"]
+    assert own != llama
+
+
+def test_what_is_known_beforehand_stands_uncovered_beside_its_question(decks):
+    asked = [slide for slide in decks["11_traces_and_waits"] if slide.kind == PREDICT]
+    assert [bool(slide.figure) for slide in asked] == [True, True, True, False, False]
+    assert [slide.covered for slide in asked] == [True, False, True, False, False]
+    assert all(slide.aside for slide in asked[3:])
+
+
+def test_sentences_end_where_they_end():
+    text = "Goyal et al. 2017 lost a tenth. Next (of it) 2 things. Twice (or more.) A 1. b"
+    first, *others = sentences(text)
+    assert first == "Goyal et al. 2017 lost a tenth."
+    assert others == ["Next (of it) 2 things.", "Twice (or more.)", "A 1. b"]
 
 
 def test_text_loses_its_marks():

@@ -52,3 +52,22 @@ def test_a_png_is_one(gantt):
 
 def test_figures_that_are_not_drawn_yet_are_left_out(gantt):
     assert list(figures(Figure(gantt.spec))) == []
+
+
+def test_a_figure_is_as_large_as_its_place(gantt):
+    assert re.search(r'<svg[^>]* width="760.0" height="300.0"', svg(gantt, (760, 300)))
+
+
+def test_a_covered_figure_has_axes_and_legend_and_a_question_mark(gantt):
+    text = svg(gantt, (520, 350), covered=True)
+    assert ">?</text>" in text and ">communication</text>" in text and ">time</text>" in text
+    shown = svg(gantt, (520, 350))
+    assert 'aria-roledescription="rect mark' in shown or shown.count("<path") > 3 * text.count(
+        "<path"
+    )
+    assert "rank 0" in shown and "rank 0" not in text
+
+
+def test_a_legend_explains_only_what_a_bar_has():
+    found = next(figures(layers.step_by_layers(Mine())))
+    assert {each["label"] for each in entries(found)} == set(found.data["parts"]["part"])

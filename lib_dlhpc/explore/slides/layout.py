@@ -1,0 +1,178 @@
+"""Where the texts of a slide stand and how large they are: each fits its box, estimated with the widths of Arial.
+
+Numbers are inches, sizes of type are points. A slide has a line that says what it is for, a title of at most two lines,
+one thing below it, a source, and a foot. A text that does not fit at the smallest size is refused, not cut.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.slides.deck import CHECK, EARLIER, OPENING, PREDICT, Slide
+
+WIDTH, HEIGHT = 13.333, 7.5
+LEFT, TOP, WIDE, END = 0.6, 1.65, 12.1, 6.55  # what a slide shows is between TOP and END
+SMALLEST, IN_TABLES, PARAGRAPH, LINE = 14, 12, 0.45, 1.2  # pt, pt, and parts of the size
+INSET = (0.1, 0.05)  # of a text in its box, on each side
+BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, both sides together
+FIGURE = (LEFT, TOP, WIDE, 4.3)  # left, top, width, height
+BESIDE = (5.5, TOP, 7.2, 4.85)
+COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
+FORMULAS = (LEFT, TOP + 0.1, WIDE, 2.4)
+REASON, ROWS = 7.6, 4.1  # where the reasons of a derivation begin, and the height of its lines
+NARROW = {0.22: "'ijl", 0.28: " !,./:;I[]\\ft|·", 0.35: '"()-`r{}°', 0.39: "*", 0.5: "Jcksvxyz"}
+BROAD = {
+    0.67: "&ABEFKPSTVXYZ",
+    0.73: "CDHNRUw",
+    0.78: "GOQ",
+    0.84: "Mm",
+    0.95: "W%",
+    1.02: "@…→←↔≈≤≥✓",
+}
+WIDTHS = {sign: em for em, signs in (NARROW | BROAD).items() for sign in signs}
+USUAL, BOLD = 0.6, 1.08  # em, a letter or a digit at most; how much wider bold type is
+
+
+class Box(NamedTuple):
+    """A text in its place. role: title, kind, body, reason, source, foot; bullets: before each of its lines."""
+
+    place: tuple[float, float, float, float]
+    lines: tuple[str, ...]
+    size: int
+    role: str = "body"
+    bold: bool = False
+    bullets: bool = False
+
+
+class Cells(NamedTuple):
+    """A table in its place: its rows of texts, the widths of its columns, the heights of its rows."""
+
+    texts: tuple[tuple[str, ...], ...]
+    place: tuple[float, float, float, float]
+    columns: tuple[float, ...]
+    rows: tuple[float, ...]
+    size: int
+
+
+def boxes(slide: Slide, foot: str) -> list[Box]:
+    """Return the texts of a slide; raises SpecError for one that does not fit."""
+    head = " · ".join(filter(None, (slide.kind.upper(), slide.section)))
+    found = [
+        _title(slide),
+        *([fitted((head,), (LEFT, 0.18, WIDE, 0.36), SMALLEST, "kind", bold=True)] if head else []),
+        *_main(slide),
+        *([fitted((slide.source,), (LEFT, 6.55, WIDE, 0.36), SMALLEST, "source")] if slide.source else []),
+        fitted((foot,), (LEFT, 6.97, 10.0, 0.36), SMALLEST, "foot"),
+    ]  # fmt: skip
+    return found
+
+
+def _title(slide: Slide) -> Box:
+    """Return the title, which is larger on the first slide."""
+    place, size = (
+        ((LEFT, 0.6, WIDE, 1.6), 44) if slide.kind == OPENING else ((LEFT, 0.54, WIDE, 1.1), 30)
+    )
+    return fitted((slide.title,), place, size, "title", bold=True)
+
+
+def _main(slide: Slide) -> list[Box]:
+    """Return what stands between the title and the source."""
+    lines, marked = slide.lines, slide.kind not in (PREDICT, CHECK, EARLIER)
+    if slide.stepwise:
+        return _reasons(slide)
+    if slide.table:
+        return [fitted(lines, (LEFT, TOP, WIDE, above(lines)), 18)] if lines else []
+    if slide.formulas:
+        top = FORMULAS[1] + FORMULAS[3] + 0.1
+        return [fitted(lines, (LEFT, top, WIDE, END - top), 22, bullets=True)]
+    if slide.figure and slide.kind != PREDICT:
+        return [fitted(lines, (LEFT, 5.97, WIDE, 0.58), 18)] if lines else []
+    if slide.figure or slide.aside:
+        own = [fitted(lines, (LEFT, TOP, COLUMN, END - TOP), 24)]
+        return [*own, fitted(slide.aside, BESIDE, 26, "aside")] if slide.aside else own
+    top = TOP + 0.75 if slide.kind == OPENING else TOP
+    return [fitted(lines, (LEFT, top, WIDE, END - top), 30, bullets=marked)]
+
+
+def _reasons(slide: Slide) -> list[Box]:
+    """Return a reason beside each formula, and what they give with numbers below."""
+    count = len(slide.formulas)
+    high = ROWS / count
+    found = [
+        fitted((text,), (REASON, TOP + row * high, LEFT + WIDE - REASON, high), 20, "reason")
+        for row, text in enumerate(slide.lines[:count])
+    ]
+    below = (LEFT, TOP + ROWS + 0.05, WIDE, 0.75)
+    return [*found, fitted((" ".join(slide.lines[count:]),), below, 20, "numbers", bold=True)]
+
+
+def cells(slide: Slide) -> Cells:
+    """Return the table of a slide, in the largest type in which it fits; raises SpecError where none does."""
+    top = TOP + (above(slide.lines) + 0.1 if slide.lines else 0.0)
+    columns = _columns(slide.table)
+    for size in range(20, IN_TABLES - 1, -1):
+        rows = tuple(
+            max(height((text,), wide - MARGIN, size) for text, wide in zip(row, columns, strict=True)) + 0.12
+            for row in slide.table
+        )  # fmt: skip
+        if top + sum(rows) <= END:
+            return Cells(slide.table, (LEFT, top, WIDE, sum(rows)), columns, rows, size)
+    raise SpecError(f"the table of {slide.title!r} does not fit a slide in {IN_TABLES} points.")
+
+
+def _columns(table: Sequence[Sequence[str]]) -> tuple[float, ...]:
+    """Return the widths of columns: as long as their texts, but no word is broken."""
+    longest = [max(width(row[column]) for row in table) for column in range(len(table[0]))]
+    words = [
+        max(width(word) for row in table for word in row[column].split() or [""])
+        for column in range(len(table[0]))
+    ]
+    least = [18 / 72 * BOLD * word + MARGIN for word in words]
+    left = WIDE - sum(least)
+    return tuple(own + left * most / sum(longest) for own, most in zip(least, longest, strict=True))
+
+
+def above(lines: Sequence[str]) -> float:
+    """Return the height of the lines above a table."""
+    return height(lines, WIDE - 2 * INSET[0], 18) + 2 * INSET[1] + 0.05
+
+
+def fitted(lines: Sequence[str], place: tuple[float, float, float, float], largest: int, role: str = "body",
+           bold: bool = False, bullets: bool = False) -> Box:  # fmt: skip
+    """Return a text in its place, in the largest size in which it fits; raises SpecError below the smallest."""
+    for size in range(largest, SMALLEST - 1, -1):
+        own = Box(place, tuple(lines), size, role, bold, bullets)
+        if fits(own):
+            return own
+    raise SpecError(f"{' '.join(lines)[:60]!r}... does not fit its box in {SMALLEST} points.")
+
+
+def fits(box: Box) -> bool:
+    """Whether a text is as high as its box, or less."""
+    _, _, wide, high = box.place
+    inner = wide - 2 * INSET[0] - (BULLET if box.bullets else 0)
+    return height(box.lines, inner, box.size, box.bold) + 2 * INSET[1] <= high
+
+
+def height(lines: Sequence[str], wide: float, size: int, bold: bool = False) -> float:
+    """Return the inches of lines that are wrapped at a width."""
+    count = sum(wrapped(line, wide * 72 / size / (BOLD if bold else 1)) for line in lines)
+    return (count * LINE + (len(lines) - 1) * PARAGRAPH) * size / 72
+
+
+def wrapped(line: str, wide: float) -> int:
+    """Return how many lines a text takes, `wide` em each; a longer word takes more than one."""
+    count, used = 1, 0.0
+    for word in line.split():
+        own = width(word)
+        if used and used + WIDTHS[" "] + own > wide:
+            count, used = count + 1, 0.0
+        used += own + (WIDTHS[" "] if used else 0)
+        more = int(used // wide)
+        count, used = count + more, used - more * wide
+    return count
+
+
+def width(text: str) -> float:
+    """Return the em of a text in Arial, or somewhat more."""
+    return sum(WIDTHS.get(sign, USUAL) for sign in text)
