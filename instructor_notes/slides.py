@@ -66,7 +66,7 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
     elif slide.table:
         table(own, layout.cells(slide))
     elif slide.formulas:
-        formulas(own, slide.formulas)
+        formulas(own, slide.formulas, layout.board(slide))
     own.notes_slide.notes_text_frame.text = slide.notes
 
 
@@ -150,9 +150,9 @@ def picture(own, slide: Slide) -> None:
     shape._element.nvPicPr.cNvPr.set("descr", hidden if slide.covered else slide.figure.summary)
 
 
-def formulas(own, texts: tuple[str, ...]) -> None:
+def formulas(own, texts: tuple[str, ...], place: layout.Place) -> None:
     """Put formulas below each other, all in one size, as large as there is room, with their TeX as description."""
-    left, top, wide, high = map(Inches, layout.FORMULAS)
+    left, top, wide, high = map(Inches, place)
     gap = Inches(0.15)
     drawn = [formula(own, tex) for tex in texts]
     shrink = min(

@@ -40,15 +40,11 @@ TITLE = 125  # characters of a question, at most
 OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
 EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
 PUBLISHED, REAL = "Published", "Do it for real"
-ON_PAGE = re.compile(
-    r"\b(charts?|figures?|page|map|diamonds|squares|table below)\b|^The (lower|second) "
-)
+ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
 WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
-LINES, SIGNS = (
-    4,
-    480,
-)  # sentences of an idea, and their characters, at most; the others are in its notes
-MOST = 27  # slides of a class; in a longer deck the last ideas stand above their questions
+FORMULAS = 4  # on a slide with what they assume, at most
+LINES, SIGNS = 4, 480  # sentences of an idea, and their characters, at most
+MOST = 27  # slides of a class; in a longer deck the last ideas are in the notes of their questions
 
 
 class Slide(NamedTuple):
@@ -322,13 +318,12 @@ def _formula(text: str) -> Iterator[Slide]:
         f"It assumes {after(section, 'It assumes')}",
         f"It breaks when {after(section, 'It breaks when')}",
     )
-    yield Slide(
-        "The formula, opened",
-        tuple(_sentence(plain(line)) for line in lines),
-        spoken(section.strip()),
-        formulas=tuple(each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S)),
-        kind=BOARD,
-    )
+    limits = tuple(_sentence(plain(line)) for line in lines)
+    texts = tuple(each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S))
+    said, many = spoken(section.strip()), len(texts) > FORMULAS
+    yield Slide("The formula, opened", () if many else limits, said, formulas=texts, kind=BOARD)
+    if many:
+        yield Slide("What the formulas assume, and when they break", limits, said, kind=BOARD)
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(

@@ -11,14 +11,14 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.slides.deck import CHECK, EARLIER, OPENING, PREDICT, Slide
 
 WIDTH, HEIGHT = 13.333, 7.5
-LEFT, TOP, WIDE, END = 0.6, 1.65, 12.1, 6.55  # what a slide shows is between TOP and END
+LEFT, TOP, WIDE, END = 0.6, 1.72, 12.1, 6.55  # what a slide shows is between TOP and END
 SMALLEST, IN_TABLES, PARAGRAPH, LINE = 14, 12, 0.45, 1.2  # pt, pt, and parts of the size
 INSET = (0.1, 0.05)  # of a text in its box, on each side
 BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, both sides together
-FIGURE = (LEFT, TOP, WIDE, 4.3)  # left, top, width, height
-BESIDE = (5.5, TOP, 7.2, 4.85)
+FIGURE = (LEFT, TOP, WIDE, 4.2)  # left, top, width, height
+BESIDE = (5.5, TOP, 7.2, 4.75)
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
-FORMULAS = (LEFT, TOP + 0.1, WIDE, 2.4)
+FORMULAS = 2.2  # the height of formulas, at least
 REASON, ROWS = 7.6, 4.1  # where the reasons of a derivation begin, and the height of its lines
 NARROW = {0.22: "'ijl", 0.28: " !,./:;I[]\\ft|·", 0.35: '"()-`r{}°', 0.39: "*", 0.5: "Jcksvxyz"}
 BROAD = {
@@ -33,10 +33,13 @@ WIDTHS = {sign: em for em, signs in (NARROW | BROAD).items() for sign in signs}
 USUAL, BOLD = 0.6, 1.08  # em, a letter or a digit at most; how much wider bold type is
 
 
+Place = tuple[float, float, float, float]  # left, top, width, height
+
+
 class Box(NamedTuple):
     """A text in its place. role: title, kind, body, reason, source, foot; bullets: before each of its lines."""
 
-    place: tuple[float, float, float, float]
+    place: Place
     lines: tuple[str, ...]
     size: int
     role: str = "body"
@@ -48,7 +51,7 @@ class Cells(NamedTuple):
     """A table in its place: its rows of texts, the widths of its columns, the heights of its rows."""
 
     texts: tuple[tuple[str, ...], ...]
-    place: tuple[float, float, float, float]
+    place: Place
     columns: tuple[float, ...]
     rows: tuple[float, ...]
     size: int
@@ -83,8 +86,9 @@ def _main(slide: Slide) -> list[Box]:
     if slide.table:
         return [fitted(lines, (LEFT, TOP, WIDE, above(lines)), 18)] if lines else []
     if slide.formulas:
-        top = FORMULAS[1] + FORMULAS[3] + 0.1
-        return [fitted(lines, (LEFT, top, WIDE, END - top), 22, bullets=True)]
+        left, top, wide, high = board(slide)
+        below = top + high + 0.1
+        return [fitted(lines, (left, below, wide, END - below), 22, bullets=True)] if lines else []
     if slide.figure and slide.kind != PREDICT:
         return [fitted(lines, (LEFT, 5.97, WIDE, 0.58), 18)] if lines else []
     if slide.figure or slide.aside:
@@ -102,15 +106,23 @@ def _reasons(slide: Slide) -> list[Box]:
         fitted((text,), (REASON, TOP + row * high, LEFT + WIDE - REASON, high), 20, "reason")
         for row, text in enumerate(slide.lines[:count])
     ]
+    size = min(box.size for box in found)  # all look alike
+    found = [box._replace(size=size) for box in found]
     below = (LEFT, TOP + ROWS + 0.05, WIDE, 0.75)
     return [*found, fitted((" ".join(slide.lines[count:]),), below, 20, "numbers", bold=True)]
+
+
+def board(slide: Slide) -> Place:
+    """Return the place of a slide's formulas: what its lines leave, in 18 points, and enough in any case."""
+    lines = height(slide.lines, WIDE - 2 * INSET[0] - BULLET, 18) + 0.4 if slide.lines else 0.0
+    return LEFT, TOP, WIDE, max(FORMULAS, END - TOP - lines)
 
 
 def cells(slide: Slide) -> Cells:
     """Return the table of a slide, in the largest type in which it fits; raises SpecError where none does."""
     top = TOP + (above(slide.lines) + 0.1 if slide.lines else 0.0)
     columns = _columns(slide.table)
-    for size in range(20, IN_TABLES - 1, -1):
+    for size in range(24, IN_TABLES - 1, -1):
         rows = tuple(
             max(height((text,), wide - MARGIN, size) for text, wide in zip(row, columns, strict=True)) + 0.12
             for row in slide.table
@@ -137,7 +149,7 @@ def above(lines: Sequence[str]) -> float:
     return height(lines, WIDE - 2 * INSET[0], 18) + 2 * INSET[1] + 0.05
 
 
-def fitted(lines: Sequence[str], place: tuple[float, float, float, float], largest: int, role: str = "body",
+def fitted(lines: Sequence[str], place: Place, largest: int, role: str = "body",
            bold: bool = False, bullets: bool = False) -> Box:  # fmt: skip
     """Return a text in its place, in the largest size in which it fits; raises SpecError below the smallest."""
     for size in range(largest, SMALLEST - 1, -1):

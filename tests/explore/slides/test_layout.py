@@ -7,10 +7,13 @@ from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.explore.slides.deck import IDEA, PREDICT, RESULT, Slide
 from lib_dlhpc.explore.slides.layout import (
     BESIDE,
+    END,
     FIGURE,
     HEIGHT,
+    TOP,
     WIDTH,
     Box,
+    board,
     boxes,
     cells,
     fits,
@@ -85,10 +88,20 @@ def test_titles_are_large_and_tables_can_be_read(decks, name):
     for slide in decks[name]:
         (title,) = (box for box in boxes(slide, name) if box.role == "title")
         assert title.size >= (28 if slide.kind in (IDEA, RESULT) else 24), slide.title
+        reasons = {box.size for box in boxes(slide, name) if box.role == "reason"}
+        assert len(reasons) == slide.stepwise
         if slide.table:
             own = cells(slide)
             assert own.size >= 14 and sum(own.columns) == pytest.approx(own.place[2]), slide.title
             assert own.place[1] + own.place[3] <= 6.6, slide.title
+
+
+def test_formulas_leave_their_lines_eighteen_points_if_they_can():
+    texts = tuple(rf"a = {number}" for number in range(3))
+    short, none = (Slide("A", lines, formulas=texts) for lines in (("b " * 60,), ()))
+    assert board(short)[3] < board(none)[3] == pytest.approx(END - TOP)
+    (body,) = (box for box in boxes(short, "") if box.role == "body")
+    assert body.size >= 18 and body.place[1] >= sum(board(short)[1::2])
 
 
 def test_a_figure_takes_half_of_its_slide():
