@@ -25,8 +25,16 @@ REPOSITORY = Path(__file__).parents[1]
 FONT = "Arial"  # layout.py has its widths
 WIDE_PX, BESIDE_PX = 760, 520  # of a figure: so its words are 12 to 14 points high
 FORMULA, STEP = 40, 26  # points of a formula, at most: on its own, and in a derivation
-BLUE, RUST, GRAY = RGBColor(0x00, 0x4C, 0x6D), RGBColor(0xA8, 0x44, 0x00), RGBColor(0x55, 0x55, 0x55)  # fmt: skip
-PALE, WHITE, INK = RGBColor(0xEA, 0xF2, 0xF6), RGBColor(0xFF, 0xFF, 0xFF), RGBColor(0x22, 0x22, 0x22)  # fmt: skip
+BLUE, RUST, GRAY = (
+    RGBColor(0x00, 0x4C, 0x6D),
+    RGBColor(0xA8, 0x44, 0x00),
+    RGBColor(0x55, 0x55, 0x55),
+)
+PALE, WHITE, INK = (
+    RGBColor(0xEA, 0xF2, 0xF6),
+    RGBColor(0xFF, 0xFF, 0xFF),
+    RGBColor(0x22, 0x22, 0x22),
+)
 COLORS = {"title": BLUE, "kind": RUST, "source": GRAY, "foot": GRAY, "numbers": BLUE}
 
 

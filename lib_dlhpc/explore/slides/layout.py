@@ -64,9 +64,13 @@ def boxes(slide: Slide, foot: str) -> list[Box]:
         _title(slide),
         *([fitted((head,), (LEFT, 0.18, WIDE, 0.36), SMALLEST, "kind", bold=True)] if head else []),
         *_main(slide),
-        *([fitted((slide.source,), (LEFT, 6.55, WIDE, 0.36), SMALLEST, "source")] if slide.source else []),
+        *(
+            [fitted((slide.source,), (LEFT, 6.55, WIDE, 0.36), SMALLEST, "source")]
+            if slide.source
+            else []
+        ),
         fitted((foot,), (LEFT, 6.97, 10.0, 0.36), SMALLEST, "foot"),
-    ]  # fmt: skip
+    ]
     return found
 
 
@@ -124,9 +128,13 @@ def cells(slide: Slide) -> Cells:
     columns = _columns(slide.table)
     for size in range(24, IN_TABLES - 1, -1):
         rows = tuple(
-            max(height((text,), wide - MARGIN, size) for text, wide in zip(row, columns, strict=True)) + 0.12
+            max(
+                height((text,), wide - MARGIN, size)
+                for text, wide in zip(row, columns, strict=True)
+            )
+            + 0.12
             for row in slide.table
-        )  # fmt: skip
+        )
         if top + sum(rows) <= END:
             return Cells(slide.table, (LEFT, top, WIDE, sum(rows)), columns, rows, size)
     raise SpecError(f"the table of {slide.title!r} does not fit a slide in {IN_TABLES} points.")
@@ -149,8 +157,14 @@ def above(lines: Sequence[str]) -> float:
     return height(lines, WIDE - 2 * INSET[0], 18) + 2 * INSET[1] + 0.05
 
 
-def fitted(lines: Sequence[str], place: Place, largest: int, role: str = "body",
-           bold: bool = False, bullets: bool = False) -> Box:  # fmt: skip
+def fitted(
+    lines: Sequence[str],
+    place: Place,
+    largest: int,
+    role: str = "body",
+    bold: bool = False,
+    bullets: bool = False,
+) -> Box:
     """Return a text in its place, in the largest size in which it fits; raises SpecError below the smallest."""
     for size in range(largest, SMALLEST - 1, -1):
         own = Box(place, tuple(lines), size, role, bold, bullets)
