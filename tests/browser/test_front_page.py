@@ -10,10 +10,15 @@ from lib_dlhpc.explore import course
 pytestmark = pytest.mark.browser
 
 
-# Words of the step's picture that end outside of it.
-OUTSIDE = """() => [...document.querySelectorAll("#step text")].filter(text => {
-  const room = document.querySelector("#step").getBoundingClientRect(), own = text.getBoundingClientRect();
-  return own.left < room.left || own.right > room.right; }).map(text => text.textContent)"""
+# Words of a picture that end outside of it, or that cover a point.
+OUTSIDE = """() => ["step", "proof"].flatMap(id => {
+  const svg = document.getElementById(id), room = svg.getBoundingClientRect();
+  const points = [...svg.querySelectorAll("circle")].map(point => point.getBoundingClientRect());
+  return [...svg.querySelectorAll("text")].filter(text => {
+    const own = text.getBoundingClientRect(), middle = own.top + own.height / 2;
+    return own.left < room.left - 1 || own.right > room.right + 1 || points.some(point =>
+      point.left < own.right && own.left < point.right && point.top < middle && middle < point.bottom); })
+    .map(text => text.textContent); })"""
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,20 @@ def test_it_is_for_everybody_at_every_width(page: Any, eventually: Any) -> None:
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         eventually(lambda: page.evaluate(OUTSIDE) == [], what=lambda: page.evaluate(OUTSIDE))
+        eventually(
+            lambda: (
+                page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+            )
+        )
+
+
+def test_every_row_of_the_table_is_read_without_scrolling_sideways(
+    page: Any, eventually: Any
+) -> None:
+    wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.scroll'))"
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        eventually(lambda: page.evaluate(wider) <= 0, what=lambda: page.evaluate(wider))
 
 
 def test_the_switch_overrides_the_system(page: Any, eventually: Any) -> None:

@@ -89,13 +89,22 @@ function show(animate) {
   grid(now);
 }
 
+// Set a name to the right or to the left of its point, where it covers no point of its row, or else above it.
+function beside(name, point, points, left, right) {
+  const wide = name.getComputedTextLength(), y = Number(name.getAttribute("y"));
+  const free = (from) => from >= left && from + wide <= right && !points.some((one) => one > from - 5 && one < from + wide + 5);
+  const side = [point + 8, point - 8 - wide].find(free);
+  name.setAttribute("x", side ?? Math.min(Math.max(point - wide / 2, left), right - wide));
+  if (side === undefined) name.setAttribute("y", y - 11);
+}
+
 function proof() {
   const svg = at("proof");
   svg.replaceChildren();
   const groups = [...new Set(data.proof.map(([, group]) => group))]
     .map((name) => [name, data.proof.filter(([, group]) => group === name)]).sort((a, b) => b[1].length - a[1].length);
   const phone = svg.clientWidth < 480;
-  const width = svg.clientWidth || 700, left = phone ? 96 : 138, row = 22, top = 8;
+  const width = svg.clientWidth || 700, left = phone ? 126 : 138, row = 22, top = 20; // top: room for a name
   const height = top + groups.length * row + 36;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.style.height = `${height}px`;
@@ -106,7 +115,8 @@ function proof() {
     draw(svg, "line", { x1: x(tick), x2: x(tick), y1: top, y2: top + groups.length * row, stroke: "var(--dl-line)", "stroke-width": tick === 1 ? 2 : 1 });
     draw(svg, "text", { x: x(tick), y: top + groups.length * row + 15, "text-anchor": "middle", class: "soft" }, String(tick));
   }
-  draw(svg, "text", { x: (left + width) / 2, y: height - 3, "text-anchor": "middle", class: "soft" }, "predicted / published; shaded: within 10 %");
+  const titled = phone ? { x: width, "text-anchor": "end" } : { x: (left + width) / 2, "text-anchor": "middle" };
+  draw(svg, "text", { ...titled, y: height - 3, class: "soft" }, "predicted / published; shaded: within 10 %");
   let named = 0;
   groups.forEach(([name, rows], i) => {
     const y = top + i * row + row / 2;
@@ -119,7 +129,8 @@ function proof() {
     const worst = rows.filter(([, , , miss]) => miss).sort((a, b) => Math.abs(Math.log(b[2])) - Math.abs(Math.log(a[2])))[0];
     if (worst && !phone && named < 6) {
       named += 1;
-      draw(svg, "text", { x: x(worst[2]) + 8, y: y + 4, class: "soft" }, worst[0]);
+      const name = draw(svg, "text", { y: y + 4, class: "soft" }, worst[0]);
+      beside(name, x(worst[2]), rows.map(([, , ratio]) => x(ratio)), left, width);
     }
   });
 }
