@@ -43,10 +43,10 @@ FLAGS = [
 
 
 def _notebook(path: Path, *cells: str) -> Path:
-    """Write a notebook; a cell that starts with # and a space is text, all others are code."""
+    """Write a notebook; a cell that starts as a heading does, # or ## and a space, is text, all others are code."""
     content = [
         {"id": f"c{i}", "cell_type": "markdown", "metadata": {}, "source": cell}
-        if cell.startswith("# ")
+        if cell.startswith(("# ", "## "))
         else {
             "id": f"c{i}",
             "cell_type": "code",

@@ -65,6 +65,16 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
 
 
+def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_its_card(
+    closed: Any, eventually: Any
+) -> None:
+    edges = """() => ["h1", "h1 ~ p", ".dlhpc-question.step", "h2"].map(name => {
+      const each = document.querySelector(`#rendered_cells ${name}`); return each.getBoundingClientRect().left; })"""
+    eventually(lambda: len(set(closed.evaluate(edges))) == 1, what=lambda: closed.evaluate(edges))
+    beside = closed.locator(".dlhpc-row", has_text="From earlier modules.")
+    has(beside.locator(".dlhpc-figures .dlhpc-question.check"), 2)
+
+
 @pytest.mark.parametrize("index", MOVES)
 def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
     every_control_moves(page, eventually, index, MOVES[index])

@@ -43,6 +43,22 @@ slider.observe(follow, "value")
 widgets.VBox([slider, *figures])
 """
 
+# Lines with their names at their ends, and prose: a formula wider than a phone, a section without a figure.
+LINES = """
+import numpy as np
+from lib_dlhpc.explore.blocks.charts import chart
+from lib_dlhpc.explore.blocks.lines import line_columns
+
+x = np.array([8.0, 64.0, 512.0])
+now = {"x": [64], "y": [1e7], "words": ["read 10 MB"], "dy": [-14]}
+chart("io_volume", {**line_columns({"read": (x, 1e6 * x), "sent": (x, 2e8 + 0 * x)}), "now": now}, "Two lines.")
+"""
+SECTION = r"""## In a section
+
+Some words without a figure.
+
+$$t = (a_1 + a_2 + a_3 + a_4 + a_5) (b_1 + b_2 + b_3 + b_4) + c_1$$"""
+
 DRAWN = ".dlhpc-plot[data-serial] svg"
 # Lengths of the bars of a figure, read off the drawing itself.
 BARS = """index => [...document.querySelectorAll(".dlhpc-plot")[index].querySelectorAll(".mark-rect path")]
@@ -71,6 +87,8 @@ def gallery(
     about = "# 01 Two figures\n\nWhat do they show?\n\n$a^2$"
     notebook(folder / "01_two.ipynb", about, TWO_FIGURES)
     notebook(folder / "02_text.ipynb", "# Text only", "1 + 1")
+    notebook(folder / "04_lines.ipynb", "# Lines", LINES)
+    notebook(folder / "05_prose.ipynb", "# Prose", SECTION)
     notebook(folder / "03_bad.ipynb", "# Bad", "entrusted_word = 1\n1 / 0")
     with served(folder) as at:
         yield at
@@ -132,6 +150,35 @@ def test_the_last_state_wins_under_fast_dragging(eventually: Any, page: Any) -> 
     eventually(lambda: page.evaluate(BARS, 0) == page.evaluate(BARS, 1))
     eventually(lambda: abs(page.evaluate(BARS, 0)[0] - full) <= 1)
     tells(page.locator(".dlhpc-words").first, "Bar a is 100.")
+
+
+def test_a_narrow_page_has_the_names_of_lines_in_its_legend(
+    eventually: Any, gallery: tuple[str, int], open_page: Any
+) -> None:
+    page = drawn(open_page(f"{gallery[0]}voila/render/04_lines.ipynb"), 1)
+    at_ends = "() => [...document.querySelectorAll('.dlhpc-plot text')].filter(t => t.textContent === 'sent').length"
+    plotted = "document.querySelector('.dlhpc-plot .background').getBBox().width"
+    legend = page.locator(".dlhpc-key li")
+    for _ in range(2):  # there and back
+        page.set_viewport_size({"width": 1280, "height": 900})
+        eventually(lambda: page.evaluate(at_ends) == 1 and legend.count() == 0)
+        page.set_viewport_size({"width": 390, "height": 900})
+        eventually(lambda: legend.all_inner_texts() == ["read", "sent"])
+        eventually(lambda: page.evaluate(at_ends) == 0)
+        eventually(lambda: page.evaluate(plotted) > 0.6 * 390, what=lambda: page.evaluate(plotted))
+
+
+def test_a_section_without_a_figure_fills_both_columns_and_its_formula_fits_a_phone(
+    eventually: Any, gallery: tuple[str, int], open_page: Any
+) -> None:
+    page = open_page(f"{gallery[0]}voila/render/05_prose.ipynb")
+    page.wait_for_selector("mjx-container")
+    left = "name => document.querySelector(name).getBoundingClientRect().left"
+    eventually(lambda: page.evaluate(left, "h2") < 100 and page.evaluate(left, "h2 ~ p") > 500)
+    page.set_viewport_size({"width": 390, "height": 900})
+    eventually(lambda: page.evaluate(left, "h2") == page.evaluate(left, "h2 ~ p"))
+    wider = "(math => math.scrollWidth - math.clientWidth)(document.querySelector('mjx-container[display]'))"
+    eventually(lambda: page.evaluate(wider) <= 1, what=lambda: page.evaluate(wider))
 
 
 @pytest.mark.parametrize("width", [1280, 800])

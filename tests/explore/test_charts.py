@@ -44,6 +44,38 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
     json.dumps(charts.chart(name, data, summary).get_state(["data"]), allow_nan=False)
 
 
+@pytest.fixture(scope="module")
+def specs() -> dict[str, dict[str, Any]]:
+    return {name: draw() for name, draw in all_drawings().items()}
+
+
+def test_no_two_entries_of_a_legend_look_the_same(specs: dict[str, dict[str, Any]]) -> None:
+    for name, spec in specs.items():
+        for legend in (spec["usermeta"].get(kind, []) for kind in ("legend", "ends")):
+            looks = [
+                {key: value for key, value in each.items() if key != "label"} for each in legend
+            ]
+            assert all(looks.count(look) == 1 for look in looks), name
+
+
+def test_lines_with_names_at_their_ends_can_be_named_in_a_legend(
+    specs: dict[str, dict[str, Any]],
+) -> None:
+    found = 0
+    for name, spec in specs.items():
+        ends = [layer for layer in spec["layer"] if layer.get("data") == {"name": "ends"}]
+        inks = [
+            each["encoding"]["color"]["scale"]["domain"]
+            for each in ends
+            if "color" in each["encoding"]
+        ]
+        assert [each["label"] for each in spec["usermeta"].get("ends", [])] == (inks or [[]])[0], (
+            name
+        )
+        found += bool(inks)
+    assert found > 15
+
+
 def test_an_unknown_drawing_is_named_with_the_legal_ones() -> None:
     with pytest.raises(KeyError, match=r"no drawing .*steps.*memory.*step"):
         charts.drawing("steps")

@@ -229,17 +229,29 @@ def a_guess_uncovers(
     eventually(lambda: compared in closed.locator("table").last.inner_text())
 
 
-# What a window of this width makes wrong: a page or charts that are wider, charts without a drawing, words of charts
-# that their drawing cuts off.
+# What a window of this width makes wrong: a page, charts or legends that are wider, charts without a drawing, words of
+# charts that their drawing cuts off or that are small, numbers of an axis that touch.
 WRONG = """width => [...document.querySelectorAll(".dlhpc-plot")].filter(plot => plot.offsetHeight).flatMap(plot => {
   const title = plot.closest(".dlhpc-figure-view")?.innerText.slice(0, 40), svg = plot.querySelector("svg");
   if (!svg) return [`${title}: not drawn`];
   const room = svg.getBoundingClientRect();
-  const cut = [...svg.querySelectorAll("text")].filter(text => {
+  const seen = text => room.width && text.getBoundingClientRect().width && text.textContent.trim()
+    && getComputedStyle(text).opacity !== "0";
+  const texts = [...svg.querySelectorAll("text")].filter(seen);
+  const cut = texts.filter(text => {
     const own = text.getBoundingClientRect();
-    return room.width && own.width && text.textContent.trim() && getComputedStyle(text).opacity !== "0"
-      && (own.left < room.left - 2 || own.right > room.right + 2);
+    return own.left < room.left - 2 || own.right > room.right + 2 || parseFloat(getComputedStyle(text).fontSize) < 11;
   }).map(text => `${title}: ${text.textContent}`);
+  for (const axis of svg.querySelectorAll(".role-axis-label")) {
+    const labels = [...axis.querySelectorAll("text")].filter(seen);
+    labels.slice(1).forEach((label, i) => {
+      const a = labels[i].getBoundingClientRect(), b = label.getBoundingClientRect();
+      if (a.left < b.right + 3 && b.left < a.right + 3 && a.top < b.bottom - 3 && b.top < a.bottom - 3)
+        cut.push(`${title}: ${labels[i].textContent} touches ${label.textContent}`);
+    });
+  }
+  for (const item of plot.parentElement.querySelectorAll(".dlhpc-key li"))
+    if (item.getBoundingClientRect().right > room.right + 2) cut.push(`${title}: legend ${item.textContent}`);
   return room.width > width ? [`${title}: ${room.width} px wide`, ...cut] : cut;
 }).concat(document.documentElement.scrollWidth > width ? ["the page scrolls sideways"] : [])"""
 WIDTHS = (1280, 1920, 800, 390)  # first the one that is there

@@ -84,7 +84,7 @@ def nics() -> Layers:
 def messages() -> Layers:
     """Which rank sends to which, round by round? (the thicker, the more)"""
     counts: dict[str, Any] = {"format": "d", "tickMinStep": 1}
-    x = kit.x_axis("from:Q", "rounds", **counts, grid=False, tickCount=12)
+    x = kit.x_axis("from:Q", "rounds", kit.WHOLE, tickMinStep=1, grid=False, tickCount=12)
     scale = {"reverse": True, "padding": 12}
     y = kit.y_axis(
         "source:Q", "rank", **counts, tickCount=16, domain=False, ticks=False, scale=scale

@@ -93,4 +93,4 @@ def _bars(times: Mapping[str, Cost], carried: Mapping[str, float]) -> Data:
         rows[name] = {cause: float(getattr(cost, cause)) for cause in CAUSES}
         words[name] = f"{whole}, {carried[algorithm]:.3g} × through the NICs"
     longest = max(float(cost.total) for cost in times.values())
-    return stacks(rows, CAUSES, "s", words=words) | {"room": {"x": [0.0, 1.42 * longest]}}
+    return stacks(rows, CAUSES, "s", words=words) | {"room": {"x": [0.0, 1.55 * longest]}}

@@ -39,6 +39,7 @@ THEME: dict[str, Any] = {
     "axis": {
         **INK,
         "labelFontSize": 12,
+        "labelSeparation": 6,  # px: a narrow page leaves out labels that would touch
         "titleFontSize": 12,
         "titleFontWeight": "normal",
         "domainColor": "currentColor",

@@ -68,6 +68,8 @@ class Drawing:
         spec["usermeta"] = {"table": self.table}
         if key := _taken_out(spec, self.labels):
             spec["usermeta"]["legend"] = key
+        if names := _named_lines(spec):
+            spec["usermeta"]["ends"] = names
         for name in ("config", "$schema"):  # built.py has the theme and chooses the version
             spec.pop(name, None)
         return spec
@@ -133,7 +135,7 @@ def by_two(title: str, ticks: int = 12, **scale: Any) -> alt.X:
 def rows_axis(field: str, sort: Any = None, width: int = 170, **scale: Any) -> alt.Y:
     """Return a vertical axis of named rows, without any line. width: px of the longest name."""
     y = alt.Y(field, title=None, sort=sort)
-    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=width))
+    y = y.axis(axis_of(grid=False, ticks=False, domain=False, labelLimit=width, labelPadding=6))
     return y.scale(**scale) if scale else y
 
 
@@ -155,6 +157,33 @@ def _taken_out(spec: dict[str, Any], labels: Mapping[str, str]) -> list[dict[str
                 for label, value in zip(scale["domain"], scale["range"], strict=True):
                     shown = " ".join(map(str, value)) if name == "dash" else value
                     found.setdefault(label, {"label": labels.get(label, label)})[name] = shown
+    for label in _hatched_values(spec) & found.keys():
+        found[label]["hatched"] = True
+    return list(found.values())
+
+
+def _hatched_values(spec: Mapping[str, Any]) -> set[str]:
+    """Return the values whose marks a layer of the specification hatches: the legend hatches them, too."""
+    layers = [each for each in spec["layer"] if each["mark"].get("fill") == HATCH]
+    filters = [step.get("filter") for each in layers for step in each.get("transform", [])]
+    return {value for some in filters if isinstance(some, dict) for value in some.get("oneOf", [])}
+
+
+def _named_lines(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return how the lines that have a name at their end look: a narrow page has the names in its legend instead."""
+    layers = [
+        each for each in spec["layer"] if each.get("data", {}).get("name") in ("lines", "ends")
+    ]
+    if not any(each["data"]["name"] == "ends" for each in layers):
+        return []
+    found: dict[str, dict[str, Any]] = {}
+    for channel, name in {"color": "color", "strokeDash": "dash", "shape": "shape"}.items():
+        for scale in (each["encoding"].get(channel, {}).get("scale") for each in layers):
+            for label, value in zip(
+                *((scale or {}).get(end, ()) for end in ("domain", "range")), strict=True
+            ):
+                look = " ".join(map(str, value)) if name == "dash" else value
+                found.setdefault(label, {"label": label})[name] = look
     return list(found.values())
 
 
@@ -247,9 +276,14 @@ def point(x: alt.X, y: alt.Y, name: str = "now", dy: Any = -12, **look: Any) -> 
 
 
 def values_beside(x: alt.X, y: alt.Y) -> Layers:
-    """Return the words beside each line at the present choice."""
+    """Return the words beside each line at the present choice: on its left, or on its right where the axis is near."""
+    near = f"scale('x', datum.x) < {WORD} * length(datum.words) + 6"
     words = data("now", x=x, y=y).mark_text(
-        fontWeight="bold", align="right", dx=-6, dy=alt.expr("datum.dy"), **HALO
+        fontWeight="bold",
+        align=alt.expr(f"{near} ? 'left' : 'right'"),
+        dx=alt.expr(f"{near} ? 6 : -6"),
+        dy=alt.expr("datum.dy"),
+        **HALO,
     )
     return [words.encode(text="words:N")]
 

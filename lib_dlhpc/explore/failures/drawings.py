@@ -143,7 +143,7 @@ def failures_ways() -> Layers:
         kit.room("x"),
         solid,
         kit.hatched(spans.transform_filter("datum.hatched")),
-        bars.mark_text(**HALO).encode(x="middle:Q", text=share),
+        bars.mark_text(color="black").encode(x="middle:Q", text=share),
         data("ends", x="x:Q", y=y, text="words:N").mark_text(align="left", dx=6, **HALO),
     )
 

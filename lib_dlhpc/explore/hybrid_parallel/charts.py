@@ -11,7 +11,7 @@ from lib_dlhpc.results import palette
 
 TERMS = {
     "compute": palette.BACKWARD,
-    "recomputation": palette.FORWARD,
+    "recomputation": palette.BACKWARD,
     "tensor allreduces": palette.COLLECTIVES,
     "halos": palette.NEIGHBORS,
     "stage to stage": palette.STAGES,
@@ -20,7 +20,7 @@ TERMS = {
     "waiting": palette.IDLE,
     "input stall": palette.INPUT,
 }
-IDLE = ("pipeline bubble", "waiting")  # a device is idle, and no message is in flight
+HATCHED = ("pipeline bubble", "waiting", "recomputation")  # a device is idle, or computes anew
 HELD = {
     "activations": palette.FORWARD,
     "weights and state": palette.BACKWARD,

@@ -8,7 +8,7 @@ import altair as alt
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.data_parallel.drawings import LINES
-from lib_dlhpc.explore.hybrid_parallel.charts import HELD, IDLE, TERMS
+from lib_dlhpc.explore.hybrid_parallel.charts import HATCHED, HELD, TERMS
 from lib_dlhpc.results.palette import SERIES
 
 PARTS, SIZES = {"row": "", "part": "part", "size": "time", "share": "share"}, {"size": "size"}
@@ -40,11 +40,11 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
         color=kit.colors("part:N", inks, key=True),
         tooltip=kit.tooltip_of("row", "part", "size", "share"),
     )
-    idle = parts.transform_filter(alt.FieldOneOfPredicate(field="part", oneOf=list(IDLE)))
+    some = parts.transform_filter(alt.FieldOneOfPredicate(field="part", oneOf=list(HATCHED)))
     sums = data("sums", x="stop:Q", y=y, text="words:N")
     return (
         bars,
-        kit.hatched(idle, 0.35),
+        kit.hatched(some, 0.35),
         kit.words_inside(title, y, fill=alt.expr("datum.ink")),
         sums.mark_text(align="left", dx=5, fontWeight="bold", **HALO),
     )
@@ -87,6 +87,9 @@ def hybrid_map() -> Layers:
     words = words.encode(text=alt.Text(value=alt.expr(SHORT)))
     ink = alt.Color("ink:N", scale=None)
     name = cells.transform_filter("datum.mark && datum.fits").mark_text(dy=8, fontSize=11)
+    fitting = alt.Text(
+        value=alt.expr("bandwidth('x') > 6.5 * length(datum.mark) ? datum.mark : ''")
+    )
     details = kit.tooltip_of("details")
     return (
         fits.encode(color=alt.Color("color:N", scale=None), tooltip=details),
@@ -95,5 +98,5 @@ def hybrid_map() -> Layers:
         marked.mark_rect(filled=False, stroke="currentColor", strokeWidth=2.5),
         words.transform_filter("datum.fits").encode(color=ink),
         words.transform_filter("!datum.fits"),
-        name.encode(text="mark:N", color=ink),
+        name.encode(text=fitting, color=ink),
     )

@@ -14,7 +14,7 @@ BLACK = "currentColor"
     height=200,
     left=56,
     right=20,
-    top=74,
+    top=24,
     bars={"rank": "rank", "what": "what", "start": "from (s)", "seconds": "time (s)"},
 )
 def traces_gantt() -> Layers:
@@ -38,7 +38,7 @@ def traces_gantt() -> Layers:
     height=120,
     left=56,
     right=20,
-    top=74,
+    top=10,
     bars={"rank": "rank", "what": "what", "seconds": "time (s)"},
 )
 def traces_ranks() -> Layers:

@@ -35,8 +35,8 @@ function render({ model, el }) {
   const stage = html("div", { class: "stage", role: "img" });
   const words = html("p", { class: "words", role: "status" });
   const key = html("p", { class: "key" });
-  key.innerHTML = `<span class="k part"></span> one stripe: the contribution of one rank &emsp;
-    <span class="k all">✓</span> complete: every rank's, once &emsp; <span class="k twice">!</span> something twice`;
+  key.innerHTML = `<span><span class="k part"></span> one stripe: the contribution of one rank</span>
+    <span><span class="k all">✓</span> complete: every rank's, once</span> <span><span class="k twice">!</span> something twice</span>`;
   const box = html("figure", { class: "dlhpc-chunks" }, html("figcaption", {}, "Who holds which contributions"), bar, stage, words, key);
   el.append(box);
 

@@ -6,6 +6,8 @@
 const RUNTIME_EVENT = "dlhpc-vega"; // sent by the Vega bundle once it is there
 const PATIENCE = 30_000; // ms to wait for it
 const REST = 200; // ms without a change before charts out of sight follow
+const NARROW = 480; // px: below, names of lines stand in the legend, and their room goes to the lines
+const MARGIN = 24; // px: what is left of it, for half of the last number of the axis
 
 export function vega() {
   if (globalThis.dlhpcVega) return Promise.resolve(globalThis.dlhpcVega);
@@ -73,7 +75,7 @@ function legend(entries) {
     const line = dash && `<path d="M0 7h22" fill="none" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
     const sign = mark && `<path d="${mark}" fill="${color}"/>`;
     const square = `<path ${box} fill="${color}" fill-opacity="${opacity}"/>${hatched ? `<path ${box} fill="url(#dlhpc-hatch)" fill-opacity="0.6"/>` : ""}`;
-    return `<li><svg width="22" height="14" aria-hidden="true">${line || sign ? (line ?? "") + (sign ?? "") : square}</svg><span></span></li>`;
+    return `<li><svg width="${line ? 22 : 14}" height="14" viewBox="${line ? 0 : sign ? 4 : 2} 0 ${line ? 22 : 14} 14" aria-hidden="true">${line || sign ? (line ?? "") + (sign ?? "") : square}</svg><span></span></li>`;
   }).join("");
   list.querySelectorAll("span").forEach((word, i) => { word.textContent = entries[i].label; });
   return list;
@@ -192,10 +194,16 @@ function render({ model, el }) {
   let gone = false;
   let visible = true;
 
+  // Whether the names at the ends of lines would take the room of the lines.
+  const narrow = () => Boolean(about.ends) && width > 0 && width < NARROW;
+
   function explain() { // what is in a drawing may change with its data: a dataset "key" says it then
-    const found = about.legend ?? rows(model.get("data").key ?? {});
+    const found = [...about.legend ?? rows(model.get("data").key ?? {})];
+    if (narrow()) {
+      for (const { line, words } of rows(model.get("data").ends ?? {})) found.push({ ...about.ends.find(({ label }) => label === line), label: words });
+    }
     const wanted = JSON.stringify(found);
-    if (!found.length || key.dataset.shown === wanted) return;
+    if ((key.dataset.shown ?? "[]") === wanted) return;
     const fresh = legend(found);
     fresh.dataset.shown = wanted;
     key.replaceWith(fresh);
@@ -211,8 +219,13 @@ function render({ model, el }) {
     if (more.open) numbers.replaceChildren(...table(model.get("data"), headings));
   }
 
-  function inner() { // what is left for the plotting area
+  function padding() {
     const pad = spec.padding ?? 5;
+    return narrow() && typeof pad === "object" ? { ...pad, right: Math.min(pad.right ?? 0, MARGIN) } : pad;
+  }
+
+  function inner() { // what is left for the plotting area
+    const pad = padding();
     const sides = typeof pad === "number" ? 2 * pad : (pad.left ?? 0) + (pad.right ?? 0);
     return Math.max(80, Math.floor(width - (spec.autosize === "none" ? sides : 0)));
   }
@@ -220,20 +233,21 @@ function render({ model, el }) {
   async function start() {
     const { View, parse } = await vega();
     if (gone) return;
-    view = new View(parse({ ...spec, width: inner() }), { renderer, tooltip: tooltip(bubble) });
+    view = new View(parse({ ...spec, width: inner(), padding: padding() }), { renderer, tooltip: tooltip(bubble) });
     view.initialize(ground);
   }
 
   function feed() {
     const { changeset, truthy } = globalThis.dlhpcVega;
-    for (const [name, columns] of Object.entries(model.get("data"))) {
+    for (const [name, given] of Object.entries(model.get("data"))) {
+      const columns = name === "ends" && narrow() ? {} : given;
       const text = JSON.stringify(columns);
       if (drawn[name] === text || name === "key") continue;
       drawn[name] = text;
       view.change(name, changeset().remove(truthy).insert(rows(columns)));
     }
     for (const [name, value] of Object.entries(model.get("signals"))) view.signal(name, value);
-    if (view.width() !== inner()) view.width(inner());
+    if (view.width() !== inner()) view.padding(padding()).width(inner());
   }
 
   async function run() {
@@ -287,6 +301,7 @@ function render({ model, el }) {
 
   const sizes = new ResizeObserver(([entry]) => {
     width = entry.contentRect.width;
+    explain();
     wake();
   });
   sizes.observe(plot);

@@ -16,11 +16,15 @@ function rows() {
     if (!cell.hasAttribute("cell-index")) continue;
     const figure = cell.querySelector(".celltag_figure");
     const heading = cell.querySelector("h1, h2");
-    if (!row || heading || (figure && row.classList.contains("with-figure"))) {
+    const another = figure && row?.classList.contains("with-figure");
+    // What stands right above another figure of a section introduces it, and comes along.
+    const introduction = another && !heading && text.lastElementChild?.querySelector(".jp-RenderedMarkdown") ? text.lastElementChild : null;
+    if (!row || heading || another) {
       row = document.createElement("section");
       row.className = "dlhpc-row";
       cells.insertBefore(row, cell);
       text = place("dlhpc-text");
+      if (introduction) text.append(introduction);
     }
     if (figure) {
       const figures = place("dlhpc-figures");
@@ -33,6 +37,7 @@ function rows() {
       }).observe(figures);
     } else text.append(cell);
   }
+  for (const each of document.querySelectorAll(".dlhpc-row:not(.with-figure)")) each.classList.toggle("prose", !each.querySelector("h1"));
 }
 
 function contents() {
@@ -94,11 +99,26 @@ function terms() {
   });
 }
 
-// A formula or a text that is wider than its column scrolls, for a keyboard too.
+// A formula that is wider than its column is set smaller, down to seven tenths.
+function fit(formula) {
+  const column = formula.parentElement.clientWidth;
+  if (!column || formula.dataset.column === String(column)) return;
+  formula.dataset.column = column;
+  formula.dataset.size ??= formula.style.fontSize || "100%";
+  formula.style.fontSize = formula.dataset.size;
+  const needed = formula.hasAttribute("display") ? formula.scrollWidth : formula.offsetWidth;
+  if (needed > column) formula.style.fontSize = `${Math.max(0.7, column / (needed + 2)) * parseFloat(formula.dataset.size)}%`;
+  formula.classList.toggle("cut", formula.hasAttribute("display") && formula.scrollWidth > column + 1);
+}
+
+// What is still wider, or a text that is, scrolls, for a keyboard too.
 function formulas() {
-  const reachable = new MutationObserver(() => cells.querySelectorAll('mjx-container[display="true"]:not([tabindex])')
-    .forEach((formula) => { formula.tabIndex = 0; }));
+  const reachable = new MutationObserver(() => {
+    cells.querySelectorAll("mjx-container").forEach(fit);
+    cells.querySelectorAll('mjx-container[display="true"]:not([tabindex])').forEach((formula) => { formula.tabIndex = 0; });
+  });
   const wide = new ResizeObserver((texts) => texts.forEach(({ target }) => {
+    target.querySelectorAll("mjx-container").forEach(fit);
     if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
     else target.removeAttribute("tabindex");
   }));
