@@ -11,7 +11,7 @@ from lib_dlhpc.results import palette
 
 TERMS = {
     "compute": palette.BACKWARD,
-    "recomputation": palette.BACKWARD,
+    "recomputation": palette.FORWARD,
     "tensor allreduces": palette.COLLECTIVES,
     "halos": palette.NEIGHBORS,
     "stage to stage": palette.STAGES,
