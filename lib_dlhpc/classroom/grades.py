@@ -61,6 +61,23 @@ def export(
     return _text(rows), f"{len(found)} learners, {modules} modules{left_out}"
 
 
+def questions_of(entries: Sequence[Entry]) -> dict[str, set[str]]:
+    """Return the questions of each module: not those that only a few of its learners had, as of another version."""
+    had: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for entry in entries:
+        had[entry.module][entry.question].add(entry.learner)
+    found = {}
+    for module, questions in had.items():
+        everyone = set[str]().union(*questions.values())
+        found[module] = {name for name, by in questions.items() if len(by) >= len(everyone) / 10}
+    return found
+
+
+def counts(entry: Entry) -> bool:
+    """Return whether an answer counts: a guess or a note once it is given, any other once it is right."""
+    return bool(entry.right) or (entry.kind in GIVEN and bool(entry.answer))
+
+
 def _scores(
     file: Path, title: Callable[[str], str], first: bool
 ) -> tuple[Scores, dict[tuple[str, str], str], int]:
@@ -68,12 +85,12 @@ def _scores(
     names = database.names(file)
     answers = (entry for entry in database.answers(file) if entry.kind != "open")
     entries = [replace(entry, module=title(entry.module)) for entry in answers]
-    asked, done, last = _asked(entries), defaultdict(set), {}
+    asked, done, last = questions_of(entries), defaultdict(set), {}
     for entry in entries:
         name = names.get(entry.learner, "")
         if name:
             last[name, entry.module] = entry.time
-            if _counts(entry) and entry.question in asked[entry.module]:
+            if counts(entry) and entry.question in asked[entry.module]:
                 done[name, entry.module].add(entry.question)
     scores: dict[str, dict[str, float]] = defaultdict(dict)
     for name, module in last:
@@ -102,22 +119,6 @@ def _first_tries(
     for (name, module), own in firsts.items():
         scores[name][module] = round(POINTS * sum(own.values()) / len(judged[module]), 2)
     return scores
-
-
-def _asked(entries: Sequence[Entry]) -> dict[str, set[str]]:
-    """Return the questions of each module: not those that only a few of its learners had, as of another version."""
-    had: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for entry in entries:
-        had[entry.module][entry.question].add(entry.learner)
-    found = {}
-    for module, questions in had.items():
-        everyone = set[str]().union(*questions.values())
-        found[module] = {name for name, by in questions.items() if len(by) >= len(everyone) / 10}
-    return found
-
-
-def _counts(entry: Entry) -> bool:
-    return bool(entry.right) or (entry.kind in GIVEN and bool(entry.answer))
 
 
 def _answers(file: Path) -> Rows:

@@ -116,8 +116,8 @@ def evaluate(answers: Sequence[Answer], key: Sequence[str], seed: int = 0) -> Ev
         left_out=len(everybody) - len(both),
         before=float(before.mean()),
         after=float(after.mean()),
-        gain=_estimate(normalized_gain, before, after, seed),
-        effect=_estimate(effect_size, before, after, seed),
+        gain=estimate(normalized_gain, before, after, seed),
+        effect=estimate(effect_size, before, after, seed),
         items=tuple(_item(place, right, key[place], wrong[place]) for place in range(len(key))),
     )
 
@@ -135,6 +135,18 @@ def effect_size(before: Floats, after: Floats) -> Any:
     return np.divide(more.mean(axis=-1), spread, out=np.full_like(spread, np.nan), where=spread > 0)
 
 
+def estimate(
+    law: Callable[[Floats, Floats], Any], before: Floats, after: Floats, seed: int
+) -> Estimate:
+    """Return what a law says of two arrays over learners, with the interval of a bootstrap over them."""
+    drawn = np.random.default_rng(seed).integers(len(before), size=(DRAWS, len(before)))
+    edge = (100 - LEVEL) / 2
+    values = law(before[drawn], after[drawn])
+    known = values[np.isfinite(values)]
+    low, high = np.percentile(known, [edge, 100 - edge]) if len(known) else (np.nan, np.nan)
+    return Estimate(float(law(before, after)), float(low), float(high))
+
+
 def _given(answers: Sequence[Answer], items: int) -> dict[tuple[str, str], dict[int, str]]:
     given: dict[tuple[str, str], dict[int, str]] = {}
     for each in answers:
@@ -149,17 +161,6 @@ def _given(answers: Sequence[Answer], items: int) -> dict[tuple[str, str], dict[
 
 def _scored(own: Mapping[int, str], key: Sequence[str]) -> list[float]:
     return [float(own.get(item) == letter) for item, letter in enumerate(key, 1)]
-
-
-def _estimate(
-    law: Callable[[Floats, Floats], Any], before: Floats, after: Floats, seed: int
-) -> Estimate:
-    drawn = np.random.default_rng(seed).integers(len(before), size=(DRAWS, len(before)))
-    edge = (100 - LEVEL) / 2
-    values = law(before[drawn], after[drawn])
-    known = values[np.isfinite(values)]
-    low, high = np.percentile(known, [edge, 100 - edge]) if len(known) else (np.nan, np.nan)
-    return Estimate(float(law(before, after)), float(low), float(high))
 
 
 def _item(place: int, right: Mapping[str, Floats], letter: str, given: Sequence[str]) -> Item:

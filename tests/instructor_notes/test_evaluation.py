@@ -1,11 +1,15 @@
 """The notebook of the evaluation runs as it is, and with a file of answers."""
 
 import json
+import re
 
 import pytest
 
+from lib_dlhpc.classroom import database, grades
 from lib_dlhpc.teaching.evaluation import key_of, simulated
 from lib_dlhpc.teaching.questions import read
+from lib_dlhpc.teaching.simulated_class import Truth
+from lib_dlhpc.teaching.simulated_class import simulated as simulated_class
 
 
 @pytest.fixture
@@ -30,7 +34,10 @@ def test_it_runs_without_a_file(run):
     printed = run()
     assert "30 learners with both tests" in printed
     assert "normalized gain" in printed
-    assert len(printed.splitlines()) == 4 + 28
+    concept_test, _, pages = printed.partition("module     opened")
+    assert len(concept_test.splitlines()) == 4 + 28
+    assert all(pages.count(name) == 1 for name in ("remembered", "first  last", "median"))
+    assert pages.count("The usual mistake.") == 10
 
 
 def test_it_reads_a_file(run, tmp_path, repository):
@@ -38,3 +45,12 @@ def test_it_reads_a_file(run, tmp_path, repository):
     lines = [",".join(map(str, each)) for each in simulated(key, learners=7, before=0.3, after=1.0)]
     (tmp_path / "answers.csv").write_text("\n".join(["learner,when,item,answer", *lines]))
     assert "7 learners with both tests, 0 with one only" in run()
+
+
+def test_it_reads_an_export_of_a_class(run, tmp_path):
+    file = tmp_path / "class.sqlite"
+    database.create(file)
+    for entry in simulated_class(learners=3, truth=Truth(absent=0.0)):
+        database.insert(file, [entry], entry.learner)
+    (tmp_path / "class.csv").write_text(grades.export(file, "csv")[0], "utf-8")
+    assert re.search(r"^one_step +3 +\d", run(), re.M)
