@@ -1,7 +1,7 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
 
-Exams, the concept test and worked problems, answers apart. Another seed is another version of the exams, with
-other numbers where the items draw them, and options in another order. Exams and the concept test are also written for
+Exams, the concept test, worked problems and design problems, answers apart. Another seed is another version of exams
+and design problems, with other numbers where they draw them, and options in another order. Exams and the concept test are also written for
 Moodle (`.gift`) and for text2qti (`.txt`), which makes the archive that Canvas imports.
 """
 
@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from lib_dlhpc.explore.course import PATH, RECORDED
+from lib_dlhpc.teaching.designs import design, problem, solution
 from lib_dlhpc.teaching.problems import answers, page
 from lib_dlhpc.teaching.questions import exam, key, sheet
 from lib_dlhpc.teaching.quizzes import gift, text2qti
@@ -49,6 +50,10 @@ def main(folder: str = "build/course", seed: str = "0") -> None:
         problems = import_module(f"lib_dlhpc.explore.{folders[module.number]}.problems").PROBLEMS
         write(into, f"problems/{module.name}.md", page(title, problems))
         write(into, f"problems/{module.name}_answers.md", answers(title, problems))
+        title = f"Design problem of module {module.number}"
+        found = design(HERE / "design" / f"{module.name}.py", version)
+        write(into, f"design/{module.name}.md", problem(title, found))
+        write(into, f"design/{module.name}_solution.md", solution(title, found))
     print(f"The course on paper: {into.resolve()}")
 
 

@@ -24,3 +24,9 @@ def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
         assert re.findall(r"^(\d+)\. ", canvas, re.M) == numbers
         feedback = 0 if sheet.stem == "concept_test" else 4 * len(numbers)  # asked twice
         assert canvas.count("\n... ") == feedback == len(re.findall(r"^[=~].*[^\\]#", moodle, re.M))
+    for module in some:
+        design = tmp_path / "design" / f"{module.name}.md"
+        asked = design.read_text("utf-8")
+        solved = design.with_name(f"{design.stem}_solution.md").read_text("utf-8")
+        assert asked.count("\n## ") == 8 and solved.count("\n## ") == 6
+        assert "**All points**" in solved and "**All points**" not in asked

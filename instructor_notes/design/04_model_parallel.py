@@ -1,0 +1,172 @@
+"""Design problem of module 04: 22 billion weights on the eight GPUs of a node."""
+
+from lib_dlhpc import loads, predict
+from lib_dlhpc.simulation.step import simulate_terms
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.designs import Design, Part, varied
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw
+
+N, SEQUENCE, HIDDEN, P, DEVICE = 22.1e9, 2048, 6144, 8, 85.2e9
+
+
+def design(draw: Draw) -> Design:
+    """Return a version: microbatches of a step."""
+    m = draw.of([16, 24, 32])
+    toml = f"""
+[model]
+name = "gpt-22b"
+
+[dataset]
+samples = 1_000_000
+bytes = 4e9
+
+[machine]
+name = "selene"
+
+[strategy]
+nodes = 1
+batch = {m}
+microbatches = {m}
+pipeline = {P}
+schedule = "gpipe"
+precision = "bf16"
+optimizer = "adam"
+"""
+    run = loads(toml)
+    now = predict(run)
+    ordered = varied(run, schedule="1f1b")
+    some = {"schedule": "1f1b", "recompute": "selective"}
+    fits, woven = (
+        varied(run, **some),
+        varied(run, **some | {"schedule": "interleaved", "chunks": 3}),
+    )
+    bubble = varied(run, **some | {"schedule": "zb-h1"})
+    tensor = varied(run, **some | {"pipeline": 1, "tensor": 8, "sequence_parallel": True})
+    both = {"tensor": 2, "pipeline": 4, "sequence_parallel": True, "recompute": "selective"}
+    mixed = varied(run, **both, schedule="interleaved", chunks=3)
+    apart = varied(
+        run, **both, schedule="interleaved", chunks=3, machine__intra_node__bandwidth="12 GB/s"
+    )
+    pipes = varied(
+        run,
+        **some | {"schedule": "interleaved", "chunks": 3},
+        machine__intra_node__bandwidth="12 GB/s",
+    )
+    return Design(
+        "22 billion weights on eight GPUs",
+        f"One node has eight A100 of {DEVICE / 1e9:.1f} GB, joined by NVLink. A GPT of {N / 1e9:.1f} billion"
+        f" weights (hidden size {HIDDEN:,},"
+        f" sequences of {SEQUENCE:,} tokens) is cut into {P} stages. A step has {m} sequences, each a"
+        f" microbatch; the batch may not change. State is"
+        " 16 B a weight with Adam. A colleague's file uses GPipe. You want the fastest step that fits.",
+        toml,
+        float(now.step_time),
+        [
+            Part(
+                "How much state does a stage hold? How large is the bubble beside the work, (p - 1)/m? How many"
+                " microbatches does the first stage"
+                " keep activations of with GPipe, and with 1F1B? How many bytes does a stage send to the next"
+                " for one microbatch (2 B"
+                " each)?",
+                [
+                    Step("State of a stage: 16 N / p", 16 * N / P, "B"),
+                    Step("Bubble over work: (p - 1)/m", 100 * (P - 1) / m, "%"),
+                    Step("Kept by GPipe: m", m),
+                    Step("Kept by 1F1B: min(p, m)", min(P, m)),
+                    Step("Sent: 2 s h", 2 * SEQUENCE * HIDDEN, "B"),
+                ],
+                "State is half of a GPU. Whether the rest suffices is a question of the order, not of the cut.",
+                "All five.",
+                "Bubble and state, without the activations.",
+            ),
+            Part(
+                "Run `dlhpc predict` with `schedule` `gpipe` and `1f1b`, and `dlhpc simulate start.toml`. Does"
+                " either fit?",
+                [
+                    Step("GPipe: step", float(now.step_time), "s"),
+                    Step("GPipe: simulated", float(simulate_terms(run).step_time), "s"),
+                    Step("GPipe: memory", float(now.memory_total), "B"),
+                    Step("1F1B: step", float(ordered.step_time), "s"),
+                    Step("1F1B: memory", float(ordered.memory_total), "B"),
+                ],
+                "Neither fits. Both orders take the same time: 1F1B moves no work, it only keeps less.",
+                "Times and memory of both, and the wall.",
+            ),
+            Part(
+                "Compare your bubble with the predicted one, over forward and backward. Which stage makes it"
+                " larger? Compare the activations of"
+                " both orders with your m and p.",
+                [
+                    Step(
+                        "Bubble over forward and backward, predicted",
+                        float(100 * now.pipeline_bubble / (now.forward + now.backward)),
+                        "%",
+                    ),
+                    Step("Activations, GPipe", float(now.memory["activations"]), "B"),
+                    Step("Activations, 1F1B", float(ordered.memory["activations"]), "B"),
+                    Step(
+                        "Their ratio",
+                        float(now.memory["activations"] / ordered.memory["activations"]),
+                        "",
+                    ),
+                    Step("m / p", m / P, ""),
+                ],
+                "(p - 1)/m holds for equal stages. The last one computes the logits beside its layers, so every"
+                " slot waits for it. The ratio of the"
+                " activations is near m/p; the fullest GPU of each order is another stage, with other layers.",
+                "The uneven last stage, and the ratio explained by m and p.",
+                "One of the two.",
+            ),
+            Part(
+                "With 1F1B and selective recomputation, change the schedule: interleaved with three chunks, or"
+                " `zb-h1`. What shrinks, what grows?",
+                [
+                    Step("1F1B, selective: step", float(fits.step_time), "s"),
+                    Step("1F1B, selective: memory", float(fits.memory_total), "B"),
+                    Step("Interleaved: bubble", float(woven.pipeline_bubble), "s"),
+                    Step("Interleaved: step", float(woven.step_time), "s"),
+                    Step("Interleaved: memory", float(woven.memory_total), "B"),
+                    Step("ZB-H1: step", float(bubble.step_time), "s"),
+                    Step("ZB-H1: memory", float(bubble.memory_total), "B"),
+                ],
+                "Chunks divide the fill and drain, and more of them are in flight, which costs memory and three"
+                " times the messages. ZB-H1 fills the"
+                " bubble with weight gradients; what waits for them stays in memory.",
+                "One schedule with its bubble and its memory.",
+                "The step only.",
+            ),
+            Part(
+                "Choose among pipeline 8, tensor 8, and tensor 2 × pipeline 4. Would you choose the same if the"
+                " GPUs were joined by PCIe at 12 GB/s"
+                " (`--set machine.intra_node.bandwidth=12GB/s`)?",
+                [
+                    Step("Tensor 8: step", float(tensor.step_time), "s"),
+                    Step("Tensor 8: exposed messages", float(tensor.exposed["tensor"]), "s"),
+                    Step("Tensor 2 × pipeline 4, three chunks: step", float(mixed.step_time), "s"),
+                    Step("Tensor 2 × pipeline 4: memory", float(mixed.memory_total), "B"),
+                    Step("The same over PCIe: step", float(apart.step_time), "s"),
+                    Step("Pipeline 8, three chunks, over PCIe: step", float(pipes.step_time), "s"),
+                ],
+                f"Tensor 2 × pipeline 4 with three chunks: its bubble is short and its messages are few, in"
+                f" {show(float(mixed.memory_total), 'B')}. "
+                + (
+                    "Over PCIe the pipeline alone is faster: "
+                    if pipes.step_time < apart.step_time
+                    else "Over PCIe it remains the fastest, by less: "
+                )
+                + "tensor parallelism sends activations in every block, a pipeline once a stage.",
+                "A layout that fits, two alternatives with their seconds, and PCIe predicted.",
+                "NVLink only, or the memory is not checked.",
+            ),
+            Part(
+                "What does the model not know about your stages?",
+                [Step("Free on the fullest GPU", DEVICE - float(mixed.memory_total), "B")],
+                "Stages are cut by layers; a real cut may balance the logits by hand and gain. Kernels of"
+                " smaller pieces, as of two tensor ranks, may"
+                " reach a lower rate than the roofline says, which favors the pipeline. Measure forward of one"
+                " block, cut and whole.",
+                "One omission with its direction and its measurement.",
+            ),
+        ],
+    )

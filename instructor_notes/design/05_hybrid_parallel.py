@@ -1,0 +1,213 @@
+"""Design problem of module 05: a layout for a 13B model on nodes with half of their NICs."""
+
+from lib_dlhpc import loads, predict
+from lib_dlhpc.simulation.step import simulate_terms
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.designs import Design, Part
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw
+
+DAY, MWH = 86400, 3.6e9
+SEQUENCE, MOST = 4096, 1024  # tokens; sequences a step
+T, P, M = 4, 4, 16
+
+
+def design(draw: Draw) -> Design:
+    """Return a version: nodes, billions of tokens, days, MWh."""
+    nodes, tokens, days, budget = draw.of(
+        [(64, 300, 3.6, 33), (32, 200, 4.9, 22), (128, 800, 4.9, 88)]
+    )
+    gpus = 8 * nodes
+    toml = f"""
+[model]
+name = "llama2-13b"
+
+[dataset]
+samples = {round(tokens * 1e9 / SEQUENCE)}
+bytes = {2e9 * tokens:.0f}
+
+[machine]
+name = "selene"
+nics = 4
+
+[strategy]
+nodes = {nodes}
+batch = {M}
+microbatches = {M}
+tensor = {T}
+pipeline = {P}
+sequence_parallel = true
+zero = 1
+recompute = "selective"
+precision = "bf16"
+optimizer = "adam"
+"""
+    run, own = loads(toml), min(2, MOST // gpus)
+    now = predict(run)
+    seconds = float(now.step_time)
+    one = {"strategy.tensor": 1, "strategy.pipeline": 1, "strategy.sequence_parallel": False}
+    sharded = run.set(one | {"strategy.zero": 3, "strategy.batch": own, "strategy.microbatches": 1})
+    chosen = predict(sharded)
+    longer = predict(run.set({"strategy.batch": 2 * M, "strategy.microbatches": 2 * M}))
+    woven = predict(run.set({"strategy.schedule": "interleaved", "strategy.chunks": 5}))
+    stored = predict(sharded.set({"strategy.recompute": "none"}))
+    wired = predict(sharded.set({"machine.nics": 8}))
+    drawn = float(simulate_terms(run).step_time)
+    work = 6 * 13.0e9 * tokens * 1e9
+    half = work / (gpus * 312e12 / 2)
+    state = 13.0e9 / (T * P) * (4 + 12 / (gpus // (T * P)))
+    setting = (
+        f"You have {nodes} nodes of eight A100 (80 GB, 312 TFLOP/s in bf16), joined by NVLink inside a node and"
+        f" by four HDR NICs"
+        f" of 200 Gb/s a node. A model of 13.0 billion weights is to see {tokens} billion tokens, in sequences of"
+        f" {SEQUENCE:,} and in batches of at most {MOST:,} sequences, beyond which it needs more tokens. You have"
+        f" {days} days and {budget} MWh, cooling included. A colleague proposes tensor {T}, pipeline {P} and {M}"
+        f" microbatches."
+    )
+    return Design(
+        "A layout for 13 billion weights",
+        setting,
+        toml,
+        seconds,
+        [
+            Part(
+                "How many FLOP is the run (6 per weight and token), and how many days at half of the peak? What"
+                " do weights,"
+                " gradients and Adam's state take on one GPU of your colleague's layout (bf16 weights and"
+                " gradients of 2 B,"
+                " 12 B of fp32 master weight and two moments, the latter sharded over the replicas by ZeRO 1)?"
+                " How large is"
+                " the bubble of 1F1B beside the work of a stage, (p - 1)/m?",
+                [
+                    Step("Work: 6 N T", work, "FLOP"),
+                    Step("Days at half of the peak", half / DAY, "days"),
+                    Step(f"State: N / (t p) · (4 + 12 / d), d = {gpus // (T * P)}", state, "B"),
+                    Step("Bubble over work: (p - 1) / m", 100 * (P - 1) / M, "%"),
+                ],
+                "The state is small: memory is no reason to cut the network into sixteen parts.",
+                "All four, and the remark that half of the peak is a hope, not a model.",
+                "Three of them, or 16 B a weight on every GPU as if nothing were sharded.",
+            ),
+            Part(
+                "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Which limits does the layout miss?",
+                [
+                    Step("Step, predicted", seconds, "s"),
+                    Step("Step, simulated with the jitter of one step", drawn, "s"),
+                    Step("Time to train", float(now.time_to_train) / DAY, "days"),
+                    Step("Energy", float(now.energy_to_train) / MWH, "MWh"),
+                    Step("Memory of a GPU", float(now.memory_total), "B"),
+                ],
+                f"It misses {_missed(now, days, budget)}, with {now.memory_total / 85.2e9:.0%} of the memory in"
+                f" use. The"
+                " simulation charges the wait for slow ranks to messages and the bubble; the step agrees within"
+                " a few percent.",
+                "Both commands, and both limits named.",
+            ),
+            Part(
+                "Which terms separate your days from the predicted ones, in the order of their size? Why is the"
+                " predicted bubble"
+                " not your (p - 1)/m of forward and backward? `--explain` helps.",
+                [
+                    Step("Pipeline bubble", float(now.pipeline_bubble), "s"),
+                    Step(
+                        "Bubble over forward and backward, predicted",
+                        float(100 * now.pipeline_bubble / (now.forward + now.backward)),
+                        "%",
+                    ),
+                    Step(
+                        "(p - 1) / m of forward, backward and exposed tensor messages",
+                        float((now.forward + now.backward + now.exposed["tensor"]) * (P - 1) / M),
+                        "s",
+                    ),
+                    Step("Exposed communication", float(now.exposed_communication), "s"),
+                    Step("of which tensor parallel", float(now.exposed["tensor"]), "s"),
+                    Step("Waiting for the slowest", float(now.straggler_wait), "s"),
+                ],
+                "The bubble is the largest loss. It exceeds (p - 1)/m because every slot of the pipeline is as"
+                " long as its slowest"
+                " stage, here the one that computes the logits, with the tensor allreduces of that stage inside."
+                " Tensor messages come next: each block waits for"
+                " them, and they cannot hide. Gradients (data) hide mostly behind backward.",
+                "Bubble, then tensor messages, each with its seconds, and why stages are longer than their work.",
+                "The bubble only, or no reason why it is larger.",
+            ),
+            Part(
+                "Change one field of the layout at a time (the batch with its microbatches counts as one). What"
+                " does each gain, and"
+                " what does it cost?",
+                [
+                    Step(
+                        f"{2 * M} microbatches of a batch twice as large: days",
+                        float(longer.time_to_train) / DAY,
+                        "days",
+                    ),
+                    Step(
+                        "Five chunks, interleaved: days", float(woven.time_to_train) / DAY, "days"
+                    ),
+                    Step(
+                        "Five chunks: exposed pipeline messages",
+                        float(woven.exposed["pipeline"]),
+                        "s",
+                    ),
+                    Step(
+                        "No pipeline, no tensor parallelism, ZeRO 3: days",
+                        float(chosen.time_to_train) / DAY,
+                        "days",
+                    ),
+                    Step("ZeRO 3: memory", float(chosen.memory_total), "B"),
+                ],
+                f"More microbatches halve the bubble's share and make the batch"
+                f" {float(longer.experiment.global_batch):,.0f} sequences,"
+                f" where {MOST:,} are allowed. Interleaving divides the bubble by the chunks and sends more"
+                f" messages. Sharding the"
+                " weights over all GPUs removes bubble and tensor messages at once; its gathers hide behind the"
+                " work of"
+                " a whole block, and the memory that was idle holds the activations.",
+                "One of these with its gain and its cost, and the limit on the batch respected.",
+                "A gain that comes from a batch above the limit.",
+            ),
+            Part(
+                "Choose a layout that meets all limits, and name the best alternative. Your supplier offers the"
+                " other four NICs of"
+                " each node: do you take them?",
+                [
+                    Step("ZeRO 3: step", float(chosen.step_time), "s"),
+                    Step("Days", float(chosen.time_to_train) / DAY, "days"),
+                    Step("Energy", float(chosen.energy_to_train) / MWH, "MWh"),
+                    Step("Days with eight NICs", float(wired.time_to_train) / DAY, "days"),
+                    Step("Memory without recomputation", float(stored.memory_total), "B"),
+                ],
+                f"`zero = 3`, `tensor = pipeline = microbatches = 1`, `batch = {own}`:"
+                f" {_missed(chosen, days, budget)} is"
+                f" missed. The NICs save {show(float(chosen.time_to_train - wired.time_to_train), 's')} of the"
+                f" run: no. What is left is"
+                " arithmetic, the wait for the slowest GPU, and recomputation, which only more memory would remove.",
+                "A layout within days, energy, batch and memory, an alternative with its days, and the NICs"
+                " priced by a prediction.",
+                "It meets the limits, but NICs are bought or refused without a number.",
+            ),
+            Part(
+                "What does the model leave out that could make your layout the wrong one? Which measurement"
+                " would you make first?",
+                [Step("Bytes that a GPU gathers a step: 3 · 2 N", 6 * 13.0e9, "B")],
+                "Gathers hide only if NCCL keeps its rate beside compute kernels, which lose multiprocessors to"
+                " it, and if no other job"
+                " congests the fabric. Fragmentation of the allocator may take the memory that is left. Measure"
+                " one step on 2 and on"
+                " all nodes with the profiler, and compare the exposed gathers.",
+                "One of these with its direction and its measurement.",
+            ),
+        ],
+    )
+
+
+def _missed(found, days: float, budget: float) -> str:  # type: ignore[no-untyped-def]
+    """Return which limits a prediction misses."""
+    late = float(found.time_to_train) > days * DAY
+    much = float(found.energy_to_train) > budget * MWH
+    return {
+        (0, 0): "no limit",
+        (1, 0): "the days",
+        (0, 1): "the energy",
+        (1, 1): "the days and the energy",
+    }[late, much]

@@ -1,0 +1,180 @@
+"""Design problem of module 08: fine-tuning 7 billion weights on GPUs of 40 GB."""
+
+from lib_dlhpc import loads, predict
+from lib_dlhpc.simulation.step import simulate_terms
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.designs import Design, Part, varied
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw
+
+N, LAYERS, HIDDEN, HEADS, DEVICE = 6.74e9, 32, 4096, 32, 42.4e9
+
+
+def design(draw: Draw) -> Design:
+    """Return a version: nodes and tokens of a sequence."""
+    nodes, sequence = draw.of([(2, 4096), (4, 4096), (2, 3072)])
+    gpus = 4 * nodes
+    toml = f"""
+[model]
+name = "llama2-7b"
+sequence = {sequence}
+
+[dataset]
+samples = 100_000
+bytes = 4e9
+
+[machine]
+name = "perlmutter"
+
+[strategy]
+nodes = {nodes}
+batch = 1                 # sequence on each GPU
+precision = "bf16"
+optimizer = "adam"
+"""
+    run = loads(toml)
+    now = predict(run)
+    scores, inputs = 2 * HEADS * sequence**2 * LAYERS, 2 * sequence * HIDDEN * LAYERS
+    zero = {stage: varied(run, zero=stage) for stage in (1, 2, 3)}
+    some, every = (varied(run, zero=3, recompute=each) for each in ("selective", "full"))
+    fused = varied(run, zero=3, fused_attention="on")
+    two = varied(run, zero=3, fused_attention="on", batch=2)
+    tensor = varied(
+        run, zero=1, tensor=4, sequence_parallel=True, batch=4, microbatches=4, fused_attention="on"
+    )
+    hosted = varied(run, offload="all", recompute="full")
+    return Design(
+        "7 billion weights on 40 GB",
+        f"You have {nodes} nodes of four A100 with {DEVICE / 1e9:.1f} GB each and want to train all"
+        f" {N / 1e9:.2f} billion weights of Llama 2 7B"
+        f" ({LAYERS} layers, {HEADS} heads, hidden size {HIDDEN:,}) on sequences of {sequence:,} tokens, in"
+        f" mixed precision with Adam: 2 B for a"
+        " weight, 2 B for its gradient, 4 B for the fp32 master weight, 8 B for two moments. At least 1 GB must"
+        " stay free. A step sees"
+        f" {gpus} sequences; the fastest legal step wins.",
+        toml,
+        float(now.step_time),
+        [
+            Part(
+                f"What do weights, gradients and optimizer take without ZeRO, and with each stage of ZeRO over"
+                f" {gpus} GPUs? What do the"
+                " attention scores take (2 B for each of heads × tokens² in each layer)? What is left of the"
+                " activations with"
+                " full recomputation (2 B for each input of a block)?",
+                [
+                    Step("State: 16 N", 16 * N, "B"),
+                    Step("ZeRO 1: (4 + 12/d) N", (4 + 12 / gpus) * N, "B"),
+                    Step("ZeRO 2: (2 + 14/d) N", (2 + 14 / gpus) * N, "B"),
+                    Step("ZeRO 3: 16 N / d", 16 * N / gpus, "B"),
+                    Step("Scores: 2 a s² L", scores, "B"),
+                    Step("Inputs of blocks: 2 s h L", inputs, "B"),
+                ],
+                "State and scores are each a reason not to fit; only both together are a way in.",
+                "All six.",
+                "State is right, activations are missing or forget the layers.",
+            ),
+            Part(
+                "Run `dlhpc predict` for `strategy.zero` 0 to 3, and `dlhpc simulate` for 3. Which of them fit?"
+                " (`--json` has the ledger.)",
+                [
+                    Step("Without ZeRO", float(now.memory_total), "B"),
+                    *(
+                        Step(f"ZeRO {stage}", float(each.memory_total), "B")
+                        for stage, each in zero.items()
+                    ),
+                    Step("Step of ZeRO 3, predicted", float(zero[3].step_time), "s"),
+                    Step(
+                        "Step of ZeRO 3, simulated",
+                        float(simulate_terms(zero[3].experiment).step_time),
+                        "s",
+                    ),
+                ],
+                f"None fits in {show(DEVICE, 'B')}. A prediction is made all the same: a wall is reported, not"
+                f" hidden.",
+                "Four totals and the wall named.",
+            ),
+            Part(
+                "Subtract your state and your scores from the total with ZeRO 3. What is the rest?",
+                [
+                    Step("Activations, predicted", float(zero[3].memory["activations"]), "B"),
+                    Step("of which not scores", float(zero[3].memory["activations"]) - scores, "B"),
+                    Step(
+                        "Units gathered by ZeRO 3",
+                        float(zero[3].memory["communication buffer"]),
+                        "B",
+                    ),
+                    Step(
+                        "Driver and workspace", float(zero[3].memory["driver and workspace"]), "B"
+                    ),
+                ],
+                "Besides scores, a block stores the inputs of its products and of its elementwise layers: some"
+                " ten tensors of s × h, and three of"
+                " the wider feed-forward network. ZeRO 3 holds two gathered units, the one that computes and the"
+                " one that"
+                " comes next. None of it appears in a rule of 16 B a weight.",
+                "Activations that are no scores, and the gathered units, both with bytes.",
+                "Only the driver, or only *activations* as a whole.",
+            ),
+            Part(
+                'With ZeRO 3, change one of: `recompute = "selective"`, `"full"`, `fused_attention = "on"`. What does each save, '
+                "and what does it"
+                " cost in time?",
+                [
+                    Step("Selective: memory", float(some.memory_total), "B"),
+                    Step("Selective: step", float(some.step_time), "s"),
+                    Step("Full: memory", float(every.memory_total), "B"),
+                    Step("Full: step", float(every.step_time), "s"),
+                    Step("Fused attention: memory", float(fused.memory_total), "B"),
+                    Step("Fused attention: step", float(fused.step_time), "s"),
+                ],
+                "Selective recomputation removes the scores and computes attention once more; full recomputation"
+                " adds a forward pass, about a"
+                " third of the arithmetic. Fused attention removes the scores too, and is faster: they never"
+                " travel through memory,"
+                " which bounded those layers.",
+                "Memory and time of one change, and the reason for its cost.",
+                "Memory only.",
+            ),
+            Part(
+                "Which setting do you choose? Compare it with two sequences a GPU, with tensor parallelism"
+                " inside a node, and with the state in"
+                " host memory.",
+                [
+                    Step(
+                        "ZeRO 3, fused attention: sequences a second",
+                        float(fused.throughput),
+                        "1/s",
+                    ),
+                    Step("Two sequences a GPU: memory", float(two.memory_total), "B"),
+                    Step(
+                        "Tensor 4, ZeRO 1, fused: sequences a second",
+                        float(tensor.throughput),
+                        "1/s",
+                    ),
+                    Step(
+                        "All offloaded, recomputed: sequences a second",
+                        float(hosted.throughput),
+                        "1/s",
+                    ),
+                ],
+                f"ZeRO 3 with fused attention: {show(float(fused.memory_total), 'B')}, and the fastest step that"
+                f" fits. "
+                + (
+                    "A second sequence does not fit."
+                    if float(two.memory_total) > DEVICE - 1e9
+                    else "A second sequence fits, but makes another batch."
+                )
+                + " Tensor parallelism pays for messages in every block; offloading is bound by the host link.",
+                "The fastest setting that leaves 1 GB, with the rates of two alternatives.",
+                "It fits, but a faster one was not tried.",
+            ),
+            Part(
+                "What does the ledger leave out? How much would have to be missing to break your choice?",
+                [Step("Free on a GPU with your choice", DEVICE - float(fused.memory_total), "B")],
+                "Fragmentation of the allocator, buffers of NCCL, and what a framework keeps without need. If"
+                " all of that exceeds what is free, the"
+                " run dies at its first step: measure `max_memory_reserved` of two steps before the long run.",
+                "One omission, compared in bytes with what is free.",
+            ),
+        ],
+    )
