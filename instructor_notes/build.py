@@ -1,8 +1,8 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
 
 Exams, the concept test, worked problems and design problems, answers apart. Another seed is another version of exams
-and design problems, with other numbers where they draw them, and options in another order. Exams and the concept test are also written for
-Moodle (`.gift`) and for text2qti (`.txt`), which makes the archive that Canvas imports.
+and design problems, with other numbers where they draw them, and options in another order. Exams and the concept test
+are also written for Moodle (`.gift`) and for text2qti (`.txt`), which makes the archive that Canvas imports.
 """
 
 import sys

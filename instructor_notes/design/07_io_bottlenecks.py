@@ -103,7 +103,8 @@ epochs = 90
                 "The limit, without why the stall is a difference.",
             ),
             Part(
-                'Change one of: a cache of 64 GB in each node, `access = "stage"` or `"cooperative"` with `local = "nvme"`, '
+                'Change one of: a cache of 64 GB in each node, `access = "stage"` or '
+                '`"cooperative"` with `local = "nvme"`, '
                 '`format = "packed"`. What does it'
                 " give a step, and what does it cost before the first one?",
                 [

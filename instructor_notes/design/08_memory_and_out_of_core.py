@@ -116,7 +116,8 @@ optimizer = "adam"
                 "Only the driver, or only *activations* as a whole.",
             ),
             Part(
-                'With ZeRO 3, change one of: `recompute = "selective"`, `"full"`, `fused_attention = "on"`. What does each save, '
+                'With ZeRO 3, change one of: `recompute = "selective"`, `"full"`, `fused_attention '
+                '= "on"`. What does each save, '
                 "and what does it"
                 " cost in time?",
                 [

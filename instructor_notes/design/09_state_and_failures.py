@@ -124,7 +124,8 @@ checkpoint_writers = "first"
                 "Two of the three.",
             ),
             Part(
-                'Change one of: the interval, the writers (`all`), `checkpoint = "asynchronous"`, each at the best interval. '
+                'Change one of: the interval, the writers (`all`), `checkpoint = "asynchronous"`, '
+                "each at the best interval. "
                 "What is left to gain?",
                 [
                     Step("Best interval: goodput", float(100 * often.resilience.goodput), "%"),

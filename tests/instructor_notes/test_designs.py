@@ -1,4 +1,4 @@
-"""Design problems: their hand part follows from their setting by another formula, and their file predicts what they say."""
+"""Design problems: the hand part follows from the setting by another formula; the file predicts what they say."""
 
 import json
 import re

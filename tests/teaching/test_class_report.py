@@ -44,10 +44,11 @@ def test_completion_counts_those_who_opened_and_what_they_did():
     everyone = simulated(learners=10, questions=4, truth=certain)
     assert [each[1:] for each in completion(everyone)] == [(10, 10, 1.0), (10, 10, 1.0)]
     unfinished = [
-        each for each in everyone
+        each
+        for each in everyone
         if (each.learner, each.module, each.question, each.attempt)
         != ("learner 1", EARLIER, "check 4", 2)
-    ]  # fmt: skip
+    ]
     only_opened = [each for each in everyone if each.learner != "learner 2" or each.kind == "open"]
     by_module = {each.module: each for each in completion(unfinished)}
     assert by_module[EARLIER][1:] == (10, 9, pytest.approx((9 + 3 / 4) / 10))
@@ -79,8 +80,11 @@ def test_planted_answers_give_exactly_their_gain_and_retention():
 def test_the_truth_of_a_simulated_class_lies_in_its_intervals(seed):
     truth = Truth(first=0.35, repaired=0.6, kept=0.7)
     entries = simulated(learners=400, questions=3, truth=truth, seed=seed)
-    inside = [each.gain.low < truth.repaired < each.gain.high for each in gains(entries)
-              if not each.question.startswith("earlier.")]  # fmt: skip
+    inside = [
+        each.gain.low < truth.repaired < each.gain.high
+        for each in gains(entries)
+        if not each.question.startswith("earlier.")
+    ]
     inside += [each.kept.low < truth.kept < each.kept.high for each in retention(entries)]
     assert len(inside) == 9 and sum(inside) >= 8
     for each in retention(entries):
