@@ -94,7 +94,7 @@ MISTAKES = {
         "Here there is one too many",
     ),
     "always bf16": ("state", "= each", "= 2, 2, 12", "Weights", "are given in `each`"),
-    "no scores": ("activations", "+ scores", "", "Activations", "without the scores"),
+    "no scores": ("activations", "+ scores", "", "Activations", "leaves out the attention scores"),
     "all is split": (
         "activations",
         "10 + 24 / t + scores",
@@ -122,7 +122,7 @@ MISTAKES = {
         '"full": 2}',
         '"full": 1}',
         "Activations",
-        "2 bytes a number",
+        "2 bytes per number",
     ),
     "scores on each GPU": (
         "activations",

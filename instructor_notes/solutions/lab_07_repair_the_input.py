@@ -73,7 +73,7 @@ MISTAKES = {
         ' if name.endswith(".img")',
         "",
         "The samples",
-        "Samples are the files *.img; labels.txt is none",
+        "Samples are the files *.img; labels.txt is not one",
     ),
     "the same order": (
         "batches",

@@ -241,7 +241,7 @@ RESTARTS = {
         "    order = json",
         "    while True:\n        pass\n    order = json",
         "resume restores",
-        "did not go on",
+        "did not continue",
     ),
 }
 

@@ -82,7 +82,7 @@ def cores(fit, job, ranks, nodes):
     return {**predicted, "compute": slower * predicted["compute"], "waiting": 0.0}
 
 
-FIT_M, FIT_P, SAYS = "Your fit of the mess", "Your fit of the prod", "Your prediction"
+FIT_M, FIT_P, SAYS = "Your fit of the mess", "Your fit of the matm", "Your prediction"
 HOLD, WIDTH = "Your bands contain", "Your bands are not too wide"
 ENDS = "np.exp(steps.mean() - wide), np.exp(steps.mean() + wide)"
 ROWS, SQUARES = (
@@ -181,7 +181,7 @@ MISTAKES = {
         "FLOP per second",
     ),
     "no rate": ("fit_products", '"rate": 1 / slope', '"rate": 0', FIT_P, '"rate" is 0'),
-    "all samples": ("terms", "flop / ranks", "flop", SAYS, "Who works on which"),
+    "all samples": ("terms", "flop / ranks", "flop", SAYS, "Which rank works on"),
     "half is shared": (
         "terms",
         '(flop / ranks + fit["half"])',
@@ -231,7 +231,7 @@ MISTAKES = {
         "rounds = log2(ranks)",
         "rounds = 0.6931 * log2(ranks)",
         SAYS,
-        "Rounds count twos",
+        "That is the number of rounds",
     ),
     "parts": (
         "terms",

@@ -98,7 +98,7 @@ MISTAKES = {
         "max(arithmetic, memory)",
         "arithmetic",
         "Prefill",
-        "larger of both",
+        "larger of the two",
     ),
     "memory alone": ("step", "max(arithmetic, memory)", "memory", "Prefill", "at the rate `flops`"),
     "both, one after the other": (
@@ -120,7 +120,7 @@ MISTAKES = {
         'size["weights"] / gpu["bandwidth"]',
         'size["weights"] * tokens / gpu["bandwidth"]',
         "Prefill",
-        "not once a token",
+        "not once per token",
     ),
     "no cache": ("step", "+ read", "", "Decode", "What does attention read"),
     "attention overlaps with products": (
@@ -163,7 +163,7 @@ MISTAKES = {
         "memory = ",
         "memory = max(1, len(contexts)) * ",
         "Decode",
-        "not once a token",
+        "not once per token",
     ),
     "two steps": (
         "step",
@@ -178,7 +178,7 @@ MISTAKES = {
         "tokens = prompt + len(contexts)",
         "tokens = len(contexts) or prompt",
         "Both",
-        "in the same products",
+        "in the same matmuls",
     ),
     "no messages": ("step", " + exchanges", "", "Devices", "What do devices exchange"),
     "one allreduce a layer": (
@@ -186,7 +186,7 @@ MISTAKES = {
         'exchanges = 2 * size["layers"]',
         'exchanges = size["layers"]',
         "Devices",
-        "How many times a layer",
+        "How many times per layer",
     ),
     "one allreduce": (
         "step",
@@ -200,7 +200,7 @@ MISTAKES = {
         'message = size["bytes"] * size["hidden"] * tokens',
         'message = size["bytes"] * size["hidden"] * tokens / devices',
         "Devices",
-        "an allreduce is not of a shard",
+        "the allreduce is not over a shard",
     ),
     "whole weights": (
         "step",
@@ -256,7 +256,7 @@ MISTAKES = {
         "spare = SPARE * room if batch else 0",
         "spare = room if running else 0",
         "Work",
-        "What does it wait for?",
+        "What is it waiting for?",
     ),
     "all leave": (
         "schedule",
@@ -269,21 +269,21 @@ MISTAKES = {
         "schedule",
         "if each.limit > room",
         "if each.tokens > room",
-        "Everyone",
+        "Every request",
         "What then?",
     ),
     "it waits until the end": (
         "schedule",
         "spare = SPARE * room if batch else 0",
         "spare = SPARE * room",
-        "Everyone",
+        "Every request",
         "are free. What are the free tokens kept for?",
     ),
     "refused when it is full": (
         "schedule",
         "if each.limit > room",
         "if each.limit > room / 2",
-        "Everyone",
+        "Every request",
         "Could it wait?",
     ),
     "no room to grow": ("schedule", "SPARE * room if batch else 0", "0", "Target", "have grown"),
@@ -313,7 +313,7 @@ MISTAKES = {
         'prompts = min(load["chunk"], batch * load["prompt"] / load["answer"])',
         "prompts = 0",
         "Forecast",
-        "a new prompt comes in: how many prompt tokens",
+        "a new prompt arrives: how many prompt tokens",
     ),
     "always a chunk": (
         "forecast",

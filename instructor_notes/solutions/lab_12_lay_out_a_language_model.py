@@ -139,7 +139,7 @@ MISTAKES = {
         "gather",
         [("full[: unit.size]", "full")],
         "Shards: the weights and",
-        "weights in one row, not shape",
+        "weights in a flat array, not shape",
     ),
     "freed before it computes": (
         "step",
@@ -179,7 +179,7 @@ MISTAKES = {
             )
         ],
         "Shards: the weights and",
-        "with its own gradient alone",
+        "with only its own gradient",
     ),
     "the block of rank 0": (
         "step",
@@ -297,7 +297,7 @@ MISTAKES = {
         "ring_attention",
         [("for hop in range(comm.size)", "for hop in range(1)")],
         "Ring attention",
-        "sees its own tokens alone",
+        "sees only its own tokens",
     ),
     "a block too few": (
         "ring_attention",
@@ -312,7 +312,7 @@ MISTAKES = {
         "ring_attention",
         [(" / np.sqrt(q.shape[2])", "")],
         "Ring attention",
-        "by the root of a head's width",
+        "by the square root of a head's width",
     ),
     "exp of what there is": (
         "ring_attention",
@@ -357,13 +357,13 @@ MISTAKES = {
         "ring_attention",
         [("np.sqrt(q.shape[2])", "np.sqrt(q.shape[0])")],
         "Ring attention",
-        "by the root of the number of heads",
+        "by the square root of the number of heads",
     ),
     "positions from the other side": (
         "ring_attention",
         [("(comm.rank - hop)", "(comm.rank + hop)")],
         "Ring attention",
-        "the positions of another block",
+        "the positions of a different block",
     ),
     "a token that does not see itself": (
         "ring_attention",
@@ -411,7 +411,7 @@ MISTAKES = {
         "weights_of",
         [("3 * model.hidden", "2 * model.hidden")],
         "Memory: weights",
-        "three products",
+        "three matmuls",
     ),
     "as many keys as queries": (
         "weights_of",
@@ -441,7 +441,7 @@ MISTAKES = {
         "weights_of",
         [(" / layout.tensor", "")],
         "Memory: gradients",
-        "shards every product",
+        "shards every matmul",
     ),
     "context shards weights": (
         "weights_of",
@@ -528,7 +528,7 @@ MISTAKES = {
         "memory",
         [('block if layout.recompute == "none" else model.hidden', "block")],
         "Memory: activations",
-        "a block's input, and nothing else",
+        "keeps only the input of a block",
     ),
     "whatever is fast": (
         "choose",

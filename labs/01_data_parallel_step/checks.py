@@ -178,14 +178,14 @@ def _number(value):
 def _target(emulated, task, right):
     size = task.network().gradients.nbytes
     times = max(emulated.moved) / (2 * task.steps * size)
-    sentence = f"The gradients pass in and out of a rank {times:.2f} times in a step"
+    sentence = f"The gradients travel in and out of a rank {times:.2f} times in a step"
     if not right:
         return later(TARGET, f"{sentence}; this counts once the step is right.")
     if times > 1.1:
         return broken(TARGET, f"{sentence}; once is enough for any number of ranks.")
     if times < 0.9:
         return broken(
-            TARGET, f"{sentence}. How did the rest travel? On real ranks only comm is shared."
+            TARGET, f"{sentence}. How did the rest get there? On real ranks only comm is shared."
         )
     return kept(TARGET, f"{sentence}.")
 

@@ -35,7 +35,7 @@ RANKS = 4
 SIZES = (1, 10**9)  # of buckets: a layer in each, and all in one
 PAUSE = 0.1  # of backward; testing a request now and then costs less
 MARGIN = 0.03  # above the best step that the simulation finds
-ALL = "Every rank comes through"
+ALL = "Every rank finishes"
 WAITED = "Every sum is waited for"
 COMPLETE = "No bucket leaves before it is complete"
 ONCE = "Every gradient is sent, once"
@@ -122,7 +122,7 @@ def machine(name):
     link, model = experiment.machine.intra_node, experiment.model
     took = plain(name)
     return say(
-        f"{RANKS} ranks; a link takes {show_quantity(link.latency, 's')} a message and carries"
+        f"{RANKS} ranks; a link takes {show_quantity(link.latency, 's')} per message and carries"
         f" {show_quantity(link.bandwidth, 'B/s')}.\n{model.parameters:,} gradients of 8 B in"
         f" {np.count_nonzero(model.layer_parameters)} layers, the largest of"
         f" {int(model.layer_parameters.max()):,}.\nWith the exchange after backward a step takes"

@@ -1,9 +1,9 @@
-"""Lab 2 in PyTorch: copy this file to torch_step.py, and let gradients leave in buckets during backward, as DDP does.
+"""Lab 2 in PyTorch: copy this file to torch_step.py, and send gradients in buckets during backward, as DDP does.
 
 network        a torch.nn.Module; its backward calls hooks: after p.register_post_accumulate_grad_hook(ready) it calls
                ready(p) as soon as p.grad is complete, from the last layer to the first
-group          the process group; dist.all_reduce(tensor, group=group, async_op=True) returns what has a wait()
-bucket         numbers that fill a bucket: it leaves as soon as it has as many, or more; the last one takes what is left
+group          the process group; dist.all_reduce(tensor, group=group, async_op=True) returns a handle with wait()
+bucket         a bucket is sent as soon as it holds at least this many numbers; the last one takes what is left
 
 `attach` is called once. Each step is: zero_grad, forward, the loss over the samples of all ranks, backward, `finish`,
 descent. After `finish`, each p.grad is the sum over all ranks.
@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 
 def attach(network, group, bucket):
-    """Return finish(), called after each backward. All gradients leave together, when backward has ended."""
+    """Return finish(), called after each backward. All gradients are sent together, after backward has ended."""
 
     def finish():
         own = list(network.parameters())

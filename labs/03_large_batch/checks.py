@@ -153,7 +153,7 @@ class Tuning:
             return self._page("Nothing tried yet.")
         if not (sure or self.revealed):
             return self._page(
-                "Not revealed yet. Pass sure=True when you have chosen; you can do it only once."
+                "Not revealed yet. Pass sure=True when you have chosen; you can do this only once."
             )
         self.ask_the_test()
         return self._page(self._test_words())

@@ -73,7 +73,7 @@ def pipeline_of(stream, ranks, microbatches):
         made = list(islice(stream(comm.rank, ranks, microbatches), LONGEST + 1))
         wrong = [do for do in made if not isinstance(do, Forward | Backward | Send | Receive)]
         if wrong:
-            raise LabError(f"rank {comm.rank} is to do {wrong[0]!r}, which is not an instruction.")
+            raise LabError(f"rank {comm.rank} got {wrong[0]!r}, which is not an instruction.")
         if len(made) > LONGEST:
             raise LabError(f"The stream of rank {comm.rank} does not end.")
         return tuple(made)
@@ -339,7 +339,7 @@ def machine(name):
     naive = seconds(PIPELINES["gpipe"](RANKS, 1), name)
     return say(
         f"{RANKS} ranks, two layers of {own.model.input_shape[0]} each; a batch of {batch} samples. A link"
-        f" takes {show_quantity(link.latency, 's')} a message and carries"
+        f" takes {show_quantity(link.latency, 's')} per message and carries"
         f" {show_quantity(link.bandwidth, 'B/s')}.\nOne device with all layers would take"
         f" {show_quantity(one_device(name), 's')}; {RANKS} ranks, with one microbatch,"
         f" {show_quantity(naive, 's')}."

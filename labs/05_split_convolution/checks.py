@@ -48,7 +48,7 @@ ROWS_Y = "By rows: the outputs of one rank"
 ROWS_DX = "By rows: the gradient of the input"
 ROWS_DW = "By rows: the gradient of the weights"
 ROWS_B = "Target by rows: no more bytes than have to move"
-CHEAPER = "Which cut is cheaper, and how long it takes"
+CHEAPER = "Which split is cheaper, and how long it takes"
 FILTERS, ROWS = (FILTERS_Y, FILTERS_D, FILTERS_B), (ROWS_Y, ROWS_DX, ROWS_DW, ROWS_B)
 NAMES = ("filters_forward", "filters_backward", "rows_forward", "rows_backward", "answers")
 AS_ABOVE = "Checked as soon as the one above holds."
@@ -94,14 +94,14 @@ def check_filters(forward, backward, name):
     """Return the findings on the cut by filters for the page."""
     from lib_dlhpc.explore.labs.lab import show
 
-    return show(filters_findings(forward, backward, name), "Your cut by filters")
+    return show(filters_findings(forward, backward, name), "Your split by filters")
 
 
 def check_rows(forward, backward, name):
     """Return the findings on the cut by rows for the page."""
     from lib_dlhpc.explore.labs.lab import show
 
-    return show(rows_findings(forward, backward, name), "Your cut by rows")
+    return show(rows_findings(forward, backward, name), "Your split by rows")
 
 
 def check_answers(answers, name):
@@ -175,7 +175,9 @@ def _bytes(law, own, outputs, back, by_rows, right):
     if max(ratios) > MARGIN:
         return broken(law, f"{words}. Who needs everything that is sent?")
     if min(ratios) < 0.5:
-        return broken(law, f"{words}. How did the rest travel? On real ranks only comm is shared.")
+        return broken(
+            law, f"{words}. How did the rest get there? On real ranks only comm is shared."
+        )
     return kept(law, f"{words}.")
 
 
@@ -273,7 +275,7 @@ def _slips(layer, cut):
     yield "A batch has more than one sample.", seconds(layer._replace(samples=1))[cut]
     yield "Latency is missing.", seconds(layer._replace(alpha=0.0))[cut]
     other = "rows" if cut == "filters" else "filters"
-    yield f"That is the time of the cut by {other}.", seconds(layer)[other]
+    yield f"That is the time of the split by {other}.", seconds(layer)[other]
     yield "The answer is in seconds: this is a thousand times too large.", 1e3 * right
     yield "The answer is in seconds: this is a million times too large.", 1e6 * right
 
@@ -301,19 +303,19 @@ def answers_findings(answers, name):
         chosen = {key: (given[key][0], float(given[key][1])) for key in layers_of(name)}
     except Exception as error:
         words = (
-            f"{type(error).__name__}: {error}. answers() has to return a cut and its seconds for "
+            f"{type(error).__name__}: {error}. answers() has to return a split and its seconds for "
             "each of"
         )
         return [broken(CHEAPER, f"{words} {', '.join(layers_of(name))}.")]
     for key, layer in layers_of(name).items():
         (cut, took), price_of = chosen[key], seconds(layer)
         if cut not in price_of:
-            words = f"{key}: {cut!r} is no cut; there are {' and '.join(map(repr, price_of))}."
+            words = f"{key}: {cut!r} is not a split; there are {' and '.join(map(repr, price_of))}."
             return [broken(CHEAPER, words)]
         if cut != min(price_of, key=price_of.get):
             words = (
                 f"{key}: not by {cut}. A rank's images are {layer.x() // 4:,} numbers, its weights"
-                f" {layer.w() // 4:,}; which of them travel in which cut, and how often?"
+                f" {layer.w() // 4:,}; which of them travel in which split, and how often?"
             )
             return [broken(CHEAPER, words)]
         if abs(took - price_of[cut]) > CLOSE * price_of[cut]:

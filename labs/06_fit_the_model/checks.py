@@ -55,7 +55,7 @@ def task(name):
         f"Machine: {own.nodes} nodes of {GPUS} GPUs, each of"
         f" {show_quantity(plain.machine.device.memory, 'B')};"
         f" NVLink inside a node, {own.nics} x {own.network} out of it.\n"
-        f"A step: {own.batch} sequences, all GPUs together.\n"
+        f"A step: {own.batch} sequences over all GPUs.\n"
         f"Without a split, with all weights on each GPU and {own.batch // own.gpus} sequences of "
         "its own: a GPU needs"
         f" {show_quantity(peak(plain).total, 'B')}.\n"
@@ -202,7 +202,7 @@ def _weighed(state, ranks, found, level):
     parameters = int(real_experiment(1, 0).model.parameters)
     size = value_of(state, parameters, PLAIN, ranks, level)
     words = (
-        f"Your state is {size / 1e6:.0f} MB a rank; measured at the peak, with activations and messages,"
+        f"Your state is {size / 1e6:.0f} MB per rank; measured at the peak, with activations and messages,"
         f" {found[level] / 1e6:.0f} MB."
     )
     law, room = f"ZeRO {level}", 0.35 * sum(PLAIN) * parameters

@@ -87,7 +87,7 @@ def _equal(law, held, expected):
         "Which samples are these gradients from? They are parts of a mean over all samples, and "
         "have to be summed."
         if wrong == 0
-        else "The first step is right, a later one is not. Who gets the weights that another "
+        else "The first step is right, but a later one is not. Who gets the weights that another "
         "rank has updated?"
     )
     return broken(

@@ -1,11 +1,11 @@
-"""Lab 6 in PyTorch: copy this file to torch_step.py, and write ZeRO 1, 2 and 3 by hand, and FSDP by one call.
+"""Lab 6 in PyTorch: copy this file to torch_step.py, and write ZeRO 1, 2 and 3 by hand, and FSDP with one call.
 
-zero           the level: 0 nothing is sharded, 1 the momentum, 2 the gradients as well, 3 the weights as well
+zero           the level: 0 shards nothing, 1 the momentum, 2 the gradients as well, 3 the weights as well
 weights        all weights, flat, in float64; their number is a multiple of the ranks
 held           what `start` returned: what you keep from step to step. A step may change it
 gradient       gradient(weights): the gradients of this rank's samples, flat, for all weights; parts of a mean over
                the samples of all ranks
-update         update(weights, gradients, momentum): momentum and weights move, in place. Call it once in a step, with
+update         update(weights, gradients, momentum): momentum and weights change in place. Call it once per step, with
                what this rank updates; the bytes that a rank holds are counted there
 group          the process group; dist.all_reduce, dist.reduce_scatter_tensor, dist.all_gather_into_tensor
 """

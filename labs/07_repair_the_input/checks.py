@@ -44,11 +44,11 @@ def task(name):
 
     own = own_of(name)
     return say(
-        f"Here: {own.samples} samples, files *{ENDING} in {own.classes} folders; {OTHER} beside them is none;"
+        f"Here: {own.samples} samples, files *{ENDING} in {own.classes} folders; {OTHER} beside them is not a sample;"
         f" batches of {own.batch}; room for {ROOM} batches.\n"
         f"The large run: a million samples of {show_quantity(own.sample, 'B')}, a file each; {own.readers} GPUs with"
-        f" a reader each, {own.speed:.0f} samples/s a GPU, {own.readers * own.speed:.0f} in all; batches of"
-        f" {own.batch} a GPU; decoding a sample takes {show_quantity(own.decode, 's')}.\n"
+        f" a reader each, {own.speed:.0f} samples/s per GPU, {own.readers * own.speed:.0f} in all; batches of"
+        f" {own.batch} per GPU; decoding a sample takes {show_quantity(own.decode, 's')}.\n"
         f"Its shared file system: {show_quantity(own.metadata_rate, 'op/s')} of its metadata servers,"
         f" {show_quantity(own.bandwidth, 'B/s')} in all;\n"
         f"one reader waits {show_quantity(own.operation_latency, 's')} for an operation,"
@@ -90,7 +90,7 @@ def check_rate(rate, name):
     if passed(found):
         come = float(large_run(own, profiled(own, *functions_of(own))).rate)
         below = (
-            f"With your script {come:.0f} samples/s arrive, and the GPUs could take"
+            f"With your script {come:.0f} samples/s arrive, while the GPUs could take"
             f" {own.readers * own.speed:.0f}: they compute {min(1, come / own.readers / own.speed):.0%} of the time."
         )
     return show(found, "Your formula", below)
@@ -163,7 +163,7 @@ def _together(own, every):
     seen = Counter(one.tobytes() for found in first for batch in found for one in batch)
     runs = [run_of(own, rank, len(every), epochs=1) for rank in range(len(every))]
     shared = shared_finding(
-        own, list(zip(runs, first, strict=True)), seen, "Each sample once an epoch"
+        own, list(zip(runs, first, strict=True)), seen, "Each sample once per epoch"
     )
     operations = [record.epoch.metadata for record in every]
     requests = [record.counts.requests / max(len(record.batches), 1) for record in every]

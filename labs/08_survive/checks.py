@@ -59,7 +59,7 @@ def task(name):
         f"Machine: {own.nodes} nodes; each node fails every {own.node_mtbf / HOUR:.0f} hours, on average; a restart"
         f" takes {own.restart:.0f} s.\n"
         f"State: {show_quantity(size, 'B')}. The shared file system takes {show_quantity(own.shared, 'B/s')}, the disk"
-        f" in a node {show_quantity(own.local, 'B/s')}.\n"
+        f" of a node {show_quantity(own.local, 'B/s')}.\n"
         f"Run: {DAYS} days of training.\n"
         f"Limits: the run may write {show_quantity(limit(own), 'B')} to the shared file system; a node has"
         f" {show_quantity(own.room, 'B')} of memory to spare.\n"
@@ -166,7 +166,7 @@ def main():
     """Check step.py."""
     file, name, *folder = arguments("step.py", '"your name"', "FOLDER", optional=1)
     if folder and not Path(folder[0]).is_dir():
-        raise Unusable(f"{folder[0]} is no folder.")
+        raise Unusable(f"{folder[0]} is not a folder.")
     result = findings(handed_in(file, NAMES), name, file, Path(folder[0]) if folder else None)
     print(report(result))
     sys.exit(not passed(result))

@@ -67,8 +67,8 @@ def jobs(name):
     shown = jobs_of(own_of(name))[:2]
     return say(
         "\n".join(
-            f'"{job.name}": layers of {", ".join(map(str, job.widths))}; {job.batch} samples a step, all ranks'
-            f" together; {len(job.products)} products, a gradient of {job.gradient:,.0f} B."
+            f'"{job.name}": layers of {", ".join(map(str, job.widths))}; {job.batch} samples per step over all'
+            f" ranks; {len(job.products)} matmuls, a gradient of {job.gradient:,.0f} B."
             for job in shown
         )
     )

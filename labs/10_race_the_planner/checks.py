@@ -46,7 +46,7 @@ def tracks(name):
             + "; ".join(f"{each} {', '.join(map(str, v))}" for each, v in track.fields.items())
             + "."
         )
-    return say("\n\n".join([*lines, f"Budget: {BUDGET} predictions a track."]))
+    return say("\n\n".join([*lines, f"Budget: {BUDGET} predictions per track."]))
 
 
 def greedy_regret(name):

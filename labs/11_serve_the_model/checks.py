@@ -40,9 +40,9 @@ def task(name):
         f"Node: {NODE} devices of {own.machine}; each computes {show_quantity(gpu['flops'], 'FLOP/s')} and reads"
         f" {show_quantity(gpu['bandwidth'], 'B/s')}; {show_quantity(gpu['memory'], 'B')} of it are for weights and"
         " cache.\n"
-        f"Load: requests wait at any time; on average {own.prompt} tokens of prompt, {own.answer} of answer.\n"
-        f"Target: a token takes at most {show_quantity(own.limit, 's')} for 99 of 100 requests, and the node makes"
-        f" within {MARGIN:.0%} of the most tokens a second. Budget: {BUDGET} simulations."
+        f"Load: requests always wait; on average {own.prompt} prompt tokens and {own.answer} answer tokens.\n"
+        f"Target: a token takes at most {show_quantity(own.limit, 's')} for 99 of 100 requests, and the node generates"
+        f" within {MARGIN:.0%} of the most tokens per second. Budget: {BUDGET} simulations."
     )
 
 

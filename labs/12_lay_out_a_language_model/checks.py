@@ -86,9 +86,7 @@ def step_findings(step, name):
     times = max(moved_off(task, runs) for task, runs in every)
     words = f"A rank moves {times:.2f} times two all-gathers and a reduce-scatter of each unit"
     if times > ROOM:
-        more = (
-            "A rank needs its own block of the summed gradient, and a unit's weights twice a step."
-        )
+        more = "A rank needs its own block of the summed gradient, and a unit's weights twice per step."
         return [right, one, broken(MOVED, f"{words}. {more}")]
     return [right, one, kept(MOVED, f"{words}.")]
 
@@ -158,7 +156,7 @@ def check_memory(memory, name):
     """Return the findings on the bytes of a device for the page."""
     from lib_dlhpc.explore.labs.lab import show
 
-    return show(memory_findings(memory, run_of(name)), "Your bytes of a device")
+    return show(memory_findings(memory, run_of(name)), "Your bytes on a device")
 
 
 def check_layout(choose, name):
@@ -177,12 +175,12 @@ def run(name):
     return say(
         f"Model: {model.layers} blocks, hidden {model.hidden}, feed-forward {model.feed_forward}, {model.heads} heads"
         f" of queries, {model.kv_heads} of keys and values, vocabulary {model.vocabulary}, sequences of"
-        f" {model.sequence} tokens; {show_quantity(model.flop, 'FLOP')} a sequence, forward and backward.\n"
+        f" {model.sequence} tokens; {show_quantity(model.flop, 'FLOP')} per sequence, forward and backward.\n"
         f"Machine: {machine.devices} devices, {machine.per_node} in a node, {show_quantity(machine.memory, 'B')} each,"
         f" of which {show_quantity(machine.reserve, 'B')} are for what your terms leave out;"
-        f" {show_quantity(machine.rate, 'FLOP/s')}; in a node {show_quantity(machine.nvlink, 'B/s')} a device, out of"
+        f" {show_quantity(machine.rate, 'FLOP/s')}; in a node {show_quantity(machine.nvlink, 'B/s')} per device, out of"
         f" it {show_quantity(machine.nic, 'B/s')}.\n"
-        f"A step: {own.batch} sequences, all devices together. {len(own.layouts)} legal layouts.\n"
+        f"A step: {own.batch} sequences over all devices. {len(own.layouts)} legal layouts.\n"
         f"Target: a step of at most {show_quantity((1 + MARGIN) * fastest(own)[1], 's')}."
     )
 

@@ -35,7 +35,7 @@ def attempted(findings: Sequence[Finding], title: str = "") -> str:
     if not lab:
         return (
             f"This attempt is not in your record: {Path.cwd().name} is not the name of a lab;"
-            " the folder has to be called as in labs/, such as 01_data_parallel_step."
+            " the folder has to have a name as in labs/, such as 01_data_parallel_step."
         )
     try:
         entry = recording.record(lab, title or "checks", "lab", **about)

@@ -42,7 +42,7 @@ def summary(findings: Sequence[Finding]) -> str:
     count = sum(bool(finding.right) for finding in findings)
     if passed(findings):
         return f"All {count} hold."
-    return f"{count} of {len(findings)} hold; not yet done."
+    return f"{count} of {len(findings)} hold; not done yet."
 
 
 def mark(finding: Finding) -> str:

@@ -45,7 +45,7 @@ def array_of(value: Any, does: str = "sends") -> Array:
     if not isinstance(array, np.ndarray):
         raise Mismatch(
             f"a rank {does} a {type(value).__name__}: calls with a capital letter move numpy arrays, those"
-            " with a small one any Python object."
+            " with a lowercase letter any Python object."
         )
     if not array.flags.c_contiguous:
         raise Mismatch(

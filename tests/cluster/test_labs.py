@@ -24,7 +24,7 @@ PRINTED = {  # status, and words of what is printed
     "05": (0, ["2 real ranks", "All 5 hold."]),
     "06": (0, ["2 real ranks", "ZeRO 3.", "All 1 hold."]),  # LEVELS
     "07": (0, ["2 real ranks", "All 3 hold."]),
-    "08": (1, ["8 of 10 hold; not yet done."]),  # CHOICE writes too much
+    "08": (1, ["8 of 10 hold; not done yet."]),  # CHOICE writes too much
 }
 
 

@@ -134,17 +134,17 @@ CHEATS = {
     ),
     "sends a network as one number": (
         "failed",
-        "TypeError: messages are of numbers",
+        "TypeError: messages may contain numbers",
         SIGNATURE + "    return comm.allgather([{'mine': network}])\n",
     ),
     "sends a function, for another rank to call": (
         "failed",
-        "TypeError: messages are of numbers",
+        "TypeError: messages may contain numbers",
         SIGNATURE + "    return comm.allgather(lambda: network.weights)\n",
     ),
     "writes what is no message": (
         "crashed",
-        "sent what is no answer",
+        "sent something that is not an answer",
         SIGNATURE + "    comm._session._sock.sendall(b'All 7 hold. ' * 100)\n    return 0.0\n",
     ),
     "answers in advance": (
@@ -201,7 +201,7 @@ CHEATS = {
     ),
     "sends more than a message holds": (
         "failed",
-        "the most are",
+        "are allowed",
         HEAD + SIGNATURE + "    return comm.allreduce(np.zeros((1 << 26) + 1, np.uint8))\n",
     ),
     "nests what it returns": (
@@ -212,13 +212,13 @@ CHEATS = {
     ),
     "computes without end": (
         "timeout",
-        "The time for this hand-in is over",
+        "The time for this hand-in has run out",
         SIGNATURE + "    while True:\n        pass\n",
     ),
-    "sleeps while it is loaded": ("timeout", "is over", "import time\ntime.sleep(1e6)\n"),
+    "sleeps while it is loaded": ("timeout", "has run out", "import time\ntime.sleep(1e6)\n"),
     "catches the errors of the checker": (
         "timeout",
-        "is over",
+        "has run out",
         SIGNATURE
         + "    while True:\n        try:\n            comm.Alltoall(0)\n"
         + "        except BaseException:\n            pass\n",

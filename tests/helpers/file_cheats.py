@@ -85,7 +85,7 @@ def batches(target, run):
     ),
     "reads the instructor's files": (
         "failed",
-        "PermissionError: [Errno 13] outside of the folder that is given",
+        "PermissionError: [Errno 13] outside of the given folder",
         "def batches(target, run):\n    open(target / '..' / '..' / 'marks.csv').read()\n    yield []\n",
     ),
     "reads with what is below Python": (
@@ -159,7 +159,7 @@ def save(folder, training):
     ),
     "saves outside of the folder": (
         "failed",
-        "PermissionError: [Errno 13] outside of the folder that is given",
+        "PermissionError: [Errno 13] outside of the given folder",
         "def save(folder, training):\n    np.save(folder.parent / 'state.npy', training.weights)\n",
     ),
     "saves below Python": (
@@ -208,7 +208,7 @@ def from_seed(training, steps, seed=SEED):
     ),
     "sends what is no state": (
         "failed",
-        "no numpy Generator",
+        "no longer a numpy Generator",
         """
 class Order:
     bit_generator = state = "All 10 hold."
@@ -219,7 +219,7 @@ def resume(folder, training):
     ),
     "fills the disk": (
         "failed",
-        "bytes at the most",
+        "a file has at most",
         """
 def save(folder, training):
     with open(folder / "large", "wb") as file:

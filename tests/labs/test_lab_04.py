@@ -74,7 +74,7 @@ def test_the_starter_is_right_for_one_microbatch_and_slow_for_a_stated_reason(ow
         assert "No two ranks ever compute at the same time" in found(findings, law).words
     assert "overwritten" in found(findings, own.OWNED).words
     words = found(findings, own.UNEVEN).words
-    assert "no rank can continue" in words or "is of shape" in words
+    assert "no rank can continue" in words or "expected shape" in words
 
 
 def test_each_wrong_stream_is_named(own, solved):
@@ -138,10 +138,7 @@ def test_other_right_streams_pass(own, solved):
 @pytest.mark.parametrize(
     ("stream", "words"),
     [
-        (
-            lambda rank, ranks, microbatches: [rank],
-            "rank 0 is to do 0, which is not an instruction",
-        ),
+        (lambda rank, ranks, microbatches: [rank], "rank 0 got 0, which is not an instruction"),
         (lambda rank, ranks, microbatches: [].pop(), "rank 0 stopped with IndexError"),
         (
             lambda rank, ranks, microbatches: iter(

@@ -135,7 +135,7 @@ def test_other_correct_solutions_pass(own, solved, function, changes):
 @pytest.mark.parametrize(
     ("function", "changes", "law", "said"),
     [
-        ("filters_forward", [("axis=1), x", "axis=1)")], "FILTERS_Y", "(y, kept) is wanted"),
+        ("filters_forward", [("axis=1), x", "axis=1)")], "FILTERS_Y", "(y, kept) is expected"),
         (
             "filters_backward",
             [("return dx, dw", "return dw, dx")],

@@ -224,7 +224,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch
     findings = own.findings(scope, name)
     assert not any(each.right for each in findings if each.law not in (LEGAL,))
     assert "No GPU stores all of" in found(findings, STATE).words
-    assert "input of the block alone" in found(findings, KEPT).words
+    assert "only the input of the block" in found(findings, KEPT).words
     assert "Which stages wait for the first microbatch" in found(findings, TIME).words
     assert "What makes" in found(findings, FITS).words
     assert "what each layer stores" in found(findings, SMALL).words

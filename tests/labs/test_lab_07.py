@@ -112,10 +112,10 @@ def test_a_formula_that_is_wrong_in_no_known_way_is_told_which_term_decides(own,
 
 def test_the_file_that_is_no_sample_is_named_wherever_it_is_met(own, solved):
     wrong = variant(solved, "batches", (' if name.endswith(".img")', ""))
-    assert "labels.txt beside them is none" in own.task("x").value
+    assert "labels.txt beside them is not a sample" in own.task("x").value
     for shown in (own.check, own.race):
-        assert "labels.txt is none" in shown(solved.prepare, wrong, "x").value
-    assert "labels.txt is none" in own.profile("x", solved.prepare, wrong).value
+        assert "labels.txt is not one" in shown(solved.prepare, wrong, "x").value
+    assert "labels.txt is not one" in own.profile("x", solved.prepare, wrong).value
 
 
 @pytest.mark.parametrize("name", MANY[:4])

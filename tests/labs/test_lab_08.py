@@ -355,7 +355,7 @@ def test_a_run_is_killed_at_the_reported_points(own, solved, tmp_path):
 def test_in_a_terminal_it_prints_its_usage(own, tmp_path):
     checks = str(own.HERE / "checks.py")
     nowhere = (checks, "x", "nowhere")
-    for arguments, error in (((), "usage: python checks.py"), (nowhere, "nowhere is no folder")):
+    for arguments, error in (((), "usage: python checks.py"), (nowhere, "nowhere is not a folder")):
         run = subprocess.run(
             [sys.executable, checks, *arguments],
             capture_output=True,

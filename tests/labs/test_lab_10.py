@@ -138,7 +138,7 @@ def test_the_target_counts_hidden_tracks(shown):
     ("planner", "words"),
     [
         (timid, "It predicted nothing but tensor = 8."),
-        (forgetful, "were of a layout that it had predicted before"),
+        (forgetful, "were of layouts that it had predicted before"),
     ],
 )
 def test_what_a_slow_layout_missed_is_named(shown, planner, words):

@@ -52,9 +52,9 @@ def test_the_starter_fails_each_part_with_a_reason(own, starter):
     for function, law, words in (
         ("cache", "Cache", "too little. Keys, and values too?"),
         ("step", "Prefill", "The weights are read whatever the number of tokens"),
-        ("schedule", WORK, "What does it wait for?"),
+        ("schedule", WORK, "What is it waiting for?"),
         ("forecast", "Little", "= 1.0 sequences"),
-        ("choose", LATENCY, "a token, and the limit is"),
+        ("choose", LATENCY, "per token, and the limit is"),
     ):
         findings = judged(own, scope, function)
         assert not passed(findings), as_text(findings)
@@ -140,7 +140,7 @@ def test_who_waits_for_ever_is_named(own):
 
     findings = judged(own, {"schedule": shortest}, "schedule")
     assert "which came later, is in the batch" in found(findings, ORDER).words
-    assert "waits as the first" in found(findings, ENDS).words
+    assert "waits at the head of the queue" in found(findings, ENDS).words
 
 
 def test_tokens_are_counted_once_and_those_of_preempted_again(own, solved):
@@ -202,7 +202,7 @@ def test_a_printed_best_plan_does_not_hold_on_the_hidden_service(own):
     ("plan", "words"),
     [
         ({"devices": 3, "batch": 8}, "devices 1, 2, 4, 8"),
-        ((8, 96), "is no plan"),
+        ((8, 96), "is not a plan"),
         ({"devices": 8, "batch": 10}, "batch 4, 8, 12"),
     ],
 )

@@ -71,9 +71,9 @@ def test_the_starter_fails_with_a_useful_message(own, starter):
         exec(starter(LAB, words), scope)
     findings = own.findings(scope, "x")
     assert not any(each.right for each in findings if each.law != FITS)
-    assert "weights in one row, not shape" in found(findings, own.SHARDED).words
-    assert "the last chunk has most to do" in found(findings, own.ZIGZAG).words
-    assert "weights of a block's products" in found(findings, LAWS["weights"]).words
+    assert "weights in a flat array, not shape" in found(findings, own.SHARDED).words
+    assert "the last chunk has the most to do" in found(findings, own.ZIGZAG).words
+    assert "weights of a block's matmuls" in found(findings, LAWS["weights"]).words
     assert "what a block stores of a token" in found(findings, LAWS["activations"]).words
     assert found(findings, own.RING).right is None
 
@@ -147,15 +147,18 @@ def test_other_correct_solutions_pass(own, solved, function, changes):
 def test_bytes_are_shown_with_their_unit_and_a_layout_without_the_call(own, solved):
     given = handed_in(solved, "memory", [('"weights": 2 * kept', '"weights": kept')])
     words = found(judged(own, given, "x", "memory"), LAWS["weights"]).words
-    assert "GB is too little. Give bytes" in words and "The call" not in words
+    assert "GB is too little. Return bytes" in words and "The call" not in words
 
 
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        (lambda unit: list(np.zeros(unit.size)), "in one row, not a list: expected a numpy array."),
+        (
+            lambda unit: list(np.zeros(unit.size)),
+            "in a flat array, not a list: expected a numpy array.",
+        ),
         (lambda unit: np.zeros((unit.size, 1)), ", 1)."),
-        (lambda unit: np.zeros(unit.size + 2), "behind the last shard are no weights."),
+        (lambda unit: np.zeros(unit.size + 2), "after the last shard are not weights."),
     ],
 )
 def test_what_is_no_row_of_weights_is_refused_in_a_line(own, weights, words):

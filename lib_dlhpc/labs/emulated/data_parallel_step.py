@@ -133,7 +133,7 @@ def way_off(task: Task, weights: Array) -> str:
     expected, _ = one_rank(task)
     if off(weights[:, 0], expected[0]) <= NEAR:
         return (
-            "The first step is right, a later one is not. What is left over from one step to "
+            "The first step is right, but a later one is not. What is left over from one step to "
             "the next?"
         )
     if not np.isfinite(weights[:, 0]).all():
@@ -149,7 +149,7 @@ def way_off(task: Task, weights: Array) -> str:
         return "The weights did not change at all."
     times = float(np.vdot(moved[0], right) / np.vdot(right, right))
     if np.max(np.abs(moved - times * right)) <= 1e-8 * np.max(np.abs(moved)):
-        return f"The direction is right, the length is {times:.4g} times the correct one."
+        return f"The direction is right, but the length is {times:.4g} times the correct one."
     return ""
 
 
@@ -167,7 +167,7 @@ def loss_off(task: Task, rank: int, value: float) -> str:
     )
     known = {
         "That is the mean over its own samples.": means[rank],
-        "That is the part of its own samples; what do those of the others contribute?": added,
+        "That is the part of its own samples; what do the samples of the other ranks contribute?": added,
         "That is the sum of the ranks' means.": sum(means),
         alike: sum(means) / len(means),
     }

@@ -15,8 +15,8 @@ from lib_dlhpc.labs.mistakes import LabError, Mismatch, array_of, bytes_of
 from lib_dlhpc.layers.base.saved import Array
 
 HINT = (
-    " A send may block until it is received: MPI often does not block for small messages, but "
-    "does for large ones. Isend never blocks; its Wait does."
+    " A send may block until it is received: MPI often does not block for small messages, but"
+    "does for large ones. Isend never blocks; its Wait may."
 )
 
 
@@ -165,7 +165,7 @@ class PointToPoint:
             return MessageRequest(self, call, None, True)
         if source is None or source < 0:
             raise LabError(
-                f"comm.{call}: give the source=...; messages from any source arrive in any order."
+                f"comm.{call}: pass source=...; messages from any source arrive in any order."
             )
         self._check(call, source, "from")
         receive = Message(
@@ -177,7 +177,7 @@ class PointToPoint:
     def _check(self, call: str, peer: int, way: str) -> None:
         if peer not in range(self.size):
             raise LabError(
-                f"rank {self.rank} calls {call} {way} rank {peer}: valid are ranks 0 to "
+                f"rank {self.rank} calls {call} {way} rank {peer}: valid ranks are 0 to "
                 f"{self.size - 1}."
             )
 
@@ -237,7 +237,7 @@ class MessageRequest:
             if (buffer is None) != (message.match.held is None):
                 raise Mismatch(
                     f"rank {message.target} calls {self._call} for what rank {message.source} sends with a call"
-                    " of the other kind: use both with a capital letter, or both with a small one."
+                    " of the other kind: use both with a capital letter, or both with a lowercase one."
                 )
             self._received = value
             return

@@ -111,8 +111,8 @@ class Stage:
         if not isinstance(given, np.ndarray) or given.shape != shape:
             found = f"shape {given.shape}" if isinstance(given, np.ndarray) else repr(given)
             raise LabError(
-                f"rank {self.number}: the {what} of microbatch {microbatch} is of shape {shape}, given was"
-                f" {found}."
+                f"rank {self.number}: the {what} of microbatch {microbatch}: expected shape {shape},"
+                f" got {found}."
             )
         return given
 

@@ -133,7 +133,7 @@ def stages_off(task: StagedTask, weights: Array) -> str:
     start, (expected, _) = task.whole().weights, alone(task)
     if np.max(np.abs(weights[0] - expected[0])) <= 1e-12:
         return (
-            "The first step is right, a later one is not. What is left over from one step to "
+            "The first step is right, but a later one is not. What is left over from one step to "
             "the next?"
         )
     if not np.isfinite(weights[0]).all():
@@ -148,7 +148,7 @@ def stages_off(task: StagedTask, weights: Array) -> str:
             return words
     times = float(np.vdot(moved, right) / np.vdot(right, right))
     if np.max(np.abs(moved - times * right)) <= 1e-8 * np.max(np.abs(moved)):
-        return f"The direction is right, the length is {times:.4g} times the correct one."
+        return f"The direction is right, but the length is {times:.4g} times the correct one."
     sizes = np.cumsum([0, *(task.stage(rank).weights.size for rank in range(task.ranks))])
     near = 1e-8 * np.max(np.abs(right))
     wrong_ones = [

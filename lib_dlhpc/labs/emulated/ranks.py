@@ -114,8 +114,8 @@ class Rank(PointToPoint):
             )
         if not in_place and np.shares_memory(source, receive):
             raise Mismatch(
-                f"rank {self.rank} sends from where it receives: MPI wants two arrays, or MPI.IN_PLACE for"
-                " the first."
+                f"rank {self.rank} sends from the array into which it receives: MPI needs two arrays, or"
+                " MPI.IN_PLACE as the first."
             )
         post = Post(source, source.copy(), self.now)
         post.seen(self.witness)
@@ -348,4 +348,4 @@ def _only_sums(op: Any) -> None:
     from mpi4py import MPI
 
     if op != MPI.SUM:
-        raise LabError("emulated ranks only sum: leave out the operation, or give MPI.SUM.")
+        raise LabError("emulated ranks only sum: leave out the operation, or pass MPI.SUM.")

@@ -42,7 +42,7 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
                 " Which ranks do the rows beyond its own belong to, and which ranks need "
                 "their gradient?"
             )
-            return f"{where}: {shape_of(found)} in place of {expected.shape}.{home if more else ''}"
+            return f"{where}: {shape_of(found)} instead of {expected.shape}.{home if more else ''}"
         alone = local[rank][0][:, :, low:high]
         if same(found, alone):
             return (
@@ -79,7 +79,7 @@ def weight_gradient_off(task: SplitTask, dw: list[Any]) -> str:
         if same(found, right):
             continue
         if not isinstance(found, np.ndarray) or found.shape != right.shape:
-            return f"Rank {rank}: {shape_of(found)} in place of {right.shape}."
+            return f"Rank {rank}: {shape_of(found)} instead of {right.shape}."
         if same(found, _local(task, rank)[1]):
             return (
                 f"Rank {rank} has only the gradient of its own outputs. The weights are "
@@ -102,7 +102,7 @@ def filters_off(task: SplitTask, y: list[Any]) -> str:
                 f" {right.shape[1]}."
             )
         if not isinstance(found, np.ndarray) or found.shape != right.shape:
-            return f"Rank {rank}: {shape_of(found)} in place of {right.shape}."
+            return f"Rank {rank}: {shape_of(found)} instead of {right.shape}."
         wrong = [k for k in range(right.shape[1]) if not same(found[:, k], right[:, k])]
         return f"Rank {rank}: channels {_listed(wrong)} are wrong. In which order do they belong?"
     return ""
@@ -126,7 +126,7 @@ def filter_gradients_off(task: SplitTask, dx: list[Any], dw: list[Any]) -> str:
                 "the same x; which parts does its gradient sum?"
             )
         if not isinstance(found, np.ndarray) or found.shape != right.shape:
-            return f"Rank {rank}, dx: {shape_of(found)} in place of {right.shape}."
+            return f"Rank {rank}, dx: {shape_of(found)} instead of {right.shape}."
         return f"Rank {rank}, dx: {_times(found, right, task.ranks)}"
     return ""
 

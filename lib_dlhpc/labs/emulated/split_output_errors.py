@@ -31,7 +31,7 @@ def outputs_off(task: SplitTask, y: list[Any]) -> str:
             continue
         where = f"Rank {rank}, outputs {first} to {stop - 1}"
         if not isinstance(found, np.ndarray) or found.shape != expected.shape:
-            return f"{where}: {shape_of(found)} in place of {expected.shape}.{_rows_off(task, rank, found)}"
+            return f"{where}: {shape_of(found)} instead of {expected.shape}.{_rows_off(task, rank, found)}"
         for words, rows in _wrong_rows(task, rank):
             w = task.arrays()[1]
             if same(found, task.layer.forward(rows, w, (0, task.layer.padding))):

@@ -40,7 +40,7 @@ REPLICAS, STAGES, TENSOR = (
 )
 EXPOSED = {"data": REPLICAS, "pipeline": STAGES, "tensor": TENSOR}
 HINTS = {  # at what a choice has more of than the quickest
-    "computing": "Which of your products are too small to fill a GPU: those of few samples, or of a narrow shard?",
+    "computing": "Which of your matmuls are too small to fill a GPU: those of few samples, or of a narrow shard?",
     "recomputation": "What do you pay for memory that you do not need, or that something else "
     "provides for less?",
     "pipeline bubble": "What makes it shorter: fewer stages, or more microbatches?",

@@ -95,15 +95,15 @@ def activations_finding(
         area, scores = samples * s * h, 5 * a * s / h
         split = 34 if tensor == 1 else 10 + 24 / tensor
         slips = [
-            ("That is the input of the block alone. What do the layers inside store?", 2 * area),
-            ("That is without the scores of attention, s x s numbers a head.", split * area),
+            ("That is only the input of the block. What do the layers inside store?", 2 * area),
+            ("That leaves out the attention scores, s x s numbers per head.", split * area),
             (
-                "What lies between the pairs of products is replicated on each GPU: norms, two "
+                "What lies between the pairs of matmuls is replicated on each GPU: norms, two "
                 "dropouts, the input of each pair.",
                 area * (34 + scores) / tensor,
             ),
             (
-                "What lies inside a pair of products is sharded, and so are the scores.",
+                "What lies inside a pair of matmuls is sharded, and so are the scores.",
                 area * (34 + scores),
             ),
             ("Twice as many samples store twice as much.", right / samples),
@@ -117,7 +117,7 @@ def activations_finding(
         if recompute != "none":
             slips.insert(0, ("What is recomputed is not stored.", area * (split + scores / tensor)))
         if recompute == "full":
-            slips.insert(0, ("The input of the block takes 2 bytes a number.", right / 2))
+            slips.insert(0, ("The input of the block takes 2 bytes per number.", right / 2))
             whole = "Each GPU of a tensor group stores all of the block's input."
             slips.insert(0, (whole, right / tensor))
         if recompute == "selective":

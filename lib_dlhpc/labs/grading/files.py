@@ -91,7 +91,7 @@ class Files:
         file = self._file(number)
         self._changed("write", file.name)
         if not isinstance(data, bytes) or file.tell() + len(data) > LARGEST:
-            raise OSError(errno.EFBIG, f"a file has {LARGEST} bytes at the most")
+            raise OSError(errno.EFBIG, f"a file has at most {LARGEST} bytes")
         self._write(len(data))
         return int(file.write(data))
 
@@ -104,14 +104,14 @@ class Files:
         file = self._file(number)
         self._changed("truncate", file.name)
         if size > LARGEST:
-            raise OSError(errno.EFBIG, f"a file has {LARGEST} bytes at the most")
+            raise OSError(errno.EFBIG, f"a file has at most {LARGEST} bytes")
         self._write(max(0, size - os.fstat(file.fileno()).st_size))
         return int(file.truncate(size))
 
     def sync(self, number: Any) -> None:
         """Count a flush to the disk: no power fails here, so nothing is flushed."""
         if number not in self._open:
-            raise OSError(errno.EBADF, f"{number} is no open file")
+            raise OSError(errno.EBADF, f"{number} is not an open file")
 
     def close(self, number: Any) -> None:
         """Close a file."""
@@ -189,14 +189,14 @@ class Files:
         """Return what was requested."""
         found = self._open.pop(number, None)
         if not isinstance(found, list):
-            raise OSError(errno.EBADF, f"{number} is no request")
+            raise OSError(errno.EBADF, f"{number} is not a request")
         return found
 
     def _store(self, number: Any, names: Any) -> Any:
         """Return a store of which that much may be requested at once."""
         store = self._file(number)
         if sum(store.stat(name).size for name in names) > LARGEST:
-            raise OSError(errno.EFBIG, f"{LARGEST} bytes may be requested at once")
+            raise OSError(errno.EFBIG, f"at most {LARGEST} bytes may be requested at once")
         return store
 
     def store_close(self, number: Any) -> None:
@@ -217,7 +217,7 @@ class Files:
         """Return a path that is in a folder of this process."""
         full = os.path.abspath(path) if isinstance(path, str) else str(path)
         if not any(full == own or full.startswith(own + os.sep) for own in self._folders):
-            raise PermissionError(errno.EACCES, f"outside of the folder that is given: {full}")
+            raise PermissionError(errno.EACCES, f"outside of the given folder: {full}")
         return full
 
     def _above(self, path: Any) -> bool:
@@ -234,16 +234,16 @@ class Files:
     def _count(self) -> None:
         self._made += 1
         if self._made > NUMBER:
-            raise OSError(errno.ENOSPC, f"{NUMBER} files and folders may be made")
+            raise OSError(errno.ENOSPC, f"at most {NUMBER} files and folders may be created")
 
     def _write(self, size: int) -> None:
         self._written += size
         if self._written > MOST:
-            raise OSError(errno.ENOSPC, f"{MOST} bytes may be written")
+            raise OSError(errno.ENOSPC, f"at most {MOST} bytes may be written")
 
     def _held(self, what: Any) -> int:
         if len(self._open) >= OPEN:
-            raise OSError(errno.EMFILE, f"{OPEN} files may be open")
+            raise OSError(errno.EMFILE, f"at most {OPEN} files may be open")
         number, self._next = self._next, self._next + 1
         self._open[number] = what
         return number
@@ -251,7 +251,7 @@ class Files:
     def _file(self, number: Any) -> Any:
         found = self._open.get(number)
         if found is None or isinstance(found, str | list):
-            raise OSError(errno.EBADF, f"{number} is no open file")
+            raise OSError(errno.EBADF, f"{number} is not an open file")
         return found
 
 

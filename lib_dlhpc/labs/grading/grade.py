@@ -26,7 +26,7 @@ from lib_dlhpc.labs.grading.workers import Server, server
 from lib_dlhpc.labs.mistakes import LabError
 
 UNHELD = (
-    "This system does not hold hand-ins back from {}, only Python does: grade in a container, or under an account of"
+    "This system does not keep hand-ins from {}, only Python does: grade in a container, or under an account of"
     " its own (instructor_notes/grading.md)."
 )
 SECONDS = 60  # for a hand-in
@@ -60,7 +60,7 @@ def learners(folder: Path) -> list[Path]:
         raise SpecError(f"{folder}: expected a folder with a folder for each learner.")
     found = sorted(each for each in folder.iterdir() if each.is_dir() and each.name[0] not in "._")
     if not found:
-        raise SpecError(f"{folder}: there is no folder of a learner in it.")
+        raise SpecError(f"{folder}: it contains no folder of a learner.")
     return found
 
 
@@ -79,7 +79,7 @@ def grades(
     known, checks = lab_of(lab)
     if key and known.again is None:
         raise SpecError(
-            f"--key: all of {lab} depends on the learner's own variant; there is no hidden one."
+            f"--key: everything in {lab} depends on the learner's own variant; there is no hidden variant."
         )
     places, own = learners(folder), None
     named: dict[str, str] = {}  # learner -> folder

@@ -47,7 +47,7 @@ def read(folder: Path, name: str, usual: str) -> tuple[str, str]:
     ]
     if not first and len(files) != 1:
         found = ", ".join(each.name for each in files) or "none"
-        raise Unreadable(f"One file NAME{suffix} is wanted, or {usual}; found: {found}.")
+        raise Unreadable(f"Expected one file NAME{suffix}, or {usual}; found: {found}.")
     file = (first or files)[0]
     return file.name, text_of(file)
 
@@ -58,11 +58,11 @@ def text_of(file: Path, most: int = MOST) -> str:
     Raises Unreadable, NotAllowed for a link, which may lead to the instructor's files.
     """
     if file.is_symlink() or not file.is_file():
-        raise NotAllowed(f"{file.name} is no file of its own, but a link, a folder or a pipe.")
+        raise NotAllowed(f"{file.name} is not a regular file, but a link, a folder or a pipe.")
     try:
         size = file.stat().st_size
         if size > most:
-            raise Unreadable(f"{file.name} has {size:,} bytes; the most are {most:,}.")
+            raise Unreadable(f"{file.name} has {size:,} bytes; at most {most:,} are allowed.")
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Unreadable(f"{file.name} cannot be read: {error}.") from None
@@ -74,12 +74,15 @@ def check_imports(text: str, file: str, legal: Sequence[str]) -> None:
         tree = ast.parse(text, file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) else ""
-        raise Unreadable(f"{file} is no Python: {line}{type(error).__name__}: {error}.") from None
+        raise Unreadable(
+            f"{file} is not valid Python: {line}{type(error).__name__}: {error}."
+        ) from None
     for node in ast.walk(tree):
         for name in _imported(node):
             if name not in legal:
                 raise NotAllowed(
-                    f"{file}, line {getattr(node, 'lineno', 0)}: {name} is not on the list of what may be imported."
+                    f"{file}, line {getattr(node, 'lineno', 0)}: {name} is not on the list of modules"
+                    " that may be imported."
                 )
 
 
@@ -215,10 +218,10 @@ class HandIn:
         status = self._server.end(number)
         sock.close()
         if status == -signal.SIGXCPU:
-            self.ends.append(("timeout", "It computed for longer than it may."))
-            return "was ended, for it computed for longer than it may"
+            self.ends.append(("timeout", "It computed for longer than is allowed."))
+            return "was ended because it computed for longer than is allowed"
         if status == -signal.SIGKILL:
-            return "sent what is no answer, or was killed"
+            return "sent something that is not an answer, or was killed"
         if status < 0:
             return f"was ended by {signal.Signals(-status).name}"
         return f"ended with status {status}"

@@ -201,7 +201,7 @@ def folder_of(name: str) -> Path:
         if (place / "labs" / name / "checks.py").is_file():
             return place / "labs" / name
     raise SpecError(
-        f"--lab {name}: labs/{name}/checks.py is not here; grade in the repository's folder."
+        f"--lab {name}: labs/{name}/checks.py is not here; run this in the repository's folder."
     )
 
 

@@ -155,12 +155,12 @@ class Worker:
 
     def _in_time(self) -> None:
         if monotonic() > self._deadline:
-            raise TimedOut("The time for this hand-in is over: which loop does not end?")
+            raise TimedOut("The time for this hand-in has run out: which loop does not end?")
 
     def _encode(self, value: Any) -> tuple[str, Any]:
         if isinstance(value, Path | Folder):
             if not self._granting:
-                raise TypeError("only arguments of a function are folders to work in")
+                raise TypeError("only arguments of a function may be folders to work in")
             return "path", self._files.grant(Folder(value) if isinstance(value, Path) else value)
         if type(value).__name__ in NOUNS:
             return "noun", [type(value).__name__, list(vars(value).values())]
@@ -171,7 +171,7 @@ class Worker:
             return "tuple", list(value)
         if isinstance(value, Other):
             raise LabError(
-                f"{value!r} was to be passed on: here only numbers, text, arrays and lists are."
+                f"{value!r} cannot be passed on: only numbers, text, arrays and lists can."
             )
         offer = offer_of(value)
         if offer is None:
@@ -226,7 +226,7 @@ class Worker:
         flat = self._shared[number].reshape(-1)
         size = int(np.prod(shape, dtype=int))
         if start < 0 or start + size > flat.size:
-            raise ValueError("a part of an array that is not there")
+            raise ValueError("a part of an array that does not exist")
         return flat[start : start + size].reshape(shape)
 
 
@@ -255,7 +255,7 @@ def _check_plain(values: Any) -> None:
         elif isinstance(each, dict):
             _check_plain([*each, *each.values()])
         elif offer_of(each) and not type(each).__module__.startswith("mpi4py"):
-            raise TypeError("messages are of numbers, text, arrays, and lists of these")
+            raise TypeError("messages may contain numbers, text, arrays, and lists of these")
 
 
 def _properties(kind: type) -> list[str]:

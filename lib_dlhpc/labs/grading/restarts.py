@@ -52,11 +52,11 @@ class SteppedTraining(Training):
             weights, velocity, order, step = state
             self.rng.bit_generator.state = order
         except Exception:  # whatever numpy makes of it
-            raise LabError("training.rng is no numpy Generator such as it was") from None
+            raise LabError("training.rng is no longer a numpy Generator of the same kind") from None
         if not (isinstance(weights, np.ndarray) and isinstance(velocity, np.ndarray)):
-            raise LabError("training.weights and training.velocity are arrays")
+            raise LabError("training.weights and training.velocity have to be arrays")
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
-            raise LabError("training.step is a whole number")
+            raise LabError("training.step has to be a whole number")
         self.weights, self.velocity, self.step = weights, velocity, int(step)
 
     def stepped(self, state: Any) -> list[Any]:

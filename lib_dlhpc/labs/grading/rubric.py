@@ -99,7 +99,7 @@ def reflection(folder: Path) -> str:
     except (Unreadable, NotAllowed) as error:
         return str(error)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return f"{files[0].name} is no notebook."
+        return f"{files[0].name} is not a notebook."
     after = [number for number, text in enumerate(texts) if text.startswith("## Reflect")]
     written = [text for text in texts[after[-1] + 1 :] if text not in EMPTY] if after else []
     return "\n\n".join(written) or "Nothing was written."

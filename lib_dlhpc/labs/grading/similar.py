@@ -96,8 +96,8 @@ def report(found: Sequence[Pair], lab: str) -> str:
         names = f"| {_cell(pair.one)} | {_cell(pair.other)}"
         lines.append(f"{names} | {pair.written:.0%} | {pair.structure:.0%} |")
     words = (
-        "*As written*: names and comments count. *Structure*: names, numbers and strings do not. Short functions that"
-        " are right have the same structure; look at names and comments before you ask."
+        "*As written*: names and comments count. *Structure*: names, numbers and strings do not. Short correct"
+        " functions all have the same structure; look at names and comments before you ask."
     )
     return "\n".join([*lines, "", words, ""])
 

@@ -30,7 +30,7 @@ WEIGHTS, GRADIENTS = "Memory: weights", "Memory: gradients"
 STATE, ACTIVATIONS = "Memory: optimizer state", "Memory: activations"
 LAWS = dict(zip(TERMS, (WEIGHTS, GRADIENTS, STATE, ACTIVATIONS), strict=True))
 COUNTED = (
-    "Count the weights of a block's products, what the stage has beside its blocks, and by how many ranks all of it is"
+    "Count the weights of a block's matmuls, what the stage has besides its blocks, and by how many ranks all of it is"
     " divided."
 )
 STORED = (
@@ -59,7 +59,7 @@ EXPOSED = {
 }
 HINTS = {
     "computing": "Does your estimate count what a layout computes twice?",
-    "recomputation": "What do you pay for memory that is not needed?",
+    "recomputation": "What do you pay for memory that you do not need?",
     "pipeline bubble": "How many microbatches does a replica have, and how many stages wait for the first?",
     "updates": "Which rank updates which weights?",
     EXPOSED[
@@ -131,7 +131,7 @@ def _state_slips(
     model, kv = task.model, _kv(task)
     scale = _each(task, one, term) * one.blocks
     yield (
-        "Llama's feed-forward has three products: gate, up and down.",
+        "Llama's feed-forward has three matmuls: gate, up and down.",
         right - scale * model.hidden * model.feed_forward,
     )
     yield (
@@ -147,7 +147,7 @@ def _state_slips(
         yield "Adam has two moments, in fp32, beside the fp32 weights.", right * 4 / 12
     else:
         yield "Weights and gradients take 2 B each in bf16.", 2 * right
-        yield "Give bytes: a number in bf16 takes 2.", right / 2
+        yield "Return bytes: a number in bf16 takes 2.", right / 2
 
 
 def _sharding_slips(one: Layout, term: str, right: float) -> Iterator[tuple[str, float]]:
@@ -165,7 +165,7 @@ def _sharding_slips(one: Layout, term: str, right: float) -> Iterator[tuple[str,
     if one.context > 1:
         yield "Context ranks share a sequence, not the weights.", right / one.context
     if one.tensor > 1:
-        yield "A tensor group shards every product.", right * one.tensor
+        yield "A tensor group shards every matmul.", right * one.tensor
 
 
 def _stage_slips(
@@ -183,7 +183,7 @@ def _stage_slips(
     yield "A stage has some of the blocks.", right + others
     yield "The head is on the last stage, the embedding on the first.", right + table
     yield "The first stage has the embedding as well.", right - table
-    words = "Embedding and head are not divided among stages: each is on one."
+    words = "Embedding and head are not divided among stages: each is on one stage."
     yield words, right - table + 2 * table / one.pipeline
 
 
@@ -226,7 +226,9 @@ def _activation_slips(task: LayoutTask, one: Layout, right: float) -> Iterator[t
         yield "Logits take 4 B each.", right - numbers * model.vocabulary
         yield "The last norm stores input and output.", right - 2 * numbers * model.hidden
         if one.microbatches > 1:
-            words = "Without a pipeline one microbatch is in flight: its backward pass comes next."
+            words = (
+                "Without a pipeline only one microbatch is in flight: its backward pass comes next."
+            )
             yield words, (right - last) * one.microbatches + last
         yield "A number in bf16 takes 2 B.", (right - last) / 2 + last
     else:
@@ -243,7 +245,7 @@ def _block_slips(
     model, kv = task.model, _kv(task)
     if one.recompute == "full":
         stored = 5 * model.hidden + 2 * kv + 3 * model.feed_forward
-        words = "Full recomputation leaves a block's input, and nothing else of it."
+        words = "Full recomputation keeps only the input of a block."
         yield words, right + numbers * stored
         return
     words = "Up, gate and their product are stored: three times the feed-forward's width."
@@ -263,14 +265,14 @@ def _flight_slips(one: Layout, right: float, flying: int) -> Iterator[tuple[str,
     if flying > 1:
         words = "How many microbatches are in flight on the first stage, before the first backward pass?"
         yield words, single
-        words = "1F1B has as many microbatches in flight as there are stages, not all of them."
+        words = "1F1B has as many microbatches in flight as there are stages, not all microbatches."
         yield words, single * one.microbatches
         words = "The first stage waits longest: count its microbatches in flight again."
         yield words, single * (flying - 1)
         words = "The first stage has as many in flight as there are stages."
         yield words, single * (flying + 1)
     elif one.microbatches > 1:
-        words = "Without a pipeline one microbatch is in flight: its backward pass comes next."
+        words = "Without a pipeline only one microbatch is in flight: its backward pass comes next."
         yield words, right * one.microbatches
 
 

@@ -114,8 +114,8 @@ def order_off(tokens: int, places: Sequence[Array]) -> str:
     times = max(work) * len(places) / sum(work)
     if max(work) > min(work):
         return (
-            f"{call}: rank {most} has {times:.2f} times the mean work. A token sees all before it, so the last chunk"
-            " has most to do, and the first least: which two chunks of equal length balance each other?"
+            f"{call}: rank {most} has {times:.2f} times the mean work. A token attends to all tokens before it, so the"
+            " last chunk has the most to do, and the first the least: which two equally long chunks balance each other?"
         )
     return ""
 
@@ -186,27 +186,32 @@ def _known(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, list[
         return past(r) & ~np.isin(every, places[other % task.ranks])
 
     yield (
-        "Every token sees those after it as well: where is the mask?",
+        "Every token attends to those after it as well: where is the mask?",
         outputs(lambda r: past(r) | True),
     )
     yield (
-        "Each rank sees its own tokens alone: what of the keys and values of the others?",
+        "Each rank sees only its own tokens: what about the keys and values of the others?",
         outputs(lambda r: past(r) & np.isin(every, places[r])),
     )
     yield (
-        "The mask compares places within a block. Which position has the token at that place, in zig-zag order?",
+        "The mask compares places within a block. In zig-zag order, which position does the token at that place have?",
         outputs(lambda r: _by_place(task, places, r)),
     )
-    last = "One block is missing: a block makes as many hops as there are other ranks."
+    last = "One block is missing: a block travels as many hops as there are other ranks."
     for step in (1, -1):
         yield last, [attention(q[:, places[r]], k, v, without(r, r + step)) for r in ranks]
     root = float(np.sqrt(task.width))
-    yield "The scores are not divided by the root of a head's width.", outputs(past, root)
-    yield "The scores are divided by a head's width, not by its root.", outputs(past, 1 / root)
-    words = "The scores are divided by the root of the number of heads, not of a head's width."
+    yield "The scores are not divided by the square root of a head's width.", outputs(past, root)
+    yield (
+        "The scores are divided by a head's width, not by its square root.",
+        outputs(past, 1 / root),
+    )
+    words = (
+        "The scores are divided by the square root of the number of heads, not of a head's width."
+    )
     yield words, outputs(past, root / float(np.sqrt(task.heads)))
     yield (
-        "The mask has the positions of another block: which rank's keys and values arrive after each hop?",
+        "The mask has the positions of a different block: which rank's keys and values arrive after each hop?",
         outputs(lambda r: _turned(task, places, r)),
     )
     yield from _known_sums(task, places)
@@ -233,11 +238,11 @@ def _known_sums(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, 
     """Yield the same of wrong sums over blocks."""
     found = [_blocks(task, places, r) for r in range(task.ranks)]
     yield (
-        "Each block was normalized by itself, and the results were summed. Over which keys does a softmax divide?",
+        "Each block was normalized by itself, and the results were summed. Over which keys does a softmax normalize?",
         [_normalized(own) for own in found],
     )
     yield (
-        "Each block was normalized by itself, and a mean was taken. Over which keys does a softmax divide?",
+        "Each block was normalized by itself, and the results were averaged. Over which keys does a softmax normalize?",
         [_normalized(own) / task.ranks for own in found],
     )
     yield (
@@ -325,7 +330,7 @@ def messages_off(task: RingTask, runs: Sequence[RankOutput]) -> str:
                 )
         for target, _ in run.sent:
             if (target - rank) % task.ranks not in (1, hops):
-                return f"Rank {rank} sends to rank {target}, which is no neighbor in the ring."
+                return f"Rank {rank} sends to rank {target}, which is not a neighbor in the ring."
         sent = sum(size for _, size in run.sent)
         if sent > 1.02 * hops * block + hops * room:
             return (

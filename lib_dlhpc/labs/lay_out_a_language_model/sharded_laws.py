@@ -58,7 +58,9 @@ def losses_off(task: ShardedTask, runs: Sequence[RankRun]) -> str:
 def _why_loss(runs: Sequence[RankRun], step: int, value: float, right: float) -> str:
     """Return the mistake behind a wrong loss; empty if unknown."""
     if abs(value * len(runs) / right - 1) <= ALIKE:
-        return "It was divided by the number of ranks twice: `loss` has divided by all sequences."
+        return (
+            "It was divided by the number of ranks twice: `loss` already divides by all sequences."
+        )
     values = [run.losses[step] for run in runs]
     known = all(isinstance(each, int | float | np.floating) for each in values)
     if known and abs(sum(values) / right - 1) <= ALIKE:
@@ -103,7 +105,7 @@ def _too_many(waiting: int, held: set[int], what: str, number: int) -> str:
         return (
             f"gathers weights while it still holds {_units(held)}: when can those weights be freed?"
         )
-    return "gathers weights again before those it has just gathered are held and freed: which unit needs them now?"
+    return "gathers weights again before it has held and freed those that it gathered last: which unit needs them now?"
 
 
 def moved_off(task: ShardedTask, runs: Sequence[RankRun]) -> float:
@@ -167,7 +169,7 @@ def _held_words(task: ShardedTask, step: int, seen: Array, number: int) -> str:
         return "they are those before the update. Gather them in each step."
     shard = len(task.shard_of(task.weights[number], 0))
     return (
-        f"a shard has {shard} numbers, in the order of the ranks, and the last one ends in zeros."
+        f"a shard has {shard} numbers, in the order of the ranks, and the last shard ends in zeros."
     )
 
 
@@ -177,15 +179,14 @@ def _known(task: ShardedTask, step: int, unit: int) -> Iterator[tuple[str, Array
     g = task.rate * _gradients(task, step, unit)  # of each rank's part of the mean
     total = g.sum(axis=0)
     right = _sharded(task, [total] * ranks)
-    alone = (
-        "Each rank updates its shard with its own gradient alone: what of the others' sequences?"
-    )
+    alone = "Each rank updates its shard with only its own gradient: what about the sequences of the others?"
     yield (
         f"The update is {ranks} times too large: a sum of the ranks' means. Of how many sequences is the loss a mean?",
         ranks * right,
     )
     yield (
-        f"The update is {ranks} times too small: divided by the number of ranks twice. What has the loss divided by?",
+        f"The update is {ranks} times too small: it was divided by the number of ranks twice."
+        " What does the loss already divide by?",
         right / ranks,
     )
     yield alone, _sharded(task, list(g))

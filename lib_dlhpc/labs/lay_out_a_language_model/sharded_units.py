@@ -51,7 +51,7 @@ class Unit:
         """Hold the gathered weights: `size` numbers."""
         if not isinstance(weights, np.ndarray) or weights.shape != (self.size,):
             raise LabError(
-                f"unit {self.number} holds {self.size} weights in one row, not {_found(weights)}"
+                f"unit {self.number} holds {self.size} weights in a flat array, not {_found(weights)}"
             )
         self._network.weights[...] = weights
         self._held = True
@@ -102,7 +102,7 @@ def _found(weights: Any) -> str:
     """Return what is no row of weights."""
     if not isinstance(weights, np.ndarray):
         return f"a {type(weights).__name__}: expected a numpy array."
-    zeros = " The zeros behind the last shard are no weights." if weights.ndim == 1 else ""
+    zeros = " The zeros after the last shard are not weights." if weights.ndim == 1 else ""
     return f"shape {weights.shape}.{zeros}"
 
 

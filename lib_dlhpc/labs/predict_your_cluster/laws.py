@@ -55,10 +55,10 @@ COVERED, ASKED = 0.8, 0.9  # of the next days
 WIDE = 1.6  # times what holds 90 % of all days
 STRANGERS = 2  # further machines that a fit is tried on
 MESSAGES = "Your fit of the messages: each size to 5 %"
-PRODUCTS = "Your fit of the products: each size to 5 %"
+PRODUCTS = "Your fit of the matmuls: each size to 5 %"
 STEP = "Your prediction: the terms of a step"
 COVERS = "Your bands contain the next day, at least eight times out of ten"
-NARROW = f"Your bands are not too wide: at most {WIDE:g} times as wide as nine of ten days need"
+NARROW = f"Your bands are not too wide: at most {WIDE:g} times as wide as nine days out of ten need"
 CAUSE = "The cause: what two ranks did not show"
 TARGET = "Target: 4 and 8 ranks of unseen networks, each term within 5 % of the step"
 SHOWS = {CARD: "communication", JITTER: "waiting", CORES: "compute", WAY: "communication"}
@@ -173,7 +173,7 @@ def _usual(off: Any) -> str:
             "Everything is too slow. What did other programs do to some of the nine measurements?"
         )
     if (np.abs(off) < 2 * NEAR).all() and np.median(off) < -NEAR / 4:
-        return "Everything is a little too fast: the fastest of nine is faster than the usual time."
+        return "Everything is a little too fast: the fastest of nine is faster than a typical time."
     return ""
 
 
@@ -199,7 +199,7 @@ def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
                 why = UNITS
             elif (np.abs(off[:4]) > FAR).any() and (np.abs(off[-2:]) < FAR).all():
                 why = (
-                    "The large products are right. How long does a product take that has "
+                    "The large matmuls are right. How long does a matmul take that has"
                     "almost nothing to compute?"
                 )
             return broken(PRODUCTS, f"{words} {why}")
@@ -296,8 +296,8 @@ def _missing(shares: list[float]) -> str:
         return "One width for all machines? How far apart are the seven days?"
     if low < 0.58:
         return (
-            "Is this a band for the mean of the days, or for a single new day? A new day can "
-            "be anywhere that days are."
+            "Is this a band for the mean of the days, or for a single new day? A new day can"
+            "be anywhere in the range of the days."
         )
     return (
         "One of eight days is the lowest and one the highest; how often is it the eighth? Seven "
@@ -347,7 +347,7 @@ def target_finding(given: Mapping[str, Callable[..., Any]], own: Cluster) -> Fin
     except LabError as error:
         return broken(TARGET, str(error))
     if worst[0] <= OFF:
-        return kept(TARGET, f"At the worst, {worst[1]}")
+        return kept(TARGET, f"In the worst case, {worst[1]}")
     if not cause_finding(given["cause"], own).right:
         return broken(TARGET, f"{worst[1]} {UNNAMED}")
     return broken(TARGET, f"{worst[1]} {worst[2]}")
@@ -388,6 +388,6 @@ def _lead(own: Cluster, term: str, off: float, ranks: int, nodes: int) -> str:
             "much as the first one?"
         )
     return (
-        f"A node has {each} ranks, so {each - 1} beside each. How much does a rank slow down "
+        f"A node has {each} ranks, so {each - 1} beside each. How much is a rank slowed down"
         "that is alone on its node?"
     )

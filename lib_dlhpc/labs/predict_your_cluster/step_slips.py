@@ -18,13 +18,13 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
     jumps = "On which side of your step is this gradient?"
     return {
         "compute": [
-            ("Who works on which samples?", (work + many * half) / rate),
+            ("Which rank works on which samples?", (work + many * half) / rate),
             (
-                "A product of few samples takes as long to start as one of many.",
+                "A matmul of few samples takes as long to start as one of many.",
                 (work + many * half) / ranks / rate,
             ),
-            ("A small product does not reach the rate of a large one.", work / ranks / rate),
-            ("How many products have to be started?", (work / ranks + half) / rate),
+            ("A small matmul does not reach the rate of a large one.", work / ranks / rate),
+            ("How many matmuls have to be started?", (work / ranks + half) / rate),
         ],
         "communication": [
             (jumps, rounds * (fit["alpha"] + each)),
@@ -51,6 +51,9 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
                 "A rank sends and receives at once: an exchange takes one message.",
                 2 * rounds * (late + each),
             ),
-            ("How often can the ranks be halved? Rounds count twos.", log(ranks) * (late + each)),
+            (
+                "How often can the ranks be halved? That is the number of rounds.",
+                log(ranks) * (late + each),
+            ),
         ],
     }

@@ -49,7 +49,7 @@ def planner_findings(
             return [broken(LEGAL, f"{_name(track)}: {error}"), *map(later, laws[1:])]
     legal, keeps = _legal(attempts), _keeps(attempts)
     most = max(len(one.asked) for one in attempts)
-    basic = [legal, kept(WITHIN, f"{count(most, 'prediction')} at the most."), keeps]
+    basic = [legal, kept(WITHIN, f"{count(most, 'prediction')} at most."), keeps]
     if not (legal.right and keeps.right):
         return [*basic, later(SHOWN), later(TARGET)]
     first = _regret(SHOWN, attempts[: len(shown) * ORDERS], 1.0)
@@ -108,7 +108,7 @@ def _habit(one: Attempt) -> str:
     track, asked = one.track, one.asked
     again = len(asked) - len(set(asked))
     if again > len(asked) / 4:
-        return f"{again} of {len(asked)} predictions were of a layout that it had predicted before."
+        return f"{again} of {len(asked)} predictions were of layouts that it had predicted before."
     never = [name for name in track.fields if len({track.layouts[r][name] for r in asked}) == 1]
     best = track.layouts[int(np.argmin(track.values))]
     stuck = [name for name in never if best[name] != track.layouts[one.row][name]]

@@ -108,15 +108,17 @@ def regret_words(plans: list[Measured], ranks: int) -> str:
     """Return both plans, predicted and measured, and the regret of the planner's pick of the two."""
     lines = [f"{ranks} real ranks, {TURNS} runs of {STEPS} steps each, in turn."]
     for who, one in zip(("Your planner's pick", "Your bet"), plans, strict=True):
-        both = f"predicted {show(one.predicted, 's')} a step, measured {show(one.step, 's')}"
+        both = f"predicted {show(one.predicted, 's')} per step, measured {show(one.step, 's')}"
         lines.append(f"{who}: {one.words}: {both}.")
     pick, bet = plans
     regrets = (
         max(0.0, getattr(pick, way) / getattr(bet, way) - 1) for way in ("predicted", "step")
     )
     lines.append(
-        "Regret of the pick, of these two: {:.0%} predicted, {:.0%} measured. It gives no marks: "
-        "other programs run here too, and the laptop in the catalog is not yours.".format(*regrets)
+        "Regret of the pick, of these two: {:.0%} predicted, {:.0%} measured. It gives no marks:"
+        "other programs run here too, and the laptop in the catalog is not your laptop.".format(
+            *regrets
+        )
     )
     return "\n".join(lines)
 

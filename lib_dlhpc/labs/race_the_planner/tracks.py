@@ -93,7 +93,7 @@ class Track:
         fixed = {name: [layout[name]] for name in self.fields}
         reasons = space(self.experiment, {**self.choose, **fixed}).left_out
         first = next(iter(reasons))
-        return "It is the same as another one." if first == SAME else f"Why: {first}."
+        return "It is the same layout as another one." if first == SAME else f"Why: {first}."
 
     @cached_property
     def _known(self) -> dict[int, Outcome]:

@@ -32,8 +32,8 @@ RANKS = 3
 ROOM = 6  # batches that a GPU's share of memory holds
 MARGIN = 0.02  # above a step that waits for nothing
 SAME = "The samples and their order are the script's"
-SHARED = f"On {RANKS} ranks: each sample once an epoch"
-STORE = "Each sample is read from the packed store, once an epoch"
+SHARED = f"On {RANKS} ranks: each sample once per epoch"
+STORE = "Each sample is read from the packed store, once per epoch"
 NONE = "No list, stat, open or close per sample"
 ONE = "One request per batch"
 DECODE = "No sample is decoded twice"
@@ -101,7 +101,7 @@ def _order(flat: list[bytes], wanted: list[bytes], run: Run) -> str:
     size = len(wanted) // run.epochs
     if flat[:size] == wanted[:size]:
         return (
-            "The first epoch has the script's order, the next one does not. What does its "
+            "The first epoch has the script's order, but the next one does not. What does its "
             "shuffle start from?"
         )
     if sorted(flat[:size]) == sorted(wanted[:size]):
@@ -195,7 +195,7 @@ def _none(record: LoaderRecord) -> Finding:
         made = ", ".join(f"{calls[kind] / record.samples:.3g} {kind}" for kind in METADATA)
         return broken(
             NONE,
-            f"In the second epoch, a sample: {made}. What of this was already known in the first "
+            f"In the second epoch, per sample: {made}. What of this was already known in the first "
             "epoch, and what could be known before?",
         )
     if record.epoch.stores:
@@ -224,16 +224,14 @@ def _decode(record: LoaderRecord) -> Finding:
 
 
 def _ahead(record: LoaderRecord) -> Finding:
-    shown = (
-        f"During {record.ahead} of {record.chances} batches the next one of the epoch was requested"
-    )
+    shown = f"During {record.ahead} of {record.chances} batches the next batch of the epoch was requested"
     if record.ahead < record.chances:
         return broken(AHEAD, f"{shown}. What does storage do while the GPU computes?")
     return kept(AHEAD, f"{shown}.")
 
 
 def _memory(own: InputTask, record: LoaderRecord) -> Finding:
-    shown = f"{record.most / own.batch:.3g} batches at most were requested and not yet yielded"
+    shown = f"{record.most / own.batch:.3g} batches at most had been requested but not yet yielded"
     if record.most > ROOM * own.batch:
         return broken(
             MEMORY, f"{shown}. How far ahead is enough to hide a read that takes less than a step?"

@@ -119,7 +119,7 @@ def _take(
     marks: list[Counts] = []
     ahead, waits = 0, True
     if not hasattr(made, "__iter__"):
-        raise LabError(f"batches(target, run) gives {type(made).__name__}, which has no batches.")
+        raise LabError(f"batches(target, run) returns {type(made).__name__}, which has no batches.")
     each = iter(made)
     try:
         for batch in each:

@@ -48,7 +48,7 @@ def profile_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[
     """Return a table: calls of each kind for a sample in the second epoch, and s here. Raises LabError."""
     record = profiled(own, prepare, batches)
     given, counts = max(record.given, 1), record.counts
-    lines = ["             a sample   all of the run   one, on this machine"]
+    lines = ["           per sample        whole run  each, on this machine"]
     for kind in KINDS:
         many = counts.calls[kind]
         each = show_quantity(record.seconds[kind] / many, "s") if many else "-"
@@ -56,7 +56,7 @@ def profile_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[
             f"{kind:10} {record.epoch.calls[kind] / record.samples:10.3f} {many:16} {each:>22}"
         )
     for name, many in (("requests to a store", counts.requests), ("decoded", record.decodes)):
-        lines.append(f"{name:20} {many / given:.3f} a sample, {many} in all")
+        lines.append(f"{name:20} {many / given:.3f} per sample, {many} in all")
     lines.append(f"{'stores opened':20} {counts.stores}")
     return "\n".join(lines)
 
@@ -78,10 +78,10 @@ def race_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[...
                 took[name].append(_seconds(loader, own, places[name]))
     rates = {name: own.samples * run_of(own).epochs / min(times) for name, times in took.items()}
     return (
-        f"Samples a second on this machine, the best of {ROUNDS} runs in turns: {rates['script']:.0f} with the"
+        f"Samples per second on this machine, the best of {ROUNDS} alternating runs: {rates['script']:.0f} with the"
         f" script, {rates['yours']:.0f} with yours, {rates['yours'] / rates['script']:.2f} times as many.\n"
-        "All these files are in this machine's memory by now: nothing waits for a disk, a server "
-        "or another node. The only savings here are calls of Python and of the system."
+        "All these files are in this machine's memory by now: nothing waits for a disk, a server"
+        "or another node. All that can be saved here is calls of Python and of the system."
     )
 
 

@@ -104,7 +104,7 @@ def decoded(data: bytes) -> np.ndarray:
     try:
         return np.frombuffer(zlib.decompress(data), np.uint8)
     except zlib.error:
-        words = f"these {len(data)} bytes are no sample. Samples are the files *{ENDING}; {OTHER} is none."
+        words = f"these {len(data)} bytes are not a sample. Samples are the files *{ENDING}; {OTHER} is not one."
         raise ValueError(f"run.decode(data): {words}") from None
 
 
@@ -257,13 +257,13 @@ def rate_findings(rate: Callable[..., Any], own: InputTask) -> list[Finding]:
     alone = [
         _case("A tier without limits", own._replace(**plenty), 4.0, 1.0),
         _case("The same, reads in many pieces", own._replace(**plenty), 3.0, 20.0),
-        _case("The same, no operation a sample", own._replace(**plenty), 0.0, 1 / own.batch),
+        _case("The same, no operation per sample", own._replace(**plenty), 0.0, 1 / own.batch),
     ]
     quick: dict[str, Any] = {"operation_latency": 1e-5, "read_latency": 1e-5}
     together = [
         _case("Many operations", own._replace(**quick), 9.0, 1.0),
         _case("Little bandwidth", own._replace(metadata_rate=1e9, bandwidth=5e7), 1.0, 1.0),
-        _case("No operation a sample", own._replace(bandwidth=5e7), 0.0, 1 / own.batch),
+        _case("No operation per sample", own._replace(bandwidth=5e7), 0.0, 1 / own.batch),
         _case("Your own tier", own, 7.0, 2.0),
     ]
     return [

@@ -18,9 +18,9 @@ from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.labs.serve_the_model.tasks import counted
 
 FITS = "The cache: no step needs more than there is"
-ORDER = "First come, first served: nobody is passed, nobody starves"
-WORK = "Work conservation: no free place while a request waits, no sequence preempted without need"
-ENDS = "Everyone is answered, and only what can never fit is refused"
+ORDER = "First come, first served: no request is overtaken, none starves"
+WORK = "Work conservation: no free place while a request waits, no sequence preempted unnecessarily"
+ENDS = "Every request is answered, and only what can never fit is refused"
 AGAIN = 0.08  # of all tokens
 WASTE = f"Target: at most {AGAIN:.0%} of the tokens are computed a second time"
 SLACK = 0.1  # of the room that may be held back when a request is admitted
@@ -189,7 +189,11 @@ def _judge(done: Driven, load: Load, made: Decision) -> None:
             f"{len(made.batch)} sequences need {need} tokens of cache, and there are {load.room}."
         )
         grown = all(each in made.running for each in made.batch)
-        why = "Every sequence grows by a token a step." if grown else "What do those inside need?"
+        why = (
+            "Every sequence grows by one token per step."
+            if grown
+            else "What do the sequences in the batch need?"
+        )
         done.breaks(FITS, f"{words} {why}")
     if len(made.batch) > load.most:
         done.breaks(FITS, f"{len(made.batch)} sequences in a batch of at most {load.most}.")
@@ -210,7 +214,7 @@ def _judge_refusals(done: Driven, load: Load, made: Decision) -> None:
     room = f"and the cache has {load.room}"
     for each in made.refused:
         if each.seen.limit <= load.room:
-            most = f"{each.seen.limit} tokens at the most, {room}."
+            most = f"{each.seen.limit} tokens at most, {room}."
             done.breaks(ENDS, f"request {each.number} is refused: {most} Could it wait?")
     for each in made.batch:
         if each.seen.limit > load.room and each in made.queue:
@@ -223,7 +227,9 @@ def _judge_refusals(done: Driven, load: Load, made: Decision) -> None:
         and not any(each.number < first.number for each in made.batch)
     ):
         grown = f"it can grow to {first.seen.limit} tokens, {room}."
-        done.breaks(ENDS, f"request {first.number} waits as the first: {grown} Until when?")
+        done.breaks(
+            ENDS, f"request {first.number} waits at the head of the queue: {grown} Until when?"
+        )
 
 
 def _judge_free(done: Driven, load: Load, running: list[Job], first: Job, free: int) -> None:
@@ -234,7 +240,7 @@ def _judge_free(done: Driven, load: Load, running: list[Job], first: Job, free: 
         done.breaks(WORK, f"{words} free. When does a sequence have to leave?")
     elif first.seen.limit <= load.room and tokens <= free - SLACK * load.room:
         words = f"request {first.number} waits; it needs {tokens} tokens, and {free} are free."
-        done.breaks(WORK, f"{words} What does it wait for?")
+        done.breaks(WORK, f"{words} What is it waiting for?")
 
 
 def _apply(

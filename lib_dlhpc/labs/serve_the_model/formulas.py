@@ -74,7 +74,7 @@ def _cached(about: str, size: dict[str, int], tokens: int, right: float) -> Case
         ("How many bytes does a number take here? `size` says it.", right / size["bytes"] * 2),
         ("A head has `head` numbers.", right / size["head"]),
         ("A head has `head` numbers, not `hidden`.", right * size["heads"]),
-        ("Is that one token's?", right / tokens),
+        ("Is that the cache of one token?", right / tokens),
     ]
     return Case(about, (size, tokens), right, [each for each in slips if each[1] != right])
 
@@ -149,7 +149,7 @@ def _case(task: Task, devices: int, prompt: int, contexts: list[int]) -> Case:
 def _tokens(one: _Terms) -> str:
     """Return what is in the products of a step."""
     if one.prompt and one.many:
-        return "The tokens of the prompt and one of each sequence are in the same products."
+        return "The tokens of the prompt and one of each sequence are in the same matmuls."
     return (
         f"A {'batch' if one.many else 'prompt'} has many tokens, and each of them takes arithmetic."
     )
@@ -159,15 +159,15 @@ def _products(one: _Terms) -> list[tuple[str, float]]:
     """Return what mistakes with the roofline give."""
     rest, arithmetic = one.cached + one.messages(), one.flop * one.tokens
     overlap = "Arithmetic and memory overlap: the larger one counts."
-    both = "The weights are read whatever the number of tokens: products take the larger of both times."
-    twice = "A weight takes a product and an addition: two FLOP for each token."
+    both = "The weights are read whatever the number of tokens: a matmul takes the larger of the two times."
+    twice = "A weight takes a multiplication and an addition: two FLOP for each token."
     return [
         (both, arithmetic + rest),
-        (f"Products take arithmetic too, at the rate `flops`. {_tokens(one)}", one.read + rest),
+        (f"Matmuls take arithmetic too, at the rate `flops`. {_tokens(one)}", one.read + rest),
         (overlap, arithmetic + one.read + rest),
         (twice, max(arithmetic / 2, one.read) + rest),
         ("A number takes `bytes` bytes.", max(arithmetic, one.read / 2) + rest),
-        ("Weights are read once a step, not once a token.", one.read * one.tokens + rest),
+        ("Weights are read once per step, not once per token.", one.read * one.tokens + rest),
     ]
 
 
@@ -176,7 +176,9 @@ def _sequences(one: _Terms) -> list[tuple[str, float]]:
     rest = one.products(one.tokens) + one.messages()
     arithmetic = one.flop * one.tokens
     overlapped = max(arithmetic, one.read + one.cached) + one.messages()
-    on_top = "Attention follows the products of its layer: reading the cache takes time on top of theirs."
+    on_top = (
+        "Attention follows the matmuls of its layer: reading the cache takes time on top of theirs."
+    )
     padded = "Each sequence reads its own length, not that of the longest."
     return [
         (on_top, overlapped),
@@ -200,19 +202,19 @@ def _shards(one: _Terms) -> list[tuple[str, float]]:
     """Return what mistakes with several devices give."""
     products, kv, exchanges = one.products(one.tokens), one.cached, one.messages()
     where = "after attention, and after the feed-forward layers"
-    times, own = f"How many times a layer? Once {where}.", products + kv
-    bytes_ = "An allreduce is given bytes, not numbers."
+    times, own = f"How many times per layer? Once {where}.", products + kv
+    bytes_ = "An allreduce takes bytes, not numbers."
     whole = (
-        "Each device has a partial sum of the whole hidden size: an allreduce is not of a shard."
+        "Each device has a partial sum of the whole hidden size: the allreduce is not over a shard."
     )
     return [
         (f"What do devices exchange {where}?", own),
         (times, own + one.messages(1)),
         (times, own + one.messages(4)),
-        ("An allreduce is of all tokens of the step.", own + one.messages(tokens=1)),
+        ("The allreduce covers all tokens of the step.", own + one.messages(tokens=1)),
         (bytes_, own + one.messages(wide=one.wide / 2)),
         (whole, own + one.messages(wide=one.wide / one.devices)),
-        ("All layers exchange, one after the other.", own + exchanges / one.layers),
+        ("All layers exchange activations, one after the other.", own + exchanges / one.layers),
         ("Each device has a shard of the weights.", one.devices * products + kv + exchanges),
         ("Each device has a shard of the cache.", products + one.devices * kv + exchanges),
         ("Weights and cache are sharded.", one.devices * own + exchanges),

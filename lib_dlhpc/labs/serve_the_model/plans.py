@@ -38,7 +38,7 @@ BUDGET = 5  # simulations
 MARGIN = 0.15  # below the best plan's tokens a second
 NEAR = 0.25  # of the simulator: of a mean step, where some have a prompt and most have none
 LIKE = 0.05  # of what a mistake gives
-LITTLE = "Little's law: tokens a second times seconds a token are the sequences"
+LITTLE = "Little's law: tokens per second times seconds per token are the sequences"
 FORECAST = f"Forecast: within {NEAR:.0%} of the simulator"
 LEGAL = f"The plan was simulated, and within {BUDGET} simulations"
 LATENCY = "Target latency: the 99th percentile is within the limit, on hidden services too"
@@ -105,7 +105,7 @@ def _two(forecast: Callable[..., Any], *given: Any) -> tuple[float, float]:
         seconds, tokens = (float(each) for each in forecast(*given))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
-        raise LabError(f"expected two numbers, seconds and tokens a second. {text}") from None
+        raise LabError(f"expected two numbers, seconds and tokens per second. {text}") from None
     return seconds, tokens
 
 
@@ -113,8 +113,8 @@ def _little(task: Task, sequences: float, devices: int, batch: int) -> str:
     """Return what may be wrong with tokens a second, for such seconds a token."""
     slips = (
         (1.0, " Each step gives a token to each sequence."),
-        (batch * NODE / devices, " Of one replica, not of the node."),
-        (batch * (1 + task.prompt / task.answer), " Tokens of prompts are no tokens of answers."),
+        (batch * NODE / devices, " Give those of one replica, not of the node."),
+        (batch * (1 + task.prompt / task.answer), " Tokens of prompts are not tokens of answers."),
         (batch / devices, " All devices of a replica work on the same sequences."),
     )
     near = [words for value, words in slips if abs(sequences - value) <= 0.1 * value]
@@ -135,13 +135,13 @@ def _far(task: Task, devices: int, batch: int, seconds: float, tokens: float) ->
     another = price(task, devices, 2 * task.prompt, [context] * batch) - with_one
     whole = with_one + (batch - 1) * another
     comes, ends = (
-        "Whenever an answer ends, a new prompt comes in",
-        "Prompts come in only as fast as answers end.",
+        "Whenever an answer ends, a new prompt arrives",
+        "Prompts arrive only as fast as answers end.",
     )
     slips = (
         (rest, f"{comes}: how many prompt tokens does a mean step have?"),
         (full, f"Does each step have a whole chunk of prompts? {ends}"),
-        (with_one, f"Does a prompt come in with each step? {ends}"),
+        (with_one, f"Does a prompt arrive in each step? {ends}"),
         (whole, f"Does each sequence bring its whole prompt with every step? {ends}"),
         (
             apart,
@@ -203,9 +203,7 @@ def plan_findings(
             return [broken(LEGAL, words), later(LATENCY), later(TARGET)]
         attempts.append(one)
     most = max(len(one.asked) for one in attempts)
-    legal = kept(
-        LEGAL, f"{most} at the most, on {len(attempts)} service{'s' * (len(attempts) > 1)}."
-    )
+    legal = kept(LEGAL, f"{most} at most, on {len(attempts)} service{'s' * (len(attempts) > 1)}.")
     slow = next((one for one in attempts if one.found.p99 > one.task.limit), None)
     if slow:
         return [legal, broken(LATENCY, _slow(slow)), later(TARGET)]
@@ -215,7 +213,7 @@ def plan_findings(
         for x in attempts
     ]
     least = min(shares)
-    words = f"{least:.0%} of the best plan's tokens a second."
+    words = f"{least:.0%} of the best plan's tokens per second."
     latency = kept(LATENCY, f"{within}.")
     if least >= 1 - MARGIN:
         return [legal, latency, kept(TARGET, words)]
@@ -228,7 +226,7 @@ def _slow(one: Attempt) -> str:
     where = f"{named(task)}: {counted(one.plan[0], 'device')}, a batch of {one.plan[1]}"
     if found.p99 == inf:
         return f"{where}: {found.why}"
-    over = f"{where}: {show(found.p99, 's')} a token, and the limit is {show(task.limit, 's')}."
+    over = f"{where}: {show(found.p99, 's')} per token, and the limit is {show(task.limit, 's')}."
     if any(served(task, *each).p99 <= task.limit for each in one.asked):
         return f"{over} Another plan that it simulated is within it."
     if found.preemptions:

@@ -76,7 +76,7 @@ def plan_of(found: Any) -> tuple[int, int]:
     """Return devices and batch of a plan. Raises LabError for what is none."""
     if not isinstance(found, dict) or found not in PLANS:
         legal = f"devices {', '.join(map(str, DEVICES))}; batch {', '.join(map(str, BATCHES))}"
-        raise LabError(f"{str(found)[:80]} is no plan: a plan is one of `plans`, with {legal}.")
+        raise LabError(f"{str(found)[:80]} is not a plan: a plan is one of `plans`, with {legal}.")
     return int(found["devices"]), int(found["batch"])
 
 

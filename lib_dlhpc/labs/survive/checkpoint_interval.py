@@ -170,7 +170,7 @@ def best(own: SurviveTask) -> tuple[float, str, float]:
 def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding:
     """Return whether `expected_time(interval, work, save, restart, node_mtbf, nodes)` is Daly's complete model."""
     table = (
-        ("Nearly no failures", 3600.0, 240.0, 300.0, 1e9, 1),
+        ("Almost no failures", 3600.0, 240.0, 300.0, 1e9, 1),
         ("One node", 1800.0, 120.0, 0.0, 4 * HOUR, 1),
         ("Several nodes", 1800.0, 120.0, 0.0, 64 * HOUR, 16),
         ("With a restart", 1800.0, 120.0, 900.0, 64 * HOUR, 16),
@@ -315,7 +315,7 @@ def simulated_finding(
         return broken(SIMULATED, str(error))
     return kept(
         SIMULATED,
-        "Seconds for each second of training, at half your interval, at yours, and at twice yours:"
+        "Seconds per second of training, at half your interval, at yours, and at twice yours:"
         f" {', '.join(words)}.",
     )
 

@@ -257,7 +257,7 @@ class Attempts:
                 setattr(attempt, name, value)
         if status == -signal.SIGALRM:
             attempt.error = (
-                f"after step {attempt.reached} it did not go on for {self.own.longest} s"
+                f"after step {attempt.reached} it did not continue for {self.own.longest} s"
             )
         elif status and not attempt.error and not attempt.killed:
             attempt.error = f"after step {attempt.reached} the process ended with status {status}"

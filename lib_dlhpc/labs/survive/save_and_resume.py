@@ -159,7 +159,7 @@ def _lost(result: RestartResult, own: RestartTask) -> Finding:
                     "moment?",
                 )
             worst = max(worst, first.reached - began)
-    return kept(LOST, f"{worst} at the most; a save comes after each {own.interval}.")
+    return kept(LOST, f"{worst} at most; a save comes after each {own.interval}.")
 
 
 def _end(result: RestartResult) -> Finding:

@@ -81,7 +81,7 @@ def sharded(
     def update(weights: torch.Tensor, gradients: torch.Tensor, momentum: torch.Tensor) -> None:
         if not weights.shape == gradients.shape == momentum.shape:
             shapes = ", ".join(str(tuple(each.shape)) for each in (weights, gradients, momentum))
-            raise LabError(f"update needs three tensors of one shape, given were {shapes}.")
+            raise LabError(f"update needs three tensors of one shape; it was given {shapes}.")
         if len(updated) == task.steps - 1:
             read.append(meter.read(enough))
         momentum.mul_(MOMENTUM).add_(gradients)
@@ -98,7 +98,8 @@ def sharded(
             step(zero, held, gradient, update, group)
         if len(updated) != number:
             raise LabError(
-                f"update was called {len(updated) - number + 1} times in a step: once, with what is updated here."
+                f"update was called {len(updated) - number + 1} times in a step; call it once,"
+                " with everything that is updated here."
             )
     return Held(np.array(updated), *read[-1], (recorder.moved - before) / task.steps)
 
@@ -115,7 +116,7 @@ def _gradient_of(
         sizes = [own.numel() for own in network.parameters()]
         if weights.shape != (sum(sizes),):
             raise LabError(
-                f"gradient needs all {sum(sizes):,} weights, flat; given was {tuple(weights.shape)}."
+                f"gradient needs all {sum(sizes):,} weights, flat; it was given {tuple(weights.shape)}."
             )
         flat = weights.detach().requires_grad_()
         parts = zip(network.named_parameters(), flat.split(sizes), strict=True)

@@ -127,7 +127,7 @@ class World:
             if seen is None:
                 words = f"PyTorch has not started after {START:g} s.{self._written()}"
                 raise LabError(words) from None
-            words = f"For {limit:g} s nothing has happened: {seen.where()}."
+            words = f"Nothing has happened for {limit:g} s: {seen.where()}."
             raise Endless(words) from None
         if kind == "unusable":
             raise Unusable(what)
@@ -176,7 +176,7 @@ class Calls:
             if number < len(calls) and calls[number] != call:
                 raise Mismatch(
                     f"Call {number + 1} is {_words(call)} on rank {rank} and {_words(calls[number])} on rank"
-                    f" {other}: all ranks have to make the same calls in the same order."
+                    f" {other}: all ranks must make the same calls in the same order."
                 )
         self._unmet()
 

@@ -134,8 +134,8 @@ def test_a_rank_that_is_served_is_not_stuck():
         (lambda c: c.Isend(np.ones(4), 1), lambda c: c.Recv(np.ones(4, "f4"), 0), "type float64"),
         (lambda c: c.isend(1, 1), lambda c: c.Recv(np.ones(4), 0), "of the other kind"),
         (lambda c: c.Isend(1.0, 1), lambda c: None, "capital letter"),
-        (lambda c: c.isend(1, 7), lambda c: None, "calls isend to rank 7: valid are ranks 0 to 1"),
-        (lambda c: None, lambda c: c.recv(), "give the source"),
+        (lambda c: c.isend(1, 7), lambda c: None, "calls isend to rank 7: valid ranks are 0 to 1"),
+        (lambda c: None, lambda c: c.recv(), "pass source"),
     ],
 )
 def test_mismatched_messages_raise(send, receive, words):

@@ -87,9 +87,9 @@ def test_impossible_calls_are_reported():
     for give, words in (
         (
             lambda: middle.forward(0, np.ones((7, 5))),
-            r"of shape \(7, 4\), given was shape \(7, 5\)",
+            r"expected shape \(7, 4\), got shape \(7, 5\)",
         ),
-        (lambda: middle.forward(0, None), "given was None"),
+        (lambda: middle.forward(0, None), "got None"),
         (lambda: middle.backward(0, np.ones((7, 6)), 7), "its forward has not run"),
     ):
         with pytest.raises(LabError, match=words):

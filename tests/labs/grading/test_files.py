@@ -205,7 +205,7 @@ def test_what_is_outside_is_out_of_reach(own, tmp_path, place):
         lambda: own.snapshots(path),
     ]
     for call in calls:
-        with pytest.raises(PermissionError, match="outside of the folder"):
+        with pytest.raises(PermissionError, match="outside of the given folder"):
             call()
 
 

@@ -101,4 +101,4 @@ def test_a_reflection_that_is_missing_is_said(tmp_path):
     notebook(tmp_path, "## Reflect\n\n1. Where?", "*Your reflection.*")
     assert reflection(tmp_path) == "Nothing was written."
     (tmp_path / "lab.ipynb").write_text('{"cells": 3}')
-    assert "is no notebook" in reflection(tmp_path)
+    assert "is not a notebook" in reflection(tmp_path)

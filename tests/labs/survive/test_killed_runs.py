@@ -87,7 +87,7 @@ def test_errors_are_reported_with_their_place(tmp_path):
 def test_a_process_that_hangs_is_ended(tmp_path):
     text = WHOLE.replace("training):\n    with", "training):\n    while True: pass\n    with")
     (attempt,) = result_of(tmp_path, text, TASK._replace(longest=1)).alone
-    assert attempt.error.endswith("it did not go on for 1 s") and not attempt.saved
+    assert attempt.error.endswith("it did not continue for 1 s") and not attempt.saved
 
 
 def test_a_file_that_lacks_a_function_is_refused(tmp_path):

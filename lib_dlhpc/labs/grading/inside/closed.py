@@ -114,7 +114,7 @@ def _importer(original: Callable[..., Any], name: str, legal: frozenset[str]) ->
     def importer(module: str, *rest: Any, **named: Any) -> Any:
         asked_by = sys._getframe(1).f_globals.get("__name__")
         if asked_by == name and module not in legal and not module.startswith(INTERNAL):
-            raise Refused(f"{module} is not on the list of what may be imported")
+            raise Refused(f"{module} is not on the list of modules that may be imported")
         return original(module, *rest, **named)
 
     return importer

@@ -48,7 +48,7 @@ def send(sock: socket.socket, message: Any, encode: Callable[[Any], Any]) -> Non
     text = json.dumps(packed(message, arrays, encode)).encode()
     tail = b"".join(arrays)
     if len(text) > MOST_TEXT or len(text) + len(tail) > MOST:
-        raise ValueError(f"A message of {len(text) + len(tail)} bytes; the most are {MOST}.")
+        raise ValueError(f"A message of {len(text) + len(tail)} bytes; at most {MOST} are allowed.")
     try:
         sock.settimeout(TAKEN)
         sock.sendall(HEAD.pack(len(text), len(tail)) + text + tail)
