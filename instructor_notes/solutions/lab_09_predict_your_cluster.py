@@ -231,7 +231,7 @@ MISTAKES = {
         "rounds = log2(ranks)",
         "rounds = 0.6931 * log2(ranks)",
         SAYS,
-        "That is the number of rounds",
+        "That many rounds",
     ),
     "parts": (
         "terms",

@@ -51,9 +51,6 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
                 "A rank sends and receives at once: an exchange takes one message.",
                 2 * rounds * (late + each),
             ),
-            (
-                "How often can the ranks be halved? That is the number of rounds.",
-                log(ranks) * (late + each),
-            ),
+            ("How often can you halve the ranks? That many rounds.", log(ranks) * (late + each)),
         ],
     }
