@@ -127,7 +127,7 @@ class _Grouped(argparse.RawDescriptionHelpFormatter):
 
 
 def parser_of(verb: str = "") -> argparse.ArgumentParser:
-    """Return the parser of one verb, which imports no other, or else of all."""
+    """Return the parser of one verb, which imports no other verb, or of all of them."""
     parser = argparse.ArgumentParser(
         prog="dlhpc", description=DESCRIPTION, formatter_class=_Grouped
     )

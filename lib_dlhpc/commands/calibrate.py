@@ -45,14 +45,14 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="read small files and packed partitions in a folder: a storage tier",
         description="Writes files into a new folder in DIR, reads them in several ways with several"
         " processes, removes them, and prints the fitted storage tier. The page cache"
-        " is dropped before each read: as root that of the whole machine, else that of these files.",
+        " is dropped before each read: for the whole machine as root, otherwise for these files.",
     )
     io.add_argument("folder", metavar="DIR", help="any folder on the file system to be measured")
-    io.add_argument("--seconds", default="20", help="how long, about (default: 20)")
-    io.add_argument("--size", default="256 MiB", help="of the files in all (default: 256 MiB)")
-    io.add_argument("--readers", help="such as 1,2,8 (default: 1, 2, one a core, two a core)")
+    io.add_argument("--seconds", default="20", help="roughly how long (default: 20)")
+    io.add_argument("--size", default="256 MiB", help="total size of the files (default: 256 MiB)")
+    io.add_argument("--readers", help="such as 1,2,8 (default: 1, 2, one per core, two per core)")
     io.add_argument("--warm", action="store_true", help="read from the page cache")
-    io.add_argument("--name", help="of the tier (default: disk, or memory with --warm)")
+    io.add_argument("--name", help="name of the tier (default: disk, or memory with --warm)")
     io.add_argument("--scope", default="node", help="node (default), or shared by all nodes")
     io.add_argument("--out", metavar="FILE", help="write the tier to FILE, as TOML")
     add_output(io, json="print all measurements, in SI units")
@@ -60,13 +60,13 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _add_machine_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `dlhpc calibrate machine`, which are those of `dlhpc calibrate`."""
+    """Add the options of `dlhpc calibrate machine`, which are the same as those of `dlhpc calibrate`."""
     parser.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: 2, or 1 on one core)")
-    parser.add_argument("--seconds", default=SECONDS, help=f"how long, about (default: {SECONDS})")
+    parser.add_argument("--seconds", default=SECONDS, help=f"roughly how long (default: {SECONDS})")
     parser.add_argument(
         "--device",
         metavar="KIND",
-        help="measure devices of torch in place of MPI ranks with numpy: cuda, rocm, mps or cpu; a rank is a device,"
+        help="measure devices of torch instead of MPI ranks with numpy: cuda, rocm, mps or cpu; a rank is a device,"
         " and without --out the machine is printed",
     )
     parser.add_argument("--io", metavar="DIR", help="measure the file system of this folder too")
@@ -172,7 +172,7 @@ def _number(option: str, value: str, unit: str) -> float:
 
 
 def _readers(text: str | None) -> tuple[int, ...]:
-    """Return the numbers in "1,2,8"; always with one reader, which the fit needs."""
+    """Return the numbers in "1,2,8"; one reader is always included, because the fit needs it."""
     if text is None:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""`dlhpc class`: join a class, take it back, see one's own report; serve a class, collect its answers, export them."""
+"""`dlhpc class`: join a class, leave it, see your own report; serve a class, collect its answers, export them."""
 
 import argparse
 import os
@@ -24,13 +24,15 @@ from lib_dlhpc.lifetime import signals
 from lib_dlhpc.lifetime.files import write_text
 
 CONSENT = """\
-Your answers are written into {folder}{where}.
+Your answers are written to {folder}{where}.
 `dlhpc class forget` deletes them."""
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `class` to the command line."""
-    page = subparsers.add_parser("class", help="keep learners' answers; serve and see a class")
+    page = subparsers.add_parser(
+        "class", help="record learners' answers; serve a class and see its results"
+    )
     verbs = page.add_subparsers(required=True, metavar="VERB")
     _add_learners(verbs)
     _add_teachers(verbs)
@@ -38,20 +40,22 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     join = verbs.add_parser(
-        "join", help="learner: consent that answers are kept, here or in a class"
+        "join", help="learner: consent to your answers being recorded, here or in a class"
     )
     join.add_argument(
         "server",
         nargs="?",
         default="",
-        help="address of a class (default: that of before, of the hub that you are on, or none)",
+        help="address of a class (default: the previous one, that of the hub that you are on, or none)",
     )
     join.add_argument(
-        "--name", default="", help="what the teacher knows you by, such as your login"
+        "--name", default="", help="the name by which the teacher knows you, such as your login"
     )
     add_output(join)
     join.set_defaults(command=_join)
-    status = verbs.add_parser("status", help="learner: what is kept, and what is not sent yet")
+    status = verbs.add_parser(
+        "status", help="learner: what is recorded, and what has not been sent yet"
+    )
     add_output(status)
     status.set_defaults(command=_status)
     own = verbs.add_parser(
@@ -59,11 +63,11 @@ def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     add_output(own)
     own.set_defaults(command=_report)
-    send = verbs.add_parser("send", help="learner: send now what the class does not have yet")
+    send = verbs.add_parser("send", help="learner: send what the class does not have yet")
     add_output(send)
     send.set_defaults(command=_send)
     forget = verbs.add_parser(
-        "forget", help="delete all answers: your own, or of a learner of a class"
+        "forget", help="delete all answers: your own, or those of a learner in a class"
     )
     forget.add_argument("learner", nargs="?", help="teacher: the id of a learner, as exported")
     _add_folder(forget)
@@ -77,38 +81,38 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "page", nargs="?", help="a notebook or a folder of them (default: the course)"
     )
     _add_folder(serve)
-    serve.add_argument(
-        "--port", type=int, default=0, help="TCP port (default: that of the last time)"
-    )
+    serve.add_argument("--port", type=int, default=0, help="TCP port (default: the last one used)")
     serve.add_argument(
         "--ip",
         default="127.0.0.1",
-        help="address to listen on (default: this machine only; 0.0.0.0 lets the room in)",
+        help="address to listen on (default: this machine only; 0.0.0.0 admits the classroom)",
     )
     serve.add_argument(
-        "--no-browser", action="store_true", help="print the addresses and open nothing"
+        "--no-browser", action="store_true", help="print the addresses, and do not open a browser"
     )
     add_host_option(serve)
     serve.add_argument(
         "--hub",
         action="store_true",
-        help="as a service of a JupyterHub, which says who comes, where to listen and under which path",
+        help="run as a service of a JupyterHub, which provides the users, the address to listen on and the path",
     )
     serve.set_defaults(command=_serve)
     collect = verbs.add_parser("collect", help="teacher: import learners' folders")
-    collect.add_argument("source", type=Path, help="a folder; records at any depth are read")
+    collect.add_argument(
+        "source", type=Path, help="a folder; records at any depth below it are read"
+    )
     _add_folder(collect)
     add_output(collect)
     collect.set_defaults(command=_collect)
     export = verbs.add_parser("export", help="teacher: write answers or grades of a class")
-    export.add_argument("out", type=Path, help="the file to write, new")
+    export.add_argument("out", type=Path, help="the file to write; it must not exist")
     form = export.add_mutually_exclusive_group(required=True)
     for name, help_ in grades.FORMS.items():
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=help_)
     export.add_argument(
         "--first-try",
         action="store_true",
-        help="grades: a second column for each module, how many of its checks were right at the first try",
+        help="grades: add a second column for each module: how many of its checks were right on the first try",
     )
     _add_folder(export)
     add_output(export)
@@ -156,12 +160,12 @@ def _account_token(server: str) -> str:
         return sending.account_token(server)
     except sending.AWAY as error:
         raise SpecError(
-            f"{server}: the class of this hub does not let you join now ({error}); nothing is kept."
+            f"{server}: the class of this hub does not let you join now ({error}); nothing is recorded."
         ) from None
 
 
 def _check_door(server: str, name: str, before: learner.Learner | None) -> None:
-    """Raise SpecError, before anything is written, where a class refuses its token; one that is away may come later."""
+    """Raise SpecError, before anything is written, where a class refuses its token; a class that is offline is fine."""
     asking = learner.Learner(before.token if before else "new", learner.home(), name, server)
     try:
         sending.check_door(asking)
@@ -174,7 +178,7 @@ def _check_door(server: str, name: str, before: learner.Learner | None) -> None:
 def _status(options: argparse.Namespace) -> int:
     found = learner.at_home()
     if found is None:
-        nothing = "You have not joined: nothing is kept. `dlhpc class join` starts it."
+        nothing = "You have not joined: nothing is recorded. `dlhpc class join` starts a record."
         print_result(options, {"learner": None}, nothing)
         return 0
     count = len(record.entries(found.folder))
@@ -185,7 +189,7 @@ def _status(options: argparse.Namespace) -> int:
     )
     if found.server:
         data["unsent"] = sending.unsent(found)
-        lines.append(f"{data['unsent']} of them are not at {data['class']} yet.")
+        lines.append(f"{data['unsent']} of them have not reached {data['class']} yet.")
     print_result(options, data, *lines)
     return 0
 
@@ -193,7 +197,7 @@ def _status(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     found = learner.at_home()
     if found is None:
-        raise SpecError("There is no record of yours: `dlhpc class join` starts it.")
+        raise SpecError("You have no record: `dlhpc class join` starts one.")
     made = report.report(record.entries(found.folder), course.title_of)
     print_result(options, made, *report.lines(made))
     return 0
@@ -220,20 +224,20 @@ def _said(sent: int | None) -> list[str]:
 
 
 def _deliver(found: learner.Learner) -> int | None:
-    """Send what the class does not have yet; return how many entries, or None where it took none."""
+    """Send what the class does not have yet; return the number of entries, or None if it accepted none."""
     try:
         return sending.send(found)
     except HTTPError as error:
         wrong = (
-            "its token is wrong, join with the new address"
+            "its token is wrong: join with the new address"
             if error.code == sending.WRONG_TOKEN
             else f"{error}"
         )
         print_error(
-            f"dlhpc: the class refuses them ({wrong}); your answers stay in {found.folder}."
+            f"dlhpc: the class refuses your answers ({wrong}); they stay in {found.folder}."
         )
     except sending.AWAY as error:
-        print_error(f"dlhpc: the class does not take them now ({error}); nothing is lost.")
+        print_error(f"dlhpc: the class cannot take your answers now ({error}); nothing is lost.")
     return None
 
 
@@ -243,7 +247,7 @@ def _forget(options: argparse.Namespace) -> int:
     found = learner.at_home()
     if found is None:
         learner.forget(learner.home())
-        print_result(options, {"deleted": None}, "Nothing is kept.")
+        print_result(options, {"deleted": None}, "Nothing is recorded.")
         return 0
     status = 0
     if found.server:
@@ -263,10 +267,12 @@ def _forget(options: argparse.Namespace) -> int:
 def _forget_member(options: argparse.Namespace, folder: Path, who: str) -> int:
     known = database.names(folder / classes.DATABASE)
     if who not in known:
-        raise SpecError(f"{who!r}: no learner of {folder}; `dlhpc class export --csv` lists them.")
+        raise SpecError(
+            f"{who!r}: not a learner in {folder}; `dlhpc class export --csv` lists them."
+        )
     learner.forget(folder / classes.LEARNERS / who)
     count = database.forget(folder / classes.DATABASE, who)
-    refused = "What their machine sends from now on is refused."
+    refused = "Anything that their machine sends from now on is refused."
     print_result(
         options, {"deleted": who, "answers": count}, f"Deleted: {count} answers of {who}. {refused}"
     )
@@ -331,5 +337,5 @@ def _export(options: argparse.Namespace) -> int:
 def _existing(options: argparse.Namespace) -> Path:
     folder: Path = (options.folder or _class_folder()).resolve()
     if not (folder / classes.DATABASE).exists():
-        raise SpecError(f"{folder}: not the folder of a class; `dlhpc class serve` makes one.")
+        raise SpecError(f"{folder}: not the folder of a class; `dlhpc class serve` creates one.")
     return folder

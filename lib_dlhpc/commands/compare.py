@@ -33,12 +33,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         metavar="FILE",
         help="what `dlhpc calibrate --out FILE` measured (default: your own calibration)",
     )
-    one.add_argument("--steps", type=int, help="real steps to run (default: by --seconds)")
+    one.add_argument("--steps", type=int, help="real steps to run (default: set by --seconds)")
     one.add_argument(
         "--seconds",
         type=float,
         default=SECONDS,
-        help=f"of real steps, about (default: {SECONDS:g})",
+        help=f"rough duration of the real steps (default: {SECONDS:g})",
     )
     one.add_argument(
         "--sweep",
@@ -100,7 +100,7 @@ def _picture(options: argparse.Namespace) -> Path | None:
     if not options.gantt:
         return None
     if options.sweep:
-        raise SpecError("--gantt: draws a step of one comparison, and --sweep makes several.")
+        raise SpecError("--gantt: draws a step of one comparison, but --sweep makes several.")
     from lib_dlhpc.results.charts import chart_file
 
     return chart_file(options.gantt)

@@ -1,4 +1,4 @@
-"""dlhpc completion: the script by which a shell completes commands, options and files."""
+"""dlhpc completion: the script with which a shell completes commands, options and files."""
 
 import argparse
 
@@ -32,7 +32,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add the command."""
     shell = commands.add_parser(
         "completion",
-        help="print the script by which a shell completes dlhpc",
+        help="print the script with which a shell completes dlhpc",
         description='Completion in bash: eval "$(dlhpc completion bash)"; in zsh: dlhpc completion zsh >'
         ' "${fpath[1]}/_dlhpc".',
     )

@@ -120,11 +120,11 @@ def as_text(before: ThreeWays, ways: list["CoupledPrediction"], after: ThreeWays
     workflow, result = before.workflow, before.result
     costs = result.costs
     lines = [
-        f"{workflow.batches} batches of {workflow.batch} fields, a field every"
+        f"{workflow.batches} batches of {workflow.batch} fields, one field every"
         f" {workflow.simulation.sampling} steps; at most {workflow.coupling.depth} batches between the two.",
-        f"Costs here: {costs.small_step * 1e6:.3g} us + {costs.point * 1e9:.3g} ns a point a small step,"
-        f" {costs.update * 1e3:.3g} ms + {costs.sample * 1e3:.3g} ms a sample a training step,"
-        f" {costs.latency * 1e6:.3g} us + {costs.byte * 1e9:.3g} ns a byte a message; they vary by"
+        f"Costs here: {costs.small_step * 1e6:.3g} us + {costs.point * 1e9:.3g} ns per point and small step,"
+        f" {costs.update * 1e3:.3g} ms + {costs.sample * 1e3:.3g} ms per sample and training step,"
+        f" {costs.latency * 1e6:.3g} us + {costs.byte * 1e9:.3g} ns per byte of a message; they vary by"
         f" {costs.jitter:.1%}.",
     ]
     if result.ranks > result.cores:
@@ -207,11 +207,11 @@ def waits_of(way: ThreeWays) -> list[str]:
         lines.append("No rank waits for the other side.")
     lines += [f"In the trace, caused by one rank: {finding.sentence}" for finding in _findings(way)]
     p, c = way.predicted.produce, way.predicted.consume
-    return [*lines, f"A batch takes {p * 1e3:.3g} ms to make and {c * 1e3:.3g} ms to train on."]
+    return [*lines, f"A batch takes {p * 1e3:.3g} ms to generate and {c * 1e3:.3g} ms to train on."]
 
 
 def _findings(way: ThreeWays) -> "list[Finding]":
-    """Return the findings of the trace analysis, the costliest first."""
+    """Return the findings of the trace analysis, the most expensive first."""
     from lib_dlhpc.timeline.analysis import analyze
 
     return analyze(way.result.timeline).findings[:MOST_FINDINGS]
@@ -234,7 +234,7 @@ def _learned(way: ThreeWays) -> list[str]:
 
 
 def gain_of(before: ThreeWays, after: ThreeWays) -> str:
-    """Return the sentence on what another setting of the workflow gains."""
+    """Return the sentence on what another placement of the workflow gains."""
     import numpy as np
 
     text = (
@@ -249,7 +249,7 @@ def gain_of(before: ThreeWays, after: ThreeWays) -> str:
         )
     if before.result.steps == after.result.steps:
         apart = np.abs(before.result.weights - after.result.weights).max()
-        text += f" Training is unchanged: weights differ by {apart:.1e} at most."
+        text += f" Training is unchanged: weights differ by at most {apart:.1e}."
     return text
 
 

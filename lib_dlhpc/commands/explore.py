@@ -16,15 +16,15 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     what.add_argument(
         "page",
         nargs="?",
-        help="a notebook or a folder of them (default: the course, opened at its front door)",
+        help="a notebook or a folder of them (default: the course, opened at its start page)",
     )
     what.add_argument(
         "--copy",
         metavar="FOLDER",
-        help="copy the course's modules and labs into a folder, to work in, and serve nothing",
+        help="copy the course's modules and labs into a folder to work in, and serve nothing",
     )
     page.add_argument(
-        "--no-browser", action="store_true", help="print the address and open nothing"
+        "--no-browser", action="store_true", help="print the address, and do not open a browser"
     )
     page.add_argument("--port", type=int, default=0, help="TCP port (default: a free one)")
     page.add_argument(

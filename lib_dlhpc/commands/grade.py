@@ -1,4 +1,4 @@
-"""`dlhpc grade`: mark the hand-ins of a class, each in processes that have neither answers nor files."""
+"""`dlhpc grade`: mark the hand-ins of a class, each in processes with no access to answers or files."""
 
 import argparse
 from collections.abc import Sequence
@@ -17,22 +17,28 @@ SECONDS = 60
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `grade` to the command line."""
     command = subparsers.add_parser("grade", help="mark the hand-ins of a class, for instructors")
-    command.add_argument("folder", metavar="DIR", help="it has a folder for each learner")
+    command.add_argument("folder", metavar="DIR", help="a folder with one folder for each learner")
     command.add_argument("--lab", required=True, help="such as 01_data_parallel_step, or 1")
     command.add_argument(
-        "--csv", metavar="FILE", help="write the marks into a new file, a line for each learner"
+        "--csv", metavar="FILE", help="write the marks to a new file, one line per learner"
     )
-    command.add_argument("--key", metavar="FILE", help="a secret; adds variants that nobody knows")
+    command.add_argument(
+        "--key", metavar="FILE", help="a file with a secret; adds variants that nobody knows"
+    )
     command.add_argument(
         "--rubrics",
         metavar="FOLDER",
-        help="write a page for each learner into a new folder, for the human part",
+        help="write a page for each learner to a new folder, for the part that a person grades",
     )
     command.add_argument(
-        "--similar", metavar="FILE", help="write which hand-ins look alike into a new file"
+        "--similar", metavar="FILE", help="write a list of hand-ins that look alike to a new file"
     )
     command.add_argument(
-        "--seconds", type=int, default=SECONDS, metavar="N", help=f"a hand-in (default: {SECONDS})"
+        "--seconds",
+        type=int,
+        default=SECONDS,
+        metavar="N",
+        help=f"per hand-in (default: {SECONDS})",
     )
     add_output(command)
     command.set_defaults(command=_grade)
@@ -66,7 +72,7 @@ def _grade(options: argparse.Namespace) -> int:
 
 
 def _check_new(option: str, file: Path) -> None:
-    """Raise SpecError where something is that would be written over, such as points that a person gave."""
+    """Raise SpecError where something would be overwritten, such as points that a person gave."""
     if not file.absolute().parent.is_dir():
         raise SpecError(f"--{option} {file}: its folder does not exist.")
     if option == "rubrics":
@@ -109,6 +115,6 @@ def _key(file: str | None) -> bytes:
     key = Path(file).read_bytes().strip()
     if len(key) < 16:
         raise SpecError(
-            f"--key {file}: {len(key)} bytes; expected 16 or more, such as of `openssl rand -hex 16`."
+            f"--key {file}: {len(key)} bytes; expected 16 or more, such as from `openssl rand -hex 16`."
         )
     return key

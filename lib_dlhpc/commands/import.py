@@ -1,4 +1,4 @@
-"""`dlhpc import`: what other tools know, for an experiment.
+"""`dlhpc import`: take networks and measurements from other tools into an experiment.
 
 `dlhpc import model SOURCE`: a network as the [model] section. `dlhpc import machine FILE...`: outputs of benchmarks as
 a machine.
@@ -46,7 +46,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         type=int,
         default=0,
         metavar="WORDS",
-        help="length of a training sample; default: as many words as the source has positions for",
+        help="length of a training sample (default: the number of positions in the source)",
     )
     add_output(model, "print counts and the [model] table as JSON")
     model.set_defaults(command=_model)
@@ -62,7 +62,10 @@ def _add_machine(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     machine.add_argument("files", nargs="+", metavar="[PART=]FILE", help="an output of a tool")
     machine.add_argument(
-        "--base", default="", metavar="MACHINE", help="of the catalog, for what no file says"
+        "--base",
+        default="",
+        metavar="MACHINE",
+        help="a machine of the catalog, for whatever no file states",
     )
     machine.add_argument(
         "--set",
@@ -70,7 +73,7 @@ def _add_machine(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
-        help="numbers of the machine that no file says: --set nodes=16 inter_node.latency='2 us'",
+        help="numbers of the machine that no file states: --set nodes=16 inter_node.latency='2 us'",
     )
     machine.add_argument("--out", metavar="FILE", help="write this TOML file, not standard output")
     add_output(machine, "print the machine, origins and intervals as JSON")
@@ -85,7 +88,7 @@ def _model(options: argparse.Namespace) -> int:
     for note in found.notes:
         print_note(f"dlhpc: note: {note}")
     print_note(
-        f"{found.source}: {model.parameters:,} parameters, {model.forward_flop:.4g} FLOP forward a sample."
+        f"{found.source}: {model.parameters:,} parameters, {model.forward_flop:.4g} FLOP forward per sample."
     )
     if options.output:
         write_text(Path(options.output), text)
@@ -143,4 +146,4 @@ def _text(argument: str) -> str:
             if name.endswith(".darshan")
             else ""
         )
-        raise SpecError(f"{name}: is no text.{as_text}") from None
+        raise SpecError(f"{name}: is not text.{as_text}") from None

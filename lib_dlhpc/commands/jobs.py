@@ -24,7 +24,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     add_output(jobs)
     jobs.set_defaults(command=_list, folder=None)
     actions = jobs.add_subparsers(metavar="WHAT")
-    each = actions.add_parser("list", help="all of yours, or those of the run folders below DIR")
+    each = actions.add_parser("list", help="all your jobs, or those of the run folders below DIR")
     each.add_argument("folder", nargs="?", metavar="DIR", help="a folder of run folders")
     add_output(each)
     each.set_defaults(command=_list)
@@ -51,7 +51,7 @@ def _list(options: argparse.Namespace) -> int:
     else:
         jobs = list(remembered())
     records = [record(job) for job in jobs]
-    lines = _table(records) if records else ["No jobs; dlhpc submit makes one."]
+    lines = _table(records) if records else ["No jobs; dlhpc submit starts one."]
     print_result(options, records, *lines)
     return 0
 

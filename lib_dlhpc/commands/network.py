@@ -16,11 +16,13 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="run MPI ranks of this machine behind slow links: Linux only",
         description="Sets up a private network on this machine, with a switch that gives each rank's link a"
         " bandwidth and a latency; measures and predicts allreduces in it, or runs your own"
-        " program there: dlhpc network -n 4 -- script.py. Nothing remains afterwards.",
+        " program there: dlhpc network -n 4 -- script.py. Nothing is left behind afterwards.",
     )
     network.add_argument("-n", "--ranks", type=int, default=4, help="MPI ranks (default: 4)")
     network.add_argument(
-        "--bandwidth", default="100 Mb/s", help="of each link, each way (default: 100 Mb/s)"
+        "--bandwidth",
+        default="100 Mb/s",
+        help="of each link, in each direction (default: 100 Mb/s)",
     )
     network.add_argument(
         "--latency", default="1 ms", help="from rank to rank, one way (default: 1 ms)"

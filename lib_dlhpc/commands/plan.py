@@ -23,7 +23,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--objective",
         metavar="NAMES",
-        help="time, energy, cost, or several for a Pareto front: time,energy (default: of [plan], or time)",
+        help="time, energy, cost, or several for a Pareto front: time,energy (default: those in [plan], or time)",
     )
     one.add_argument(
         "--limit",
@@ -31,7 +31,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="+",
         default=[],
         metavar="NAME=MOST",
-        help="the most of an objective or of memory, in s, J, device-hours or B: --limit cost=1000 memory=40GB",
+        help="upper limit of an objective or of memory, in s, J, device-hours or B: --limit cost=1000 memory=40GB",
     )
     one.add_argument(
         "--choose",
@@ -39,11 +39,14 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="+",
         default=[],
         metavar="FIELD=VALUES",
-        help="values of a field of the strategy, or bounds of them, or settings that change accuracy:"
+        help="values of a field of the strategy, or bounds on them, or settings that change accuracy:"
         " --choose tensor=[4,8] pipeline='{most = 4}' sparsity=[0,0.99]",
     )
     one.add_argument(
-        "--most", type=int, metavar="N", help="predictions (default: of [plan], or 2000)"
+        "--most",
+        type=int,
+        metavar="N",
+        help="number of predictions (default: that in [plan], or 2000)",
     )
     one.add_argument("--save", metavar="FILE", help="write the best experiment as TOML")
     add_scale_out(one)

@@ -19,7 +19,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     add_experiment(one)
     add_machine(one)
     one.add_argument(
-        "--explain", action="store_true", help="show formula, inputs and sources of every number"
+        "--explain",
+        action="store_true",
+        help="show the formula, inputs and sources of every number",
     )
     add_output(one)
     one.add_argument(

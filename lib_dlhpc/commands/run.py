@@ -12,12 +12,12 @@ from lib_dlhpc.errors import SpecError
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `run` to the command line."""
     real = subparsers.add_parser("run", help="train for real, on MPI ranks of this machine")
-    add_experiment(real, held=" (default: that of --resume or --from)")
+    add_experiment(real, held=" (default: the one of --resume or --from)")
     real.add_argument(
         "-n",
         "--ranks",
         type=int,
-        help="MPI ranks (default: the run's devices and servers; with --resume those it had)",
+        help="MPI ranks (default: the run's devices and servers; with --resume as many as before)",
     )
     real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
     real.add_argument("--resume", metavar="DIR", help="resume from the snapshot of a run folder")

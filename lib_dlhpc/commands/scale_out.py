@@ -1,4 +1,4 @@
-"""Options of commands whose work is cut into chunks: --on processes:2, dask, slurm ..., --work and those of a site."""
+"""Options of commands that split work into chunks: --on processes:2, dask, slurm ..., --work and those of a site."""
 
 import argparse
 from pathlib import Path
@@ -24,13 +24,15 @@ def add_scale_out(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--work",
         metavar="FOLDER",
-        help="hold finished chunks in a folder, so that the same command goes on where it was ended; a batch"
+        help="keep finished chunks in a folder, so that the same command continues where it was stopped; a batch"
         " system needs one that all nodes see; removed at the end",
     )
-    command.add_argument("--tasks", type=int, metavar="N", help="jobs of the array (default: 16)")
-    command.add_argument("--site", metavar="SITE", help="as of dlhpc submit")
-    command.add_argument("--account", help="account to charge, overrides the site's")
-    command.add_argument("--partition", help="partition or queue, overrides the site's")
+    command.add_argument(
+        "--tasks", type=int, metavar="N", help="number of jobs in the array (default: 16)"
+    )
+    command.add_argument("--site", metavar="SITE", help="as for dlhpc submit")
+    command.add_argument("--account", help="account to charge; overrides the site's")
+    command.add_argument("--partition", help="partition or queue; overrides the site's")
     command.add_argument("--time", metavar="T", help="time limit of a job, such as 10min or 2h")
 
 
@@ -56,7 +58,9 @@ def place_of(options: argparse.Namespace) -> "Place":
     elif given:
         site = Site(name=engine, scheduler=engine, **given)
     if site is not None and site.scheduler != engine:
-        raise SpecError(f"--on {engine}: site {site.name} has {site.scheduler}; legal: that.")
+        raise SpecError(
+            f"--on {engine}: site {site.name} uses {site.scheduler}; that is the only legal value."
+        )
     tasks = TASKS if options.tasks is None else options.tasks
     folder = options.work and Path(options.work)
     return place(options.on, folder, site=site, time_limit=options.time, tasks=tasks)

@@ -63,7 +63,7 @@ def _read(options: argparse.Namespace) -> "Service":
 
 
 def _place(tables: dict[str, Any], key: str, value: Any) -> None:
-    """Set the dotted key of nested tables; a new name drops what stood beside the old one."""
+    """Set the dotted key of nested tables; a new name removes the other settings beside the old one."""
     *parents, last = key.split(".")
     for parent in parents:
         inner = tables.setdefault(parent, {})
@@ -120,7 +120,7 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
     service, load = found.service, found.load
     lines = [
         f"{named(service)}, {service.requests.prompt} + {service.requests.answer} tokens",
-        f"  weights {shown(found.weights, 'B')} a device, cache {shown(found.cache_token, 'B')} a token,"
+        f"  weights {shown(found.weights, 'B')} per device, cache {shown(found.cache_token, 'B')} per token,"
         f" {found.sequences:,} sequences fit; batch {found.batch}",
     ]
     for name, step in (("prefill", found.prefill), ("decode", found.decode)):
@@ -128,7 +128,7 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
         lines.append(f"  {name:<8} {shown(step.total, 's'):>8}, limited by {step.bound}: {terms}")
     if service.draft:
         lines.append(
-            f"  {found.tokens:.2f} tokens a step of each sequence, {service.drafts} drafted"
+            f"  {found.tokens:.2f} tokens per step of each sequence, {service.drafts} drafted"
         )
     if found.reuse.tokens:
         lines.append(
@@ -181,7 +181,7 @@ def trace_lines(trace: "ServiceTrace") -> list[str]:
 
 
 def beside(ways: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the engines side by side, a line for each quantity of the first."""
+    """Return the engines side by side, one line for each quantity of the first."""
     lines = [f"  {'':<16}" + "".join(f"{name:>12}" for name in ways)]
     for name in next(iter(ways.values())):
         lines.append(f"  {name:<16}" + "".join(f"{way[name]:>12.4g}" for way in ways.values()))

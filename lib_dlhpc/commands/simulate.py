@@ -22,7 +22,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="rounds: messages of two ranks in order, no contention beyond the NICs (default);"
         " events: messages contend for links",
     )
-    simulated.add_argument("--seed", type=int, help="of the jitter (default: run.seed)")
+    simulated.add_argument("--seed", type=int, help="seed of the jitter (default: run.seed)")
     simulated.add_argument(
         "--steps", type=int, default=1, help="training steps to simulate (default: 1)"
     )
@@ -59,7 +59,9 @@ def _seeds(options: argparse.Namespace) -> int:
 
     for name in ("trace", "messages", "message_limit"):
         if getattr(options, name) is not None:
-            raise SpecError(f"--{name.replace('_', '-')}: is of one simulation, not with --seeds.")
+            raise SpecError(
+                f"--{name.replace('_', '-')}: is for a single simulation, not for --seeds."
+            )
     experiment, _ = read_on_machine(options)
     where = place_of(options)
     try:
@@ -80,7 +82,7 @@ def _refuse_scale_out(options: argparse.Namespace) -> None:
     """Raise SpecError for options of many simulations."""
     given = [getattr(options, name) for name in ("work", *OF_A_BATCH_SYSTEM)]
     if options.on != "here" or any(each is not None for each in given):
-        raise SpecError("--on, --work and the options of jobs go with --seeds N.")
+        raise SpecError("--on, --work and the options of jobs need --seeds N.")
 
 
 def _simulate(options: argparse.Namespace) -> int:

@@ -33,15 +33,12 @@ def add(subparsers: "Subparsers") -> None:
 
 
 def _add_reading(actions: "Subparsers") -> None:
-    """Add what changes nothing, and restore."""
+    """Add the actions that change nothing, and restore."""
     _add(actions, "log", _log, "draw the tree of all versions")
     one = _add(actions, "show", _show, "show what a version holds")
     one.add_argument("version", metavar="VERSION")
     two = _add(
-        actions,
-        "diff",
-        _diff,
-        "show which arrays two versions share, and the differences of the others",
+        actions, "diff", _diff, "show which arrays two versions share, and how the others differ"
     )
     two.add_argument("first", metavar="VERSION")
     two.add_argument("second", metavar="VERSION")
@@ -74,7 +71,10 @@ def _add_naming(actions: "Subparsers") -> None:
     mark.add_argument("version", nargs="?", metavar="VERSION")
     mark.add_argument("name", nargs="?")
     forget = _add(
-        actions, "forget", _forget, "remove a tag or a branch; gc then removes what only it reached"
+        actions,
+        "forget",
+        _forget,
+        "remove a tag or a branch; gc then removes the versions that only it reached",
     )
     forget.add_argument("name")
 
@@ -86,12 +86,17 @@ def _add_collecting(actions: "Subparsers") -> None:
         "--keep-last",
         type=int,
         metavar="N",
-        help="keep only the N newest of each branch, and tagged ones",
+        help="keep only the N newest versions of each branch, and tagged ones",
     )
     collect.add_argument(
         "--dry-run", action="store_true", help="print what would be removed, and remove nothing"
     )
-    _add(actions, "verify", _verify, "check every byte; exits 1 and prints every problem")
+    _add(
+        actions,
+        "verify",
+        _verify,
+        "check every byte; prints every problem and exits with 1 if there is any",
+    )
 
 
 def _add(

@@ -45,12 +45,14 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     add_output(listed)
     listed.set_defaults(command=_ls)
 
-    shown = actions.add_parser("cat", help="write a file's content to the standard output")
+    shown = actions.add_parser("cat", help="write a file's content to standard output")
     shown.add_argument("store", metavar="STORE")
     shown.add_argument("name", nargs="+", metavar="NAME")
     shown.set_defaults(command=_cat)
 
-    checked = actions.add_parser("verify", help="read all of it; exits 1 and prints every problem")
+    checked = actions.add_parser(
+        "verify", help="read the whole store; prints every problem and exits with 1 if there is any"
+    )
     checked.add_argument("store", metavar="STORE")
     add_output(checked)
     checked.set_defaults(command=_verify)
@@ -174,7 +176,7 @@ def _verify(options: argparse.Namespace) -> int:
     from lib_dlhpc.storage.verify import verify
 
     if not Path(options.store).is_dir():
-        raise SpecError(f"{options.store}: no such folder; a packed store is one.")
+        raise SpecError(f"{options.store}: no such folder; a packed store is a folder.")
     problems = verify(options.store)
     if problems:
         table = {"store": options.store, "problems": problems}

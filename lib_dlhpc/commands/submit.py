@@ -1,4 +1,4 @@
-"""`dlhpc submit FILE --to slurm -n 4`: a run as a job of a batch system, or of this machine.
+"""`dlhpc submit FILE --to slurm -n 4`: a run as a job of a batch system, or on this machine.
 
 FILE may also be a notebook or a program: a task, which is not predicted.
 """
@@ -30,7 +30,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "submit",
         help="train, or run a program, as a job of Slurm, PBS, LSF or Flux",
         description="Submits the run and returns; dlhpc jobs lists, explains and cancels it. The results"
-        " are in the run folder, as with dlhpc run. --to local makes it a job of this machine."
+        " are in the run folder, as with dlhpc run. --to local makes it a job on this machine."
         " A notebook (.ipynb) is executed, with --set NAME=VALUE for the names in its cell tagged"
         " 'parameters'; a program (.py) runs on all ranks, with the arguments after it.",
     )
@@ -48,7 +48,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "-n",
         "--ranks",
         type=int,
-        help="MPI ranks (default: the run's devices and servers; with --resume those it had)",
+        help="MPI ranks (default: the run's devices and servers; with --resume as many as before)",
     )
     one.add_argument("--out", metavar="DIR", help="the run folder (default: a new one here)")
     one.add_argument("--time", metavar="T", help="time limit, such as 10min or 2h")
@@ -57,15 +57,17 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--snapshot-every", metavar="N", help="save versions every N steps, or every 'epoch'"
     )
     one.add_argument("--from", dest="origin", metavar="RUN@VERSION", help="start from a version")
-    one.add_argument("--account", help="account to charge, overrides the site's")
-    one.add_argument("--partition", help="partition or queue, overrides the site's")
+    one.add_argument("--account", help="account to charge; overrides the site's")
+    one.add_argument("--partition", help="partition or queue; overrides the site's")
     one.add_argument(
         "--sweep",
         metavar="KEY=A,B",
-        help="a run for each value, such as strategy.batch=8,16,32, in folders below --out: one job"
-        " array with Slurm, else one job each",
+        help="one run for each value, such as strategy.batch=8,16,32, in folders below --out: one job"
+        " array with Slurm, otherwise one job each",
     )
-    one.add_argument("--wait", action="store_true", help="wait for the end; print the result")
+    one.add_argument(
+        "--wait", action="store_true", help="wait until it has ended, and print the result"
+    )
     add_output(one)
     one.set_defaults(command=_submit)
 
@@ -211,7 +213,7 @@ def _submitted(job: "BatchJob") -> list[str]:
 def _follow(
     options: argparse.Namespace, job: "BatchJob", experiment: "Experiment"
 ) -> dict[str, Any] | None:
-    """Print each state as it comes, then the result; return it, or None if the job failed. Ctrl-C leaves it running."""
+    """Print each state as it is reached, then the result; return it, None if it failed. Ctrl-C leaves it running."""
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.terminal import as_text

@@ -20,7 +20,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "sweep",
         help="predict a run at each point of a grid of any size",
         description="Predicts every combination of values, a chunk of the grid at a time, and prints the best"
-        " that fit in memory; --rows writes all. Chunks are done here, over processes, Dask, or as a job array.",
+        " ones that fit in memory; --rows writes all of them. Chunks are done here, over processes, Dask, or"
+        " as a job array.",
     )
     add_experiment(one)
     one.add_argument(

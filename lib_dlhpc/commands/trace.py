@@ -44,7 +44,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "convert",
         help="write a trace in another format",
         description="OUT ends in .npz (columns), .json or .json.gz (Chrome and Perfetto), or .otf2 (a folder,"
-        " an OTF2 archive). Several IN are traces of torch.profiler, one a rank.",
+        " an OTF2 archive). Several IN are traces of torch.profiler, one per rank.",
     )
     convert.add_argument("files", nargs="+", metavar="IN", help=FILE)
     convert.add_argument("out", metavar="OUT", help="output; an existing one is replaced")
@@ -57,7 +57,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         aliases=["analyse"],  # its name in version 0.1
         help="what limits a run: wait states, imbalance, slow links and disks, efficiencies",
         description="Prints what limits the run, then the findings and where to look. Anything that costs"
-        " less than 2 % of the run, or is within its scatter, is no finding. A trace of fewer than about 25 steps"
+        " less than 2 % of the run, or is within its scatter, is not reported. A trace of fewer than about 25 steps"
         " may be too short for findings; the report then says so.",
     )
     analyze.add_argument("files", nargs="+", metavar="FILE", help=FILE)
@@ -110,7 +110,9 @@ def _add_recording(actions: Any) -> None:
     )
     add_output(run)
     rest = argparse.REMAINDER
-    run.add_argument("-m", dest="module", nargs=rest, metavar="MODULE", help="as of python -m")
+    run.add_argument(
+        "-m", dest="module", nargs=rest, metavar="MODULE", help="a module, as with python -m"
+    )
     run.add_argument("program", nargs=rest, metavar="PROGRAM", help="a script and its arguments")
     run.set_defaults(command=_run)
 
@@ -169,7 +171,7 @@ def _check_out(out: Path) -> None:
 
 
 def _write_run(options: argparse.Namespace, run: "TracedRun") -> None:
-    """Write the trace of a run, and report what it lacks."""
+    """Write the trace of a run, and report what is missing from it."""
     _write(options, run.timeline, lost=run.lost, status=run.status)
     for sentence in run.lost:
         print_error(sentence)

@@ -13,10 +13,10 @@ def add(actions: Any) -> None:
     """Add export and simulate to the actions of `trace`."""
     export = actions.add_parser(
         "export",
-        help="write a step of a run as Chakra execution traces, one file a rank",
+        help="write a step of a run as Chakra execution traces, one file per rank",
         description="Writes step.RANK.et for each rank, and comm_group.json, the ranks of each process group, into"
         " the folder OUT, as ASTRA-sim and other tools of MLCommons Chakra read them: computations with their"
-        " predicted times, collectives, messages between stages, and what depends on what.",
+        " predicted times, collectives, messages between stages, and their dependencies.",
     )
     add_experiment(export)
     export.add_argument("out", metavar="OUT", help="folder; an earlier trace in it is replaced")
@@ -28,9 +28,9 @@ def add(actions: Any) -> None:
         "simulate",
         help="simulate Chakra execution traces on a machine of the catalog",
         description="Reads NAME.RANK.et or .et.gz for each rank. Computations take their recorded time, or without"
-        " one that of a roofline; collectives and messages what they cost on the machine.",
+        " one the time of a roofline; collectives and messages take what they cost on the machine.",
     )
-    simulate.add_argument("folder", metavar="FOLDER", help="has one file for each rank")
+    simulate.add_argument("folder", metavar="FOLDER", help="a folder with one file for each rank")
     simulate.add_argument(
         "--machine", required=True, help="of the catalog, or a file of `dlhpc calibrate --out FILE`"
     )

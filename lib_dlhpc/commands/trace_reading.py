@@ -23,7 +23,7 @@ def read_trace(names: list[str]) -> "Timeline":
     if STDIN not in names:
         return read(*names, tell=print_note)
     if len(names) > 1:
-        raise SpecError("-: standard input is one trace; expected no other file beside it.")
+        raise SpecError("-: standard input is one trace; expected no other file with it.")
     content = sys.stdin.buffer.read()
     endings = {b"PK": ".npz", b"\x1f\x8b": ".json.gz"}  # by the first two bytes
     with owned.temporary_folder("dlhpc-trace-") as folder:

@@ -17,7 +17,7 @@ def add(actions: Any, file: str) -> None:
     steps = actions.add_parser(
         "steps",
         help="what a rank does in a step: computes, communicates, waits for input; traces side by side",
-        description="Each TRACE has a column. Steps are those that the framework annotates, or else the period"
+        description="Each TRACE has a column. Steps are those that the framework annotates, or otherwise the period"
         " after which kernels repeat. The terms of a step add up to it.",
     )
     steps.add_argument("traces", nargs="+", metavar="TRACE", help=file)
@@ -27,9 +27,9 @@ def add(actions: Any, file: str) -> None:
     calibrate = actions.add_parser(
         "calibrate",
         help="compare a trace with the prediction of its run, and calibrate the prediction",
-        description="Prints each term of a step as traced and as predicted, before and after [calibration] has the"
-        " rate at which the ranks of the trace compute the experiment's batch, which no trace has; between nodes also"
-        " the share of the line rate. With --out, writes the experiment with that"
+        description="Prints each term of a step as traced and as predicted, before and after [calibration] contains the"
+        " rate at which the ranks of the trace compute the experiment's batch (a trace does not contain the"
+        " batch); between nodes also the share of the line rate. With --out, writes the experiment with that"
         " [calibration], for predictions of other numbers of devices.",
     )
     calibrate.add_argument("files", nargs="+", metavar="FILE", help=file)
@@ -45,7 +45,7 @@ def add(actions: Any, file: str) -> None:
 
 
 def of_framework(timeline: "Timeline") -> tuple[dict[str, Any], list[str]]:
-    """Return the steps of a framework's trace as a dictionary and as text; of any other trace nothing."""
+    """Return the steps of a framework's trace as a dictionary and as text; nothing for any other trace."""
     from lib_dlhpc.timeline.steps import step_terms
     from lib_dlhpc.timeline.steps.report import as_dict, as_text
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Interval(NamedTuple):
-    """A median and its 90 % interval; nan: refused. Arrays where the experiment has them."""
+    """A median and its 90 % interval; nan where the estimate is refused. Arrays where the experiment has them."""
 
     median: Any
     low: Any
@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class ToAccuracy:
-    """Epochs, s and J to run.target; what is uncertain is the number of epochs, not the time of a step."""
+    """Epochs, s and J to run.target; the number of epochs is uncertain, the time of a step is not."""
 
     target: Any
     epochs: Epochs
@@ -62,7 +62,7 @@ def _of(of: "Breakdown", epochs: Any) -> "Breakdown":
 
 
 def accuracy_dict(of: "Breakdown") -> dict[str, Any]:
-    """Return a scalar prediction's way to its target as plain values; null: refused. Empty without a target."""
+    """Return time, energy and epochs to the target of a scalar prediction; null: refused. Empty without one."""
     if not of.experiment.run.target:
         return {}
     found = to_accuracy(of)
@@ -127,7 +127,7 @@ def explain_accuracy(of: "Breakdown") -> list[Explanation]:
         ("target", f"{found.target:g}", "run.target"),
         ("global batch", f"{int(e.global_batch):,}", "batch × devices"),
         ("epochs", f"{float(found.epochs.epochs):g}", found.epochs.reason),
-        ("epoch", show(float(found.epoch_time), "s"), "steps of an epoch × step"),
+        ("epoch", show(float(found.epoch_time), "s"), "steps per epoch × step"),
     )
     return [
         Explanation(
@@ -136,8 +136,8 @@ def explain_accuracy(of: "Breakdown") -> list[Explanation]:
             "start + epochs × epoch; E(B) = E_min (1 + B / B_crit + B_small / B), or a published schedule",
             inputs,
             "McCandlish et al. 2018, equation 2.11, fitted to catalog/workloads (convergence/law.py)",
-            "A learning rate by the rule of the measured workload. The interval is that of the epochs; between batches"
-            " that met the target only.",
+            "A learning rate by the rule of the measured workload. The interval is that of the number of"
+            " epochs. Valid only between batches that met the target.",
         )
     ]
 

@@ -1,4 +1,4 @@
-"""What to change next: the one change that shortens a run most, or the fewest changes that make it fit.
+"""What to change next: the one change that shortens a run the most, or the fewest changes that make it fit.
 
 Each candidate keeps the global batch, the precision and the formats of all that is sent, and so the training; each is
 priced by predict(), and must fit.
@@ -27,7 +27,7 @@ LOSSES = (
 
 
 class Advice(NamedTuple):
-    """A sentence on what is lost, what helps, and the fields to set; no fields where nothing better is known."""
+    """A sentence on what is lost and what helps, and the fields to set; no fields where nothing better is known."""
 
     words: str
     label: str
@@ -40,7 +40,7 @@ def advise(p: Breakdown) -> Advice:
 
 
 def fits(p: Breakdown) -> bool:
-    """Return whether the fullest device holds its share."""
+    """Return whether everything on the fullest device fits."""
     return held(p) <= float(p.experiment.machine.device.memory)
 
 
@@ -53,7 +53,7 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
     """Yield candidates: a label and the fields that it sets. Not all are legal."""
     s = e.strategy
     if s.allreduce != AUTO:
-        yield "allreduce: cheapest for each size", {"strategy.allreduce": AUTO}
+        yield "allreduce: the cheapest for each size", {"strategy.allreduce": AUTO}
     if not s.overlap:
         yield "overlap gradients with backward", {"strategy.overlap": True}
     for factor, word in ((0.5, "half"), (0.25, "a quarter"), (2.0, "twice")):
@@ -76,7 +76,7 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
             )
         chunks = 2 if s.schedule != "interleaved" else 2 * int(s.chunks)
         interleaved = {"strategy.schedule": "interleaved", "strategy.chunks": chunks}
-        yield f"interleave {chunks} stages a device", interleaved
+        yield f"interleave {chunks} stages per device", interleaved
     for factor in (2, 4):
         micro = {"strategy.microbatches": int(s.microbatches) * factor}
         yield f"{micro['strategy.microbatches']} microbatches", micro
@@ -116,7 +116,7 @@ def _shorten(p: Breakdown) -> Advice:
     share = terms[loss] / float(p.step_time)
     words = f"Largest loss: {loss}, {share:.1%} of the step."
     if share < WORTH:
-        words = f"Nearly all of the step computes: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
+        words = f"Nearly all of the step is computation: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
     fitting = [found for found in _priced(p.experiment) if fits(found[2])]
     if not fitting:
         return Advice(f"{words} No single change is known to help.", "", {})
@@ -125,16 +125,18 @@ def _shorten(p: Breakdown) -> Advice:
     if saved < WORTH:
         return Advice(f"{words} No single change saves more than {WORTH:.1%}.", "", {})
     more = held(best) - held(p)
-    memory = f", and {'takes' if more > 0 else 'frees'} {format_quantity(abs(more), 'B')} a device"
+    memory = (
+        f", and {'takes' if more > 0 else 'frees'} {format_quantity(abs(more), 'B')} per device"
+    )
     # The best change need not be the one against the largest loss.
     shorter = max(terms, key=lambda name: terms[name] - best.terms[name])
-    words += " Try" if shorter == loss else f" More is gained against {shorter}. Try"
+    words += " Try" if shorter == loss else f" More is gained by shortening {shorter}. Try"
     words += f": {label}. It saves {saved:.1%}{memory if abs(more) > 1e6 else ''}."
     return Advice(words, label, changes)
 
 
 def _make_fit(p: Breakdown) -> Advice:
-    """Take the change that frees most, again and again, until the run fits."""
+    """Take the change that frees the most memory, again and again, until the run fits."""
     capacity, largest = (
         float(p.experiment.machine.device.memory),
         max(p.memory, key=lambda n: float(p.memory[n])),

@@ -1,4 +1,4 @@
-"""What the prediction of a published row may be off by, fixed before it is predicted."""
+"""By how much the prediction of a published row may be off, fixed before it is predicted."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ EXACT = 0.03  # at most, for arithmetic
 
 
 def allowed(table: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, str]:
-    """Return what a row may be off by, and where that comes from; raises SpecError where it does not say."""
+    """Return by how much a row may be off, and where that limit comes from; raises SpecError where it does not say."""
     own = entry if "tolerance" in entry else table
     if "tolerance" in own:
         if not own.get("tolerance_from"):
@@ -34,8 +34,8 @@ def allowed(table: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, 
         return own["tolerance"], own["tolerance_from"]
     measured, group = published(entry["id"]), entry.get("class", table.get("class", ""))
     if measured["unit"] == "bool":
-        return 0.0, "a yes or a no"
+        return 0.0, "a yes-or-no answer"
     if "definition" in entry and group not in ALLOWED:
-        printed = f"a unit of the last digit of {measured['value']}, at most {EXACT:.0%}"
+        printed = f"one unit in the last digit of {measured['value']}, at most {EXACT:.0%}"
         return min(rounding(measured["value"]), EXACT) + 1e-9, printed
     return ALLOWED.get(group, OTHERS)

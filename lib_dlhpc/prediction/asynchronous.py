@@ -113,16 +113,16 @@ def explain_communication(p: "Breakdown") -> Explanation:
             ("devices W", f"{int(e.devices)}", "given"),
             ("servers S, an equal shard each", f"{int(e.servers)}", "given"),
             *link_inputs(p, "inter_node", "between nodes"),
-            ("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
+            ("NICs per node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
             ("an update, on a server", show(float(p.update), "s"), "its shard of the parameters"),
             ("latency part", show(float(total.latency), "s"), "computed"),
             ("bandwidth part, queue included", show(float(total.bandwidth), "s"), "computed"),
             ("slowest station busy", f"{float(p.server_load):.0%}", "computed"),
         ),
         "Dean et al. 2012 (DistBelief); Denning & Buzen 1978 for the bound",
-        "A bound: no run is faster; where the slowest station is nearly saturated, queues make it slower: see a"
-        " simulation. The servers are additional nodes, update on one device each, and"
-        " exchange as much with every switch. Allreduce, bucket and overlap have no effect.",
+        "A bound: no run is faster; where the slowest station is nearly saturated, queues make it slower: simulate"
+        " it. The servers are additional nodes, update on one device each, and"
+        " exchange the same amount with every switch. Allreduce, bucket and overlap have no effect.",
     )
 
 
@@ -142,7 +142,7 @@ def explain_staleness(p: "Breakdown") -> Explanation:
     """Return the explanation of the staleness of a gradient."""
     e = p.experiment
     bound = int(e.strategy.staleness)
-    most = f"{(int(e.devices) - 1) * (2 * bound + 1):,} at most" if bound else "any number"
+    most = f"at most {(int(e.devices) - 1) * (2 * bound + 1):,}" if bound else "any number"
     return Explanation(
         "staleness",
         f"{float(p.staleness):,.0f} updates",

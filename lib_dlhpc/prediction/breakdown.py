@@ -127,7 +127,7 @@ class Breakdown(Result):
 
     @property
     def efficiency(self) -> Any:
-        """Throughput over that of as many single devices, each with the unsplit network.
+        """Throughput over that of the same number of single devices, each with the unsplit network.
 
         Without a split, the fraction of a step in which devices compute.
         """
@@ -189,18 +189,18 @@ class Breakdown(Result):
 
     @property
     def device_hours(self) -> Any:
-        """Cost of the run in device-hours, those of the servers included."""
+        """Cost of the run in device-hours, including those of the servers."""
         devices = self.experiment.devices + self.experiment.servers
         return devices * self.time_to_train / 3600
 
     @property
     def carbon(self) -> Any:
-        """Kilograms of CO2 equivalents of the run's electricity; NaN where the grid is not known."""
+        """Kilograms of CO2 equivalent from the run's electricity; NaN where the grid is not known."""
         return energy.carbon(self.experiment, self.energy_to_train)
 
     @property
     def price(self) -> Any:
-        """Price of the run in machine.currency: its device-hours and its electricity, as far as they have one."""
+        """Price of the run in machine.currency: device-hours and electricity, as far as their prices are known."""
         machine = self.experiment.machine
         electricity = machine.electricity_price * self.energy_to_train / 3.6e6
         return self.device_hours * machine.device_price + electricity

@@ -45,13 +45,13 @@ def bubbles(stages: int, passes: Passes) -> dict[str, Held]:
     """
     if stages < 2 or stages % 2:
         raise SpecError(
-            f"stages = {stages}: DualPipe has microbatches from both ends; legal: even numbers from 2."
+            f"stages = {stages}: DualPipe feeds microbatches from both ends; legal: even numbers from 2."
         )
     f, b, w, both = passes
     both = f + b if both is None else both
     most = min(b, (f + b) / 2, (both + b) / 3)
     if not 0 <= w <= most:
-        raise SpecError(f"weights = {w:g} s: legal: 0 to {most:g} s beside the other passes.")
+        raise SpecError(f"weights = {w:g} s: legal: 0 to {most:g} s with these other passes.")
     return {
         "1F1B": Held((stages - 1) * (f + b), 1, stages),
         "ZB-H1": Held((stages - 1) * (f + b - 2 * w), 1, stages),

@@ -26,21 +26,21 @@ def explain_communication(p: "Breakdown") -> Explanation:
         (
             "sent whole",
             f"{sent.whole:,} numbers",
-            "biases, scales, shifts, tensors of which all is",
+            "biases, scales, shifts, and tensors that are sent whole",
         ),
         (
             "selection",
             show(compression.selection_time(e), "s"),
-            f"{compression.SELECTION_TRAFFIC} numbers read or written a gradient, costs/compression.py",
+            f"{compression.SELECTION_TRAFFIC} numbers read or written per gradient, costs/compression.py",
         ),
         (
             "addition",
             show(compression.addition_time(e, replicas * sent.pairs), "s"),
-            "each pair of p ranks read, and read and written where it goes",
+            "each pair of p ranks is read, and read and written at its destination",
         ),
     ]
     inputs += links_inputs(p)
-    inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
+    inputs.append(("NICs per node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
     return Explanation(
         "communication",
         show(float(total.total), "s"),
@@ -48,8 +48,8 @@ def explain_communication(p: "Breakdown") -> Explanation:
         " for each size",
         tuple(inputs),
         "Lin et al. 2018 (deep gradient compression)",
-        "Selection is bound by memory bandwidth. Pairs of different ranks do not meet: an all-gather grows with p,"
-        " an allreduce does not."
+        "Selection is bound by memory bandwidth. Pairs of different ranks have different indices: the"
+        " all-gather grows with p, an allreduce does not."
         + (
             f" The first {e.training.sparsity_warm_up:g} epochs send more: {show(p.warm_up, 's')} in all, part of"
             " the time to train."
@@ -69,15 +69,15 @@ def _explain_factors(p: "Breakdown") -> Explanation:
         ("left and right factors", f"{sent.left + sent.right:,} numbers", "r (rows + columns)"),
         ("sent whole", f"{sent.whole:,} numbers", "vectors, and matrices with larger factors"),
         ("of matrices of", f"{sent.elements:,} numbers", "layers' shapes"),
-        ("products", show(products, "s"), f"{sum(traffic)} numbers read or written an element"),
+        ("products", show(products, "s"), f"{sum(traffic)} numbers read or written per element"),
     ]
     inputs += links_inputs(p)
     return Explanation(
         "communication",
         show(float(p.communication.total), "s"),
-        "allreduce of the left factors and of what is sent whole, then of the right factors, with products before,"
+        "allreduce of the left factors and of what is sent whole, then of the right factors, with matmuls before,"
         " between and after; by the cheapest algorithm for each size",
         tuple(inputs),
         "Vogels et al. 2019 (PowerSGD)",
-        "Products are bound by memory bandwidth or FLOP; making columns orthonormal takes no time.",
+        "Matmuls are bound by memory bandwidth or FLOP/s; making columns orthonormal takes no time.",
     )

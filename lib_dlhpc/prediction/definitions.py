@@ -54,7 +54,7 @@ def file_size(size: float, files: float) -> float:
 
 
 def fed_step(records: int, record: float, files: int, batch: int, bandwidth: float) -> float:
-    """Return the seconds of the shortest step that storage of `bandwidth` B/s feeds without a stall.
+    """Return the seconds of the shortest step that storage of `bandwidth` B/s can feed without a stall.
 
     files of `records` records of `record` bytes each, `batch` of them a step (MLPerf Storage's workloads).
     """
@@ -82,7 +82,7 @@ def gradient_bandwidth(bytes_moved: float, seconds: float) -> float:
 def protocol_bus_bandwidth(
     n: float, ranks: int, nodes: int, small: list[float], large: list[float]
 ) -> float:
-    """Return the bus bandwidth in B/s of an allreduce by the quickest of NCCL's protocols (costs/nccl.py).
+    """Return the bus bandwidth in B/s of an allreduce with the fastest of NCCL's protocols (costs/nccl.py).
 
     small, large: [bytes, bus bandwidth in B/s] of a short message, which gives what a call takes in addition, and of a
     long one, which gives the bandwidth.
@@ -95,12 +95,12 @@ def protocol_bus_bandwidth(
 
 
 def training_time(tokens: float, parameters: float, devices: float, rate: float) -> float:
-    """Return the seconds of a run at `rate` FLOP/s a device, with recomputation (Narayanan et al. 2021, eq. 4)."""
+    """Return the seconds of a run at `rate` FLOP/s per device, with recomputation (Narayanan et al. 2021, eq. 4)."""
     return 8 * tokens * parameters / (devices * rate)
 
 
 def activation_fraction(model: str, tensor: int) -> float:
-    """Return the activations of a layer with sequence parallelism and selective recomputation, over without both.
+    """Return the activations of a layer with sequence parallelism and selective recomputation over those without both.
 
     Computed from the layers of a rank (Korthikanti et al. 2022, section 4.4 and 5).
     """

@@ -39,7 +39,7 @@ def explain_energy(p: "Breakdown") -> Explanation:
         "energy to train (modeled)",
         show(float(p.energy_to_train), "J"),
         "(devices × W × s of each term + nodes × (node W + switch W) × step + storage) × PUE, times the steps;"
-        " parameter servers count as nodes with a device each",
+        " parameter servers count as nodes with one device each",
         (
             ("busy power", show(device.busy_power, "W"), source_of(p, "device", "busy_power")),
             ("idle power", show(device.idle_power, "W"), source_of(p, "device", "idle_power")),
@@ -50,15 +50,16 @@ def explain_energy(p: "Breakdown") -> Explanation:
                 (name, show(getattr(machine, key), "W"), source_of(p, "machine", key))
                 for name, key in (
                     ("rest of a node", "node_power"),
-                    ("switches, a node's part", "switch_power"),
+                    ("switches, a node's share", "switch_power"),
                 )
             ),
             ("PUE", f"{machine.pue:g}", source_of(p, "machine", "pue")),
             *shares,
         ),
         "definition; Strubell et al. 2019 for PUE",
-        "A pass draws the power of what limits its layers, launches idle power; ranks that wait in an exchange poll;"
-        " hosts, NICs and switches draw constant power. Storage counts only where its tier states its power.",
+        "A pass draws the power of whatever limits its layers, launches draw idle power; ranks that wait in"
+        " an exchange poll; hosts, NICs and switches draw constant power. Storage counts only where its tier"
+        " states its power.",
     )
 
 
@@ -78,6 +79,6 @@ def explain_carbon(p: "Breakdown") -> Explanation:
             ),
         ),
         "definition; Patterson et al. 2021, arXiv 2104.10350",
-        "The mean of a year of the grid where the machine stands, whatever contract the site has; emissions of making"
+        "The mean over a year of the grid where the machine is, whatever contract the site has; emissions from making"
         " the machine are not counted.",
     )

@@ -1,4 +1,4 @@
-"""Every number explained: its formula, inputs, their sources, its range of validity."""
+"""Every number explained: its formula, its inputs and their sources, its range of validity."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -27,12 +27,12 @@ __all__ = ["Explanation", "explain"]
 # Appended to the formula of computation, where rates of layers were measured.
 MEASURED = (
     "; layers and updates of a kind with measured rates: launch + FLOP / rate + bytes / bandwidth,"
-    " each product of backward likewise"
+    " each matmul of backward likewise"
 )
 
 # Appended where the device's file says more of its kernels.
-IN_FP8 = "; linear layers at the peak of fp8, after casts of what they read, 3 B an element (costs/fp8.py)"
-KERNELS = "; products in waves of tiles, and no layer before the host has issued its kernels (costs/tiles.py)"
+IN_FP8 = "; linear layers at the peak of fp8, after casts of what they read, 3 B per element (costs/fp8.py)"
+KERNELS = "; matmuls in waves of tiles, and no layer starts before the host has issued its kernels (costs/tiles.py)"
 
 
 def explain(prediction: Breakdown) -> list[Explanation]:
@@ -63,19 +63,19 @@ def _compute(p: Breakdown) -> Explanation:
     used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == asked))
     inputs = [
         (
-            "FLOP a sample, forward",
+            "FLOP per sample, forward",
             show(e.model.forward_flop, "FLOP"),
             "counted from the layers' shapes",
         ),
-        ("batch a device", f"{e.strategy.batch}", "given"),
+        ("batch per device", f"{e.strategy.batch}", "given"),
         (f"peak rate, {used}", show(rate, "FLOP/s"), source_of(p, "device", f"peak.{used}")),
         (
-            "share of peak that large kernels reach",
+            "share of the peak that large kernels reach",
             f"{device.efficiency:.0%}",
             source_of(p, "device", "efficiency"),
         ),
         (
-            "kernel size at half of that",
+            "kernel size at which half of that is reached",
             show(device.half_work, "FLOP"),
             source_of(p, "device", "half_work"),
         ),
@@ -101,20 +101,21 @@ def _compute(p: Breakdown) -> Explanation:
         tuple(inputs),
         "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
         "Kernels run serially; no fusion, no Winograd or FFT convolution. Without a measured rate this is"
-        " an estimate: off by 37 % in the median of published single-device rates, by 117 % at worst; with one it"
-        " is exact at that point." + "".join(f" Note: {warning}" for warning in e.warnings),
+        " an estimate: its error is 37 % in the median over published single-device rates, and 117 % at"
+        " worst; with one it is exact at that point."
+        + "".join(f" Note: {warning}" for warning in e.warnings),
     )
 
 
 def _fp8_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
-    """Return what is computed in fp8, and at which rate the rest, if anything is."""
+    """Return what is computed in fp8, and at which rate the rest is, if anything is in fp8."""
     e, device = p.experiment, p.experiment.machine.device
     if not fp8.is_used(e.model):
         return []
     narrow = sum(layer.forward_flop for layer in e.model.layers if layer.fp8)
     other = show(peak_rate(device, "bf16"), "FLOP/s")
     return [
-        ("FLOP in fp8", f"{narrow / e.model.forward_flop:.1%}", "linear layers but the last"),
+        ("FLOP in fp8", f"{narrow / e.model.forward_flop:.1%}", "linear layers except the last"),
         ("peak rate of the others, bf16", other, source_of(p, "device", "peak.bf16")),
     ]
 
@@ -123,7 +124,7 @@ def _kernel_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
     """Return what the device's file says of its kernels, beside the roofline."""
     device = p.experiment.machine.device
     shown = {
-        "dispatch": ("host's time for a kernel", show(device.dispatch, "s")),
+        "dispatch": ("host's time per kernel", show(device.dispatch, "s")),
         "multiprocessors": ("multiprocessors", f"{device.multiprocessors}"),
         "streaming": ("share of the bandwidth that kernels reach", f"{device.streaming:.0%}"),
         "attention": ("share of the peak that fused attention reaches", f"{device.attention:.0%}"),
@@ -151,7 +152,7 @@ def _measured_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
     present = {layer.traits.rate_key(layer) for layer in p.experiment.model.layers}
     kinds = sorted({*present, p.experiment.strategy.optimizer} & {*device.layers})
     return [
-        ("kinds with measured rates", ", ".join(kinds) or "none of this network", "calibration"),
+        ("kinds with measured rates", ", ".join(kinds) or "none of this network's", "calibration"),
         ("overhead of a pass", show(device.overhead, "s"), source_of(p, "device", "overhead")),
         ("slowdown factor", f"{device.slowdown:.2f}", source_of(p, "device", "slowdown")),
     ]
@@ -211,7 +212,7 @@ def _communication(p: Breakdown) -> Explanation:
     ]
     inputs += links_inputs(p)
     inputs += [
-        ("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
+        ("NICs per node", f"{e.machine.nics}", source_of(p, "machine", "nics")),
         ("reduction γ", "3 / memory bandwidth", "two reads and a write for each number"),
         ("latency part", show(float(total.latency), "s"), "computed"),
         ("bandwidth part", show(float(total.bandwidth), "s"), "computed"),
@@ -220,11 +221,11 @@ def _communication(p: Breakdown) -> Explanation:
     return Explanation(
         "communication",
         show(float(total.total), "s"),
-        f"for each bucket: {_allreduces(e)}; on two levels, node and network, see its file in lib_dlhpc/schedules"
+        f"for each bucket: {_allreduces(e)}; for two levels, node and network, see its file in lib_dlhpc/schedules"
         + ("; once in H steps, so a step has 1/H of it (Lin et al. 2020)" if local else ""),
         tuple(inputs),
         "named with the formula",
-        "Full-duplex links; no other traffic on the network; all NICs of a node in use, also by a leader."
+        "Full-duplex links; no other traffic on the network; all NICs of a node in use, even by a leader."
         " Protocol switches of the library (eager, rendezvous) are not modeled.",
     )
 
@@ -243,7 +244,7 @@ def _speedup(p: Breakdown) -> Explanation:
         "speed-up",
         f"{float(p.speedup):,.1f}",
         "throughput over that of one device with the unsplit network: replicas × single device / step;"
-        " efficiency = speed-up / devices",
+        " efficiency = speedup / devices",
         (
             (
                 "replicas",
@@ -261,7 +262,7 @@ def _speedup(p: Breakdown) -> Explanation:
         ),
         "definition",
         "The single device never waits for data, other devices or checkpoints."
-        + " It may lack the memory for the unsplit network: then this cannot be measured." * split,
+        + " The unsplit network may not fit in its memory: then this cannot be measured." * split,
     )
 
 
@@ -270,7 +271,7 @@ def _time(p: Breakdown) -> Explanation:
     return Explanation(
         "time to train",
         show(float(p.time_to_train), "s"),
-        "start + steps × step; an epoch has ceil(samples / global batch) steps, the last with the remainder",
+        "start + steps × step; an epoch has ceil(samples / global batch) steps, the last one with the remainder",
         (
             ("samples", f"{int(e.dataset.trained):,}", "data set without the test set"),
             ("epochs", f"{e.run.epochs:g}", "given"),
@@ -279,9 +280,9 @@ def _time(p: Breakdown) -> Explanation:
             ("start", show(float(p.start_time), "s"), _starts_with(e)),
         ),
         "definition",
-        "The epochs suffice at this batch: large batches, stale gradients and local steps may need more epochs"
-        " or a tuned learning rate. No validation passes. No failures: these are listed separately, where"
-        " machine.node_mtbf is known.",
+        "The epochs are assumed to suffice at this batch: large batches, stale gradients and local steps may"
+        " need more epochs or a tuned learning rate. No validation passes. No failures: these are listed"
+        " separately, where machine.node_mtbf is known.",
     )
 
 

@@ -17,23 +17,25 @@ from lib_dlhpc.spec.units import format_quantity as show
 FORMULAS = {
     "tensor": "each allreduce, allgather or reduce-scatter of t ranks by the algorithm that is the cheapest for its"
     " size and network: at least 2 (t-1)/t n β + (t-1)/t n γ for an allreduce, half of it for the others; forward,"
-    " backward, and again where forward is recomputed; with strategy.tensor_pieces = k a product beside it and it take"
-    " c + (k-1) max(c, r) + r, c and r being s of a piece of each",
+    " backward, and again where forward is recomputed; with strategy.tensor_pieces = k a collective and the"
+    " matmul next to it take c + (k-1) max(c, r) + r, where c and r are s of one piece of each",
     "context": "around each attention two all-to-alls of c ranks, of the queries, keys and values and of the outputs of"
     " a rank's tokens: at least (c-1)/c n β each; the same backward. In a ring c-1 messages of keys and values forward,"
-    " 2c-1 of them and their gradients backward, α + n β each; exposed is what takes longer than the block beside it",
+    " 2c-1 of them and their gradients backward, α + n β each; what takes longer than the block it overlaps"
+    " with is exposed",
     "experts": "two all-to-alls for each layer of experts and pass, by the algorithm that is"
     " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each,"
-    " in bytes: with strategy.expert_wire = 'fp8' 1 + 4/128 an element on the way there, 2 on the way home;"
+    " in bytes: with strategy.expert_wire = 'fp8' 1 + 4/128 per element on the way there, 2 on the way back;"
     " times strategy.expert_imbalance, as all wait for the busiest rank; in a turn of dualpipe those of one pass travel"
-    " while the other computes; with strategy.expert_exchange = 'by-node' the longer of two all-to-alls, one copy of a"
-    " token for each of the nodes of its experts between nodes, and one for each expert inside",
-    "halo": "for each layer α + n β, n being the rows that a rank borrows or lends, the more of the two",
-    "pipeline": "for each microbatch and boundary α + n β forward and backward; what is late is exposed",
+    " while the other computes; with strategy.expert_exchange = 'by-node' the longer of two all-to-alls:"
+    " between nodes one copy of a token for each node with experts of it, and inside a node one for each expert",
+    "halo": "for each layer α + n β, n being the rows that a rank receives or sends, whichever are more",
+    "pipeline": "for each microbatch and boundary α + n β forward and backward; what arrives late is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
-    " a microbatch, of which strategy.gather = 'forward' leaves one, and one a step; over the ranks that shard"
-    " the state; each bucket or layer by the algorithm that is named, or the cheapest for its size and network",
-    "offload": "max(out / bandwidth, in / bandwidth) beside each pass; the update's beside the rest of the last"
+    " per microbatch, of which strategy.gather = 'forward' leaves one per microbatch and one per step; over"
+    " the ranks that shard the state; each bucket or layer by the algorithm that is named, or the cheapest"
+    " for its size and network",
+    "offload": "max(out / bandwidth, in / bandwidth) during each pass; for the update, during the rest of the last"
     " backward pass and the update; what takes longer is exposed",
 }
 GROUPS = {  # the degree whose ranks exchange
@@ -45,8 +47,8 @@ GROUPS = {  # the degree whose ranks exchange
     "context": "data",
 }
 LIGHTLY = (
-    " Repeated are norms, activations and the up-projections of latent attention; experts write the output of their"
-    " activation again in the kernel of their backward pass, at no price."
+    " Norms, activations and the up-projections of latent attention are recomputed; experts write the output of their"
+    " activation again in the kernel of their backward pass, at no cost."
 )
 COPIES = (
     "copies of each stage",
@@ -66,7 +68,7 @@ SOURCES = {
 
 
 def explain_split(p: Breakdown) -> list[Explanation]:
-    """Return what is particular to a scalar prediction of a split network, in the order of a step."""
+    """Return the explanations that only a split network has, in the order of a step (scalar predictions)."""
     found = [_recomputation(p)] if float(p.recomputation) else []
     if int(p.experiment.strategy.pipeline) > 1:
         found.append(explain_bubble(p))
@@ -91,17 +93,17 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
             inputs += _nodes(e)
         inputs += [COPIES] * (kind == "data" and e.strategy.mirrored)
         inputs += links_inputs(p)
-        inputs.append(("NICs a node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
+        inputs.append(("NICs per node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
     else:
         need = p.offloading
         inputs += [
-            ("bytes of a step, both ways", show(need.moved, "B"), "layers of the fullest rank"),
+            ("bytes per step, both ways", show(need.moved, "B"), "layers of the fullest rank"),
             ("bandwidth at which all of it is hidden", show(need.required, "B/s"), "computed"),
             ("available bandwidth", show(need.there, "B/s"), "host link or storage tier"),
             (
                 "by page faults instead",
                 show(need.paged, "s"),
-                "64 KiB and 30 us a fault, our own bound",
+                "64 KiB and 30 us per fault, our own bound",
             ),
         ]
     inputs += [
@@ -122,7 +124,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
 
 
 def _nodes(e: Experiment) -> list[tuple[str, str, str]]:
-    """Return to how many nodes a token is sent."""
+    """Return the number of nodes to which a token is sent."""
     nodes = expert_nodes(e)
     layer = next(each for each in e.model.layers if each.traits.tensor == "experts")
     each = copies(layer, nodes) / layer.attributes["routed"] * layer.attributes["chosen"]
@@ -166,7 +168,7 @@ def _recomputation(p: Breakdown) -> Explanation:
         (("recompute", strategy.recompute, "given"),),
         "Chen et al. 2016; Korthikanti et al. 2022 (attention alone); DeepSeek-AI 2024, section 3.2.3 (norms and"
         " up-projections of latent attention)",
-        "Its messages are repeated as well, and counted as communication."
+        "The messages of these passes are repeated as well, and counted as communication."
         + LIGHTLY * (strategy.recompute == LIGHT),
     )
 
@@ -181,10 +183,10 @@ def _exposed(p: Breakdown) -> Explanation:
     return Explanation(
         "exposed communication",
         show(float(p.exposed_communication), "s"),
-        "tensor, expert, halo and context exchanges in full, but in a ring, and in pieces, what is longer than the"
-        " computation beside it;"
-        " messages between stages by how much longer the pipeline takes with them;"
-        " gradients by what is left when the last rank has done its backward passes",
+        "tensor, expert, halo and context exchanges in full, but in a ring, or in pieces, only what takes"
+        " longer than the computation that it overlaps;"
+        " messages between stages: how much longer the pipeline takes with them;"
+        " gradients: what is left when the last rank has finished its backward passes",
         (
             *parts,
             ("share of all messages that is hidden", f"{float(p.hidden):.0%}", "computed"),
@@ -192,7 +194,7 @@ def _exposed(p: Breakdown) -> Explanation:
             ("step, nothing hidden (bound)", show(high, "s"), "computed"),
         ),
         "longest path through the program of the step, lib_dlhpc/program/path.py",
-        "The mean of the ranks of a pipeline. Messages do not slow the computation that they overlap. One message"
-        " between stages that is late holds up every stage behind it: their wait can be longer than all messages"
-        " of a rank, and none of them counts as hidden then.",
+        "The mean over the ranks of a pipeline. Messages do not slow down the computation that they overlap."
+        " One message between stages that is late holds up every stage behind it: their wait can be longer"
+        " than all messages of a rank, and then none of them counts as hidden.",
     )

@@ -1,4 +1,4 @@
-"""What stands behind a number: its formula, its inputs, and where each of these comes from."""
+"""What is behind a number: its formula, its inputs, and where each of these comes from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One number with what stands behind it, all as text."""
+    """One number with what is behind it, all as text."""
 
     name: str
     value: str
@@ -85,7 +85,7 @@ def link_inputs(p: "Breakdown", owner: str, where: str) -> list[tuple[str, str, 
 
 
 def links_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
-    """Return those of the links that a run's devices have: inside a node, or a domain of nodes, and between these."""
+    """Return the same for each link of a run's devices: inside a node, or a domain of nodes, and between these."""
     e = p.experiment
     joint = min(int(e.machine.domain), int(e.strategy.nodes))
     one, several = ("node", "nodes") if joint == 1 else (f"domain of {joint} nodes", "domains")
@@ -96,7 +96,7 @@ def links_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
 
 
 def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
-    """Return the format in which gradients are exchanged, if it is another, and the rate of casts, as inputs."""
+    """Return the format in which gradients are exchanged, if it is not that in memory, and the rate of casts."""
     e = p.experiment
     if not is_cast(e.strategy):
         return []
@@ -104,7 +104,7 @@ def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
     rate = 1 / float(2 * cast_time(e, 1.0) + search_time(e, 1.0))
     scale = ("scale of a bucket", "its largest magnitude", "an allreduce of 4 B before each")
     return [
-        ("on the wire", f"{name}, {size} B a gradient", "strategy.wire"),
+        ("on the wire", f"{name}, {size} B per gradient", "strategy.wire"),
         ("casts, there and back", show(rate, "B/s"), "memory bandwidth; gradients in memory"),
         *[scale] * is_scaled(e.strategy),
     ]
@@ -115,6 +115,6 @@ def stored_in_fp8(p: "Breakdown") -> str:
     if not fp8.is_used(p.experiment.model):
         return ""
     return (
-        " Inputs of linear layers are stored in fp8 for backward; no copy of weights in fp8 is held, and those of one"
-        " layer are not counted."
+        " Inputs of linear layers are stored in fp8 for backward; no copy of the weights in fp8 is kept, and"
+        " the fp8 weights of one layer at a time are not counted."
     )

@@ -38,7 +38,7 @@ class Way:
 
 
 def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MOST) -> list[Way]:
-    """Return configurations of a scalar experiment that fit, ordered by `order`; itself among them if it fits.
+    """Return configurations of a scalar experiment that fit, ordered by `order`; itself included if it fits.
 
     order: step_time, or device_hours of the run, which differ if some have more devices. At
     most `most` are tried. Raises SpecError for another order.
@@ -148,7 +148,7 @@ def _parts(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
-    """More devices for each replica, and fewer replicas; the global batch stays."""
+    """More devices for each replica, and fewer replicas; the global batch stays the same."""
     strategy, devices = experiment.strategy, int(experiment.devices)
     for name in _degrees(strategy):
         now = int(getattr(strategy, name))
@@ -168,7 +168,7 @@ def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _degrees(strategy: Strategy) -> tuple[str, ...]:
-    """Return the ways to split a network; a sequence only where a microbatch is one."""
+    """Return the ways to split a network; a sequence is split only where a microbatch is one sequence."""
     sequence = ("context",) if strategy.microbatches >= strategy.batch else ()
     return ("tensor", "pipeline", "spatial", *sequence)
 

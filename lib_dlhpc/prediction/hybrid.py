@@ -1,4 +1,4 @@
-"""A network that is split: its step, priced from its program (price.py); which rank holds what; offload traffic."""
+"""A network that is split: its step, priced from its program (price.py); what each rank holds; offload traffic."""
 
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -49,7 +49,7 @@ def rank_model(held: tuple[Part, ...]) -> Model:
 
 
 def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
-    """Return the required bandwidth of the rank with most offload traffic; scalar experiments that offload."""
+    """Return the required bandwidth of the rank with the most offload traffic; scalar experiments that offload."""
     batch = experiment.strategy.batch / int(experiment.strategy.microbatches)
     found = []
     step = program(experiment, scale)

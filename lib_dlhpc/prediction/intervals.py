@@ -1,4 +1,4 @@
-"""How often to save: what failures cost between checkpoints, exactly, and the interval that costs least.
+"""How often to save: what failures cost between checkpoints, exactly, and the interval that costs the least.
 
 Symbols as in Daly 2006 ("A higher order estimate of the optimum checkpoint interval for restart dumps"):
 interval tau, s of training between two checkpoints; cost delta, s that training stalls for one; mtbf M, s
@@ -19,7 +19,7 @@ SMALLEST, LARGEST = 1e-12, 1 - 1e-15  # of tau / M
 
 
 def system_mtbf(node_mtbf: Any, nodes: Any) -> Any:
-    """Return the s between failures of `nodes` nodes together, each failing by itself."""
+    """Return the s between failures of `nodes` nodes together, each of which fails independently."""
     return node_mtbf / nodes
 
 
@@ -45,7 +45,7 @@ def daly(cost: Any, mtbf: Any) -> Any:
 
 
 def exact(cost: Any, mtbf: Any) -> Any:
-    """Return the interval that costs least with synchronous checkpoints, to rounding; inf without failures.
+    """Return the interval that costs the least with synchronous checkpoints, to rounding; inf without failures.
 
     The minimum of Daly's complete model solves (1 - tau/M) e^((tau + delta)/M) = 1, which is Lambert's
     function; here by Newton's method. Restart time does not matter to it.
@@ -90,7 +90,7 @@ def expected_cycle(interval: Any, saving: Saving, mtbf: Any) -> Any:
 
 
 def mean_restart(saving: Saving, mtbf: Any) -> Any:
-    """Return the expected s of a restart, begun anew if a failure strikes in it: M (e^(R/M) - 1)."""
+    """Return the expected s of a restart, which starts over if a failure strikes during it: M (e^(R/M) - 1)."""
     rate = 1 / np.asarray(mtbf, dtype=np.float64)
 
     def of(seconds: Any) -> Any:

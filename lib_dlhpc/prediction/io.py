@@ -1,4 +1,4 @@
-"""reading(experiment): what input allows, which limit holds, how much moves, how many nodes hold the data.
+"""reading(experiment): the rate that input allows, its limit, the bytes that move, the nodes that hold the data.
 
 What a page needs of input, beside predict(): `reading` for rates and words, `volumes` for what a step and
 an epoch move, `nodes_needed` for capacity, `needed_bandwidth` for what storage must give.
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
 
 WHY = {
-    "metadata servers": "the metadata servers of {tier} do no more stat, open and close",
-    "storage bandwidth": "{tier} serves no more reads and gives no more bytes a second",
-    "network": "no more comes through the network cards of the nodes",
+    "metadata servers": "the metadata servers of {tier} cannot handle more stat, open and close operations",
+    "storage bandwidth": "{tier} cannot serve more reads or deliver more bytes per second",
+    "network": "the NICs of the nodes cannot carry more",
     "readers": "the readers are busy all the time, most of it with {part}",
-    "prefetch": "no more samples are in flight than fit into the batches fetched ahead,"
-    " and each takes its time, most of it for {part}",
+    "prefetch": "the samples in flight are limited to the batches fetched ahead,"
+    " and most of the time of each sample is spent on {part}",
 }
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What input allows a run. Samples/s of the whole run, and seconds; every value may be an array."""
+    """The rate that input allows a run. Samples/s of the whole run, and seconds; every value may be an array."""
 
     experiment: Experiment
     rates: Mapping[str, Any]  # samples/s that each limit allows; infinite: it limits nothing
@@ -50,7 +50,7 @@ class Reading:
 
     @property
     def rate(self) -> Any:
-        """Samples/s that come: what the lowest limit allows; infinite for data in memory."""
+        """Samples/s that arrive: what the lowest limit allows; infinite for data in memory."""
         lowest: Any = np.inf
         for rate in self.rates.values():
             lowest = np.minimum(lowest, rate)
@@ -67,7 +67,7 @@ class Reading:
 
     @property
     def fetch(self) -> Any:
-        """Seconds in which a global batch comes."""
+        """Seconds in which a global batch arrives."""
         return self.experiment.global_batch / self.rate
 
     @property
@@ -81,7 +81,7 @@ class Reading:
 
 
 def reading(experiment: Experiment) -> Reading:
-    """Return what input allows a run, limit by limit; fields of the experiment may be arrays.
+    """Return the rate that input allows a run, limit by limit; fields of the experiment may be arrays.
 
     The limits are those of lib_dlhpc/costs/reading.py (bottleneck analysis, Denning & Buzen 1978). Input of
     the lowest rate hides behind a step that is no shorter: predict() has what does not as input stall.
@@ -102,7 +102,7 @@ def reading(experiment: Experiment) -> Reading:
 
 
 def needed_bandwidth(experiment: Experiment, step: Any) -> Any:
-    """Return the stored B/s that all devices together read when a step takes `step` s and input none of it.
+    """Return the stored B/s that all devices together read when a step takes `step` s and never waits for input.
 
     For a storage system: what it must give for full use of the accelerators (MLPerf Storage).
     """
@@ -139,7 +139,7 @@ def nodes_needed(experiment: Experiment, capacity: Any = None) -> Any:
 
 @dataclass(frozen=True)
 class Volumes:
-    """What one step moves and asks for; an epoch is `steps` of them. Every value may be an array."""
+    """The bytes and requests of one step; an epoch is `steps` of them. Every value may be an array."""
 
     samples: Any
     steps: Any  # of an epoch
@@ -216,9 +216,9 @@ def explain_input(p: "Breakdown") -> Explanation:
         tuple(inputs),
         "bottleneck analysis (Denning & Buzen 1978); FanStore (Zhang et al. 2018) for metadata operations and"
         " remote reads",
-        "Prefetch hides as much as possible, and nothing varies: the simulator adds queueing. Samples are read in"
-        " a new random order in each epoch; a cache is empty in the first, and its hit rate is the cached share in"
-        " the others, the most that is possible without knowing the order in advance.",
+        "Prefetching hides as much as possible, and nothing varies: the simulator adds queueing. Samples are read in"
+        " a new random order in each epoch; a cache is empty in the first epoch, and its hit rate is the"
+        " cached share in the others, the most that is possible without knowing the order in advance.",
     )
 
 
@@ -227,16 +227,16 @@ def _samples(p: "Breakdown") -> list[tuple[str, str, str]]:
     found = [
         ("access", f"{e.storage.access}, {e.storage.format}", "given"),
         (
-            "stored bytes a sample",
+            "stored bytes per sample",
             show(float(costs.stored_bytes(e)), "B"),
             "data set / compression",
         ),
         (
-            "metadata operations a sample",
+            "metadata operations per sample",
             f"{float(costs.operations(e)):g}",
-            "files × operations a file",
+            "files × operations per file",
         ),
-        ("read calls a sample", f"{float(costs.reads(e)):g}", "given"),
+        ("read calls per sample", f"{float(costs.reads(e)):g}", "given"),
     ]
     if e.storage.cache:
         missed = f"{float(costs.miss_share(e)):.1%}"
@@ -249,7 +249,7 @@ def _samples(p: "Breakdown") -> list[tuple[str, str, str]]:
 
 
 def _tier(p: "Breakdown") -> list[tuple[str, str, str]]:
-    """Return the parameters of the tier that is read, without those that have no effect."""
+    """Return the parameters of the tier that is read, except those that have no effect."""
     tier = costs.read_tier(p.experiment)
     return [
         (
@@ -265,7 +265,7 @@ def _tier(p: "Breakdown") -> list[tuple[str, str, str]]:
 def _limits(found: Reading) -> list[tuple[str, str, str]]:
     workers = found.experiment.storage.workers
     lines = [
-        (f"a reader's {name}", show(float(seconds), "s"), "a sample, computed")
+        (f"a reader's {name}", show(float(seconds), "s"), "computed, per sample")
         for name, seconds in found.reader.items()
         if seconds and workers
     ]

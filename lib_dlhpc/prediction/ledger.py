@@ -386,6 +386,6 @@ def explain_split_memory(p: "Breakdown") -> Explanation:
         ),
         "layer shapes; Narayanan et al. 2021 (microbatches in flight); Korthikanti et al. 2022;"
         " Rajbhandari et al. 2020",
-        "No fragmentation. The all-gather before a product is repeated in backward, unless activations are offloaded."
+        "No fragmentation. The all-gather before a matmul is repeated in backward, unless activations are offloaded."
         + stored_in_fp8(p),
     )

@@ -1,4 +1,4 @@
-"""A program whose ranks exchange messages with two neighbors, in closed form: who waits how long for whom.
+"""A program whose ranks exchange messages with two neighbors, in closed form: how long each rank waits, and for which.
 
 In a step rank r works b_r s, sends to both neighbors, receives from the one before it, then from the one behind
 it, works a_r s more, and meets all others in an allreduce. Sends never wait; a message takes m s, meeting w s. With
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NeighborsPrediction:
-    """What a run lasts, and the s of each rank by term, (ranks,); the terms add up to `seconds` on every rank."""
+    """The duration of a run, and the s of each rank by term, (ranks,); the terms add up to `seconds` on every rank."""
 
     seconds: float
     terms: Mapping[str, Floats]
@@ -34,7 +34,7 @@ class NeighborsPrediction:
 def predict_neighbors(
     before: ArrayLike, after: ArrayLike, message: float, meeting: float
 ) -> NeighborsPrediction:
-    """Return what (steps, ranks) s of work before the messages, and behind them, come to.
+    """Return the duration of a run with (steps, ranks) s of work before and after its messages.
 
     message, meeting: s of a message, and of the allreduce when all are there. Raises SpecError for other shapes.
     """

@@ -1,4 +1,4 @@
-"""Settings that are legal and bring nothing, as the rest of the experiment stands: one sentence each."""
+"""Settings that are legal but have no effect with the rest of the experiment: one sentence each."""
 
 from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.pieces import cut_of
@@ -10,7 +10,7 @@ from lib_dlhpc.spec.strategy import BY_NODE, FP8, LIGHT, SAME
 
 
 def without_effect(experiment: Experiment) -> list[str]:
-    """Return a sentence for each setting of a scalar experiment's strategy that is for nothing.
+    """Return a sentence for each setting of a scalar experiment's strategy that has no effect.
 
     No step is quicker for it and no device holds less; more it may hold.
     """
@@ -18,7 +18,7 @@ def without_effect(experiment: Experiment) -> list[str]:
     found = []
     if s.pipeline == 1 and (s.schedule != "1f1b" or s.chunks > 1):
         chunks = f" and strategy.chunks = {s.chunks}" * (s.chunks > 1)
-        more = "; all it does is to keep more microbatches at once" * (s.microbatches > 1)
+        more = "; all it does is keep more microbatches at once" * (s.microbatches > 1)
         found.append(
             f"strategy.schedule = '{s.schedule}'{chunks}: there is no pipeline to order{more}."
         )
@@ -28,18 +28,20 @@ def without_effect(experiment: Experiment) -> list[str]:
             " interleave; the bubble is that of '1f1b', which keeps fewer microbatches."
         )
     if s.zero and sizes(experiment).data == 1:
-        found.append(f"strategy.zero = {s.zero}: replicas share out the state, and there is one.")
+        found.append(f"strategy.zero = {s.zero}: replicas shard the state, and there is only one.")
     elif s.shards == sizes(experiment).data:
-        found.append(f"strategy.shards = {s.shards}: those are all replicas, as with 0.")
+        found.append(f"strategy.shards = {s.shards}: that is all replicas, as with 0.")
     if by_block(s) and s.bucket != type(s).bucket and sizes(experiment).data > 1:
         found.append(
-            f"strategy.bucket = {s.bucket:g}: ZeRO 3 exchanges a block of the network at a time."
+            f"strategy.bucket = {s.bucket:g}: ZeRO 3 exchanges one block of the network at a time."
         )
     if s.wire != SAME and sizes(experiment).data == 1:
-        found.append(f"strategy.wire = '{s.wire}': replicas exchange gradients, and there is one.")
+        found.append(
+            f"strategy.wire = '{s.wire}': replicas exchange gradients, and there is only one."
+        )
     elif s.wire != SAME and not is_cast(s):
         found.append(
-            f"strategy.wire = '{s.wire}': gradients of precision {s.precision} have that format."
+            f"strategy.wire = '{s.wire}': gradients of precision {s.precision} already have that format."
         )
     found += [*_of_layers(experiment), *_of_precision(experiment), *_of_attention(experiment)]
     if not s.lora and s.adapted != "queries_values":
@@ -52,16 +54,16 @@ def without_effect(experiment: Experiment) -> list[str]:
 
 
 def _of_experts(experiment: Experiment) -> list[str]:
-    """Return a sentence for each setting of experts that is for nothing."""
+    """Return a sentence for each setting of experts that has no effect."""
     s, found = experiment.strategy, list[str]()
     if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
         found.append(
-            f"strategy.expert_imbalance = {s.expert_imbalance}: ranks share out no experts, so none of them waits."
+            f"strategy.expert_imbalance = {s.expert_imbalance}: experts are not split over ranks, so no rank waits."
         )
     nodes = expert_nodes(experiment)
     if s.expert_exchange == BY_NODE and (nodes == 1 or not _has_experts(experiment)):
         found.append(
-            f"strategy.expert_exchange = {BY_NODE!r}: ranks that share experts are in one node, or there are none."
+            f"strategy.expert_exchange = {BY_NODE!r}: the ranks that share experts are in one node, or there are none."
         )
     if s.expert_wire != SAME and (s.experts == 1 or not _has_experts(experiment)):
         found.append(
@@ -71,13 +73,13 @@ def _of_experts(experiment: Experiment) -> list[str]:
 
 
 def _of_layers(experiment: Experiment) -> list[str]:
-    """Return a sentence for each way to split layers that none of them is split by."""
+    """Return a sentence for each way to split layers that splits none of them."""
     s, found = experiment.strategy, list[str]()
     if s.tensor == 1 and s.split != "paired":
         found.append(f"strategy.split = '{s.split}': with strategy.tensor = 1 no layer is split.")
     if s.tensor_pieces > 1 and not _is_cut(experiment):
         found.append(
-            f"strategy.tensor_pieces = {s.tensor_pieces}: beside no product of positions is a tensor-parallel"
+            f"strategy.tensor_pieces = {s.tensor_pieces}: no matmul over positions is next to a tensor-parallel"
             " collective that has a position for each piece."
         )
     if s.context == 1 and s.context_exchange != "heads":
@@ -88,28 +90,28 @@ def _of_layers(experiment: Experiment) -> list[str]:
 
 
 def _of_precision(experiment: Experiment) -> list[str]:
-    """Return a sentence where no layer has the precision that it is about."""
+    """Return a sentence where no layer has the precision that is set."""
     if experiment.strategy.precision != FP8 or fp8.is_used(experiment.model):
         return []
     return [
-        "strategy.precision = 'fp8': the network has no linear layer but its last, so all of it is in bf16."
+        "strategy.precision = 'fp8': the network has no linear layer except its last, so all of it is in bf16."
     ]
 
 
 def _of_attention(experiment: Experiment) -> list[str]:
-    """Return a sentence for each setting of attention that is for nothing."""
+    """Return a sentence for each setting of attention that has no effect."""
     s, found = experiment.strategy, list[str]()
     attends = any(layer.traits.selective for layer in experiment.model.layers)
     fused = any(layer.kind == "fused_attention" for layer in experiment.model.layers)
     if s.recompute == "selective" and not attends:
         why = "attention is fused and stores no scores" if fused else "the network has no attention"
-        found.append(f"strategy.recompute = 'selective': {why} to make again.")
+        found.append(f"strategy.recompute = 'selective': {why} to recompute.")
     if s.recompute == LIGHT and not any(
         layer.traits.light or layer.traits.light_elements(layer)
         for layer in experiment.model.layers
     ):
         found.append(
-            f"strategy.recompute = {LIGHT!r}: the network has no norm and no activation that it could make again."
+            f"strategy.recompute = {LIGHT!r}: the network has no norm and no activation that could be recomputed."
         )
     if s.fused_attention == "on" and not fused:
         found.append("strategy.fused_attention = 'on': the network has no attention.")
@@ -117,7 +119,7 @@ def _of_attention(experiment: Experiment) -> list[str]:
 
 
 def _is_cut(experiment: Experiment) -> bool:
-    """Return whether any product is computed in pieces."""
+    """Return whether any matmul is computed in pieces."""
     many = int(experiment.strategy.tensor_pieces)
     return any(cut_of(part.model, many) for held in chain(experiment) for part in held)
 

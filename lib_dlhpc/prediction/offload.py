@@ -32,7 +32,7 @@ NONE = Exchange(Cost(0.0, 0.0, 0.0), 0.0)
 
 @dataclass(frozen=True)
 class Need:
-    """The offload traffic of a step, of the rank that moves most."""
+    """The offload traffic of a step on the rank that moves the most."""
 
     moved: float  # B, both directions
     required: float  # B/s that hides it fully

@@ -52,7 +52,7 @@ def check_fits(experiment: Experiment) -> float:
             if int(way.prediction.experiment.devices) == ranks and not way.untrained
         ]
         ways = (
-            f"would fit: {'; '.join(words[:3])}." if words else "no change that is known would fit."
+            f"would fit: {'; '.join(words[:3])}." if words else "no known change would make it fit."
         )
         raise SpecError(
             f"machine.device.memory = {show(cap, 'B')}: a rank needs {show(most, 'B')},"
@@ -101,7 +101,7 @@ def _input_line(experiment: Experiment) -> list[str]:
         return []
     size = show(float(stored_bytes(experiment)), "B")
     return [
-        f"  input: {int(experiment.dataset.trained):,} samples of {size} an epoch, read from files of this machine,"
+        f"  input: {int(experiment.dataset.trained):,} samples of {size} per epoch, read from files on this machine,"
         f" throttled to storage.tier = {experiment.storage.tier!r}"
     ]
 
@@ -112,7 +112,7 @@ def peak_lines(predicted: float, measured: list[float], cap: float) -> list[str]
         return []
     most = max(measured)
     lines = [
-        f"  memory: a rank held {show(most, 'B')} at most, of {show(cap, 'B')}; predicted"
+        f"  memory: a rank held at most {show(most, 'B')}, of {show(cap, 'B')}; predicted"
         f" {show(predicted, 'B')}"
     ]
     if most > cap:

@@ -44,5 +44,5 @@ def explain_exposed(p: "Breakdown") -> Explanation:
             ("step, nothing hidden (bound)", show(high, "s"), "computed"),
         ),
         "exact for one queue; buckets as in Li et al. 2020 (PyTorch Distributed)",
-        "The exchange does not slow the computation that it overlaps.",
+        "The exchange does not slow down the computation that it overlaps.",
     )

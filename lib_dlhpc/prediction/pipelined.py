@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 
 class Ranks(NamedTuple):
-    """Seconds of each rank for a microbatch, (p,) each, and of the messages between stages."""
+    """Seconds per microbatch on each rank, (p,) each, and of the messages between stages."""
 
     forward: Floats
     backward: Floats
@@ -70,7 +70,7 @@ def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 
 
 
 def in_flight(rank: int, ranks: int, microbatches: Any, schedule: str, chunks: int = 1) -> Any:
-    """Return the most passes of one chunk in flight on a rank: microbatches times chunks; arrays give arrays."""
+    """Return the most passes of a chunk that are in flight on a rank: microbatches times chunks; arrays give arrays."""
     if schedule == "gpipe":
         return microbatches
     if schedule == "interleaved":
@@ -164,7 +164,7 @@ BUBBLES = {
     "1f1b": "Σ c + (m-1) max c, with c = f + b of each rank; with equal stages a bubble of (p-1)/m of the work",
     "interleaved": "m max c + (Σ c - max c)/v; with equal stages a bubble of (p-1)/(v m) of the work",
     "zb-h1": "m max c + (p-1)(f + i - w), with i s for input gradients and w for those of weights; where the two take"
-    " as long, that is m max c + (p-1) f",
+    " equally long, that is m max c + (p-1) f",
     "dualpipe": "m (F + B) + (p/2-1)(F&B + B - 3W), with F, B and W s of a stage forward, for all of backward and for"
     " the weight gradients in it, and F&B = F + B, without the exchanges of experts that the two hide from each other",
 }
@@ -194,10 +194,14 @@ def explain_bubble(p: "Breakdown") -> Explanation:
             ("microbatches m", f"{strategy.microbatches}", "given"),
             ("chunks v", f"{strategy.chunks}", "given"),
             *[("stages of a rank", "2", "one of each copy of the network")] * strategy.mirrored,
-            ("layers of each stage", layers, "cut where the longest stage is shortest and all fit"),
+            (
+                "layers of each stage",
+                layers,
+                "cut where the longest stage is the shortest and all stages fit",
+            ),
         ),
         "Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2; Qi et al. 2024, section 2 (zero bubble);"
         " DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1 (DualPipe)",
-        f"{CLOSE[strategy.schedule]} A stage can be no shorter than a block. Forward passes that are recomputed"
+        f"{CLOSE[strategy.schedule]} A stage cannot be shorter than a block. Forward passes that are recomputed"
         " start when the gradient has arrived.",
     )

@@ -1,4 +1,4 @@
-"""The founding slides' profile: what a training run asks of the file system, and where eight hours go.
+"""The profile on the founding slides: what a training run asks of the file system, and where its eight hours go.
 
 FanStore's slides count the calls of one run: ResNet-50 with Keras, TensorFlow and Horovod on 16 nodes of
 four GTX 1080 Ti, 90 epochs of ImageNet in 2,002 directories. The counts are arithmetic and come out exactly.
@@ -31,7 +31,7 @@ TABLE = ("imagenet", "neural-image", "reactor-status")  # their three data sets
 
 @dataclass(frozen=True)
 class Profile:
-    """What a run asks of the file system: counts of the whole run, clients at a time, seconds. May be arrays."""
+    """What a run asks of the file system: counts over the whole run, concurrent clients, seconds. May be arrays."""
 
     listings: Any  # stat and readdir at the start: every device, every directory
     listers: Any  # devices that do so at the same time
@@ -47,18 +47,18 @@ class Profile:
     time: Any  # s from start to end, predicted
 
     def implied(self, time: Any) -> dict[str, Any]:
-        """Return what a run of `time` s means: samples/s, operations/s, reads/s, B/s, s a file for each reader."""
+        """Return what a run of `time` s means: samples/s, operations/s, reads/s, B/s, s per file for each reader."""
         return {
             "samples/s": self.samples / time,
             "operations/s": 3 * self.opened / time,  # a stat, an open and a close
             "reads/s": self.reads / time,
             "bytes/s": self.bytes / time,
-            "seconds a file": self.readers * time / self.opened,
+            "seconds per file": self.readers * time / self.opened,
         }
 
 
 def slides_run(nodes: Any = 16, access: str = "stream") -> Experiment:
-    """Return the run of the slides: 4 GPUs a node and 4 readers a GPU; `access` "cooperative" is FanStore.
+    """Return the run of the slides: 4 GPUs per node and 4 readers per GPU; `access` "cooperative" is FanStore.
 
     180 M reads of 117 M files make 1.54 a file. The batch, not given, is 64 a GPU.
     """
@@ -97,7 +97,7 @@ def skylake_run(nodes: Any = 512, access: str = "cooperative") -> Experiment:
 
 
 def weak_scaling(experiment: Experiment) -> Any:
-    """Return the throughput over that of as many single nodes: weak-scaling efficiency."""
+    """Return the throughput over that of the same number of single nodes: weak-scaling efficiency."""
     one = experiment.set({"strategy.nodes": 1})
     nodes = experiment.strategy.nodes
     return predict(experiment).throughput / (nodes * predict(one).throughput)
@@ -113,10 +113,12 @@ def slowed_to(experiment: Experiment, time: float) -> Experiment:
     low, high = 1.0, 1e12
     if predict(experiment.set({key: high})).time_to_train > time:
         raise SpecError(
-            f"time = {time:g} s: the run takes longer on the quickest metadata servers."
+            f"time = {time:g} s: the run takes longer even on the fastest metadata servers."
         )
     if predict(experiment.set({key: low})).time_to_train < time:
-        raise SpecError(f"time = {time:g} s: the run takes less on the slowest metadata servers.")
+        raise SpecError(
+            f"time = {time:g} s: the run takes less time even on the slowest metadata servers."
+        )
     for _ in range(60):
         middle = (low * high) ** 0.5
         late = predict(experiment.set({key: middle})).time_to_train > time
@@ -164,7 +166,7 @@ def profile(experiment: Experiment) -> Profile:
 
 @dataclass(frozen=True)
 class Sizes:
-    """A data set as it weighs on storage."""
+    """A data set as the load that it puts on storage."""
 
     dataset: Dataset
     file_size: float  # mean B
@@ -181,5 +183,5 @@ def sizes(capacity: float = NODE_STORAGE, datasets: tuple[str, ...] = TABLE) -> 
 
 
 def holders(size: float, capacity: float) -> int:
-    """Return how many nodes of `capacity` B hold `size` B together: 455 GB at 60 GB take 8."""
+    """Return how many nodes of `capacity` B hold `size` B together: 455 GB at 60 GB per node take 8."""
     return int(max(np.ceil(size / capacity), 1))

@@ -1,4 +1,4 @@
-"""Published results, and what becomes of each: scored, an input of others, or left out with the reason.
+"""Published results, and how each is used: scored, as an input of others, or left out with the reason.
 
 results.csv in catalog/published has what was measured. A family, a TOML file beside it, says of which rows
 it predicts which, from what, and why it leaves others out. Every row of results.csv stands in a family.
@@ -40,7 +40,7 @@ STARTS = (
 
 @dataclass(frozen=True)
 class Standing:
-    """What becomes of a published row, and why unless it is scored."""
+    """How a published row is used, and why it is not scored if it is not."""
 
     status: str  # scored, input, left out
     why: str = ""
@@ -98,7 +98,7 @@ def row_of(identity: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def standings(chosen: Iterable[str] = ()) -> dict[str, Standing]:
-    """Return what becomes of every published row of these families, by id."""
+    """Return how every published row of these families is used, by id."""
     tables = families(chosen)
     found: dict[str, Standing] = {}
     for table in tables:
@@ -121,7 +121,7 @@ def standings(chosen: Iterable[str] = ()) -> dict[str, Standing]:
 
 
 def rounding(text: str) -> float:
-    """Return a unit of the last digit of a printed number that is not zero, over the number: it was rounded or cut."""
+    """Return one unit in the last nonzero digit of a printed number, over the number: it was rounded or cut."""
     mantissa, _, exponent = text.lower().partition("e")
     digits = mantissa.rstrip("0") if "." in mantissa else mantissa
     if digits.endswith(".") or "." not in digits:

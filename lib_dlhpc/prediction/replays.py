@@ -11,7 +11,7 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 @dataclass(frozen=True)
 class Replay:
-    """A published run: what it was, how long it took, in s, and what is known of a prediction that misses that."""
+    """A published run: what it was, how long it took in s, and the known reason why a prediction misses that."""
 
     name: str
     title: str

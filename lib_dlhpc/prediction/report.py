@@ -74,7 +74,7 @@ def as_text(
     lines = [
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {count(e.strategy.nodes, 'node')}, {count(e.devices, 'device')},"
-        f" batch {int(e.global_batch):,} ({e.strategy.batch} a {'replica' if e.strategy.replica > 1 else 'device'}),"
+        f" batch {int(e.global_batch):,} ({e.strategy.batch} per {'replica' if e.strategy.replica > 1 else 'device'}),"
         f" {e.strategy.precision}, {exchange_in_words(e.strategy, e.training)}",
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
@@ -132,7 +132,7 @@ def _costs(prediction: Breakdown) -> list[str]:
 
 
 def _with_failures(prediction: Breakdown) -> dict[str, Any]:
-    """Return what failures make of a run, where the machine says how often its nodes fail."""
+    """Return what failures do to a run, where the machine states how often its nodes fail."""
     found = prediction.resilience
     if np.isinf(found.mtbf):
         return {}
@@ -181,20 +181,20 @@ def _by_kind(prediction: Breakdown) -> list[str]:
 
 
 def _held_up(prediction: Breakdown, kind: str) -> bool:
-    """Whether ranks wait longer for these messages than all of a rank's take."""
+    """Whether ranks wait longer for these messages than all messages of a rank take."""
     return float(prediction.exposed[kind]) > float(prediction.messages[kind].total) * (1 + 1e-9)
 
 
 def configurations_text(search: Search) -> str:
-    """Return the quickest configurations that a search has found to fit, one a line, and what it left out."""
+    """Return the fastest configurations that a search has found to fit, one per line, and what it left out."""
     found = search.ordered()
     ways = found[:3]
     if all(way.untrained for way in ways):  # one that can be tried here as well
         ways += [way for way in found[3:] if not way.untrained][:1]
     lines = [
-        f"  fits with             {way.words}: {show(float(way.prediction.step_time), 's')} a step,"
-        f" {show(float(way.prediction.memory_total), 'B')} a device"
-        + ("; dlhpc run cannot train so" if way.untrained else "")
+        f"  fits with             {way.words}: {show(float(way.prediction.step_time), 's')} per step,"
+        f" {show(float(way.prediction.memory_total), 'B')} per device"
+        + ("; dlhpc run cannot train it" if way.untrained else "")
         for way in ways
     ]
     lines = lines or [
@@ -202,7 +202,7 @@ def configurations_text(search: Search) -> str:
     ]
     if search.left:
         lines.append(
-            f"  searched              {count(search.tried, 'configuration')}; not tried: {search.left:,}, of more"
+            f"  searched              {count(search.tried, 'configuration')}; not tried: {search.left:,}, with more"
             " changes at once or more nodes"
         )
     return "\n".join(lines)
@@ -212,7 +212,7 @@ def _staleness(prediction: Breakdown) -> list[str]:
     if prediction.experiment.strategy.update != "asynchronous":
         return []
     return [
-        f"  staleness             {int(prediction.staleness):>10,}   updates in the mean; servers and links"
+        f"  staleness             {int(prediction.staleness):>10,}   updates on average; servers and links"
         f" {float(prediction.server_load):.0%} busy"
     ]
 

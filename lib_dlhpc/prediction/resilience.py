@@ -1,4 +1,4 @@
-"""What failures make of a run: how much of its time becomes training, and the interval to choose.
+"""What failures do to a run: how much of its time becomes training, and the interval to choose.
 
 An experiment gives the cost of a checkpoint (costs/checkpoints.py) and machine.node_mtbf the failures; the
 formulas are in intervals.py. Failures come at random and strike any node; one stops all of them. What is
@@ -72,7 +72,7 @@ class Resilience:
 
     @property
     def expected_time(self) -> Any:
-        """Expected seconds from start to end: time_to_train, lost work and restarts; inf without headway."""
+        """Expected seconds from start to end: time_to_train, lost work and restarts; inf if it makes no progress."""
         cycles = self.work / self.interval
         return self.prediction.start_time + cycles * expected_cycle(
             self.interval, self._spread, self.mtbf
@@ -80,7 +80,7 @@ class Resilience:
 
     @property
     def expected_run(self) -> Any:
-        """Expected seconds of a run that saves after each whole interval, and not at its end; inf without headway.
+        """Expected seconds of a run that saves after each whole interval, not at its end; inf without progress.
 
         expected_time counts saves in proportion to time, as a long run has them. Without failures this is the time of
         simulation/failures.py; with them, the last stretch falls back on an interval of its own length.
@@ -159,7 +159,7 @@ class Resilience:
 
     @property
     def _spread(self) -> Saving:
-        """The cost of a checkpoint for each `interval`: a run that is shorter than it has a part of one."""
+        """The cost of a checkpoint for each `interval`: a run shorter than the interval has a fraction of one."""
         chosen = self.prediction.experiment.run.checkpoint_interval
         none = np.equal(chosen, 0)
         part = np.where(none, 0.0, self.interval / np.where(none, 1.0, chosen))
@@ -179,7 +179,7 @@ def in_words(expected_time: float) -> str:
 
 
 def resilience(prediction: "Breakdown") -> Resilience:
-    """Return what failures make of a predicted run.
+    """Return what failures do to a predicted run.
 
     Source: Young 1974, Daly 2006; see intervals.py.
     """
@@ -192,11 +192,11 @@ def resilience(prediction: "Breakdown") -> Resilience:
 
 METHODS = {
     "synchronous": "bytes / bandwidth, training stalled",
-    "asynchronous": "bytes of a device / host link, training stalled; then bytes / bandwidth in the background,"
+    "asynchronous": "bytes on a device / host link, training stalled; then bytes / bandwidth in the background,"
     " for which the next checkpoint waits",
-    "multilevel": "bytes of a node / bandwidth of its local tier, training stalled; then bytes / bandwidth of the"
+    "multilevel": "bytes on a node / bandwidth of its local tier, training stalled; then bytes / bandwidth of the"
     " shared tier in the background, for which the next checkpoint waits",
-    "incremental": "bytes of a device / hash rate + changed bytes / bandwidth, training stalled",
+    "incremental": "bytes on a device / hash rate + changed bytes / bandwidth, training stalled",
 }
 
 
@@ -220,7 +220,9 @@ def _checkpoint(p: "Breakdown") -> Explanation:
             ("written of it", show(float(price.written), "B"), "computed"),
             (
                 "writers",
-                "the first node" if e.run.checkpoint_writers == "first" else "every node its shard",
+                "the first node"
+                if e.run.checkpoint_writers == "first"
+                else "every node, its shard",
                 "given",
             ),
             (
@@ -266,7 +268,7 @@ def _writers_reach(p: "Breakdown", tier: StorageTier) -> list[tuple[str, str, st
 
 def _bytes_each(p: "Breakdown", price: Saving) -> str:
     size = float(price.size) / p.experiment.model.trained
-    return f"{size:g} B a trained parameter: weights, master weights, optimizer state"
+    return f"{size:g} B per trained parameter: weights, master weights, optimizer state"
 
 
 def _particular(p: "Breakdown") -> list[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""What would help most: how much shorter a step gets when one part of the machine is twice as good."""
+"""What would help the most: how much shorter a step gets when one part of the machine is twice as good."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ PARTS = {
 }
 # Those of readers, where the experiment says how many there are or how far ahead they may be.
 READERS = {
-    "readers a device": ("storage.workers", 2.0),
+    "readers per device": ("storage.workers", 2.0),
     "batches ahead": ("storage.prefetch", 2.0),
     "storage latency": ("machine.storage.tier.*latency", 0.5),
 }

@@ -1,4 +1,4 @@
-"""Slack of a pipeline: passes off the critical path run at a lower clock, at no cost in time.
+"""Slack of a pipeline: passes off the critical path can run at a lower clock, at no cost in time.
 
 Let L(c) be the longest path through pass c, and T the longest of all. If every pass takes T / L(c) times as long, no
 path exceeds T: all passes of a path P have L(c) >= |P|, so P takes at most T / |P| times |P|. What slack is left is
@@ -36,7 +36,7 @@ LONGEST = 1 / BEST_CLOCK
 
 @dataclass(frozen=True)
 class Slack:
-    """Passes of one pipeline, in an order in which each follows those that it waits for; seconds and joules."""
+    """Passes of one pipeline, ordered so that each follows those that it waits for; seconds and joules."""
 
     passes: tuple[Call, ...]
     seconds: Floats  # of each pass at the highest clock
@@ -61,7 +61,7 @@ def slack(experiment: Experiment) -> Slack:
     """
     if experiment.strategy.power_limit:
         raise SpecError(
-            f"strategy.power_limit = {experiment.strategy.power_limit:g} W: slack is of devices without a"
+            f"strategy.power_limit = {experiment.strategy.power_limit:g} W: slack is defined for devices without a"
             " limit; legal: 0."
         )
     step = program(experiment, compute_scale(experiment))

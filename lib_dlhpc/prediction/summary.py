@@ -81,7 +81,7 @@ def sweep_summary(of: "Sweep") -> Summary:
         "fits in memory": _fitting(of.fits),
     }
     if of.fits.any():
-        facts["most throughput at"] = _setting(of.best())
+        facts["highest throughput at"] = _setting(of.best())
     found = zip(
         product(*of.axes.values()),
         of.step_time.flat,

@@ -1,4 +1,4 @@
-"""A real job beside its prediction: the terms of its trace's steps, and the [calibration] that they give.
+"""A real job beside its prediction: the terms of its trace's steps, and the [calibration] that follows from them.
 
 calibrate(experiment, step_terms(trace)).experiment starts from the rate at which the job's own ranks compute;
 what remains of the error is communication and input.
@@ -66,7 +66,7 @@ def calibrate(experiment: Experiment, trace: StepTerms) -> Traced:
     devices, ranks = int(experiment.devices), trace.ranks
     if devices != ranks:
         raise SpecError(
-            f"The trace is of {count(ranks, 'rank')}, the experiment has {count(devices, 'device')}: expected"
+            f"The trace has {count(ranks, 'rank')}, the experiment has {count(devices, 'device')}: expected"
             " the experiment of the traced job; change it with --set strategy.nodes=... or"
             " strategy.devices_per_node=..."
         )
@@ -76,7 +76,7 @@ def calibrate(experiment: Experiment, trace: StepTerms) -> Traced:
             " data parallelism, where each device computes all of it."
         )
     if not trace.terms["compute"].any():
-        raise SpecError("The trace has no compute: there is no rate to take from it.")
+        raise SpecError("The trace has no compute: no rate can be taken from it.")
     means = {term: float(each.mean()) for term, each in trace.terms.items()}
     traced = {term: sum(means[name] for name in names) for term, (names, _) in SAME.items()}
     batch = int(experiment.strategy.batch)
@@ -117,7 +117,7 @@ def _terms(prediction: Breakdown) -> dict[str, float]:
 
 
 def _notes(experiment: Experiment, trace: StepTerms) -> list[str]:
-    """Return what in the trace is not of this experiment, or is no part of a prediction."""
+    """Return what in the trace does not belong to this experiment, or is not part of a prediction."""
     notes = []
     size = experiment.model.trained * BYTES[experiment.strategy.precision]
     gradients = float(on_wire(experiment.strategy, size))

@@ -55,7 +55,7 @@ def as_toml(found: Traced, files: Sequence[str]) -> str:
     trace = found.trace
     seconds = format_quantity(found.traced[COMPUTE], "s", 6)
     head = [
-        "[calibration] is from the trace of a job, by `dlhpc trace calibrate`:",
+        "[calibration] was taken from the trace of a job by `dlhpc trace calibrate`:",
         *(f"    {name}" for name in files),
         f"{count(trace.steps, 'step')} of {count(len(trace.rank), 'rank')}, by {trace.found}: a rank takes"
         f" {seconds} for {found.batch} samples, without its waits.",

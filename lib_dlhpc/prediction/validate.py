@@ -1,4 +1,4 @@
-"""Prediction against publication: every published row is an experiment, and its error is shown.
+"""Predictions against publications: every published row is an experiment, and its error is shown.
 
 A family (a file of catalog/published) describes one set of measurements: [experiment] is what they share,
 each of [[rows]] names the measured results (ids in results.csv) and the measured row it starts `from`:
@@ -224,9 +224,7 @@ def _check_machine(table: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
         (own, entry.get("source")),
     ):
         if changed and not source:
-            raise SpecError(
-                f"{entry['id']}: {', '.join(changed)} without `source`, which says that it was so."
-            )
+            raise SpecError(f"{entry['id']}: {', '.join(changed)} without a `source` that says so.")
 
 
 def _shared(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Experiment:
@@ -346,7 +344,7 @@ def quantity_of(experiment: Experiment, quantity: str) -> Any:
         return prediction.memory_total
     if quantity == "out_of_memory":
         return not prediction.fits
-    raise SpecError(f"published quantity {quantity!r} is not one that predict gives.")
+    raise SpecError(f"published quantity {quantity!r} is not one that predict returns.")
 
 
 def _each_of(prediction: Breakdown, devices: int) -> Any:
@@ -363,7 +361,7 @@ def _passes(prediction: Breakdown) -> Any:
 
 
 def _flop_again(experiment: Experiment) -> float:
-    """Return the FLOP a sample that recomputation adds."""
+    """Return the FLOP per sample that recomputation adds."""
     model = experiment.model
     runs = segments(model, experiment.strategy.recompute)
     return float(sum(model.layer_forward_flop[list(run.repeated)].sum() for run in runs))

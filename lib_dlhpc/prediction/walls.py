@@ -1,4 +1,4 @@
-"""The limits a run breaks: which, by how much, and what would bring it back.
+"""The limits that a run exceeds: which, by how much, and what would bring it back within them.
 
 Most say that it cannot run; the last one that it can, and starves: its input does not keep up.
 """
@@ -21,7 +21,7 @@ STARVING = 0.05  # share of a step that waits for input, from which on it is rep
 
 
 def walls_hit(prediction: "Breakdown") -> list[str]:
-    """Return one sentence for each broken limit of a scalar experiment; none if it can run, and is fed."""
+    """Return one sentence for each limit that a scalar experiment exceeds; none if it runs and is never starved."""
     walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall, _local_wall]
     walls += [_cache_wall, _copy_wall, _lost_wall, _input_wall]
     return [sentence for wall in walls for sentence in wall(prediction)]
@@ -46,11 +46,11 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
         return [
             f"Memory: {fullest.when}, a device needs {format_quantity(total, 'B')} and has"
             f" {format_quantity(capacity, 'B')}, {_too_much(total / capacity)};"
-            f" {format_quantity(total - capacity, 'B')} are missing, and most of it is {largest}."
+            f" {format_quantity(total - capacity, 'B')} are missing, and the largest term is {largest}."
         ]
     most = largest_batch(prediction)
     remedy = (
-        f"the largest batch a device that fits is {most}"
+        f"the largest batch per device that fits is {most}"
         if most
         else "not even one sample fits: the model must be split, its state sharded, or kept out of core"
     )
@@ -79,7 +79,7 @@ def _server_wall(prediction: "Breakdown") -> list[str]:
         return []
     room = device.memory - device.reserved_memory
     part = (needed - device.reserved_memory) * experiment.strategy.servers
-    remedy = f"; it takes {_many(part / room)} servers" if room > 0 else ""
+    remedy = f"; {_many(part / room)} servers are needed" if room > 0 else ""
     return [
         f"Memory: a parameter server needs {format_quantity(needed, 'B')} and has"
         f" {format_quantity(device.memory, 'B')}, {_too_much(needed / device.memory)}{remedy}."
@@ -98,7 +98,7 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
     if size <= room:
         return []
     where = f"spread over {count(nodes, 'node')}" if tier.scope == "node" else "of the whole system"
-    needed = f"; it takes {_many(size / tier.capacity)} nodes" if tier.scope == "node" else ""
+    needed = f"; {_many(size / tier.capacity)} nodes are needed" if tier.scope == "node" else ""
     return [
         f"Storage: the data set is {format_quantity(size, 'B')} and {tier.name} {where} holds"
         f" {format_quantity(room, 'B')}, {_too_much(size / room)}{needed}."
@@ -106,12 +106,12 @@ def _storage_wall(prediction: "Breakdown") -> list[str]:
 
 
 def _own_wall(experiment: Experiment, tier: StorageTier) -> list[str]:
-    """Each node draws its samples from all of the data set, and has nothing but its own tier."""
+    """Each node draws its samples from the whole data set, and has only its own tier."""
     size, room = data_set_bytes(experiment), tier.capacity
     if size <= room:
         return []
     return [
-        f"Storage: every node streams from its own {tier.name}, which must hold all of the data set,"
+        f"Storage: every node streams from its own {tier.name}, which must hold the whole data set,"
         f" {format_quantity(size, 'B')}, and holds {format_quantity(room, 'B')}, {_too_much(size / room)};"
         f' storage.access = "cooperative" spreads it over {_many(size / room)} nodes or more.'
     ]
@@ -128,7 +128,9 @@ def _local_wall(prediction: "Breakdown") -> list[str]:
         return []
     part = "all of the data set" if storage.access == "stage" else "its part of the data set"
     needed = nodes_needed(experiment)
-    remedy = "" if storage.access == "stage" else f"; it takes {format_plain(float(needed))} nodes"
+    remedy = (
+        "" if storage.access == "stage" else f"; {format_plain(float(needed))} nodes are needed"
+    )
     return [
         f"Storage: a node keeps {part}, {format_quantity(size, 'B')}, and {storage.local} holds"
         f" {format_quantity(room, 'B')}, {_too_much(size / room)}{remedy}."
@@ -160,8 +162,8 @@ def _input_wall(prediction: "Breakdown") -> list[str]:
     wanted = experiment.global_batch / hidden
     return [
         f"Input: {stall / step:.0%} of each step waits for data: {found.why}."
-        f" {format_plain(float(found.rate))} samples/s come, and {format_plain(float(wanted))} would be"
-        f" trained; {_fed_by(prediction, found.limit, wanted)}."
+        f" {format_plain(float(found.rate))} samples/s arrive, while the devices could train"
+        f" {format_plain(float(wanted))}; {_fed_by(prediction, found.limit, wanted)}."
     ]
 
 
@@ -170,11 +172,11 @@ def _fed_by(prediction: "Breakdown", limit: str, wanted: float) -> str:
     storage = prediction.experiment.storage
     factor = wanted / reading(prediction.experiment).rates[limit]
     if limit == "readers":
-        return f"it takes {_many(storage.workers * factor)} readers a device"
+        return f"{_many(storage.workers * factor)} readers per device are needed"
     if limit == "prefetch":
-        return f"it takes {_many(storage.prefetch * factor)} batches ahead"
+        return f"{_many(storage.prefetch * factor)} batches ahead are needed"
     if limit == "metadata servers":
-        return "packed files ask for no metadata, and a store over the nodes has it in memory"
+        return "packed files need no metadata operations, and a store over the nodes has its metadata in memory"
     where = "a copy in each node" if storage.access != "stage" else "a cache"
     return f"{where}, or {format_plain(float(factor))}-fold compression, would do"
 
@@ -188,7 +190,7 @@ def _copy_wall(prediction: "Breakdown") -> list[str]:
     remedy = (
         "let all nodes write their parts"
         if alone
-        else 'run.checkpoint = "synchronous" needs no such copy, and more nodes hold less of it each'
+        else 'run.checkpoint = "synchronous" needs no such copy, and with more nodes each holds less of it'
     )
     return [
         f"Memory: a host keeps {format_quantity(needed, 'B')} of state until it is written, and has"
@@ -205,14 +207,14 @@ def _lost_wall(prediction: "Breakdown") -> list[str]:
     if storage_tier(machine, storage.tier).scope != "node" or not lost:
         return []
     return [
-        f"Checkpoints: they lie on {storage.tier} of the nodes alone, and {lost:.0%} of failures take that"
-        " with them: the run begins anew then, which the expected time does not count. Write to a tier that"
+        f"Checkpoints: they are only on {storage.tier} of the nodes, and {lost:.0%} of failures destroy that:"
+        " the run then starts over, which the expected time does not include. Write to a tier that"
         ' is shared; run.checkpoint = "multilevel" keeps the nodes\' own as the first level.'
     ]
 
 
 def _too_much(factor: float) -> str:
-    """Say by how much a limit is broken: in percent, or as a factor."""
+    """Return by how much a limit is exceeded: in percent, or as a factor."""
     return (
         f"{factor - 1:.0%} too much"
         if factor < 10

@@ -1,4 +1,4 @@
-"""What if something else were so: an experiment changed, its measured compute time kept where it holds."""
+"""What if: an experiment with changes, whose measured compute time is kept where it still holds."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -60,7 +60,7 @@ def _alone(key: Keyed[Experiment]) -> Experiment:
 
 
 def _batch(experiment: Experiment) -> Any:
-    """Return the samples a device with which the rate was measured."""
+    """Return the samples per device with which the rate was measured."""
     batch = experiment.calibration.batch
     return batch if np.any(batch) else experiment.strategy.batch
 

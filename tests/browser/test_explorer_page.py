@@ -183,7 +183,7 @@ def test_an_address_that_is_wrong_names_what_was_ignored(page: Any) -> None:
 def test_a_limit_says_by_how_much_and_the_charts_stay(page: Any) -> None:
     chip(page, GOYAL)
     changes(page, lambda: control(page, "strategy.batch").locator("input").press("End"), "batch")
-    tells(page.locator(".dl-main"), "too much; the largest batch a device that fits is", "✗")
+    tells(page.locator(".dl-main"), "too much; the largest batch per device that fits is", "✗")
     has(page.get_by_role("img", name="Where the time of one step goes"))
 
 

@@ -62,7 +62,7 @@ def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, ind
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:
-    eventually(lambda: "metadata servers of lustre do no more" in wall(page, 0))
+    eventually(lambda: "metadata servers of lustre cannot handle more" in wall(page, 0))
     choose(page, 0, "Read from", "each node's SSD, copied")
     eventually(lambda: "133% too much" in wall(page, 0))
     choose(page, 0, "Read from", "FanStore, over the SSDs")

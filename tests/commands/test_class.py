@@ -49,7 +49,7 @@ def test_a_class_that_is_away_gets_the_answers_later(home, capsys):
     assert "nothing is lost" in capsys.readouterr().err
     assert main(["class", "status"]) == 0
     said = capsys.readouterr().out
-    assert "1 of them are not at http://127.0.0.1:9/ yet" in said and "secret" not in said
+    assert "1 of them have not reached http://127.0.0.1:9/ yet" in said and "secret" not in said
     who = learner.at_home().id
     assert main(["class", "forget"]) == 1
     assert who in capsys.readouterr().err and not home.exists()
@@ -78,7 +78,7 @@ def test_folders_come_in_and_grades_go_out(home, tmp_path, capsys):
         (["join", "room 12"], "'room 12': expected the address of a class"),
         (["join", "--name", "a\nb"], "expected one line"),
         (["send"], "There is no class to send to"),
-        (["report"], "There is no record of yours"),
+        (["report"], "You have no record"),
         (["collect", "nowhere"], "nowhere: expected a folder"),
         (["export", "--csv", "x.csv", "--folder", "nowhere"], "not the folder of a class"),
         (["serve", "nowhere.ipynb"], "no such notebook or folder"),

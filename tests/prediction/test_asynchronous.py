@@ -179,10 +179,10 @@ def test_a_rate_measured_in_step_says_what_a_device_does_alone():
 def test_what_is_shown_says_how_updates_are_made():
     shown = as_text(predict(RUN.set({"strategy.servers": 2, "strategy.staleness": 3})), True)
     assert "asynchronous with 2 servers, at most 3 steps ahead" in shown
-    assert "updates in the mean" in shown and "Denning & Buzen" in shown
-    assert "staleness = 3 updates" in shown and "21 at most" in shown
+    assert "updates on average" in shown and "Denning & Buzen" in shown
+    assert "staleness = 3 updates" in shown and "at most 21" in shown
     local = RUN.set({"strategy.update": "local", "strategy.local_steps": 4})
     shown = as_text(predict(local), True)
     assert "allreduce of weights, every 4 steps" in shown and "√H" in shown
-    assert "updates in the mean" not in shown
+    assert "updates on average" not in shown
     assert as_dict(predict(RUN))["staleness"] == 3 and as_dict(predict(local))["staleness"] == 0

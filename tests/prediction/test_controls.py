@@ -86,7 +86,7 @@ LEVELS = {
     "machine.storage.gpfs.write_bandwidth": 1e7,
 }
 OFFLOADED = {**UNCALIBRATED, "strategy.offload": "all"}
-# Two readers a device, and each waits for a file longer than a device computes with it.
+# Two readers per device, and each waits for a file longer than a device computes with it.
 READERS = {"storage.workers": 2, "machine.storage.nvme.read_latency": 0.05}
 SHARED_OUT = {"storage.tier": "gpfs", "storage.access": "cooperative", "storage.local": "nvme"}
 SLOW_DISK = {"scope": "node", "bandwidth": 1e6, "write_bandwidth": 1e6}

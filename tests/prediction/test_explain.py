@@ -81,7 +81,7 @@ def test_links_of_a_domain_are_named_as_such(nodes, inside, between):
             "communication",
             "share of it reached between nodes",
         ),
-        ({"machine.nics": 3}, "communication", "NICs a node"),
+        ({"machine.nics": 3}, "communication", "NICs per node"),
         ({"machine.device.peak.fp32": 1e12}, "compute", "peak rate, fp32"),
         ({"machine.device.memory_bandwidth": 1e9}, "compute", "memory bandwidth"),
         ({"machine.storage.nvme.bandwidth": 1e9}, "input stall", "read bandwidth"),

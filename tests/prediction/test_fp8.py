@@ -118,7 +118,7 @@ def test_gradients_are_exchanged_in_bf16_unless_cast():
 def test_convolutions_have_none_of_it():
     run = with_(Experiment(model="resnet50", machine="h100-pod"), precision="bf16")
     (note,) = without_effect(with_(run, precision="fp8"))
-    assert "no linear layer but its last" in note
+    assert "no linear layer except its last" in note
     before, after = predict(run), predict(with_(run, precision="fp8"))
     assert before.step_time == after.step_time and before.memory == after.memory
 

@@ -235,12 +235,12 @@ def test_capacity_without_a_tier_is_asked_for():
         ({"machine.storage.far.metadata_rate": 3e3}, ["metadata servers of far", "packed"]),
         (
             {"storage.workers": 1, "storage.decode": 0.1},
-            ["readers", "decoding", "readers a device"],
+            ["readers", "decoding", "readers per device"],
         ),
         ({"storage.prefetch": 1, "storage.decode": 0.5}, ["fetched ahead", "batches ahead"]),
         (
             {"machine.storage.far.bandwidth": 1e7},
-            ["far serves no more reads", "no more bytes", "compression"],
+            ["far cannot serve more reads", "no more bytes", "compression"],
         ),
         ({"machine.inter_node.bandwidth": 1e7, "strategy.allreduce": "ring"}, []),
     ],
@@ -299,7 +299,7 @@ def test_the_explanation_shows_every_limit_and_marks_the_one_that_holds(access):
 @pytest.mark.parametrize(
     ("key", "changes", "words"),
     [
-        ("storage.workers", {"storage.workers": 3, "storage.decode": 0.05}, "readers a device"),
+        ("storage.workers", {"storage.workers": 3, "storage.decode": 0.05}, "readers per device"),
         (
             "storage.workers",
             {
@@ -308,12 +308,12 @@ def test_the_explanation_shows_every_limit_and_marks_the_one_that_holds(access):
                 "strategy.update": "local",
                 "strategy.local_steps": 16,
             },
-            "readers a device",
+            "readers per device",
         ),
         (
             "storage.workers",
             {"storage.workers": 3, "storage.decode": 0.05, "run.checkpoint_interval": 1.0},
-            "readers a device",
+            "readers per device",
         ),
         (
             "storage.prefetch",

@@ -35,15 +35,22 @@ VOID = [
     ({"strategy.microbatches": 1}, {"strategy.schedule": "gpipe"}, "no pipeline to order."),
     ({}, {"strategy.schedule": "interleaved", "strategy.chunks": 2}, "no pipeline to order"),
     (PIPE, {"strategy.schedule": "interleaved"}, "nothing to interleave"),
-    (ONE, {"strategy.zero": 1}, "there is one"),
-    *(({**WHOLE, "strategy.batch": 8}, {"strategy.zero": z}, "there is one") for z in (1, 2, 3)),
+    (ONE, {"strategy.zero": 1}, "there is only one"),
+    *(
+        ({**WHOLE, "strategy.batch": 8}, {"strategy.zero": z}, "there is only one")
+        for z in (1, 2, 3)
+    ),
     ({}, {"strategy.split": "row"}, "no layer is split"),
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
     (FUSED, {"strategy.recompute": "selective"}, "fused and stores no scores"),
     (LSTM, {"strategy.fused_attention": "on"}, "the network has no attention"),
     ({}, {"strategy.adapted": "all"}, "there are no adapters"),
-    ({}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
-    ({"strategy.tensor": 8}, {"strategy.expert_imbalance": 2.0}, "share out no experts"),
+    ({}, {"strategy.expert_imbalance": 2.0}, "experts are not split over ranks"),
+    (
+        {"strategy.tensor": 8},
+        {"strategy.expert_imbalance": 2.0},
+        "experts are not split over ranks",
+    ),
 ]
 REAL = [
     (PIPE, {"strategy.schedule": "gpipe"}),

@@ -34,7 +34,7 @@ def test_what_eight_hours_mean():
     assert means["operations/s"] == pytest.approx(12_188, rel=1e-4)
     assert means["reads/s"] == pytest.approx(6250)
     assert means["bytes/s"] == pytest.approx(437.5e6)
-    assert means["seconds a file"] == pytest.approx(0.063, rel=0.01)
+    assert means["seconds per file"] == pytest.approx(0.063, rel=0.01)
 
 
 def test_the_metadata_servers_hold_the_run_up_and_bytes_do_not():

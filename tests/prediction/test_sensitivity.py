@@ -88,7 +88,7 @@ def test_a_tier_may_be_called_anything():
 @pytest.mark.parametrize(
     ("changes", "best"),
     [
-        ({"storage.workers": 1, "storage.decode": 0.5}, "readers a device"),
+        ({"storage.workers": 1, "storage.decode": 0.5}, "readers per device"),
         ({"storage.prefetch": 1, "machine.storage.nvme.read_latency": 2.0}, "batches ahead"),
         (  # half of it is worth as much as twice the readers, where they do nothing but wait
             {
@@ -113,6 +113,6 @@ def test_a_run_that_waits_for_its_readers_is_reported_what_helps(changes, best):
     found = sensitivity(predict(RUN.set(changes)))
     assert max(found.values()) == pytest.approx(found[best])
     assert found[best] > 0.4
-    assert ("readers a device" in found) == bool(
+    assert ("readers per device" in found) == bool(
         {"storage.workers", "storage.prefetch"} & {*changes}
     )

@@ -38,7 +38,7 @@ def test_what_is_written_predicts_other_sizes_from_the_job_s_rate(folder, experi
     found = calibrate(experiment, step_terms(read(folder / "pytorch")))
     text = as_toml(found, ["pytorch"])
     assert text.startswith(
-        "# [calibration] is from the trace of a job, by `dlhpc trace calibrate`:\n#     pytorch\n"
+        "# [calibration] was taken from the trace of a job by `dlhpc trace calibrate`:\n#     pytorch\n"
     )
     larger = loads(text).set({"strategy.devices_per_node": 4})
     assert float(predict(larger).compute) == pytest.approx(found.traced[COMPUTE], rel=1e-6)
@@ -55,7 +55,7 @@ def test_a_trace_of_another_network_is_noticed(folder, experiment):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"strategy.devices_per_node": 4}, "The trace is of 2 ranks, the experiment has 4 devices"),
+        ({"strategy.devices_per_node": 4}, "The trace has 2 ranks, the experiment has 4 devices"),
         ({"strategy.tensor": 2}, "a network split over 2 devices"),
     ],
 )

@@ -153,10 +153,10 @@ def test_a_row_that_changes_its_machine_says_by_which_source():
 def test_a_machine_that_is_changed_without_a_source_is_refused():
     table, entry = FAMILIES["megatron"], dict(entries(FAMILIES["megatron"], "rows")[0])
     entry["set"] = {**entry["set"], "machine.nics": 1}
-    with pytest.raises(SpecError, match=r"machine.nics without `source`"):
+    with pytest.raises(SpecError, match=r"machine.nics without a `source`"):
         row_of(table, entry)
     shared = {**table["experiment"], "machine": {"name": "selene", "nics": 1}}
-    with pytest.raises(SpecError, match=r"machine.nics without `source`"):
+    with pytest.raises(SpecError, match=r"machine.nics without a `source`"):
         row_of({**table, "experiment": shared}, dict(entries(table, "rows")[0]))
 
 

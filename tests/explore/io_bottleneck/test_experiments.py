@@ -121,7 +121,7 @@ def test_words_say_what_is_asked_of_whom_and_what_does_not_fit():
 
 def test_who_is_fed_is_reported_so():
     page = the_hours()
-    assert "metadata servers of lustre do no more" in result_text(page)
+    assert "metadata servers of lustre cannot handle more" in result_text(page)
     controls(page)["Read from"].value = "cooperative"
     assert "Input keeps up with the GPUs." in result_text(page)
     controls(page)["Read from"].value = "stage"
@@ -242,7 +242,7 @@ def test_a_batch_that_does_not_fit_is_reported():
     page = batch.the_batch()
     assert "The batch fits" in result_text(page)
     controls(page)["Batch"].value = 1024
-    assert "the largest batch a device that fits" in result_text(page)
+    assert "the largest batch per device that fits" in result_text(page)
 
 
 def test_the_mean_file_is_that_of_the_slides():
