@@ -317,7 +317,7 @@ QUESTIONS = [
         " at once?",
         "The keys and values that each of their conversations stores",
         {
-            "Its arithmetic, of which each user takes a part": "Who waits, waits for arithmetic.",
+            "Its arithmetic, of which each user takes a part": "A request that waits, waits for arithmetic.",
             "Nothing but patience, since all users share the same weights": "Weights are all that fills memory.",
             "The size of the weights, which each user needs a copy of": "Each user has a copy of the model.",
         },

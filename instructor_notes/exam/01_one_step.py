@@ -43,7 +43,7 @@ def one_sample(draw: Draw) -> Question:
         {
             show(one.work / peak, "s"): "Peak FLOP/s predicts time.",
             show(2 * width * 2 / bandwidth, "s"): (
-                "Only inputs and outputs move, weights are there already."
+                "Only inputs and outputs move; the weights are already there."
             ),
             show(one.seconds * 8, "s"): "A GPU with one sample runs one core of many.",
         },
@@ -132,7 +132,7 @@ def ridge_point(draw: Draw) -> Question:
         " intensity on can it reach its peak?",
         f"{ridge:.0f} FLOP/B",
         {
-            f"{1 / ridge:.2g} FLOP/B": "Intensity is bytes for each FLOP.",
+            f"{1 / ridge:.2g} FLOP/B": "Intensity is bytes per FLOP.",
             f"{ridge / 2:.0f} FLOP/B": "Numbers of 16 bits count as one byte each.",
             f"{roof(device('laptop-core'))[1]:.2g} FLOP/B": (
                 "The ridge point is a property of the layer, the same on a laptop."
@@ -186,11 +186,11 @@ def turning_point(draw: Draw) -> Question:
     return Question(
         "turning point",
         f"A dense layer of {width:,} numbers in and out, in 16 bits, on a GPU whose ridge point is at {ridge} FLOP/B;"
-        " products reach the peak. From about which batch on is it compute-bound?",
+        " matmuls reach the peak. From about which batch size on is it compute-bound?",
         f"{batch:.0f}",
         {
-            f"{1}": "A product of matrices is always compute-bound.",
-            f"{batch / 8:.0f}": "The ridge point counts FLOP for each number of the input.",
+            f"{1}": "A matmul is always compute-bound.",
+            f"{batch / 8:.0f}": "The ridge point counts FLOP per number of the input.",
             f"{width:,}": "Only a batch as large as the layer fills a GPU.",
         },
         "Intensity is b n / (n + 2 b) FLOP per byte, about the batch as long as the layer is much wider.",
@@ -210,7 +210,7 @@ QUESTIONS = [
         "The activations and the pooling, which do next to no arithmetic for a number that they read",
         {
             "The dense layers, which have the most weights": "Memory-bound layers are the large ones.",
-            "The convolutions, which do the most FLOP": "Who computes most reads most for each FLOP.",
+            "The convolutions, which do the most FLOP": "The layer that computes the most reads the most per FLOP.",
             "All of them, since the network is small": "A small network is memory-bound, not launch-bound.",
         },
         f"They are {', '.join(streamed)}: arithmetic intensity decides, not size.",

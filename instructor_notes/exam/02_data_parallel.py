@@ -72,13 +72,13 @@ def small_buckets(draw: Draw) -> Question:
     count = bucket_count(small.experiment)
     return Question(
         "small buckets",
-        f"A ring on {gpus} GPUs. With {bucket_count(large.experiment)} buckets of up to 25 MB latency takes"
+        f"A ring on {gpus} GPUs. With {bucket_count(large.experiment)} buckets of up to 25 MB, latency takes"
         f" {show(few, 's')} of a step. How much does it take in {count} buckets of"
         f" {show(size, 'B')} or more?",
         show(many, "s"),
         {
             show(few, "s"): "The same bytes wait for the same latency.",
-            show(few / count, "s"): "Smaller buckets are always better, they start earlier.",
+            show(few / count, "s"): "Smaller buckets are always better because they start earlier.",
             show(few / 2, "s"): "Overlap hides half of the latency.",
         },
         "Each bucket pays all rounds of its ring, and each round pays the latency.",
@@ -150,7 +150,7 @@ def stale_rate(draw: Draw) -> Question:
         f"{most_stale_rate(workers):.3f}",
         {
             f"{0:.3f}": "Stale gradients do not converge.",
-            f"{workers * most_stale_rate(1):.3f}": "Workers add up, so do their rates.",
+            f"{workers * most_stale_rate(1):.3f}": "Workers add up, and so do their rates.",
             f"{most_stale_rate(1):.3f}": "Age does not matter, the direction is right on average.",
         },
         "They converge at a lower rate; Levin and May's condition says how much lower.",
@@ -168,13 +168,14 @@ def end_of_strong_scaling(draw: Draw) -> Question:
     return Question(
         "end of strong scaling",
         f"{batch:,} images per step on any number of GPUs, each a node of its own. One GPU would compute for"
-        f" {show(alone, 's')}. A ring sums the gradients in 4 buckets, with {latency} µs a message; nothing overlaps,"
-        " and bandwidth is ample. From about how many GPUs on do more GPUs make the run slower?",
+        f" {show(alone, 's')}. A ring sums the gradients in 4 buckets, with a latency of {latency} µs per"
+        " message; nothing overlaps, and bandwidth is ample. From about how many GPUs on do more GPUs make"
+        " the run slower?",
         f"{slows:,}",
         {
             f"{batch:,}": "More GPUs never hurt.",
             f"{PUBLISHED}": "The published run ends where scaling ends.",
-            f"{fitting:,}": "Any GPU beyond those that memory asks for costs more than it brings.",
+            f"{fitting:,}": "Any GPU beyond those that memory requires costs more than it gains.",
         },
         "There another rank lengthens the ring by as much as it shortens the computation.",
     )
@@ -199,7 +200,7 @@ def efficiency(draw: Draw) -> Question:
                 "Communication that overlaps costs as much as communication that does not."
             ),
             share(wait): "Overlap hides all communication.",
-            share(exchange): "Waiting for the slowest is no loss.",
+            share(exchange): "Waiting for the slowest is not a loss.",
         },
         "Computation over computation, waiting and exposed communication.",
     )
@@ -214,15 +215,15 @@ QUESTIONS = [
     Question(
         "asynchronous",
         "8 equally fast workers, 2 servers. Asynchronous training computes"
-        f" {runs['asynchronous'].gradients:.1f} gradients a second, synchronous"
+        f" {runs['asynchronous'].gradients:.1f} gradients per second, synchronous"
         f" {runs['synchronous'].gradients:.1f}. Which one do you take?",
         "That depends on the slow workers and on the learning rate that stale gradients tolerate",
         {
             "Asynchronous, it never waits": "Asynchronous is faster, so it is better.",
             "Synchronous, since stale gradients never converge": "Stale gradients do not converge.",
-            "Whichever computes more gradients a second": "More gradients are more learning.",
+            "Whichever computes more gradients per second": "More gradients are more learning.",
         },
-        "Gradients a second and loss a second differ: asynchronous pays where waiting is expensive.",
+        "Gradients per second and loss per second differ: asynchronous pays where waiting is expensive.",
     ),
     staleness,
     stale_rate,

@@ -59,7 +59,7 @@ def across_nodes(draw: Draw) -> Question:
     faster = products.seconds(few) / products.seconds(many)
     return Question(
         "across nodes",
-        f"Two large products ({tokens:,} rows, {width:,} columns) are split over the 8 GPUs of a node by tensor"
+        f"Two large matmuls ({tokens:,} rows, {width:,} columns) are split over the 8 GPUs of a node by tensor"
         f" parallelism. On {many.gpus} GPUs in {many.gpus // 8} nodes, which share a NIC each, messages take"
         f" {share(many):.1f} % of the time, and took {share(few):.1f} %. How many times as fast are the products?",
         f"{faster:.3f}",
@@ -78,7 +78,7 @@ def what_a_gpu_sends(draw: Draw) -> Question:
     sent = [(gpus - 1) / gpus for gpus in (few, many)]
     return Question(
         "what a gpu sends",
-        "Two large products are split by tensor parallelism, their results allreduced by a ring. How does what"
+        "Two large matmuls are split by tensor parallelism, their results allreduced by a ring. How does what"
         f" each GPU sends change from {few} to {many} GPUs?",
         f"{sent[1] / sent[0]:.2f} times",
         {
@@ -97,7 +97,7 @@ def more_rows(draw: Draw) -> Question:
     rows, wide = few._replace(tokens=2 * tokens), few._replace(width=2 * width)
     return Question(
         "more rows",
-        f"Two products of {width:,} columns are split over 16 GPUs in two nodes. With {tokens:,} rows messages take"
+        f"Two matmuls of {width:,} columns are split over 16 GPUs in two nodes. With {tokens:,} rows messages take"
         f" {share(few):.1f} % of the time. With {2 * tokens:,} rows? About",
         f"{share(rows):.1f} %",
         {

@@ -20,10 +20,10 @@ def cut_finer(draw: Draw) -> Question:
     parts, own = parts_of(now), parts_of(then)
     return Question(
         "finer",
-        f"{gpus // slabs} cubes of {edge}³ a step on {gpus} GPUs, each cut into {slabs} slabs; more cubes a step save"
-        f" no steps. A step takes {show(float(now.step_time), 's')}, of which halos and gradients expose"
-        f" {show(parts['halos'] + parts['gradients'], 's')}. You get as many GPUs again and cut each cube twice as"
-        " fine: a GPU computes, and waits for the slowest, for"
+        f"{gpus // slabs} cubes of {edge}³ per step on {gpus} GPUs, each cut into {slabs} slabs; more cubes"
+        f" per step save no steps. A step takes {show(float(now.step_time), 's')}, of which halos and"
+        f" gradients expose {show(parts['halos'] + parts['gradients'], 's')}. You get as many GPUs again and"
+        " cut each cube twice as fine: a GPU computes, and waits for the slowest, for"
         f" {show(own['compute'] + own['waiting'], 's')}. What share of the time does a step take, if halos and"
         " gradients take as long as before?",
         f"{float(then.step_time / now.step_time):.3f}",
@@ -124,7 +124,7 @@ def larger_microbatch(draw: Draw) -> Question:
     return Question(
         "larger microbatch",
         f"{stages} equal stages, 1F1B, a replica's batch of {sequences} sequences, free messages. Microbatches of"
-        f" {microbatch} sequences instead of 1: larger products run at a rate that is {gain} % higher. How many times"
+        f" {microbatch} sequences instead of 1: larger matmuls run at a rate that is {gain} % higher. How many times"
         " as long is a step?",
         f"{longer:.2f}",
         {
@@ -168,7 +168,7 @@ QUESTIONS = [
             "Pipeline": "Sixty-four stages are 64 times as fast.",
             "Spatial": "Smaller pieces of a sample are always faster.",
         },
-        "One allreduce a step, mostly overlapped, as long as a larger batch saves steps.",
+        "One allreduce per step, mostly overlapped, as long as a larger batch saves steps.",
     ),
     more_replicas,
     halo,

@@ -131,7 +131,7 @@ def remote_reads(draw: Draw) -> Question:
             f"{100 * 2 / 3:.1f} %": "Remote memory is as slow as the shared file system.",
             f"{100 * 0.5:.1f} %": "Every remote read doubles the time of a sample.",
         },
-        "A few MB/s a node on a card of some GB/s: fetched ahead, they cost nothing.",
+        "A few MB/s per node on a NIC of several GB/s: fetched ahead, they cost nothing.",
     )
 
 

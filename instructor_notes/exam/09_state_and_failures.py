@@ -81,7 +81,7 @@ def stall(draw: Draw) -> Question:
             show(written / 2, "s"): "Writing and training take turns.",
             show(written / 8, "s"): "The eight GPUs of a node write one after another.",
         },
-        f"Only the copy must see an unchanged state: {show(shard / 8, 'B')} a GPU.",
+        f"Only the copy must see an unchanged state: {show(shard / 8, 'B')} per GPU.",
     )
 
 

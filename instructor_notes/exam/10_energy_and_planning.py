@@ -163,13 +163,13 @@ QUESTIONS = [
     ),
     Question(
         "twice the batch",
-        "A planner finds that GPT-3 with twice the batch takes 10 % less time and energy an epoch. May it"
+        "A planner finds that GPT-3 with twice the batch takes 10 % less time and energy per epoch. May it"
         " offer that?",
         "No: nobody has measured how many epochs that batch needs",
         {
             "Yes, it is better in both": "A larger batch is a free choice of the planner.",
             "Yes, if the learning rate is doubled": "Linear scaling of the rate always works.",
-            "No: a larger batch always needs more energy": "More samples per step are more work a sample.",
+            "No: a larger batch always needs more energy": "More samples per step are more work per sample.",
         },
         "An epoch is not a result. The planner may change what leaves the arithmetic alone.",
     ),

@@ -164,7 +164,7 @@ QUESTIONS = [
         {
             "It is the slow one": "The rank that waits longest is the slow one.",
             "It has a slow link": "A long bar of MPI is a long transfer.",
-            "It has the most work": "Who waits has been given too much.",
+            "It has the most work": "A rank that waits has been given too much.",
         },
         "Its wait is long because its own work was short.",
     ),

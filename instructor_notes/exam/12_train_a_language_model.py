@@ -158,7 +158,7 @@ def small_replicas(draw: Draw) -> Question:
             "The weights would not fit, however they are sharded": "Memory is the only limit.",
             "Each sequence would be split over replicas": "Data parallelism splits sequences too.",
         },
-        "The batch is fixed by what learns well, and ends data parallelism at one sequence a replica.",
+        "The batch is fixed by what learns well, and ends data parallelism at one sequence per replica.",
     )
 
 

@@ -44,7 +44,7 @@ def one_user(draw: Draw) -> Question:
     step = prices(network, machine).decode(1, 1024).total
     return Question(
         "one user",
-        f"{NETWORKS[network]} in bf16 on one {GPUS[machine]} decodes one sequence: {show(step, 's')} a token. Another"
+        f"{NETWORKS[network]} in bf16 on one {GPUS[machine]} decodes one sequence: {show(step, 's')} per token. Another"
         f" GPU has {faster} times the FLOP/s and the same memory bandwidth. A token takes about",
         show(step, "s"),
         {
@@ -133,7 +133,7 @@ def twice_the_ranks(draw: Draw) -> Question:
     return Question(
         "twice the ranks",
         f"{NETWORKS[network]} in bf16 on 4 {GPUS[machine]} leaves {show(left, 'B')} of each GPU for caches, beside"
-        f" {weights} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} a GPU each. About how many"
+        f" {weights} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} per GPU for each. About how many"
         " fit on 8?",
         f"{many}",
         {
@@ -192,10 +192,10 @@ def few_users(draw: Draw) -> Question:
         "few users",
         f"Eight H100, {NETWORKS[network]}, eight users in all. One replica of eight GPUs, or eight replicas of one?"
         " The one replica is",
-        "quicker and cheaper a token: one copy of the weights is read",
+        "faster and cheaper per token: one copy of the weights is read",
         {
-            "quicker and dearer a token": "The fastest answer is the most expensive.",
-            "slower and cheaper a token": "Exchanges take longer than reading weights.",
+            "faster and more expensive per token": "The fastest answer is the most expensive.",
+            "slower and cheaper per token": "Exchanges take longer than reading weights.",
             "as quick and as cheap": "The same GPUs do the same work.",
         },
         f"{show(ranks.tpot, 's')} and ${ranks.cost:.2g} a million tokens against {show(alone.tpot, 's')} and"
@@ -220,7 +220,7 @@ def twice_the_split(draw: Draw) -> Question:
             f"{100 * 3 / 4:.0f} %": "Each rank reads half, and computes half.",
             f"{0:.0f} %": "Ranks are for memory only.",
         },
-        "Each rank reads half of the weights, but launches and two allreduces a layer stay.",
+        "Each rank reads half of the weights, but launches and two allreduces per layer stay.",
     )
 
 
@@ -237,7 +237,7 @@ QUESTIONS = [
         "A batch ends with its longest answer; until then its empty places stay empty",
         {
             "The batch was full when it began, so all were served": "A full batch means that nobody waits.",
-            "The GPU is too slow for the rate": "Who waits, waits for arithmetic.",
+            "The GPU is too slow for the rate": "A request that waits, waits for arithmetic.",
             "Prompts are read one after another": "The prompt decides what a user waits.",
         },
         "Continuous batching fills a place after the step in which it became empty, on the same GPU.",

@@ -143,7 +143,7 @@ def test_02_data_parallel(questions):
     def best(batch, alone, us):
         return min(range(2, 9999), key=lambda p: alone / p + 4 * 2 * (p - 1) * us / 1e6)
 
-    strong = "{} images per step", "compute for {}.", "buckets, with {} µs"
+    strong = "{} images per step", "compute for {}.", "buckets, with a latency of {} µs"
     is_right(questions, name, "end of strong scaling", best, *strong)
     step = "for {} ms, its", "takes {} ms, of", "which {} % are", "is {} ms behind"
     is_right(
@@ -494,7 +494,7 @@ def test_12_train_a_language_model(questions):
 
 def test_13_serving(questions):
     name = "13_serving"
-    is_right(questions, name, "one user", lambda step: step, "one sequence: {} a token")
+    is_right(questions, name, "one user", lambda step: step, "one sequence: {} per token")
     is_right(
         questions,
         name,
@@ -507,7 +507,7 @@ def test_13_serving(questions):
     is_right(
         questions, name, "what fills it", lambda left, each, n: left / (each * n), *fit, within=0.03
     )
-    half = "leaves {} of", "beside {} of weights", "tokens, {} a GPU"
+    half = "leaves {} of", "beside {} of weights", "tokens, {} per GPU"
     is_right(
         questions,
         name,

@@ -52,7 +52,7 @@ def _review(rows: list[dict[str, Any]]) -> str:
 
 def _module(module: dict[str, Any]) -> str:
     checks = (
-        f"<p>{module['right_at_first_try']} of {module['checks']} checks right at the first try, "
+        f"<p>{module['right_at_first_try']} of {module['checks']} checks right on the first try, "
         f"{module['right']} by now.</p>"
     )
     rows = "".join(map(_guess, module["guesses"]))

@@ -27,7 +27,7 @@ PROBLEMS = [
         "A power limit",
         f"A GPU draws {BUSY:.0f} W when it computes, {IDLE:.0f} W idle. Of the {BUSY:.0f} W the idle power and"
         " three tenths of the rest remain at any"
-        f" clock; the others fall with its fourth power. A limit of {LIMIT:.0f} W: how much slower is arithmetic?",
+        f" clock; the others fall with its fourth power. With a limit of {LIMIT:.0f} W, how much slower is arithmetic?",
         [
             Step("What remains at any clock", static, "W"),
             Step("What the limit leaves for the rest", LIMIT - static, "W"),
@@ -39,11 +39,11 @@ PROBLEMS = [
     ),
     Problem(
         "Time to accuracy",
-        f"ResNet-50 needs {epochs:.0f} epochs of {samples:,.0f} images to its accuracy with a batch of"
+        f"ResNet-50 needs {epochs:.0f} epochs of {samples:,.0f} images to reach its accuracy with a batch of"
         f" {Run().batch:,}; a step takes"
         f" {show(seconds, 's')}. How long does the run take?",
         [
-            Step("Steps of an epoch, rounded up", steps),
+            Step("Steps per epoch, rounded up", steps),
             Step("Seconds of an epoch", steps * seconds, "s"),
             Step("All epochs", epochs * steps * seconds, "s"),
         ],
@@ -61,7 +61,7 @@ PROBLEMS = [
     Problem(
         "More epochs",
         f"Batch {own.one} needs {few} epochs to the target, batch {own.other} {many}. How many times as fast"
-        " must an epoch be for the larger to be worth it?",
+        " must an epoch be for the larger batch to be worth it?",
         [Step("Epochs over epochs", many / few)],
         here.more_epochs(own),
     ),

@@ -24,7 +24,7 @@ PROBLEMS = [
         f"{NODES} nodes, each of which fails once in {DAYS} days; a checkpoint takes {show(COST, 's')}. Which"
         " interval loses the least, to first order?",
         [
-            Step("MTBF of all nodes together: that of one over their number", mtbf, "s"),
+            Step("MTBF of all nodes together: that of one node over their number", mtbf, "s"),
             Step("2 C M, in s²", 2 * COST * mtbf),
             Step("Its root", sqrt(2 * COST * mtbf), "s"),
         ],

@@ -46,7 +46,7 @@ PROBLEMS = [
         f"Images of {CHANNELS} channels and {EDGE}² points, 4 B each, are cut into {SLABS} slabs of rows. A"
         " convolution needs one row of"
         " each neighbor in forward; in backward the gradients of these rows are sent back. How much does an inner slab"
-        " send for it in a step?",
+        " send for this in a step?",
         [
             Step("Numbers of a row: channels times width", CHANNELS * EDGE),
             Step("Bytes of a row", 4 * CHANNELS * EDGE, "B"),
@@ -65,7 +65,7 @@ PROBLEMS = [
         100 * halo / 2 / (4 * CHANNELS * EDGE**2 / SLABS),
     ),
     Problem(
-        "Two replicas for four",
+        "Two replicas instead of four",
         "64 GPUs run tensor 2 × pipeline 8, with a batch of 128 sequences, one per microbatch. You change to"
         " tensor 4, with half of the replicas."
         " How large is the bubble then, compared with the work?",

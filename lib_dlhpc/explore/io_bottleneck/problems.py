@@ -17,7 +17,7 @@ eight = nodes.NODES.index(8)
 
 PROBLEMS = [
     Problem(
-        "Files a second",
+        "Files per second",
         f"A file system does {operations:,.0f} metadata operations per second and {show(bandwidth, 'B/s')}. A"
         " sample is a file of"
         f" {show(Setting().size, 'B')}, which is looked up, opened and closed. How many samples per second does"
@@ -31,7 +31,7 @@ PROBLEMS = [
     ),
     Problem(
         "An LRU cache",
-        f"One reader reads all data once an epoch in a new random order, and a share r = {CACHED} of it is cached."
+        f"One reader reads all data once per epoch in a new random order, and a share r = {CACHED} of it is cached."
         " With LRU the hit rate is r + (1 - r) ln(1 - r). How much is that?",
         [
             Step("ln(1 - r)", log(1 - CACHED)),
@@ -42,7 +42,7 @@ PROBLEMS = [
     ),
     Problem(
         "How much a node holds",
-        f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, SSDs of {show(SSD, 'B')}. How much"
+        f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, on SSDs of {show(SSD, 'B')}. How much"
         " does a node hold, and does it fit?",
         [Step("Bytes of a node: size / nodes", SIZE / 8, "B")],
         float(nodes.held(Spread(data=IMAGES, ssd=SSD))[eight]),

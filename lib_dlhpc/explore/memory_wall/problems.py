@@ -21,7 +21,7 @@ PROBLEMS = [
     Problem(
         "Weights and their state",
         f"GPT-2 has {parameters:,.0f} weights. Adam in mixed precision: weights and gradients in 16 bits, a"
-        " copy and two moments in 32. How much is that?",
+        " copy and two moments in 32. How much memory is that?",
         [
             Step("Weights: 2 B each", 2 * parameters, "B"),
             Step("Gradients: 2 B each", 2 * parameters, "B"),
@@ -45,7 +45,7 @@ PROBLEMS = [
     Problem(
         "ZeRO 1",
         f"The same weights on {GPUS} replicas with ZeRO 1. How much optimizer state does a GPU hold, if Adam's"
-        " copy and moments take 12 B a weight?",
+        " copy and moments take 12 B per weight?",
         [
             Step("State of all: 12 B each", 12 * parameters, "B"),
             Step("Its shard: over the replicas", 12 * parameters / GPUS, "B"),

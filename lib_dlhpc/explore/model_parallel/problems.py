@@ -46,7 +46,7 @@ PROBLEMS = [
     ),
     Problem(
         "What a GPU sends",
-        f"Two products are split by columns, then rows, over {TENSOR.gpus} GPUs: X has {TENSOR.tokens:,} rows"
+        f"Two matmuls are split by columns, then rows, over {TENSOR.gpus} GPUs: X has {TENSOR.tokens:,} rows"
         f" of {TENSOR.width:,} numbers of 2 B. Forward"
         f" and backward each allreduce a matrix like X, with a ring. How much does a GPU send in a step?",
         [

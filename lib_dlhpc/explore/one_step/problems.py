@@ -16,7 +16,7 @@ peak, bandwidth, launch = (
 )
 half, large = float(device.half_work), float(device.efficiency)
 V100 = (
-    f"A GPU has a peak of {show(peak, 'FLOP/s')} in 16 bits. Large products reach {large:.0%} of it, and half of"
+    f"A GPU has a peak of {show(peak, 'FLOP/s')} in 16 bits. Large matmuls reach {large:.0%} of it, and half of"
     " that at"
     f" {show(half, 'FLOP')}. Its memory moves {show(bandwidth, 'B/s')}, and a launch takes {show(launch, 's')}."
 )

@@ -44,7 +44,7 @@ PROBLEMS = [
         gain_of_ideal_network(Setting()),
     ),
     Problem(
-        "Who is the bottleneck?",
+        "Which side is the bottleneck?",
         f"One of eight ranks simulates: a batch takes {show(way.produce, 's')} to produce and"
         f" {show(way.consume, 's')} to train on, {BATCHES} batches in all."
         " About how long does the run take?",
