@@ -133,8 +133,8 @@ def twice_the_ranks(draw: Draw) -> Question:
     return Question(
         "twice the ranks",
         f"{NETWORKS[network]} in bf16 on 4 {GPUS[machine]} leaves {show(left, 'B')} of each GPU for caches, beside"
-        f" {weights} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} per GPU for each. About how many"
-        " fit on 8?",
+        f" {weights} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} per GPU for each. About how"
+        " many fit on 8?",
         f"{many}",
         {
             f"{2 * few}": "Twice the GPUs hold twice the sequences.",
