@@ -25,7 +25,7 @@ SHOWN = 5  # points of a curve in the table
 NAMES = {
     "device.peak.fp32": "GEMM peak rate, fp32",
     "device.peak.fp64": "GEMM peak rate, fp64",
-    "device.efficiency": "fraction of peak, large products",
+    "device.efficiency": "fraction of peak, large matmuls",
     "device.half_work": "FLOP at half of that rate",
     "device.launch": "one numpy call",
     "device.memory_bandwidth": "numpy sum bandwidth",

@@ -55,7 +55,9 @@ def keep_collecting(folder: Path, stop: threading.Event) -> None:
             if said != str(error):
                 said = str(error)
                 print(
-                    f"dlhpc: {collector.file}: {error}; tried again.", file=sys.stderr, flush=True
+                    f"dlhpc: {collector.file}: {error}; it will be tried again.",
+                    file=sys.stderr,
+                    flush=True,
                 )
         stop.wait(EVERY)
 

@@ -52,7 +52,7 @@ def export(
     found, last, unnamed = _scores(file, title, first)
     if not found:
         raise SpecError(
-            "Nobody in this class has a name and has answered anything; --csv has all answers."
+            "No learner in this class has both a name and an answer; --csv has all answers."
         )
     columns = sorted({column for own in found.values() for column in own})
     rows = list(WRITERS[form](found, columns, last))
@@ -183,7 +183,7 @@ WRITERS: Mapping[str, Callable[[Scores, list[str], Mapping[tuple[str, str], str]
     "nbgrader": _nbgrader,
 }
 FORMS = {
-    "csv": "every entry, one a row",
+    "csv": "every entry, one per row",
     "canvas": "grades for the gradebook of Canvas",
     "moodle": "grades for Moodle: map username, a new grade item for each column",
     "nbgrader": "grades in the columns of nbgrader export",

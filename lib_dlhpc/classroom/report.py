@@ -11,7 +11,7 @@ from typing import Any
 from lib_dlhpc.classroom.entry import Entry
 
 AGAIN = "earlier."  # what follows in the name of a question is module.question of the check that is asked again
-FORGOTTEN, OPEN, LATE = "forgotten", "not yet right", "right at a later try"
+FORGOTTEN, OPEN, LATE = "forgotten", "not yet right", "right on a later try"
 ORDER = (FORGOTTEN, OPEN, LATE)
 Answers = dict[tuple[str, str], list[Entry]]  # by module and question, in order of time
 
@@ -93,7 +93,7 @@ def lines(found: Any) -> list[str]:
         counts = [f"{right} of {len(module['guesses'])} guesses right"] if module["guesses"] else []
         if module["checks"]:
             first = f"{module['right_at_first_try']} of {module['checks']}"
-            counts.append(f"{first} checks right at the first try, {module['right']} by now")
+            counts.append(f"{first} checks right on the first try, {module['right']} by now")
         said.append(": ".join(filter(None, (module["title"], "; ".join(counts)))))
         for guess in module["guesses"]:
             mark = "+" if guess["right"] else "-"

@@ -29,5 +29,5 @@ def step_here(experiment: Experiment, ranks: int, machine: Machine | None = None
             " `dlhpc calibrate` measures it"
         )
     doubts = foreign(here.experiment.machine)
-    may = f", which may not hold: {doubts[0]}" if doubts else ""
+    may = f", which may no longer hold: {doubts[0]}" if doubts else ""
     return f"predicted {step} by your calibration of this machine ({measured.date}){may}"

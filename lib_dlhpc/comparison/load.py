@@ -103,7 +103,7 @@ def too_busy(load: Load, low: float, high: float, steps: int, alike: bool = True
     if load.apart > APART:
         return (
             "by the probe runs right before and right after this run, a step differs by a factor of"
-            f" {load.apart:.1f}: the machine changed its speed meanwhile; {ADVICE}."
+            f" {load.apart:.1f}: the speed of the machine changed in the meantime; {ADVICE}."
         )
     if load.core_wait is None and alike and high >= RESTLESS * low:
         return (

@@ -62,13 +62,13 @@ def placed(
     shares = many // int(experiment.strategy.replica)
     if batch * shares != int(experiment.global_batch):
         notes.append(
-            f"a step has {batch * shares} samples in place of {int(experiment.global_batch)}:"
+            f"a step has {batch * shares} samples instead of {int(experiment.global_batch)}:"
             f" {batch} on each of {count(shares, 'rank')}."
         )
     if experiment.storage.tier and experiment.storage.cache:
         notes.append(
-            f"the input stall is predicted as a mean of run.epochs = {experiment.run.epochs:g}, of which the first has"
-            " nothing in the cache; the run here has fewer steps, and so fewer hits."
+            f"the input stall is predicted as a mean of run.epochs = {experiment.run.epochs:g}, of which the"
+            " first finds nothing in the cache; the run here has fewer steps, and so fewer hits."
         )
     notes += run_only.notes(experiment)
     nodes = max(int(here.nodes), 1 + int(experiment.servers))

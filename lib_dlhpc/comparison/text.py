@@ -82,7 +82,7 @@ def title(of: "Comparison") -> str:
     e = of.placed.experiment
     return (
         f"{e.model.name or e.model.family} on {count(of.placed.ranks, 'rank')} of this machine,"
-        f" {exchange_in_words(e.strategy, e.training)}, {count(e.global_batch, 'sample')} a step"
+        f" {exchange_in_words(e.strategy, e.training)}, {count(e.global_batch, 'sample')} per step"
     )
 
 
@@ -91,7 +91,7 @@ def _head(of: "Comparison") -> list[str]:
     if of.oversubscribed:
         lines.append(
             f"OVERSUBSCRIBED: {count(of.placed.ranks, 'rank')} share {count(of.placed.cores, 'core')}."
-            " Times are meaningless for the method; errors get no verdict."
+            " Times say nothing about the method; errors get no verdict."
         )
     calibration = [of.placed.calibration] if of.placed.calibration else []
     return [*lines, title(of), *calibration]

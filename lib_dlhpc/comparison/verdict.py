@@ -14,25 +14,25 @@ ALL, MEASURED = "one step", "measured"
 NOTABLE = 0.05  # of the measured step; less is not worth a search
 # Likely cause if a term was measured longer than predicted, or shorter.
 MORE = {
-    "forward": "layers take longer than their rate predicts: small kernels, or other processes use the cores",
-    "backward": "layers take longer than their rate predicts: small kernels, other processes use the cores, or"
-    " MPI progress within it takes the rank's own time",
+    "forward": "layers take longer than their rate predicts: small kernels, or other processes are using the cores",
+    "backward": "layers take longer than their rate predicts: small kernels, other processes are using the cores, or"
+    " MPI progress takes the rank's own time",
     "update": "the update reaches less than memory_bandwidth",
-    "waiting for the slowest": "ranks differ by more than the machine's jitter, or other processes use the cores",
-    "exposed communication": "messages take longer, or less of them is hidden: the link is slower than the machine's"
+    "waiting for the slowest": "ranks differ by more than the machine's jitter, or other processes are using the cores",
+    "exposed communication": "messages take longer, or fewer of them are hidden: the link is slower than the machine's"
     " numbers, calls dominate over bytes, or ranks wait for a core",
     "pipeline bubble": "stages are unbalanced; try another split, or more microbatches",
-    "input stall": "samples are read slower than the tier predicts, by this disk or by Python, and put together while"
+    "input stall": "samples are read more slowly than the tier predicts, by this disk or by Python, and assembled while"
     " all ranks wait",
     "checkpoint": "writing takes longer than the storage tier predicts",
-    "other": "Python time between the layers: few samples a step make it large",
+    "other": "Python time between the layers: few samples per step make it large",
 }
 LESS = {
     "forward": "layers are faster than their rate predicts",
     "backward": "layers are faster than their rate predicts",
     "update": "the update exceeds memory_bandwidth: the weights stay in cache",
     "waiting for the slowest": "ranks differ by less than the machine's jitter",
-    "exposed communication": "messages are faster than the link's numbers, or more of them is hidden",
+    "exposed communication": "messages are faster than the link's numbers, or more of them are hidden",
     "pipeline bubble": "stages wait less, or the wait counts as communication",
     "input stall": "batches arrive sooner than the storage tier predicts: the first are read ahead",
     "checkpoint": "a short run checkpoints less often than the prediction's average",
@@ -67,7 +67,7 @@ def worst(of: "Comparison") -> tuple[str, float]:
 def _whole(of: "Comparison") -> str:
     errors = {way: of.error(way) for way in of.step if way != MEASURED}
     errors_text = [f"{way} {error:+.0%}" for way, error in errors.items() if error is not None]
-    words = f"Measured {show(of.step[MEASURED], 's')} a step; off by: {', '.join(errors_text)}."
+    words = f"Measured {show(of.step[MEASURED], 's')} per step; off by: {', '.join(errors_text)}."
     inside = of.inside()
     if inside is None:
         return words
@@ -115,7 +115,8 @@ def _term(of: "Comparison", name: str, off: float) -> str:
     measured, predicted = ways.get(MEASURED, 0.0), ways.get("predicted", 0.0)
     share = f"{abs(off) / of.step[MEASURED]:.0%} of the step"
     factor = f", {_times(measured / predicted)} times" if predicted > 0 and measured > 0 else ""
-    text = f"Off most: {name}, {show(measured, 's')} measured{factor} for {show(predicted, 's')} predicted ({share})"
+    predicted_words = f"{show(predicted, 's')} predicted ({share})"
+    text = f"Largest error: {name}, {show(measured, 's')} measured{factor} for {predicted_words}"
     why = (MORE if off > 0 else LESS).get(name)
     if unknown := unpriced(of.placed.experiment):
         why = f"the prediction does not model {', '.join(unknown)}"

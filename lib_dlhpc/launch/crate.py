@@ -26,7 +26,7 @@ FILES = {  # what may be published of a run folder; its job ticket, with a token
     EXPERIMENT: "the experiment: model, data, machine, strategy, training",
     STATUS: "how the run ended, and when",
     RESULT: "loss, accuracy, seconds, and the seconds of a step by cause",
-    "metrics.jsonl": "loss and accuracy during the run, one JSON object a line",
+    "metrics.jsonl": "loss and accuracy during the run, one JSON object per line",
     "timeline.npz": "the trace of all ranks, as numpy arrays; dlhpc trace reads it",
     "snapshot.npz": "the last checkpoint: weights and optimizer state, as numpy arrays",
     "snapshots.json": "where the versioned checkpoints are",

@@ -46,7 +46,7 @@ def check_here(ranks: int) -> None:
     """Raise SpecError unless this machine can start `ranks` ranks and stay responsive."""
     most = MOST * cores()
     if not 1 <= ranks <= most:
-        raise SpecError(f"ranks = {ranks}: legal on this machine: 1 to {most}, {MOST} a core.")
+        raise SpecError(f"ranks = {ranks}: legal on this machine: 1 to {most}, {MOST} per core.")
 
 
 def command(ranks: int, *arguments: str) -> list[str]:

@@ -37,7 +37,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
             raise SpecError(f"{path}: larger than {LARGEST_FILE} bytes.")
         table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(table.get("cells"), list) or table.get("nbformat") != 4:
-            raise ValueError("it is no notebook of format 4")
+            raise ValueError("it is not a notebook of format 4")
     except OSError as error:
         raise SpecError(f"{path}: {error.strerror}.") from None
     except (ValueError, AttributeError) as error:

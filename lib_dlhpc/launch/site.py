@@ -131,7 +131,7 @@ def load_site(name: str | Path, **changes: Any) -> Site:
         )
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise SpecError(f"{path}: larger than {LARGEST_FILE} bytes; that is no site.")
+            raise SpecError(f"{path}: larger than {LARGEST_FILE} bytes; that is not a site file.")
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SpecError(f"{path}: cannot be read: {error}.") from None

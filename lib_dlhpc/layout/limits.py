@@ -39,8 +39,8 @@ def untrained(experiment: Experiment) -> str:
     batch_statistics = any(layer.traits.batch_statistics for layer in experiment.model.layers)
     if strategy.microbatches > 1 and training.normalization == "global" and batch_statistics:
         return (
-            f"strategy.microbatches = {strategy.microbatches}: batch norm sees a microbatch at a time, so"
-            " training.normalization = 'global' cannot be had; set it to 'local', or microbatches to 1."
+            f"strategy.microbatches = {strategy.microbatches}: batch norm sees one microbatch at a time, so"
+            " training.normalization = 'global' is impossible; set it to 'local', or microbatches to 1."
         )
     if strategy.mirrored:
         return (

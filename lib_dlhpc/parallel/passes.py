@@ -16,7 +16,7 @@ class Passes:
     backward: list[Instruction] = field(default_factory=list)
     last: list[Instruction] = field(default_factory=list)
     hidden: list[Collective] = field(default_factory=list)
-    """Collectives of a backward pass that always overlap its products."""
+    """Collectives of a backward pass that always overlap its matmuls."""
     weights: list[Instruction] | None = None
     """The pass of weight gradients, where backward leaves them out."""
     first: list[Instruction] | None = None

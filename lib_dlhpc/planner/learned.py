@@ -143,7 +143,9 @@ def _default(name: str, axes: Axes) -> tuple[Any]:
     else:
         without = asked is not None and value not in asked
     if without:
-        raise SpecError(f"plan.axes.{name}: only {value!r} is legal here, and the axis lacks it.")
+        raise SpecError(
+            f"plan.axes.{name}: only {value!r} is legal here, and it is not on the axis."
+        )
     return (value,)
 
 

@@ -157,7 +157,7 @@ class Plan(Result):
         """What is known of the layouts that were not predicted, in a sentence."""
         least = in_words(self.least, self.objectives[0])
         if not self.gap:
-            others = f": the {self.pruned:,} others cannot have less than {least}"
+            others = f": the {self.pruned:,} others cannot go below {least}"
             return "proved best" + others * (not isinf(self.least))
         return f"within {self.gap:.1%} of the best: {self.pruned:,} others have at least {least}"
 

@@ -56,7 +56,7 @@ def plan(
     )
     if holds_arrays(experiment) or experiment.strategy.update == "asynchronous":
         raise SpecError(
-            "A plan is of one experiment with synchronous or local updates, without arrays."
+            "A plan needs one experiment with synchronous or local updates, without arrays."
         )
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
@@ -88,7 +88,7 @@ class _Search:
         for each in found:
             self.left_out += each.left_out
             if is_asked(base) and not len(each):
-                self.left_out[f"batch of {samples(each.experiment):,}: no layout fits it"] += 1
+                self.left_out[f"batch of {samples(each.experiment):,}: no layout fits"] += 1
         self.predicted, self.legal = 0, sum(each.legal for each in found)
         self.ends = np.cumsum([len(each) for each in found])
         self.least = np.concatenate([_least(each, self.wanted[0]) for each in found])
@@ -146,7 +146,7 @@ class _Search:
             else:
                 names = list(found)
                 for most in np.argmax([*found.values()], axis=0).tolist():
-                    self.left_out[f"does not fit: most by {names[most]}"] += 1
+                    self.left_out[f"does not fit: most often because of {names[most]}"] += 1
 
     def _learn(
         self,

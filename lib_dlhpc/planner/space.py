@@ -207,15 +207,15 @@ def _rules(
     yield "chunks without the interleaved schedule", (c["chunks"] > 1) & ~interleaved
     yield SAME, interleaved & (c["chunks"] == 1)
     yield (
-        "interleaved, microbatches no multiple of the stages",
+        "interleaved, microbatches not a multiple of the stages",
         interleaved & (c["microbatches"] % c["pipeline"] != 0),
     )
     apart = np.isin(c["schedule"], SPLIT_BACKWARD) & staged
-    yield "offload with weight gradients apart", (offload != "none") & apart
+    yield "offload with separate weight gradients", (offload != "none") & apart
     dual, few = c["schedule"] == "dualpipe", c["microbatches"] < 2 * c["pipeline"]
     odd = (c["pipeline"] % 2 > 0) | (c["microbatches"] % 2 > 0)
     yield (
-        "dualpipe, odd stages or microbatches, or fewer than two a stage",
+        "dualpipe, odd stages or microbatches, or fewer than two per stage",
         dual & staged & (odd | few),
     )
     yield from _rules_of_asked(c, data, experiment)
@@ -233,7 +233,7 @@ def _rules_of_asked(
         yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
     if "allreduce" in c:
         known = (AUTO, *allreduces_on(experiment.machine))
-        yield "allreduce in switches that do not add", ~np.isin(c["allreduce"], known)
+        yield "allreduce in switches that cannot add", ~np.isin(c["allreduce"], known)
     if "zero_unit" in c:
         yield "layers without ZeRO 3", (c["zero_unit"] != "block") & (c["zero"] != 3)
     if "tensor_pieces" in c:

@@ -93,7 +93,7 @@ def _prove_order(step: Program) -> None:
                 raise ProofError(f"{where}: {name} has no pass before it, or two.", place)
             follows[key] = follows.get(key, 0) + 1
             if (place, *key, phase) not in done:
-                raise ProofError(f"{where} waits for ever, for {name}.", place)
+                raise ProofError(f"{where} waits forever, for {name}.", place)
         lost = sum(next_ < len(phases) for next_ in follows.values())
         if lost:
             raise ProofError(f"{where}: {lost} microbatches have no pass back.", place)
@@ -253,7 +253,7 @@ def _prove_meetings(step: Program) -> None:
     """Prove that stages meet, and swap sums, with stages that do so too."""
     for row in step.end:
         if len({isinstance(each, Meet) for each in row}) > 1:
-            raise ProofError("some stages meet and others do not: they wait for ever.")
+            raise ProofError("some stages meet and others do not: they wait forever.")
         for place, each in enumerate(row):
             if isinstance(each, Swap) and any(row[other] != each for other in each.places):
                 raise ProofError(

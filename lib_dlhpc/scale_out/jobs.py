@@ -49,6 +49,6 @@ def _wait(jobs: list[BatchJob]) -> None:
     lost = [job for job in jobs if job.state != "done"]
     if lost:
         raise LostError(
-            f"{len(lost)} of {len(jobs)} jobs failed; run the same command again, which does what is missing."
+            f"{len(lost)} of {len(jobs)} jobs failed; run the same command again to do the missing work."
             f" {lost[0].label}: {lost[0].why()}"
         )

@@ -58,8 +58,8 @@ def not_there(cells: Cells, sent: Ints, there: Ints, edges: Ints, number: int) -
     for i in np.flatnonzero(cells.reduce & (there == NOTHING))[:1]:
         target, place = int(cells.target[i]), _place(edges, cells.block[i])
         raise ProofError(
-            f"Round {number}: rank {target} is to combine {elements_text(*place)} from rank"
-            f" {cells.source[i]} with its own, but has nothing there yet: 'reduce' in place of 'copy'?",
+            f"Round {number}: rank {target} has to combine {elements_text(*place)} from rank"
+            f" {cells.source[i]} with its own, but has nothing there yet: 'reduce' instead of 'copy'?",
             target,
             place,
             number,

@@ -154,7 +154,7 @@ def halving_doubling_cost(n: Array, net: Network) -> Cost:
     return halving_reduce_scatter_cost(n, net) + doubling_allgather_cost(n, net)
 
 
-RINGS = "hierarchical rings (one a level)"
+RINGS = "hierarchical rings (one per level)"
 HALVING = "halving and doubling on each level"
 RINGS_COST = (
     "(g-1) α_in + (N-1) α_out + n ((g-1)/g β_in + (N-1)/N β_out); Cho et al. 2019 (BlueConnect)"

@@ -78,7 +78,7 @@ def timetable(
         waits = [f"rank {r} waits for {_name(s[0])}" for r, s in enumerate(todo) if s]
         raise ProofError(f"Deadlock: {'; '.join(waits)}.", next(r for r, s in enumerate(todo) if s))
     for source, target, lost in in_flight:
-        raise ProofError(f"Nobody receives {_name(lost)}, sent to rank {target}.", source)
+        raise ProofError(f"No rank receives {_name(lost)}, sent to rank {target}.", source)
     return spans
 
 

@@ -171,7 +171,7 @@ def messages(
     for name, value in zip(FIELDS, numbers, strict=True):
         if value.size and value.dtype.kind not in "iu":
             raise SpecError(
-                f"{name} = {value.flat[0]}: expected whole numbers (use // in place of /)."
+                f"{name} = {value.flat[0]}: expected whole numbers (use // instead of /)."
             )
     if kind.size and kind.dtype.kind != "b":
         raise SpecError(f"reduce = {kind.flat[0]}: expected True (combine) or False (overwrite).")
@@ -219,7 +219,7 @@ def _check_row(row: Any, where: str) -> None:
     for name, value in zip(FIELDS, numbers, strict=True):
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise SpecError(
-                f"{where}: {name} = {value!r} in {row!r}: expected a whole number (use // in place of /)."
+                f"{where}: {name} = {value!r} in {row!r}: expected a whole number (use // instead of /)."
             )
     if not isinstance(kind, str) or kind not in KINDS:
         raise SpecError(

@@ -122,7 +122,7 @@ class Decoder:
             self.cache.setdefault(name, {})
             if not 0 < before + len(each) <= self.longest or not len(each):
                 raise SpecError(
-                    f"A sequence of {before + len(each)} tokens: legal: 1 to {self.longest}, at least one a step."
+                    f"A sequence of {before + len(each)} tokens: legal: 1 to {self.longest}, at least one per step."
                 )
             found.append((name, slice(first, first + len(each)), before))
             first += len(each)

@@ -94,8 +94,8 @@ class ServicePrediction(Result):
     def summary(self) -> Summary:
         """Return what fits, and the times of batches, in words."""
         facts = {
-            "weights": f"{shown(self.weights, 'B')} a device",
-            "cache": f"{shown(self.cache_token, 'B')} a token",
+            "weights": f"{shown(self.weights, 'B')} per device",
+            "cache": f"{shown(self.cache_token, 'B')} per token",
             "sequences that fit": f"{self.sequences:,}",
             "prefill": f"{shown(self.prefill.total, 's')}, limited by {self.prefill.bound}",
             "decode": f"{shown(self.decode.total, 's')}, limited by {self.decode.bound}",
@@ -125,7 +125,7 @@ class ServicePrediction(Result):
         from lib_dlhpc.results import charts
 
         columns = {**self.to_columns(), "service": [named(self.service)] * len(self.curve)}
-        title = "Tokens a second over the seconds of an output token"
+        title = "Tokens per second over the seconds of an output token"
         return charts.lines(columns, "tpot", "tokens_per_second", "service", title, "/s")
 
     def as_dict(self) -> dict[str, Any]:
@@ -156,9 +156,9 @@ def predict_service(service: Service) -> ServicePrediction:
     sequence = prices.cached(service.longest - 1)
     if sequence > room:
         raise SpecError(
-            f"The cache of a sequence of {service.longest} tokens needs {format_quantity(sequence, 'B')} a device, and"
-            f" {format_quantity(room, 'B')} are left beside the weights; legal: shorter requests, more service.devices,"
-            " or fewer bytes a number."
+            f"The cache of a sequence of {service.longest} tokens needs {format_quantity(sequence, 'B')} per"
+            f" device, and {format_quantity(room, 'B')} are left beside the weights; legal: shorter requests,"
+            " more service.devices, or fewer bytes per number."
         )
     reuse = reuse_of(service, prices, room)
     batch = min(int(reuse.requests), service.service.batch)
@@ -204,7 +204,7 @@ def room_of(service: Service, prices: Prices) -> float:
     if room <= 0:
         raise SpecError(
             f"service.devices = {service.service.devices}: the weights of {service.model.name or 'the model'} in"
-            f" {service.service.precision} take {format_quantity(weights, 'B')} a device, activations of a step"
+            f" {service.service.precision} take {format_quantity(weights, 'B')} per device, activations of a step"
             f" {format_quantity(activations_of(service, prices), 'B')}, and"
             f" {device.name or 'the device'} has"
             f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal: more devices, a"

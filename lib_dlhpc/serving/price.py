@@ -28,7 +28,7 @@ from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 
 FEWEST_ROWS = min(rows for rows, _, _ in TILES)
-"""Rows of the smallest tile. A product of fewer is cut along the sum (split-K), and its weights fill the device."""
+"""Rows of the smallest tile. A matmul with fewer is split along the sum (split-K), and its weights fill the device."""
 STEP_TOKENS = 8192  # of whole prompts in a step; a longer prompt has a step of its own
 GRAPH_LAUNCH = 0.5e-6
 """s between kernels of one graph: Gray 2019, "Getting Started with CUDA Graphs", 3.4 us for kernels of 2.9 us."""

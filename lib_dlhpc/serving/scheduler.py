@@ -93,9 +93,9 @@ class Scheduler:
         if self.cached(request.prompt + request.answer - 1) > self.room:
             raise SpecError(
                 f"A request of {request.prompt} + {request.answer} tokens needs"
-                f" {self.cached(request.prompt + request.answer - 1) / 1e9:.3g} GB of cache a device, and"
+                f" {self.cached(request.prompt + request.answer - 1) / 1e9:.3g} GB of cache per device, and"
                 f" {max(self.room, 0) / 1e9:.3g} GB are left beside the weights; legal: shorter requests, more"
-                " service.devices, or fewer bytes a number."
+                " service.devices, or fewer bytes per number."
             )
         self.queue.append(request)
 

@@ -228,7 +228,7 @@ def _check_text(path: str, model: Model) -> None:
     seen = [each.attributes for each in model.layers if is_attention(each.kind)]
     if not seen or not all(each.get("causal", "values" in each) for each in seen):
         raise SpecError(
-            f"{path} = {model.name or model.family!r}: generates no text; legal: language models of the families"
+            f"{path} = {model.name or model.family!r}: does not generate text; legal: language models of the families"
             " decoder, llama, palm, gpt, opt, bloom and mpt."
         )
 

@@ -30,7 +30,7 @@ def heading(
     return (
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {count(e.devices, 'rank')}, {how}, fidelity {fidelity}, steps {steps}\n"
-        f"  predicted: {show(sum(predicted.values()), 's')} a step"
+        f"  predicted: {show(sum(predicted.values()), 's')} per step"
     )
 
 
@@ -113,9 +113,10 @@ def why(
     if "checkpoint" in apart:
         reasons.append(
             "the simulation was configured with the steps that write a checkpoint, and its duration; the"
-            " prediction spreads one over the steps between two."
+            " prediction spreads one over the steps between two checkpoints."
             if simulated["checkpoint"]
-            else "a simulated step writes no checkpoint; the prediction spreads one over the steps between two."
+            else "a simulated step writes no checkpoint; the prediction spreads one over the steps between"
+            " two checkpoints."
         )
     apart -= {"checkpoint"}
     if apart:
@@ -133,7 +134,7 @@ def why(
         reasons += exchange
         if not (exchange or out_of_step or background or _queued(experiment, apart)):
             reasons.append(
-                "ranks that are done with a bucket early begin the next one before the others; the"
+                "ranks that finish a bucket early begin the next one before the others do; the"
                 " prediction sends all buckets one after another, unsplit."
             )
     return reasons
@@ -151,7 +152,7 @@ def _load_reasons(
     if _queued(experiment, apart):
         reasons.append(
             "readers queue for the storage and draw their service times, and the first batch is available from"
-            " the start; the prediction has the rate of the lowest limit. A rank with a late batch delays the others"
+            " the start; the prediction uses the rate of the lowest limit. A rank with a late batch delays the others"
             " in the exchange, where it counts as communication."
         )
     if experiment.strategy.update == "asynchronous":
@@ -169,7 +170,7 @@ def _load_reasons(
         )
     if background:
         reasons.append(
-            "others' traffic is on the links; the prediction has the machine for itself."
+            "there is other traffic on the links; the prediction has the machine to itself."
         )
     return reasons
 
@@ -183,8 +184,8 @@ def _queued(experiment: Experiment, apart: set[str]) -> bool:
 def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     machine, strategy = experiment.machine, experiment.strategy
     reasons = [
-        "ranks begin together and queue for the servers; the prediction is of the steady state, without"
-        " queues but where servers or links are full. More steps reduce the difference."
+        "ranks begin together and queue for the servers; the prediction is of the steady state, with"
+        " queues only where servers or links are saturated. More steps reduce the difference."
     ]
     if machine.jitter:
         bound = " and what a bound costs in the long run" * bool(strategy.staleness)
@@ -194,7 +195,7 @@ def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
         )
     if fidelity == "rounds" and machine.topology != "single-switch":
         reasons.append(
-            f"the prediction has the links of the {machine.topology}; fidelity rounds has only the NICs."
+            f"the prediction includes the links of the {machine.topology}; fidelity rounds includes only the NICs."
             " Try --fidelity events."
         )
     return reasons
@@ -204,19 +205,19 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     strategy, reasons = experiment.strategy, []
     if strategy.pipeline > 1 and experiment.machine.jitter:
         reasons.append(
-            "in a simulated pipeline nobody waits for the slowest: who computes less has its turn later, and"
+            "in a simulated pipeline no rank waits for the slowest: a rank that computes less gets its turn later, and"
             " its wait is bubble or, where a message arrives late, exposed communication."
         )
     if fidelity == "events":
         if strategy.spatial * strategy.tensor > 1:
             reasons.append(
                 "the ranks of a group have parts that differ by a row or a feature; the prediction takes the"
-                " largest of a group."
+                " largest part of a group."
             )
         if strategy.pipeline > 1:
             reasons.append(
-                "what the stages before and behind a rank send it at the same time shares its port; in the"
-                " prediction only what a rank sends goes one after another."
+                "messages that the stages before and after a rank send it at the same time share its port; in the"
+                " prediction only the messages that a rank sends are serialized."
             )
         reasons.append(
             "groups that exchange at the same time share the links of the machine as their messages arrive."
@@ -230,13 +231,13 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
     reasons = []
     if "parameter_server" in {one.name for one in used} and here > 1:
         reasons.append(
-            "the prediction lets the host of a node sum its devices first; in the schedule each device is a"
-            " worker and a server of its own."
+            "in the prediction the host of a node sums the gradients of its devices first; in the schedule"
+            " each device is a worker and a server of its own."
         )
     if fidelity == "events":
         reasons.append(
-            "messages share the links of the machine as they arrive; the prediction knows congestion only as"
-            " a factor of whole rounds."
+            "messages share the links of the machine as they arrive; the prediction models congestion only as"
+            " a factor on whole rounds."
         )
         if out_of_step:
             reasons.append(
@@ -245,7 +246,7 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
             )
     elif machine.topology != "single-switch" and nodes > 1 and _congested(experiment):
         reasons.append(
-            f"the prediction has the congestion of the {machine.topology}; fidelity rounds has none beyond"
+            f"the prediction includes the congestion of the {machine.topology}; fidelity rounds includes none beyond"
             " the NICs. Try --fidelity events."
         )
     if any(one.slowest_link for one in used) and here > 1 and nodes > 1:
@@ -260,7 +261,7 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
             )
     if reasons and experiment.calibration.rate and int(experiment.calibration.devices) > 1:
         reasons.append(
-            "the measured rate holds some of the exchange, so what is left for compute differs as well."
+            "the measured rate includes part of the exchange, so what is left for compute differs as well."
         )
     return reasons
 

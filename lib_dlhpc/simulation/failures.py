@@ -254,9 +254,9 @@ class _Runs:
         self.back = np.maximum(self.back, np.where(hit, self.done, 0.0))
         if self.in_a_row.max() > MOST:
             raise SpecError(
-                f"no headway: {MOST:,} failures in a row fell back on the same checkpoint, with"
+                f"no progress: {MOST:,} failures in a row fell back on the same checkpoint, with"
                 f" {min(self.interval, self.work):,.0f} s of training to the next,"
-                f" {float(self.price.background):,.0f} s to write it behind, and"
+                f" {float(self.price.background):,.0f} s to write it in the background, and"
                 f" {float(self.price.restart):,.0f} s to restart; save more often, or on fewer nodes."
             )
 

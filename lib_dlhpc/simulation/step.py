@@ -252,12 +252,12 @@ def check(
     for name in ("dataset", "machine", "strategy", "storage", "calibration", "run"):
         for field in _arrays(getattr(experiment, name), name):
             raise SpecError(
-                f"{field}: an array; a simulation is of one experiment, `sweep` predicts many."
+                f"{field}: an array; a simulation needs one experiment, `sweep` predicts many."
             )
     for name, given in (("background", background), ("messages", messages)):
         if given and fidelity != "events":
             raise SpecError(
-                f"{name}: fidelity {fidelity!r} knows no single message; legal with 'events' only."
+                f"{name}: fidelity {fidelity!r} does not simulate single messages; legal with 'events' only."
             )
     check_precision(experiment)
     check_size(experiment, int(steps), rows)

@@ -116,7 +116,9 @@ class Way:
 
     def __init__(self, experiment: Experiment, seed: int) -> None:
         if not experiment.storage.tier:
-            raise SpecError('storage.tier = "": the data is in memory, and nobody queues for it.')
+            raise SpecError(
+                'storage.tier = "": the data is in memory, and no reader queues for it.'
+            )
         self.nodes = int(experiment.strategy.nodes)
         self._path = path = sample_path(experiment)
         self._missed = float(reading.miss_share(experiment))

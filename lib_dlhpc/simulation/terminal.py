@@ -128,7 +128,7 @@ class ProgressLine:
             done = min(99, 100 * delivered // max(total, 1))  # all is done when the line is gone
             self._write(
                 f"simulating {done:3d}%: {show(seconds, 's')} simulated,"
-                f" {show(delivered, '')} of {show(total, '')} {self.unit}, {show(rate, '')} a second"
+                f" {show(delivered, '')} of {show(total, '')} {self.unit}, {show(rate, '')} per second"
             )
 
     def __str__(self) -> str:

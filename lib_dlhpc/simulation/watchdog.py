@@ -48,7 +48,7 @@ def _explain(time: float, waits: tuple[Wait, ...], stopped: tuple[int, ...]) -> 
     lines = [f"Nothing can move after {time:g} s:"]
     ring = cycle(waits)
     if ring:
-        lines.append("a circle of ranks, each waiting for the next: " + " -> ".join(map(str, ring)))
+        lines.append("a cycle of ranks, each waiting for the next: " + " -> ".join(map(str, ring)))
     waiting = {wait.rank for wait in waits}
     idle = {peer for wait in waits for peer in wait.peers} - waiting - set(stopped)
     if stopped:

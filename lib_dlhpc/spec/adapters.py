@@ -125,7 +125,7 @@ def _widths(layers: tuple[Layer, ...], rank: int, adapted: str) -> Mapping[str, 
             found[before.name] = (queries, keys, keys) if adapted == ALL else (queries, keys)
     if not found:
         raise SpecError(
-            f"strategy.lora = {rank}: the network has no attention whose queries and values one product makes;"
+            f"strategy.lora = {rank}: the network has no attention whose queries and values come from one matmul;"
             " legal: 0."
         )
     if adapted == ALL:

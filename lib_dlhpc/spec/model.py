@@ -128,7 +128,7 @@ class Model:
     def __repr__(self) -> str:
         return (
             f"Model({self.name}: {len(self.layers)} layers, {_short(self.parameters)} parameters, "
-            f"{_short(self.forward_flop)}FLOP forward a sample)"
+            f"{_short(self.forward_flop)}FLOP forward per sample)"
         )
 
 

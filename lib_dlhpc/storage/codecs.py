@@ -47,7 +47,7 @@ def decompress(data: bytes, code: int, size: int) -> bytes:
     if code == 0:
         return data
     if size > _LARGE and size > available():
-        raise StoreError(f"there is no memory for its {size:,} B")
+        raise StoreError(f"there is not enough memory for its {size:,} B")
     try:
         found = _unzlib(data, size) if _name(code) == "zlib" else _unzstd(data, size)
     except Exception as error:

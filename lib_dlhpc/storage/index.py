@@ -142,7 +142,7 @@ def load_manifest(target: Path) -> Manifest:
         manifest = Manifest(**content)
     except OSError as error:
         raise StoreError(
-            f"{target} is no packed store: {path}: {error.strerror}. `pack` makes one."
+            f"{target} is not a packed store: {path}: {error.strerror}. `pack` creates one."
         ) from None
     except StoreError:
         raise
@@ -150,7 +150,7 @@ def load_manifest(target: Path) -> Manifest:
         raise StoreError(f"{path} is damaged: {error}.") from None
     for part in manifest.partitions:
         if Path(part.name).name != part.name or part.name in ("", ".", ".."):
-            raise StoreError(f"{path}: {part.name!r} is no name of a partition.")
+            raise StoreError(f"{path}: {part.name!r} is not the name of a partition.")
     return manifest
 
 

@@ -69,9 +69,7 @@ def walk(tree: Path) -> tuple[list[Found], list[Found]]:
                 if not stat.S_ISDIR(status.st_mode):
                     files.append(Found(child, real, status.st_size, status.st_mtime_ns))
                 elif real in above:
-                    raise StoreError(
-                        f"{child!r} is a link that leads round in a circle, to {real}."
-                    )
+                    raise StoreError(f"{child!r} is a link that leads in a circle, to {real}.")
                 else:
                     waiting.append((child, real, (*above, real)))
         except OSError as error:

@@ -40,9 +40,9 @@ def pack(
     if not source.is_dir():
         raise StoreError(f"{source} is not a folder that can be packed.")
     if os.path.lexists(goal):
-        raise AlreadyThere(f"{goal} is there already; a store is written once.")
+        raise AlreadyThere(f"{goal} exists already; a store is written once.")
     if Path(os.path.realpath(goal)).is_relative_to(os.path.realpath(source)):
-        raise StoreError(f"{goal} lies in the tree that is to be packed, {source}.")
+        raise StoreError(f"{goal} is inside the tree to be packed, {source}.")
     folders, files = walk(source)
     try:
         with unfinished(goal) as beside:
@@ -143,7 +143,7 @@ def _publish(beside: Path, goal: Path) -> None:
     try:
         _to_disk(beside)
         if os.path.lexists(goal):  # made meanwhile; a rename would replace an empty folder
-            raise AlreadyThere(f"{goal} is there already; a store is written once.")
+            raise AlreadyThere(f"{goal} exists already; a store is written once.")
         os.rename(beside, goal)
         _to_disk(goal.parent)
     except StoreError:

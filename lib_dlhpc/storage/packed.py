@@ -167,7 +167,7 @@ class PackedStore:
     def open(self, name: str, mode: str = "rb") -> IO[Any]:
         """Return a file object: mode "rb" for bytes, "r" for UTF-8 text, "xb" to create. Raises as read, create."""
         if mode not in ("rb", "r", "xb"):
-            raise StoreError(f"mode: {mode!r} is none of a store's. Legal: 'rb', 'r', 'xb'.")
+            raise StoreError(f"mode: {mode!r} is not a mode of a store. Legal: 'rb', 'r', 'xb'.")
         if mode == "xb":
             return self.create(name)
         content = InMemory(self.read(name))

@@ -217,7 +217,7 @@ class Peers:
         for status, buffer in zip(statuses, ticket.into, strict=False):
             count = status.Get_count(self._mpi.BYTE)
             if count != len(buffer):
-                self._refuse(ticket, f"{count} B came, not {len(buffer)} B")
+                self._refuse(ticket, f"{count} B arrived, not {len(buffer)} B")
         return deadline
 
     def _check(self, ticket: Ticket, deadline: float) -> None:

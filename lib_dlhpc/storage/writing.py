@@ -238,7 +238,7 @@ def _place(folder: Path, name: str, data: bytes) -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(path):
-        raise FileExistsError(17, "a file of this name lies there already")
+        raise FileExistsError(17, "a file of this name is already there")
     _replace(path, data)
     return path
 

@@ -103,7 +103,7 @@ def _module(comm: Any) -> Any:
         module = sys.modules.get(cls.__module__)
         if hasattr(module, "Status"):
             return module
-    raise SpecError(f"{type(comm).__name__} is no communicator of mpi4py.")
+    raise SpecError(f"{type(comm).__name__} is not a communicator of mpi4py.")
 
 
 def _install(mpi: Any) -> None:

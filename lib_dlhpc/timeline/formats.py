@@ -43,7 +43,7 @@ def read(*paths: str | Path, tell: Tell = lambda sentence: None) -> Timeline:
     texts = [path for path in every if path not in files]
     found = [_format_of(path) for path in files]
     if texts and set(found) != {"chrome"}:
-        raise SpecError(f"{texts[0]}: HLO text; expected profiles of XLA (.json.gz) beside it.")
+        raise SpecError(f"{texts[0]}: HLO text; expected profiles of XLA (.json.gz) with it.")
     if set(found) == {"nsight"}:
         return read_nsight(files, tell)
     if len(files) > 1 and set(found) != {"chrome"}:
@@ -125,10 +125,10 @@ def _read_json(files: Sequence[Path], texts: Sequence[Path], tell: Tell) -> Time
             sizes |= collective_sizes(read_text(text))
         return read_xla(traces, sizes, tell)
     if texts:
-        raise SpecError(f"{texts[0]}: HLO text; expected profiles of XLA (.json.gz) beside it.")
+        raise SpecError(f"{texts[0]}: HLO text; expected profiles of XLA (.json.gz) with it.")
     if "xla" in writers:
         one = files[writers.index("xla")]
-        raise SpecError(f"{one}: a profile of XLA; expected no traces of other programs beside it.")
+        raise SpecError(f"{one}: a profile of XLA; expected no traces of other programs with it.")
     if "dlhpc" not in writers:
         return read_kineto(traces, tell)
     if len(files) > 1:

@@ -55,7 +55,7 @@ class JsonTrace:
             while True:
                 event = self._value()
                 if not isinstance(event, dict):
-                    raise self._wrong(f"event {self._done} is no object")
+                    raise self._wrong(f"event {self._done} is not an object")
                 yield event
                 self._done += 1
                 if self._peek() == "]":
@@ -115,7 +115,7 @@ class JsonTrace:
         return SpecError(f"{self.path}: not a trace that can be read: {why}, {where}; {EXPECTED}.")
 
     def _no_number(self, word: str) -> Any:
-        raise ValueError(f"{word} is no number in JSON")
+        raise ValueError(f"{word} is not a number in JSON")
 
 
 def moment(value: Any, field: str) -> Decimal:

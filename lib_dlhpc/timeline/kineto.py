@@ -95,7 +95,7 @@ def read_kineto(traces: Sequence[JsonTrace], tell: Tell) -> Timeline:
         if rank in ranks:
             other = traces[ranks.index(rank)].path
             raise SpecError(
-                f"{trace.path}: of rank {rank}, as is {other}; expected one file a rank."
+                f"{trace.path}: is from rank {rank}, as is {other}; expected one file per rank."
             )
         ranks.append(rank)
         world = max(world, size, rank + 1)
@@ -269,7 +269,7 @@ def _rank(trace: JsonTrace, file: int, tell: Tell) -> tuple[int, int]:
     about = _about(trace)
     rank, size = about.get("rank"), about.get("world_size", 0)
     if rank is None:
-        tell(f"{trace.path}: does not say its rank (distributedInfo): taken as rank {file}.")
+        tell(f"{trace.path}: does not state its rank (distributedInfo): taken as rank {file}.")
         return file, 0
     if not (type(rank) is type(size) is int and 0 <= rank < (size or MOST_RANKS) <= MOST_RANKS):
         raise SpecError(

@@ -71,7 +71,7 @@ def write_otf2(timeline: Timeline, path: Path) -> None:
     """
     otf2 = library()
     if path.exists() and not is_archive(path):
-        raise SpecError(f"{path}: is there, and is no OTF2 archive of dlhpc; it is not replaced.")
+        raise SpecError(f"{path}: exists, and is not an OTF2 archive of dlhpc; it is not replaced.")
     start, stop, zero = _ticks(timeline, path)
     order = in_order(timeline, start, stop)
     table = timeline.select(order)

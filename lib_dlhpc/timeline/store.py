@@ -67,10 +67,10 @@ def _read(file: BinaryIO) -> tuple[list[str], dict[str, Column]]:
             except ValueError as error:
                 raise ValueError(f"column {name} is damaged, or of no numbers") from error
             if arrays[name].ndim != 1:
-                raise ValueError(f"column {name} is no list: its shape is {arrays[name].shape}")
+                raise ValueError(f"column {name} is not a list: its shape is {arrays[name].shape}")
     about = arrays.pop("about")
     if about.dtype.kind != "U" or len(about) < 2:
-        raise ValueError("about, its source, ranks and names, is no list of words")
+        raise ValueError("about, its source, ranks and names, is not a list of words")
     for name in LATER - arrays.keys():
         arrays[name] = np.full(len(arrays["rank"]), DEFAULTS[name], COLUMNS[name])
     return about.tolist(), {name: arrays[name] for name in COLUMNS}

@@ -101,7 +101,7 @@ def check_data(experiment: Experiment) -> None:
     if name in REAL:
         samples, size, classes = REAL[name]
         fits = prod(reads) == size and len(gives) == 1 and gives[0] >= classes
-        wanted = f"{size} numbers a sample, {classes} classes or more"
+        wanted = f"{size} numbers per sample, {classes} classes or more"
         if dataset.samples > samples:
             raise SpecError(f"dataset.samples = {dataset.samples}: {name} has {samples}.")
     else:

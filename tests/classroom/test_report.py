@@ -55,7 +55,7 @@ def test_what_is_forgotten_comes_first_and_what_was_right_when_asked_again_not_a
 def test_a_report_as_text_says_all_of_it(tmp_path):
     said = "\n".join(report.lines(made(tmp_path, ANSWERS)))
     for words in (
-        "ONE: 0 of 2 guesses right; 1 of 4 checks right at the first try, 3 by now",
+        "ONE: 0 of 2 guesses right; 1 of 4 checks right on the first try, 3 by now",
         "you: skipped; it is 5 ms",
         "02_OVERLAP, checks: not passed yet, 2 attempts",
         "ONE (forgotten): two/earlier.one.a?",

@@ -170,7 +170,7 @@ def test_errors_are_reported(dlhpc, folder, words, message):
 def test_where_there_are_none_it_is_reported(dlhpc, tmp_path):
     (tmp_path / "empty").mkdir()
     for run in (tmp_path / "empty", tmp_path / "nowhere"):
-        assert "a run makes some with --snapshot-every" in dlhpc("log", status=2, run=run)
+        assert "a run saves some with --snapshot-every" in dlhpc("log", status=2, run=run)
 
 
 def test_nothing_found_is_reported(dlhpc, capsys, folder):

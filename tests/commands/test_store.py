@@ -147,7 +147,7 @@ def test_verify_reports_a_lost_partition_and_a_folder_that_is_no_store(folder, s
     assert main(["store", "verify", store]) == 1
     assert lost in capsys.readouterr().out
     assert main(["store", "verify", str(folder)]) == 1
-    assert "no packed store" in capsys.readouterr().out
+    assert "not a packed store" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8", "latin-1"])

@@ -70,7 +70,7 @@ def test_a_published_trace_is_simulated(capsys):
         (["export", "run.toml", "out", "--ranks", "3-1"], "--ranks 3-1: expected ranks such as"),
         (["export", "run.toml", "out", "--ranks", "a"], "--ranks a: expected ranks such as"),
         (["export", "run.toml", "out", "--ranks", "8"], "ranks: 8: expected ranks from 0 to 7"),
-        (["export", "run.toml", "run.toml"], "run.toml: is there, and is no folder of Chakra"),
+        (["export", "run.toml", "run.toml"], "run.toml: exists, and is not a folder of Chakra"),
         (["simulate", "none", "--machine", "summit"], "none: no such folder"),
         (["simulate", ".", "--machine", "sumit"], "Did you mean 'summit'?"),
         (["simulate", ".", "--machine", "none.toml"], "none.toml"),

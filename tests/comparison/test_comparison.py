@@ -140,7 +140,7 @@ def test_ranks_split_the_global_batch(digits):
     assert not [note for note in four.notes if "samples" in note]
     three = placed(digits, 3)
     assert int(three.experiment.strategy.batch) == 11
-    assert "33 samples in place of 32: 11 on each of 3 ranks" in " ".join(three.notes)
+    assert "33 samples instead of 32: 11 on each of 3 ranks" in " ".join(three.notes)
 
 
 def test_replicas_follow_the_ranks(digits):
@@ -249,7 +249,7 @@ def test_the_term_that_is_off_most_is_named_with_its_factor_and_a_reason(digits)
     found = _compared(digits.set({"machine.jitter": 0.0}), factor=3.0)
     assert found.error("predicted") == pytest.approx(1 / 3 - 1)
     expected, advice = found.verdict[1:]
-    assert expected.startswith("Off most: backward")
+    assert expected.startswith("Largest error: backward")
     assert "3.0 times" in expected and "rate" in expected
     assert "dlhpc calibrate" in advice
 

@@ -122,7 +122,7 @@ def test_a_learner_sees_their_own_report_and_nobody_elses(room):
         with OPEN(Request(f"{room[0]}report", headers={"Cookie": who})) as reply:
             shown[who] = reply.read().decode()
     own, other = shown.values()
-    assert "0 of 1 checks right at the first try" in own and "&lt;b&gt;3" in own
+    assert "0 of 1 checks right on the first try" in own and "&lt;b&gt;3" in own
     assert 'href="voila/render/01_one_step.ipynb"' in own and "not yet right" in own
     assert "How long?" not in other and "Nothing of yours is kept" in other
 

@@ -146,8 +146,8 @@ def test_the_store_of_a_resumed_run_must_exist(tmp_path):
     open_snapshots(one / "snapshots").gc()
     refused(one, "branch main of .*, which is not there")
     (one / "snapshots").rename(tmp_path / "elsewhere")
-    refused(one, "one goes on from .*snapshots, which is not there")
-    refused(two, r"two goes on from .*\.\./one/snapshots, which is not there")
+    refused(one, "one continues from .*snapshots, which does not exist")
+    refused(two, r"two continues from .*\.\./one/snapshots, which does not exist")
 
 
 def test_a_run_without_a_snapshot_restarts(tmp_path, monkeypatch):

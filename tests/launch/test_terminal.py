@@ -20,7 +20,7 @@ def digits(repository):
         (["dataset.name=imagenet"], "can be priced but not trained; to train: digits"),
         (["dataset.name=digts"], "Did you mean 'digits'"),
         (["dataset.name=words"], "is for models of sequences of words"),
-        (["dataset.name=mnist-5k"], "784 numbers a sample"),
+        (["dataset.name=mnist-5k"], "784 numbers per sample"),
         (["dataset.samples=9999"], "digits has 1797"),
         (["dataset.samples=2"], "too few to train with"),
         (["strategy.precision=bf16"], "to train: fp64, fp32, fp16"),

@@ -53,7 +53,7 @@ def test_a_batch_that_nobody_measured_stays_as_in_the_file():
     ("batch", "message"),
     [
         ([65536], "every batch is refused: batch of 65,536"),
-        ([130], "1 batch of 130: no layout fits it"),
+        ([130], "1 batch of 130: no layout fits"),
         ([0], "plan.batch: 0: expected whole numbers"),
         ([2.5], "plan.batch: 2.5: expected whole numbers"),
     ],
@@ -88,7 +88,7 @@ def test_batches_are_of_the_plan_whatever_the_layout_of_the_file(layout):
 def test_a_batch_that_no_layout_fits_is_left_out():
     found = plan(GOYAL.set({"plan.batch": [100, 260, 8192]}), choose=CHOOSE)
     assert {choice.experiment.global_batch for choice in found.ranked} == {8192}
-    assert found.left_out["batch of 260: no layout fits it"] == 1
+    assert found.left_out["batch of 260: no layout fits"] == 1
     wider = plan(GOYAL.set({"plan.batch": [260]}), choose=CHOOSE | {"pipeline": [32]})
     assert wider.best.experiment.global_batch == 260
 

@@ -222,7 +222,7 @@ MUTANTS = {
         ends(AWAY, lambda row: [] if getattr(row[0], "stream", "") == "copy" else [row]),
         "ends before copy",
     ),
-    "one stage alone": (ends(PIPE, first_waits), "they wait for ever|stage that does not"),
+    "one stage alone": (ends(PIPE, first_waits), "they wait forever|stage that does not"),
     "weight gradients left out": (
         blocks(SPLIT, ["weights"], drop(Compute, layer=3)),
         "layer 3 has no weight gradients",
@@ -277,7 +277,7 @@ MUTANTS = {
     ),
     "stages that wait for each other": (
         streams(PIPE, lambda one: renumbered(one) if one is LAST else one),
-        "waits for ever",
+        "waits forever",
     ),
 }
 

@@ -162,7 +162,7 @@ def test_a_plan_takes_it_where_the_switches_can(can, best):
     one = {name: [1] for name in ("tensor", "pipeline", "spatial", "context", "microbatches")}
     found = plan_run(run, choose={**one, "zero": [0], "allreduce": ["ring", "sharp", "nvls_sharp"]})
     assert found.best.experiment.strategy.allreduce == best
-    refused = "allreduce in switches that do not add" in found.left_out
+    refused = "allreduce in switches that cannot add" in found.left_out
     assert refused == (can != "both") and "not legal: strategy.allreduce" not in found.left_out
 
 

@@ -140,7 +140,7 @@ def without(instruction):
         (
             2,
             lambda s: [*s, Send("gradient", 0, 2, 0)],
-            "Nobody receives .* rank 2 .*sent to rank 0",
+            "No rank receives .* rank 2 .*sent to rank 0",
         ),
         (1, lambda s: [s[1], s[0], *s[2:]], "Rank 1: Forward.* comes before Receive"),
         (1, lambda s: s[::-1], "Deadlock: .*rank 0 waits for .*; rank 1 waits for"),

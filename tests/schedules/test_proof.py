@@ -210,7 +210,7 @@ def mine(*rounds, p=2, n=4, goal="allreduce"):
         ),
         (
             mine([(0, 1, 0, 4, "reduce")], goal="broadcast"),
-            "rank 1 is to combine .* 'reduce' in place of 'copy'",
+            "rank 1 has to combine .* 'reduce' instead of 'copy'",
             1,
             0,
         ),

@@ -21,8 +21,8 @@ def test_what_fits_fills_the_memory():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": "llama3-70b"}, "weights of llama3-70b in bf16 take 141 GB a device"),
-        ({"prompt": 2_000_000}, "16.1 GB a device, activations of a step .* chunks of prompts"),
+        ({"model": "llama3-70b"}, "weights of llama3-70b in bf16 take 141 GB per device"),
+        ({"prompt": 2_000_000}, "16.1 GB per device, activations of a step .* chunks of prompts"),
         ({"prompt": 2_000_000, "chunk": 512}, "cache of a sequence of 2000128 tokens"),
     ],
 )

@@ -14,7 +14,7 @@ from lib_dlhpc.serving.service import arrivals, lengths
     [
         ({"model": TINY}, r"\[machine\] is missing"),
         ({"model": TINY, "machine": "laptop", "servise": {}}, "servise: unknown key"),
-        ({"model": "resnet50", "machine": "summit"}, "'resnet50': generates no text"),
+        ({"model": "resnet50", "machine": "summit"}, "'resnet50': does not generate text"),
         ({"model": "bert-large", "machine": "summit"}, "bert-large"),
         (
             {"model": TINY, "machine": "laptop", "service": {"batching": "dynamic"}},

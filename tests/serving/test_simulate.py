@@ -95,7 +95,7 @@ def test_a_full_cache_preempts_and_all_answers_end():
 
 def test_a_request_that_never_fits_is_refused():
     service = cramped(tiny(answer=30, answer_spread=1.5, count=40), 1)
-    with pytest.raises(SpecError, match=r"tokens needs .* of cache a device"):
+    with pytest.raises(SpecError, match=r"tokens needs .* of cache per device"):
         simulate_service(service)
 
 

@@ -166,7 +166,7 @@ def tiny_drafted(**changes: object):
     ("draft", "words"),
     [
         ("llama3-8b", "has a vocabulary of 128,256; legal: models with that of the model, 32"),
-        ("resnet50", "draft = 'resnet50': generates no text"),
+        ("resnet50", "draft = 'resnet50': does not generate text"),
         ({**SMALL, "tokens": 0}, r"draft.tokens = 0: legal: a whole number of at least 1"),
         ({**SMALL, "acceptance": 1.5}, r"draft.acceptance = 1.5"),
     ],

@@ -93,7 +93,7 @@ def test_in_events_a_late_rank_holds_up_its_neighbors():
 def test_given_speeds_are_a_reason(fidelity):
     found = reasons(fidelity=fidelity, speed=[0.5] + [1.0] * 15)
     assert any("speeds of 0.5 to 1" in reason for reason in found)
-    assert not any("jitter" in reason or "done with a bucket" in reason for reason in found)
+    assert not any("jitter" in reason or "finish a bucket" in reason for reason in found)
 
 
 def test_others_traffic_is_a_reason():
@@ -160,7 +160,7 @@ def test_why_a_split_network_differs():
     rounds, predicted = breakdown(simulate(run)).terms, predict(run).terms
     assert not why(run, "rounds", rounds, predicted)
     late = {name: 1.1 * seconds for name, seconds in rounds.items()}
-    assert any("shares its port" in reason for reason in why(run, "events", late, predicted))
+    assert any("share its port" in reason for reason in why(run, "events", late, predicted))
 
 
 def test_where_readers_queue_it_is_said():

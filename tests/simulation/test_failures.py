@@ -200,7 +200,7 @@ def test_the_same_seed_gives_the_same_runs_and_another_one_others():
 )
 def test_without_headway_it_says_so(interval, price, monkeypatch):
     monkeypatch.setattr("lib_dlhpc.simulation.failures.MOST", 1000)
-    with pytest.raises(SpecError, match="no headway") as error:
+    with pytest.raises(SpecError, match="no progress") as error:
         simulate_runs(1e4, interval, price, 50.0, runs=3)
     assert f"{interval:,.0f} s of training" in str(error.value)
 

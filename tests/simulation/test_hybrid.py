@@ -57,7 +57,7 @@ def test_what_is_waited_for_in_a_pipeline_is_reported():
     terms = breakdown(simulate(run, seed=3)).terms
     assert terms["waiting for the slowest"] == 0 < terms["pipeline bubble"]
     reasons = why(run, "rounds", terms, {name: 0.9 * terms[name] + 1e-4 for name in terms})
-    assert any("nobody waits for the slowest" in reason for reason in reasons)
+    assert any("no rank waits for the slowest" in reason for reason in reasons)
 
 
 def test_one_rank_is_the_slowest_of_nobody():

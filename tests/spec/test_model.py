@@ -92,7 +92,9 @@ def test_output_elements_follow_the_shapes():
 
 def test_repr_fits_a_line_and_names_what_matters():
     text = repr(named("resnet50"))
-    assert text == ("Model(resnet50: 174 layers, 25.56 M parameters, 8.178 GFLOP forward a sample)")
+    assert text == (
+        "Model(resnet50: 174 layers, 25.56 M parameters, 8.178 GFLOP forward per sample)"
+    )
 
 
 def test_a_model_is_a_value():

@@ -156,12 +156,12 @@ def test_what_cannot_be_packed_publishes_nothing(tree, tmp_path):
     (tree / "link").unlink()
     (tree / "sub").mkdir()
     (tree / "sub" / "up").symlink_to("..")
-    refused("'sub/up' is a link that leads round in a circle")
+    refused("'sub/up' is a link that leads in a circle")
     shutil.rmtree(tree / "sub")
     os.mkfifo(tree / "pipe")
     refused("'pipe' is neither a file nor a folder")
     (tree / "pipe").unlink()
-    with pytest.raises(StoreError, match="lies in the tree"):
+    with pytest.raises(StoreError, match="is inside the tree"):
         pack(tree, tree / "store")
     with pytest.raises(StoreError, match="is not a folder"):
         pack(tree / "00", tmp_path / "store")

@@ -197,7 +197,7 @@ WRONG = {
     "pid: true": (trace_of(pid=True), "pid = True"),
     "bytes": (trace_of(args={"bytes": 1.5}), r"event 0: bytes = .*expected a whole number"),
     "the second": (trace_of({"ph": "M", "name": "a"}, ts=None), "event 1: ts = None"),
-    "no object": ({**trace_of(), "traceEvents": [1]}, "event 0 is no object"),
+    "not an object": ({**trace_of(), "traceEvents": [1]}, "event 0 is not an object"),
     "no list": ({**trace_of(), "traceEvents": {}}, "no list 'traceEvents'"),
     "no events": ({"a": 1}, "no list 'traceEvents'"),
     "ranks": (

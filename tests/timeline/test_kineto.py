@@ -304,7 +304,7 @@ def test_without_an_accelerator_the_host_computes(tmp_path):
         ("compute", "kernel", "aten::mm", 0),
         ("communication", "collective", "allreduce", 80),
     ]
-    assert said == [f"{path}: does not say its rank (distributedInfo): taken as rank 0."]
+    assert said == [f"{path}: does not state its rank (distributedInfo): taken as rank 0."]
 
 
 def test_what_is_left_out_is_reported(tmp_path):

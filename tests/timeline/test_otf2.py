@@ -410,7 +410,7 @@ def test_an_archive_is_replaced_and_nothing_else_is(tmp_path, archive):
     assert list(read(archive)) == ROWS[:1]
     (archive / "notes.txt").write_text("mine")
     for place in (archive, tmp_path, archive / "notes.txt"):
-        with pytest.raises(SpecError, match="is there, and is no OTF2 archive"):
+        with pytest.raises(SpecError, match="exists, and is not an OTF2 archive"):
             write(from_rows(ROWS, 4, "measured"), place, to="otf2")
     with pytest.raises(SpecError, match="later than"):
         write(

@@ -110,7 +110,7 @@ def damaged(path, about=None, **columns):
             {"comm": np.array([2**40, 0, 0, 3])},
             "column comm, row 0: 1099511627776; legal: 0 to 2,147,483,647.",
         ),
-        ({"rank": [[0, 1], [1, 1]]}, "column rank is no list: its shape is (2, 2)."),
+        ({"rank": [[0, 1], [1, 1]]}, "column rank is not a list: its shape is (2, 2)."),
         ({"start": np.array([None] * 4)}, "column start is damaged, or of no numbers."),
         ({"about": "10000000000"}, "ranks = 10000000000; legal: from 1 to 1,000,000."),
         ({"about": "many"}, "ranks = many; legal: from 1"),

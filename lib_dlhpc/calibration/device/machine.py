@@ -66,7 +66,7 @@ def _numbers(raw: Mapping[str, Any]) -> tuple[dict[str, Number], list[str]]:
     products = f"torch.mm in {reference}, edges {min(edges):,} to {max(edges):,}"
     found = {
         f"device.peak.{name}": Number(
-            rate, numbers.peak_ends[name], f"the quickest torch.mm in {name}"
+            rate, numbers.peak_ends[name], f"the fastest torch.mm in {name}"
         )
         for name, rate in numbers.peak.items()
     } | {
@@ -75,7 +75,7 @@ def _numbers(raw: Mapping[str, Any]) -> tuple[dict[str, Number], list[str]]:
         "device.memory_bandwidth": Number(
             numbers.memory_bandwidth,
             numbers.memory_bandwidth_ends,
-            "torch.add of fp32 arrays, 12 B an element",
+            "torch.add of fp32 arrays, 12 B per element",
         ),
         "device.streaming": Number(1.0, (1.0, 1.0), INCLUDED),
     }
@@ -100,7 +100,7 @@ def _calls(raw: Mapping[str, Any], call: Number) -> tuple[dict[str, Number], lis
         return {"device.launch": call}, []
     on_host = _typical(raw["issued"], "the host issues a torch.add of four numbers")
     on_device = _typical(
-        raw["queued"], "torch.add of four numbers, queued behind a product, by events"
+        raw["queued"], "torch.add of four numbers, queued behind a matmul, by events"
     )
     if on_device.value < ISSUES * on_host.value:
         return {"device.launch": on_device, "device.dispatch": on_host}, []
@@ -123,9 +123,9 @@ def _power(raw: Mapping[str, Any], notes: list[str]) -> dict[str, Number]:
         return {}
     where = "NVML, device of rank 0,"
     return {
-        "device.idle_power": _typical(idle, f"{where} before the first product"),
+        "device.idle_power": _typical(idle, f"{where} before the first matmul"),
         "device.busy_power": _typical(
-            busy, f"{where} in products without a pause, under the limit that is set"
+            busy, f"{where} in matmuls without a pause, under the limit that is set"
         ),
     }
 
@@ -140,7 +140,7 @@ def _jitter(raw: Mapping[str, Any]) -> Number:
 
     tries = [sigma(dice.choice(steps, steps.shape[1], axis=1)) for _ in range(TRIES)]
     low, high = np.quantile(tries, (LOW, HIGH))
-    origin = f"{steps.shape[1]} equal steps of products on {count(len(steps), 'rank')}, other processes included"
+    origin = f"{steps.shape[1]} equal steps of matmuls on {count(len(steps), 'rank')}, other processes included"
     return Number(sigma(steps), (float(low), float(high)), origin)
 
 

@@ -40,5 +40,7 @@ def device_named(product: str, source: Source) -> list[Measurement]:
         if re.search(pattern, product):
             return [Value("device", name, source)]
     return [
-        Note(f"{source}: {product!r} is no device of the catalog; give one with --set device=NAME.")
+        Note(
+            f"{source}: {product!r} is not a device of the catalog; give one with --set device=NAME."
+        )
     ]

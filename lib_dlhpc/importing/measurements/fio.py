@@ -64,7 +64,7 @@ def _text(file: File) -> Iterator[_Rate]:
             what, iops, thousands, rate, prefix = result.groups()
             scale = (PREFIXES | BINARY_PREFIXES).get(prefix)
             if scale is None:
-                raise file.broken(line, f"{prefix}B/s is no known unit")
+                raise file.broken(line, f"{prefix}B/s is not a known unit")
             numbers = file.number(iops, line) * PREFIXES[thousands], file.number(rate, line) * scale
             found.append(_Rate(what, *numbers, 0.0, jobs * depth, line))
         elif found and (samples := SAMPLES.match(text)) and float(samples[1]):

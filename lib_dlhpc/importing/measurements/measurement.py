@@ -39,7 +39,7 @@ class File:
         try:
             value = float(word)
         except ValueError:
-            raise self.broken(line, f"{word!r} is no number") from None
+            raise self.broken(line, f"{word!r} is not a number") from None
         if not 0 < value < float("inf") and not (zero and value == 0):
             raise self.broken(
                 line, f"{word!r} must be {'at least' if zero else 'above'} 0 and finite"

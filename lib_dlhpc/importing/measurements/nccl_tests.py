@@ -62,9 +62,13 @@ def _row(
         if words[at] != "N/A" and file.number(words[at], line, zero=True) > ERROR:
             raise file.broken(line, f"{words[at]} wrong values: the test failed")
     if ranks == 1:
-        raise SpecError(f"{file.name}: one rank sends nothing; run nccl-tests on at least two.")
+        raise SpecError(
+            f"{file.name}: a single rank sends nothing; run nccl-tests on at least two."
+        )
     if ranks % nodes:
-        raise SpecError(f"{file.name}: {ranks} ranks on {nodes} nodes: expected as many on each.")
+        raise SpecError(
+            f"{file.name}: {ranks} ranks on {nodes} nodes: expected the same number on each."
+        )
     bus = file.number(words[start + 2], line) / file.number(words[start + 1], line)
     source = file.source(f"{TOOL} {test}".strip(), line)
     if nodes == 1:

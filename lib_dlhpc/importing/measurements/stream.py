@@ -10,7 +10,7 @@ def read(file: File) -> list[Measurement]:
     """Return the memory bandwidth; raises SpecError at a broken line, and if no device is stated."""
     if file.part != "device":
         raise SpecError(
-            f"{file.name}: STREAM does not say of which device the memory is; if it ran on all cores of one device"
+            f"{file.name}: STREAM does not say which device's memory it measured; if it ran on all cores of one device"
             f" of the machine, such as a socket, write device={file.name}."
         )
     found: list[Measurement] = []

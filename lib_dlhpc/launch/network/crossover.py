@@ -83,7 +83,7 @@ class Crossover:
         found = self.messages
         lines = [
             f"{self.ranks} ranks, {8 * self.bandwidth / 1e6:g} Mb/s and {show(self.latency, 's')} from each to each",
-            f"Ping-pong: {8 / found.beta / 1e6:.4g} Mb/s and {show(found.alpha, 's')} a message;"
+            f"Ping-pong: {8 / found.beta / 1e6:.4g} Mb/s and {show(found.alpha, 's')} per message;"
             f" {show(found.short_alpha, 's')} up to {show(found.short, 'B')}, above which a sender waits"
             f" {show(found.acknowledgement, 's')} for the acknowledgement.",
             "",
@@ -217,7 +217,7 @@ def _run(net: Network, task: dict[str, Any], patience: float) -> dict[str, Any]:
         raise NetworkError(f"The ranks ended with an error: {last}")
     results: dict[str, Any] = json.loads(lines[-1])
     if results["ranks"] != net.ranks:
-        raise NetworkError(f"mpiexec started {results['ranks']} rank(s) in place of {net.ranks}.")
+        raise NetworkError(f"mpiexec started {results['ranks']} rank(s) instead of {net.ranks}.")
     return results
 
 

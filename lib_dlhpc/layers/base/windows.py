@@ -110,7 +110,7 @@ def per_dimension(
     for size in full:
         if len(size) != len(space):
             raise SpecError(
-                f"{name}: {list(size)} must have {len(space)} entries, one a dimension."
+                f"{name}: {list(size)} must have {len(space)} entries, one per dimension."
             )
     return full[0], full[1], full[2]
 

@@ -48,7 +48,7 @@ def joined(trace: Trace) -> Joined:
             for each in node.after:
                 if each not in number:
                     raise SpecError(
-                        f"{trace.words(rank, node)} depends on node {each}, which is not there."
+                        f"{trace.words(rank, node)} depends on node {each}, which does not exist."
                     )
                 following[first + number[each]].append(at)
             waits_for.append(len(node.after))

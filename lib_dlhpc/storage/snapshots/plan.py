@@ -73,7 +73,7 @@ def store_of(folder: str | Path) -> tuple[SnapshotStore, Plan]:
         plan = Plan(store=".")
     if plan is None:
         raise SnapshotError(
-            f"{folder}: holds no snapshots; a run makes some with --snapshot-every."
+            f"{folder}: holds no snapshots; a run saves some with --snapshot-every."
         )
     return open_snapshots(plan.where(folder)), plan
 
@@ -89,7 +89,7 @@ def check_kept(folder: Path, done: bool) -> None:
     where, store = plan.where(folder), SnapshotStore(plan.where(folder))
     if not (where / "format").exists():
         raise SnapshotError(
-            f"{folder} goes on from {where}, which is not there; nothing was changed."
+            f"{folder} continues from {where}, which does not exist; nothing was changed."
         )
     store.check_there()
     saved = done or plan.store != FOLDER or bool(store.branches.names()) or bool(store.log())
@@ -100,11 +100,11 @@ def check_kept(folder: Path, done: bool) -> None:
         if whole is None:
             raise
         raise SnapshotError(
-            f"{error} `dlhpc run --from {folder}@{whole.number}` begins at the newest that is whole."
+            f"{error} `dlhpc run --from {folder}@{whole.number}` begins at the newest complete version."
         ) from None
     if newest is None and saved:
         raise SnapshotError(
-            f"{folder} goes on from branch {plan.branch} of {where}, which is not there: it was"
+            f"{folder} continues from branch {plan.branch} of {where}, which does not exist: it was"
             f" forgotten; `dlhpc snapshots log {folder}` shows what is left, and `dlhpc snapshots branch"
             f" {folder} VERSION --name {plan.branch}` puts it back. Nothing was changed."
         )

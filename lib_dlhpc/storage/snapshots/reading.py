@@ -16,7 +16,9 @@ def read_arrays(objects: Objects, version: Version) -> dict[str, Array]:
     arrays = {}
     for name, stored in version.arrays.items():
         if stored.size > available():
-            raise SnapshotError(f"{version.name}, {name}: no memory for its {stored.size:,} B.")
+            raise SnapshotError(
+                f"{version.name}, {name}: not enough memory for its {stored.size:,} B."
+            )
         there = sum(objects.where[key].length for key in stored.chunks if key in objects.where)
         flat, start = bytearray(min(stored.size, there)), 0
         for data in read_chunks(objects, version, name):

@@ -270,7 +270,7 @@ class SnapshotStore:
         above = self.version(parent)
         if head and head.id != above.id:
             raise SnapshotError(
-                f"branch {branch} stands at {head.name}, not at {above.name}; begin another branch there."
+                f"branch {branch} is at {head.name}, not at {above.name}; begin another branch there."
             )
         return above.id
 

@@ -44,7 +44,9 @@ def write_trace(
     """
     messages, path = schema(), Path(folder)
     if path.exists() and not _is_trace(path):
-        raise SpecError(f"{path}: is there, and is no folder of Chakra traces; it is not replaced.")
+        raise SpecError(
+            f"{path}: exists, and is not a folder of Chakra traces; it is not replaced."
+        )
     with replacing(path, guarded=True) as temporary:
         temporary.mkdir()
         for rank, nodes in ranks:
@@ -207,7 +209,7 @@ def _read_groups(path: Path, ranks: int) -> dict[str, tuple[int, ...]]:
         groups = {str(name): tuple(of) for name, of in found.items()}
         for name, of in groups.items():
             if not of or any(type(rank) is not int or rank < 0 for rank in of):
-                raise ValueError(f"group {name} is no list of ranks")
+                raise ValueError(f"group {name} is not a list of ranks")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise SpecError(f"{path}: no process groups that can be read: {error}.") from None
     for name, of in groups.items():

@@ -75,7 +75,7 @@ def _share(found: StepTerms, term: str) -> str:
 
 
 def _exchanges(name: str, found: StepTerms) -> list[str]:
-    title = f"Collectives, a step and rank{f': {name}' if name else ''}"
+    title = f"Collectives, per step and rank{f': {name}' if name else ''}"
     if not found.exchanges:
         return [f"{title}: none"]
     lines = [f"{title:<{TITLE}}{'bytes':>18}{'calls':>8}{'in flight':>12}"]

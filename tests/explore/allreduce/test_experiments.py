@@ -197,7 +197,7 @@ def test_a_right_algorithm_is_proved_and_priced_beside_a_ring() -> None:
     ("algorithm", "message"),
     [
         (lambda ranks, elements: [[(0, 9, 0, elements, "reduce")]], "out of range"),
-        (lambda ranks, elements: [[(0, 1, 0, elements / 2, "reduce")]], "use // in place of /"),
+        (lambda ranks, elements: [[(0, 1, 0, elements / 2, "reduce")]], "use // instead of /"),
         (lambda ranks, elements: None, "must yield rounds"),
         (lambda ranks, elements: iter([1 / 0]), "ZeroDivisionError"),
     ],
