@@ -73,7 +73,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "The data fits" in wall(page, 2))
     choose(page, 2, "Data set", "neural images, 455 GB")
     slider(page, 2, "Nodes").press("Home")
-    eventually(lambda: "it takes 4 nodes" in wall(page, 2))
+    eventually(lambda: "4 nodes are needed" in wall(page, 2))
     slider(page, 3, "Batch").press("End")
     eventually(lambda: "Memory" in wall(page, 3))
 

@@ -240,7 +240,7 @@ def test_capacity_without_a_tier_is_asked_for():
         ({"storage.prefetch": 1, "storage.decode": 0.5}, ["fetched ahead", "batches ahead"]),
         (
             {"machine.storage.far.bandwidth": 1e7},
-            ["far cannot serve more reads", "no more bytes", "compression"],
+            ["far cannot serve more reads", "more bytes", "compression"],
         ),
         ({"machine.inter_node.bandwidth": 1e7, "strategy.allreduce": "ring"}, []),
     ],
@@ -325,6 +325,6 @@ def test_the_explanation_shows_every_limit_and_marks_the_one_that_holds(access):
 def test_the_way_out_that_is_named_feeds_the_run_and_one_less_does_not(key, changes, words):
     run = RUN.set(changes)
     (wall,) = [wall for wall in predict(run).walls if wall.startswith("Input")]
-    number = int(re.search(rf"takes ([\d,]+) {words}", wall)[1].replace(",", ""))
+    number = int(re.search(rf"([\d,]+) {words} are needed", wall)[1].replace(",", ""))
     assert predict(run.set({key: number})).input_stall == pytest.approx(0.0, abs=1e-9)
     assert predict(run.set({key: number - 1})).input_stall > 1e-6

@@ -203,7 +203,7 @@ def test_fanstore_is_drawn_from_the_node_on_that_its_data_fits():
     setting = nodes.Setting(8, IMAGES, ssd=60e9)
     assert nodes.curves(setting)["FanStore"][0][0] == 8
     assert nodes.node_wall(setting) == ""
-    assert "it takes 8 nodes" in nodes.node_wall(setting._replace(nodes=4))
+    assert "8 nodes are needed" in nodes.node_wall(setting._replace(nodes=4))
     assert "at least 16 nodes" in nodes.fanstore.view(setting._replace(nodes=16, copies=2)).words
     assert "4 copies need 4 nodes" in nodes.node_wall(setting._replace(nodes=2, copies=4))
 
