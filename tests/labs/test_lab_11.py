@@ -219,7 +219,7 @@ def test_a_plan_that_does_not_fit_says_why():
     findings = plan_findings(constant(1, 4), [task])
     assert found(findings, LEGAL).right
     assert (
-        "the weights of llama3-70b in bf16 take 141 GB a device" in found(findings, LATENCY).words
+        "the weights of llama3-70b in bf16 take 141 GB per device" in found(findings, LATENCY).words
     )
 
 

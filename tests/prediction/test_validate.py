@@ -210,13 +210,13 @@ def test_a_replay_that_is_not_scored_has_its_published_figure_and_the_words_agre
     hours = run.published_time / 3600 * int(e.devices)
     assert hours == pytest.approx(2.664e6, rel=1e-4)
     published = run.published_time / float(found.steps)
-    assert hours / 14.8 == pytest.approx(180e3, rel=1e-3) and f"{published:.1f} s a step" in (
+    assert hours / 14.8 == pytest.approx(180e3, rel=1e-3) and f"{published:.1f} s per step" in (
         run.description
     )
     assert f"Predicted are {float(found.step_time):.1f} s" in run.description
     error = run.error(float(found.time_to_train))
     assert f"{-error:.0%} too fast".replace("%", " %") in run.description
-    assert "29%" in run.miss(float(found.time_to_train)) and bool(found.fits)
+    assert "31%" in run.miss(float(found.time_to_train)) and bool(found.fits)
 
 
 def test_the_rows_that_gave_the_jitter_are_not_scored():
