@@ -98,7 +98,7 @@ def test_given_speeds_are_a_reason(fidelity):
 
 def test_others_traffic_is_a_reason():
     found = reasons({"strategy.overlap": False}, background=[Traffic(0, 8, np.inf)])
-    assert any("others' traffic" in reason for reason in found)
+    assert any("other traffic" in reason for reason in found)
 
 
 def test_configured_checkpoints_are_a_reason():

@@ -73,7 +73,11 @@ PIPELINES = sorted(name for name, run in REPLAYS.items() if run.strategy.pipelin
 def test_historical_pipelines_without_jitter_take_what_is_predicted(name):
     run = REPLAYS[name].set({"machine.jitter": 0.0})
     taken, predicted = breakdown(simulate(run)).step_time, float(predict(run).step_time)
-    assert taken == pytest.approx(predicted, rel=1e-9)
+    if run.strategy.experts > 1:
+        # Ranks leave a sum over all replicas one by one, and those that hold the same experts may begin theirs.
+        assert (1 - 3e-5) * predicted < taken < predicted
+    else:
+        assert taken == pytest.approx(predicted, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", sorted(set(REPLAYS) - set(PIPELINES)))

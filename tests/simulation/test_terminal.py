@@ -31,7 +31,7 @@ def test_a_terminal_sees_one_line_that_is_taken_away():
     stream = Terminal()
     line, before = told(stream, 3)
     last = before.split("\r")[-1]
-    assert last == "simulating  50%: 24 ms simulated, 24 of 48 messages, 8 a second"
+    assert last == "simulating  50%: 24 ms simulated, 24 of 48 messages, 8 per second"
     assert before.count("\r") == 17 and "\n" not in before
     assert stream.getvalue() == before + "\r" + " " * len(last) + "\r"
     assert (line.seconds, line.delivered) == (0.024, 24)
