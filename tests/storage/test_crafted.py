@@ -190,5 +190,5 @@ def test_a_version_of_more_than_the_memory_is_refused_by_name(snapshots):
     """One chunk of zeros that is named 100,000 times would be 100 GB."""
     chunk, times = 1 << 20, 100_000
     store = snapshots(chunk=chunk, shape=(times * chunk // 8,), chunks=(bytes(16),) * times)
-    with pytest.raises(SnapshotError, match=r", w: no memory for its 104,857,600,000 B\."):
+    with pytest.raises(SnapshotError, match=r", w: not enough memory for its 104,857,600,000 B\."):
         store.load("main")

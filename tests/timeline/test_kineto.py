@@ -362,7 +362,7 @@ def test_what_cannot_be_read_is_refused_with_file_and_place(tmp_path, content, w
 def test_two_files_of_a_rank_or_of_two_programs_are_refused(tmp_path):
     a, b = (save(tmp_path, name, trace(*STEP)) for name in ("a.json", "b.json"))
     with pytest.raises(
-        SpecError, match=r"b\.json: of rank 0, as is .*a\.json; expected one file a rank"
+        SpecError, match=r"b\.json: is from rank 0, as is .*a\.json; expected one file per rank"
     ):
         read(a, b)
     assert main(["trace", "convert", str(a), str(tmp_path / "ours.json")]) == 0
