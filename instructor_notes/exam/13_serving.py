@@ -147,7 +147,7 @@ def twice_the_ranks(draw: Draw) -> Question:
 
 def more_requests(draw: Draw) -> Question:
     """The mean time of M/M/1 near saturation."""
-    before, after = draw.of([(0.6, 0.95), (0.75, 0.97), (0.63, 0.93), (0.58, 0.94), (0.4, 0.91)])
+    before, after = draw.of([(0.6, 0.95), (0.75, 0.97), (0.63, 0.93), (0.58, 0.94), (0.42, 0.92)])
     longer = (1 - before) / (1 - after)
     return Question(
         "more requests",

@@ -111,7 +111,7 @@ def memory_link() -> Layers:
     axis = {"values": SECONDS, "labelOverlap": True, "scale": {"padding": 14}}
     y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **axis)
     required, links = data("required", x=x), data("links", x=x)
-    named = links.mark_text(angle=270, align="left", baseline="bottom", dx=4, fontSize=10)
+    named = links.mark_text(angle=270, align="left", baseline="bottom", dx=4, fontSize=11)
     return (
         kit.room("y"),
         links.mark_rule(strokeDash=[1, 4], opacity=0.5),

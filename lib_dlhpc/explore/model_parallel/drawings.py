@@ -78,7 +78,7 @@ def product_parts() -> Layers:
         strong,
         words.encode(text=shown),
         named.encode(y=alt.value(-18), text="words:N"),
-        names.mark_text(baseline="bottom", fontSize=10).encode(y=alt.value(-4), text=size),
+        names.mark_text(baseline="bottom", fontSize=11).encode(y=alt.value(-4), text=size),
         sent.mark_text(baseline="middle", fontSize=11).encode(
             y=alt.value(alt.expr(f"{HIGH} + 16 + 16 * datum.line"))
         ),

@@ -240,7 +240,7 @@ def test_names_that_cannot_be_are_refused(tmp_path):
     for name in ("nobody", "7", "abcdef0"):
         with pytest.raises(SnapshotError, match=f"{name}: no such version"):
             store.load(name)
-    with pytest.raises(SnapshotError, match="branch main stands at version 2"):
+    with pytest.raises(SnapshotError, match="branch main is at version 2"):
         store.save({"x": np.ones(1)}, step=3, parent=1)
     with pytest.raises(SnapshotError, match="holds no 'y'; it holds x"):
         list(store.chunks(1, "y"))
