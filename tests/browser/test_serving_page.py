@@ -93,6 +93,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "Memory" in wall(page, 1))
     slider(page, 2, "Requests/s").press("End")
     eventually(lambda: "9 of 10 users" in wall(page, 2))
+    slider(page, 3, "Shared").press("End")
     slider(page, 3, "Prefixes").press("End")
     eventually(lambda: "are evicted" in wall(page, 3))
     slider(page, 4, "Sequences").press("End")

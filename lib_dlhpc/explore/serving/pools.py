@@ -151,7 +151,7 @@ def both_pools(setting: Setting) -> Pools:
     return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4)
 def _simulated(setting: Setting, way_of: str) -> ServiceTrace:
     return simulate_service(served(setting, way_of, float(setting.rate)))
 
