@@ -99,6 +99,8 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 4, "Sequences").press("End")
     slider(page, 4, "GPUs per replica").press("Home")
     eventually(lambda: "wait in the queue" in wall(page, 4))
+    slider(page, 5, "Prompt").press("End")
+    slider(page, 5, "Requests/s").press("End")
     slider(page, 5, "Prefill replicas").press("Home")
     eventually(lambda: "grows without end" in wall(page, 5))
     slider(page, 6, "Batch").press("End")

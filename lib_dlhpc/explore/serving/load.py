@@ -79,7 +79,7 @@ def wall_of(setting: Setting) -> str:
     return f"Queue: 1 of 10 users waits {show(own.first, 's')} or longer for a first token: {why}."
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _simulated(rate: int, batching: str, batch: int, prompt: int) -> ServiceTrace:
     load = {"rate": float(rate), "prompt": prompt, "answer": ANSWER, "answer_spread": SPREAD}
     load |= {"count": COUNT, "seed": SEED}

@@ -125,7 +125,7 @@ def prices() -> Prices:
     return Prices(served(Setting(), MIXED, 1.0))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _predicted(setting: Setting, way_of: str, rate: float) -> tuple[Load, Pools | None]:
     own = served(setting, way_of, rate)
     reuse = reuse_of(own, prices(), room_of(own, prices()))
@@ -151,7 +151,7 @@ def both_pools(setting: Setting) -> Pools:
     return found
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _simulated(setting: Setting, way_of: str) -> ServiceTrace:
     return simulate_service(served(setting, way_of, float(setting.rate)))
 

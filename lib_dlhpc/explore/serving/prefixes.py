@@ -108,7 +108,7 @@ def gain(setting: Setting) -> float:
     return first[FULL].total / first[MEAN].total
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def simulated(setting: Setting) -> ServiceTrace:
     """Return the simulated requests of a setting."""
     return simulate_service(served(setting))
