@@ -140,7 +140,9 @@ def test_the_store_of_a_resumed_run_must_exist(tmp_path):
 
     for name in ("two", "main"):
         assert main(["snapshots", "forget", str(one), name]) == 0
-        refused(tmp_path / name.replace("main", "one"), f"branch {name} of .*, which does not exist")
+        refused(
+            tmp_path / name.replace("main", "one"), f"branch {name} of .*, which does not exist"
+        )
     for ref in (one / "snapshots/branches").iterdir():
         ref.unlink()
     open_snapshots(one / "snapshots").gc()
