@@ -3,7 +3,7 @@
 Three tensor ranks on nodes of eight devices: groups 0-2 and 3-5 are inside a node, ranks 6 and 7 have their third one
 in the next node. A step waits for the slowest group, so all groups have the price of that one. A schedule is walked
 round by round with all groups at once: a round takes as long as its busiest rank, which waits for all that its links
-carry meanwhile. Placement repeats where a group begins at the edge of a node; so many groups are looked at.
+carry meanwhile. Placement repeats where a group begins at the edge of a node, so groups are walked up to there.
 
 Not modeled: ranks that run ahead into the next round. Source of the rounds' arithmetic: schedules/price.py.
 """
