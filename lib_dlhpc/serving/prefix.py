@@ -11,9 +11,10 @@ caches that evict the least recently used. The rate of requests cancels: it is h
 they come.
 """
 
-from collections import OrderedDict
-from math import exp
-from typing import NamedTuple
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from math import ceil, exp
+from typing import Any, NamedTuple
 
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.service import Service
@@ -64,67 +65,100 @@ def blocks_of(tokens: int, block: int) -> int:
     return tokens // block if block else 0
 
 
+@dataclass(slots=True)
+class Run:
+    """Consecutive blocks of a prefix, from `first` to before `end`, that were last used together; none if emptied.
+
+    Bytes that no other request can use are a run of blocks of one byte, with prefix -1.
+    """
+
+    prefix: int
+    first: float
+    end: float
+
+
 class PrefixCache:
     """The blocks of prefixes that a replica stores: pinned by running requests, or left until they are evicted.
 
-    block: tokens of each; 0: nothing is stored. size: bytes of a block. A block is (prefix, place in it); what a
-    request leaves that no other can use is evicted in its turn, as (-1, number of the request).
+    block: tokens of each; 0: nothing is stored. size: bytes of a block. Whoever uses a block uses all before it. So
+    those before the longest pinned beginning of a prefix are pinned, and the rest is a few runs, the later the older.
     """
 
     def __init__(self, block: int = 0, size: float = 0.0) -> None:
         self.block, self.size = block, size
-        self.pins: dict[tuple[int, int], int] = {}
-        self.left: OrderedDict[tuple[int, int], float] = OrderedDict()  # least recently used first
-        self.idle = 0.0  # bytes of what is left
+        self.pins: defaultdict[int, Counter[int]] = defaultdict(Counter)  # requests by blocks
+        self.left: defaultdict[int, deque[Run]] = defaultdict(
+            deque
+        )  # of a prefix, the oldest first
+        self.order: deque[Run] = deque()  # of all, least recently used first
+        self.pinned = self.idle = 0.0  # bytes that running requests use, and of what is left
 
-    def __contains__(self, key: object) -> bool:
-        """Return whether a block is stored."""
-        return key in self.pins or key in self.left
-
-    @property
-    def pinned(self) -> float:
-        """The bytes of blocks that running requests use."""
-        return len(self.pins) * self.size
+    def __contains__(self, key: Any) -> bool:
+        """Return whether a block is stored: a prefix and the place in it."""
+        return key[1] < self._stored(key[0])
 
     def find(self, prefix: int, shared: int) -> int:
         """Pin the blocks of a prefix's first `shared` tokens, up to the first that is missing; return how many."""
-        found = 0
-        while found < blocks_of(shared, self.block) and (prefix, found) in self:
-            self._pin((prefix, found))
-            found += 1
+        found = min(blocks_of(shared, self.block), self._stored(prefix))
+        self._pin(prefix, found)
         return found
 
     def add(self, prefix: int, shared: int, pinned: int) -> int:
         """Store the blocks of a prefix that a request has computed, beside those that it pins; return how many."""
         blocks = blocks_of(shared, self.block)
-        for place in range(pinned, blocks):
-            self._pin((prefix, place))
+        self._pin(prefix, blocks)
+        self._unpin(prefix, pinned)
         return blocks
 
     def release(self, prefix: int, blocks: int, own: tuple[int, float] = (0, 0.0)) -> None:
         """Unpin a request's blocks, the end of the prefix to be evicted first. own: its number and other bytes."""
         if self.block and own[1]:
-            self.left[-1, own[0]] = own[1]
+            self.order.append(Run(-1, 0.0, own[1]))
             self.idle += own[1]
-        for key in ((prefix, place) for place in reversed(range(blocks))):
-            self.pins[key] -= 1
-            if not self.pins[key]:
-                del self.pins[key]
-                self.left[key] = self.size
-                self.idle += self.size
+        before = self._longest(prefix)
+        self._unpin(prefix, blocks)
+        if before > (now := self._longest(prefix)):
+            self.left[prefix].append(run := Run(prefix, now, before))
+            self.order.append(run)
+            self.pinned -= (before - now) * self.size
+            self.idle += (before - now) * self.size
 
     def shrink(self, room: float) -> None:
         """Evict until what is not pinned fits `room` bytes."""
-        while self.left and self.idle > room:
-            key, size = self.left.popitem(last=False)
-            over = self.idle - room
-            if key[0] < 0 and size > over:  # a part of what a request left is enough
-                self.left[key] = size - over
-                self.left.move_to_end(key, last=False)
-                size = over
-            self.idle -= size
+        while self.idle > room and self.order:
+            run, over = self.order[0], self.idle - room
+            size = self.size if run.prefix >= 0 else 1.0
+            gone = min(run.end - run.first, ceil(over / size) if run.prefix >= 0 else over)
+            run.end -= gone
+            self.idle -= gone * size
+            if run.end <= run.first:
+                self.order.popleft()
+                if run.prefix >= 0 and gone:
+                    self.left[run.prefix].popleft()
 
-    def _pin(self, key: tuple[int, int]) -> None:
-        if self.left.pop(key, None) is not None:
-            self.idle -= self.size
-        self.pins[key] = self.pins.get(key, 0) + 1
+    def _longest(self, prefix: int) -> int:
+        return max(self.pins[prefix], default=0)
+
+    def _stored(self, prefix: int) -> int:
+        left = self.left[prefix]
+        return int(left[0].end) if left else self._longest(prefix)
+
+    def _pin(self, prefix: int, blocks: int) -> None:
+        if not blocks:
+            return
+        before, left = self._longest(prefix), self.left[prefix]
+        self.pins[prefix][blocks] += 1
+        self.pinned += max(0, blocks - before) * self.size
+        while left and left[-1].first < blocks:
+            run = left[-1]
+            used = min(run.end, blocks) - run.first
+            run.first += used
+            self.idle -= used * self.size
+            if run.first < run.end:
+                break
+            left.pop()
+
+    def _unpin(self, prefix: int, blocks: int) -> None:
+        self.pins[prefix][blocks] -= 1
+        if self.pins[prefix][blocks] <= 0:  # none is pinned by a request without blocks
+            del self.pins[prefix][blocks]

@@ -16,7 +16,7 @@ from lib_dlhpc.costs.groups import GOALS
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.tensor import split_tensors
-from lib_dlhpc.serving.service import WIDTH, Service, Serving, is_attention
+from lib_dlhpc.serving.service import WIDTH, Service, is_attention
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.networks import build
 
@@ -83,23 +83,25 @@ class Shard:
 
 def shard_of(service: Service) -> Shard:
     """Return what the first device of a replica holds; raises SpecError for a model that cannot be split so."""
-    return _shard(Keyed(service, id(service.model), service.service))
+    model, serving = service.model, service.service
+    key = Keyed(model, id(model))
+    return _shard(key, serving.devices, serving.precision, serving.cache_precision)
 
 
-@lru_cache(maxsize=64)
-def _shard(of: Keyed[Service]) -> Shard:
-    model, serving = of.value.model, of.value.service
-    one = _of_one_token(model, serving.devices)
+@lru_cache(maxsize=16)
+def _shard(of: Keyed[Model], devices: int, weight: str, cache: str) -> Shard:
+    model = of.value
+    one = _of_one_token(model, devices)
     layers: tuple[Layer, ...] = one.layers
-    if serving.devices > 1:
-        layers = tuple(split_tensors(one, serving.devices, 0, "paired", False).layers)
-    precision = activations(serving.precision)
+    if devices > 1:
+        layers = tuple(split_tensors(one, devices, 0, "paired", False).layers)
+    precision, width = activations(weight), WIDTH[weight]
     head = max(at for at, layer in enumerate(layers) if layer.kind == "dense")
-    width = WIDTH[serving.precision]
     exchanges = tuple(_exchanges(layers, head))
     local = replace(one, layers=_inference(replace(one, layers=layers), width / BYTES[precision]))
     weights = width * sum(layer.parameters for layer in layers)
-    return Shard(local, head, weights, _attended(model, serving, layers), exchanges, precision)
+    attended = _attended(model, WIDTH[cache], layers)
+    return Shard(local, head, weights, attended, exchanges, precision)
 
 
 def activations(precision: str) -> str:
@@ -159,13 +161,13 @@ def _exchanges(layers: tuple[Layer, ...], head: int) -> Iterator[Exchange]:
             yield Exchange("allgather", ranks * prod(layer.input_shape), True)
 
 
-def _attended(model: Model, serving: Serving, layers: tuple[Layer, ...]) -> tuple[Attended, ...]:
-    """Return the kinds of attention with the layers of each."""
+def _attended(model: Model, width: float, layers: tuple[Layer, ...]) -> tuple[Attended, ...]:
+    """Return the kinds of attention with the layers of each; width: bytes of an element of the cache."""
     found: dict[Attended, int] = {}
     options = model.options.get("attention", {})
     for layer in layers:
         if is_attention(layer.kind):
-            one = _one_attended(layer, options, WIDTH[serving.cache_precision])
+            one = _one_attended(layer, options, width)
             found[one] = found.get(one, 0) + 1
     return tuple(each._replace(layers=many) for each, many in found.items())
 

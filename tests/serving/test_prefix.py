@@ -1,5 +1,7 @@
 """Stored prefixes: the closed form is the simulation, no token differs, and the oldest blocks go first."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -137,6 +139,50 @@ def test_what_a_request_leaves_makes_room_in_its_turn():
     assert (0, 0) in cache and cache.idle == 2.0
     cache.shrink(0.5)
     assert (0, 0) not in cache and cache.idle == 0.0
+
+
+class Blocks:
+    """What a PrefixCache must do, block by block. used: those stored, least recently used first."""
+
+    def __init__(self):
+        self.pins, self.used = Counter(), []
+
+    def pin(self, prefix, blocks):
+        for place in range(blocks):
+            self.pins[prefix, place] += 1
+        self.used = [each for each in self.used if each not in +self.pins]
+
+    def release(self, prefix, blocks):
+        for place in reversed(range(blocks)):
+            self.pins[prefix, place] -= 1
+            self.used += [(prefix, place)] * (not self.pins[prefix, place])
+
+    def stored(self, prefix):
+        return {place for of, place in {*+self.pins, *self.used} if of == prefix}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 6)), max_size=60))
+@settings(max_examples=200)
+def test_runs_of_blocks_are_found_and_evicted_as_single_blocks_are(acts):
+    cache, plain, running = PrefixCache(1, 1.0), Blocks(), []
+    for act, prefix, blocks in acts:
+        if act < 6:  # a request is admitted, and its prompt is computed
+            found = cache.find(prefix, blocks)
+            assert found == len(plain.stored(prefix) & {*range(blocks)})
+            assert cache.add(prefix, blocks, found) == blocks
+            plain.pin(prefix, blocks)
+            running.append((prefix, blocks))
+        elif act < 9 and running:
+            one = running.pop(blocks % len(running))
+            cache.release(*one)
+            plain.release(*one)
+        else:
+            cache.shrink(float(blocks))
+            plain.used = plain.used[max(0, len(plain.used) - blocks) :]
+        assert (cache.pinned, cache.idle) == (len(+plain.pins), len(plain.used))
+        for each in range(3):
+            stored = {place for place in range(7) if (each, place) in cache}
+            assert stored == plain.stored(each)
 
 
 @pytest.mark.parametrize(

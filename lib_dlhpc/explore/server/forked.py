@@ -4,6 +4,7 @@ A kernel of its own imports for half a second, and holds 60 MB that are the same
 and shares them. Python's fork server does the forking; where it has none (Windows), kernels start as they always do.
 """
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -35,6 +36,7 @@ def begin(modules: Iterable[str], folder: Path) -> None:
 def kernel(connection_file: str, folder: str, environment: dict[str, str]) -> None:
     """Be a kernel, in a process that was forked for it; end with the server."""
     os.setsid()  # an interrupt for the server is none for its kernels
+    gc.freeze()  # a search for garbage writes into what it looks at, and all that is shared would be copied
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
