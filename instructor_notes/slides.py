@@ -11,7 +11,7 @@ import vl_convert
 import ziamath
 from pptx import Presentation
 from pptx.dml.color import RGBColor
-from pptx.enum.shapes import MSO_SHAPE
+from pptx.enum.shapes import MSO_CONNECTOR, MSO_SHAPE
 from pptx.enum.text import MSO_ANCHOR, PP_ALIGN
 from pptx.oxml.ns import qn
 from pptx.util import Inches, Pt
@@ -19,6 +19,7 @@ from pptx.util import Inches, Pt
 from lib_dlhpc.explore.course import PATH, Module
 from lib_dlhpc.explore.slides import layout
 from lib_dlhpc.explore.slides.deck import PREDICT, Slide, deck
+from lib_dlhpc.explore.slides.diagram import Diagram, Shape
 from lib_dlhpc.explore.slides.picture import png
 
 REPOSITORY = Path(__file__).parents[1]
@@ -35,6 +36,7 @@ PALE, WHITE, INK = (
     RGBColor(0xFF, 0xFF, 0xFF),
     RGBColor(0x22, 0x22, 0x22),
 )
+ALIGNED = {"left": PP_ALIGN.LEFT, "center": PP_ALIGN.CENTER, "right": PP_ALIGN.RIGHT}
 COLORS = {"title": BLUE, "kind": RUST, "source": GRAY, "foot": GRAY, "numbers": BLUE}
 
 
@@ -67,6 +69,8 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
     for box in layout.boxes(slide, foot):
         put(own, box)
     number(own)
+    if slide.diagram:
+        diagram(own, slide.diagram, layout.diagram_place(slide))
     if slide.figure:
         picture(own, slide)
     elif slide.stepwise:
@@ -150,12 +154,61 @@ def table(own, cells: layout.Cells) -> None:
 
 def picture(own, slide: Slide) -> None:
     """Put the figure on the slide, drawn for its place, with its summary for those who cannot see it."""
-    place, px = (layout.BESIDE, BESIDE_PX) if slide.kind == PREDICT else (layout.FIGURE, WIDE_PX)
-    left, top, wide, high = place
+    left, top, wide, high = layout.figure_place(slide)
+    px = BESIDE_PX if slide.kind == PREDICT else WIDE_PX
     drawn = BytesIO(png(slide.figure, (px, px * high / wide), slide.covered))
     shape = own.shapes.add_picture(drawn, *map(Inches, (left, top, wide, high)))
     hidden = f"{slide.figure.title} The result is covered."
     shape._element.nvPicPr.cNvPr.set("descr", hidden if slide.covered else slide.figure.summary)
+
+
+def diagram(own, shown: Diagram, place: layout.Place) -> None:
+    """Put a diagram on the slide, as one group of shapes, with what it shows for those who cannot see it."""
+    group = own.shapes.add_group_shape()
+    for each, where, size in layout.drawn(shown, place):
+        box(group, each, where, size)
+    left, top, wide, high = place
+    for each in shown.arrows:
+        ends = [(left + x * wide, top + y * high) for x, y in (each.start, each.end)]
+        arrow(
+            group,
+            *(Inches(at) for end in ends for at in end),
+            heads=0 if each.plain else 1 + each.both,
+        )
+    group._element.nvGrpSpPr.cNvPr.set("descr", shown.said)
+
+
+def box(group, each: Shape, where: layout.Place, size: int) -> None:
+    """Add a box of a diagram, or words alone, to its group."""
+    left, top, wide, high = map(Inches, where)
+    shape = unstyled(group.shapes.add_shape(MSO_SHAPE.RECTANGLE, left, top, wide, high))
+    if each.fill:
+        paint(shape, RGBColor.from_string(each.fill))
+        shape.line.color.rgb, shape.line.width = GRAY, Pt(0.75)
+    else:
+        shape.fill.background()
+        shape.line.fill.background()
+    frame = shape.text_frame
+    frame.text, frame.word_wrap, frame.vertical_anchor = each.text, True, MSO_ANCHOR.MIDDLE
+    frame.margin_left = frame.margin_right = Inches(layout.TIGHT)
+    frame.margin_top = frame.margin_bottom = 0
+    for paragraph in frame.paragraphs:
+        paragraph.alignment = ALIGNED[each.align]
+        type_(paragraph, size, INK)
+
+
+def arrow(group, *ends: int, heads: int) -> None:
+    """Add a line to a group, with a head at its end, at both, or none."""
+    line = unstyled(group.shapes.add_connector(MSO_CONNECTOR.STRAIGHT, *ends)).line
+    line.color.rgb, line.width = INK, Pt(1.75)
+    for tag in ("a:headEnd", "a:tailEnd")[2 - heads :]:
+        line._get_or_add_ln().append(line._ln.makeelement(qn(tag), {"type": "triangle"}))
+
+
+def unstyled(shape):
+    """Return a shape without the shadow that the theme gives it."""
+    shape._element.remove(shape._element.find(qn("p:style")))
+    return shape
 
 
 def formulas(own, texts: tuple[str, ...], place: layout.Place) -> None:

@@ -43,7 +43,8 @@ from lib_dlhpc.schedules.checks import ProofError, checked
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.execute import execute, prepared
 from lib_dlhpc.schedules.network import Cost, Network
-from lib_dlhpc.schedules.pipeline_proof import prove_pipeline, timetable
+from lib_dlhpc.schedules.pipeline import Backward, Forward
+from lib_dlhpc.schedules.pipeline_proof import Span, prove_pipeline, timetable
 from lib_dlhpc.schedules.pipelines import PIPELINES
 from lib_dlhpc.schedules.price import price
 from lib_dlhpc.schedules.proof import Proof, prove
@@ -53,13 +54,16 @@ __all__ = [
     "ALGORITHMS",
     "COLLECTIVES",
     "PIPELINES",
+    "Backward",
     "Cost",
+    "Forward",
     "Network",
     "Proof",
     "ProofError",
     "Round",
     "Rounds",
     "Schedule",
+    "Span",
     "beside",
     "checked",
     "execute",

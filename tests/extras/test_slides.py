@@ -12,7 +12,7 @@ from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.explore.slides.deck import PREDICT, deck
 from lib_dlhpc.explore.slides.layout import SMALLEST, boxes, cells
 
-PICTURE = 13
+PICTURE, GROUP = 13, 6
 
 
 @pytest.fixture(scope="module", params=PATH[:3], ids=str)  # all kinds of slides are among them
@@ -47,6 +47,18 @@ def test_pictures_say_what_they_show_and_not_what_is_covered(written):
             summary = [f"{slide.figure.title} The result is covered."]
         assert described == [*summary, *slide.formulas]
         assert slide.kind == PREDICT or not slide.covered
+
+
+def test_a_diagram_is_a_group_of_shapes_that_says_what_it_shows(written):
+    for slide, own in zip(*written, strict=True):
+        groups = [shape for shape in own.shapes if shape.shape_type == GROUP]
+        assert len(groups) == (slide.diagram is not None)
+        for group in groups:
+            assert group._element.nvGrpSpPr.cNvPr.get("descr") == slide.diagram.said
+            texts = [shape.text_frame.text for shape in group.shapes if shape.has_text_frame]
+            assert texts == [shape.text for shape in slide.diagram.shapes]
+            lines = [shape for shape in group.shapes if not shape.has_text_frame]
+            assert len(lines) == len(slide.diagram.arrows)
 
 
 def test_each_text_stands_where_its_layout_has_it(written):

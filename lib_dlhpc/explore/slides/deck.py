@@ -6,22 +6,19 @@ notes of a figure.
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.course import Module
 from lib_dlhpc.explore.slides.derivation import Derivation
+from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.notebook import (
     Section,
     after,
@@ -31,11 +28,11 @@ from lib_dlhpc.explore.slides.notebook import (
     sections,
     sentences,
 )
+from lib_dlhpc.explore.slides.sources import Titles, derivations, diagrams_of, lesson_of, titles_of
 from lib_dlhpc.explore.slides.tex import readable, spoken
 from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
-QUESTIONS = re.compile(r"from (lib_dlhpc\.explore\.\w+)\.questions import ask")
 TITLE = 125  # characters of a question, at most
 OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
 EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
@@ -43,8 +40,12 @@ PUBLISHED, REAL = "Published", "Do it for real"
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
 WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
 FORMULAS = 4  # on a slide with what they assume, at most
-LINES, SIGNS = 4, 480  # sentences of an idea, and their characters, at most
-MOST = 27  # slides of a class; in a longer deck the last ideas are in the notes of their questions
+LINES, BESIDE, SIGNS = (
+    4,
+    3,
+    480,
+)  # sentences of an idea, beside a diagram, and their characters, at most
+MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
 class Slide(NamedTuple):
@@ -53,6 +54,7 @@ class Slide(NamedTuple):
     kind: what it is for; section: the heading of the notebook that it belongs to. covered: whether the result of the
     figure is hidden. stepwise: whether each formula stands beside one line, its reason, and the lines left over below
     them. table: rows of cells, a heading first. aside: lines beside the others. source: where what it shows is from.
+    diagram: what is drawn beside its lines.
     """
 
     title: str
@@ -67,21 +69,7 @@ class Slide(NamedTuple):
     covered: bool = False
     aside: tuple[str, ...] = ()
     source: str = ""
-
-
-class Titles(NamedTuple):
-    """What slides.toml says. ideas: the title of a section's idea; shown: what the figure of a guess shows.
-
-    tables: the title of a section's table, if that has a slide of its own; figures: which of a guess's figures, if not
-    the first; settings: of its controls, if not those of the page. The figure of a guess that is not among `shown` is
-    what is known beforehand, so it stands uncovered beside the question.
-    """
-
-    ideas: Mapping[str, str]
-    shown: Mapping[str, str]
-    tables: Mapping[str, str] = {}
-    figures: Mapping[str, int] = {}
-    settings: Mapping[str, Mapping[str, Any]] = {}
+    diagram: Diagram | None = None
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:
@@ -91,7 +79,7 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     lesson = lesson_of(text)
     slides = [
         *_opening(module, text, notes, lesson),
-        *_sections(text, lesson, titles_of(text)),
+        *_sections(text, lesson, titles_of(text), diagrams_of(text)),
         *_formula(text),
         *map(_derived, derivations(text)),
         *_checks(lesson),
@@ -101,13 +89,14 @@ def deck(module: Module, repository: Path) -> list[Slide]:
 
 
 def _shortened(slides: list[Slide]) -> list[Slide]:
-    """Leave the last ideas to the notes of their questions until the deck has at most MOST slides."""
+    """Put the last ideas on the slides of their questions until the deck has at most MOST slides."""
     at = len(slides) - 2
     while len(slides) > MOST and at >= 0:
         idea, asked = slides[at : at + 2]
         if (idea.kind, asked.kind) == (IDEA, PREDICT) and not idea.table:
-            said = "\n".join((idea.title, *idea.lines, idea.notes, asked.notes))
-            slides[at : at + 2] = [asked._replace(notes=said)]
+            said = "\n".join((*idea.lines, idea.notes, asked.notes))
+            merged = asked._replace(aside=(idea.title,), diagram=idea.diagram, notes=said)
+            slides[at : at + 2] = [merged]
         at -= 1
     return slides
 
@@ -118,25 +107,6 @@ def _timed(slides: Sequence[Slide], minutes: int) -> Iterator[Slide]:
     ends = [round(minutes * each / sum(weights)) for each in accumulate(weights)]
     for slide, begin, end in zip(slides, [0, *ends], ends, strict=False):
         yield slide._replace(notes=f"Minute {begin} to {end} of {minutes}.\n{slide.notes}")
-
-
-def lesson_of(text: str) -> Lesson:
-    """Return the lesson that a notebook asks for; raises SpecError where it asks for none."""
-    lesson: Lesson = import_module(f"{_folder(text)}.questions").lesson
-    return lesson
-
-
-def titles_of(text: str) -> Titles:
-    """Return the titles of a notebook's slides, from the slides.toml of its module."""
-    folder = Path(str(import_module(_folder(text)).__file__)).parent
-    return Titles(**tomllib.loads((folder / "slides.toml").read_text("utf-8")))
-
-
-def derivations(text: str) -> Sequence[Derivation]:
-    """Return the derivations of a notebook's module, or none; raises SpecError where it asks for no lesson."""
-    name = f"{_folder(text)}.derivation"
-    found: Sequence[Derivation] = import_module(name).DERIVATIONS if find_spec(name) else ()
-    return found
 
 
 def figures(widget: Any) -> Iterator[Figure]:
@@ -177,10 +147,12 @@ def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
         yield text["check"], "   ".join(lettered), text["right"]
 
 
-def _sections(text: str, lesson: Lesson, titles: Titles) -> Iterator[Slide]:
+def _sections(
+    text: str, lesson: Lesson, titles: Titles, diagrams: Mapping[str, Callable[[], Diagram]]
+) -> Iterator[Slide]:
     """Yield for each section its idea and tables, and for each guess a slide to predict on, and its figure."""
-    first, *others = sections(text)
-    for own in (first._replace(heading=_upper(first.heading.partition(": ")[2])), *others):
+    opening, *others = sections(text)
+    for own in (opening._replace(heading=_upper(opening.heading.partition(": ")[2])), *others):
         shown = own.tables or _published(lesson, own)
         asks = [name for name in own.asked if "guess" in lesson.texts.get(name, ())]
         if own.heading == "The formula, opened" or not (asks or shown):
@@ -190,23 +162,34 @@ def _sections(text: str, lesson: Lesson, titles: Titles) -> Iterator[Slide]:
         rows = (*shown, ())[0]
         if own.heading != REAL and (own.paragraphs or shown):
             beside = bool(rows) and not apart
-            lines = _idea(own.paragraphs, title, beside)
-            table = rows if beside else ()
-            yield Slide(title, lines, said, kind=IDEA, table=table, section=own.heading)
+            draw, tex = diagrams.get(own.heading), tuple(titles.formulas.get(own.heading, ()))
+            most = 2 if beside or tex else BESIDE if draw else LINES
+            yield Slide(
+                title,
+                _idea(own.paragraphs, title, most),
+                said,
+                formulas=tex,
+                kind=IDEA,
+                table=rows if beside else (),
+                section=own.heading,
+                diagram=draw() if draw else None,
+            )
         for name, paragraph in zip(asks, (*own.paragraphs, ""), strict=False):
             aside = _idea([paragraph]) if own.heading == REAL else ()
-            yield from _predicted(lesson, name, titles, own.heading, aside)
+            first, *after = _predicted(lesson, name, titles, own.heading, aside)
+            yield first._replace(diagram=diagrams[name]()) if name in diagrams else first
+            yield from after
         if apart:
             yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
 
 
-def _idea(paragraphs: Iterable[str], title: str = "", beside: bool = False) -> tuple[str, ...]:
-    """Return the first sentences of a section, or fewer beside a table; below a title none is about the page."""
+def _idea(paragraphs: Iterable[str], title: str = "", most: int = LINES) -> tuple[str, ...]:
+    """Return the first sentences of a section, `most` of them; below a title none is about the page."""
     lines = list[str]()
     for sentence in sentences(" ".join(map(plain, paragraphs))):
         if title and ON_PAGE.search(sentence):
             continue
-        if len(lines) == (2 if beside else LINES) or sum(map(len, [*lines, sentence])) > SIGNS:
+        if len(lines) == most or sum(map(len, [*lines, sentence])) > SIGNS:
             break
         if sentence.rstrip(".") != title:
             lines.append(sentence)
@@ -373,14 +356,6 @@ def _closing(text: str, notes: str) -> Iterator[Slide]:
         "\n".join([fails, "Further reading:", *map(plain, reading)]),
         kind=END,
     )
-
-
-def _folder(text: str) -> str:
-    """Return the package of the module whose questions a notebook asks."""
-    found = QUESTIONS.search(text)
-    if not found:
-        raise SpecError("the notebook imports `ask` from no questions of a module.")
-    return found[1]
 
 
 def _sentence(text: str) -> str:

@@ -9,14 +9,20 @@ from typing import NamedTuple
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.slides.deck import CHECK, EARLIER, OPENING, PREDICT, Slide
+from lib_dlhpc.explore.slides.diagram import Diagram, Shape
 
 WIDTH, HEIGHT = 13.333, 7.5
 LEFT, TOP, WIDE, END = 0.6, 1.72, 12.1, 6.55  # what a slide shows is between TOP and END
 SMALLEST, IN_TABLES, PARAGRAPH, LINE = 14, 12, 0.45, 1.2  # pt, pt, and parts of the size
 INSET = (0.1, 0.05)  # of a text in its box, on each side
+TIGHT = 0.03  # in: on each side of a text in a box of a diagram
 BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, both sides together
 FIGURE = (LEFT, TOP, WIDE, 4.2)  # left, top, width, height
 BESIDE = (5.5, TOP, 7.2, 4.75)
+ABOVE, BELOW = (
+    (5.5, TOP, 7.2, 2.55),
+    (5.5, 4.32, 7.2, 2.15),
+)  # of a diagram, and of a figure below it
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
 FORMULAS = 2.2  # the height of formulas, at least
 REASON, ROWS = 7.6, 4.1  # where the reasons of a derivation begin, and the height of its lines
@@ -95,11 +101,59 @@ def _main(slide: Slide) -> list[Box]:
         return [fitted(lines, (left, below, wide, END - below), 22, bullets=True)] if lines else []
     if slide.figure and slide.kind != PREDICT:
         return [fitted(lines, (LEFT, 5.97, WIDE, 0.58), 18)] if lines else []
-    if slide.figure or slide.aside:
-        own = [fitted(lines, (LEFT, TOP, COLUMN, END - TOP), 24)]
+    if slide.diagram and slide.aside:
+        return _merged(slide)
+    if slide.figure or slide.aside or slide.diagram:
+        bullets = marked and bool(slide.diagram)
+        own = [fitted(lines, (LEFT, TOP, COLUMN, END - TOP), 24, bullets=bullets)]
         return [*own, fitted(slide.aside, BESIDE, 26, "aside")] if slide.aside else own
     top = TOP + 0.75 if slide.kind == OPENING else TOP
     return [fitted(lines, (LEFT, top, WIDE, END - top), 30, bullets=marked)]
+
+
+def _merged(slide: Slide) -> list[Box]:
+    """Return an idea beside its diagram, and below it what a question says."""
+    top = BELOW[1] if slide.figure else TOP + 2.2
+    return [
+        fitted(slide.aside, (LEFT, TOP, COLUMN, top - TOP - 0.15), 24, "aside"),
+        fitted(slide.lines, (LEFT, top, COLUMN, END - top), 24),
+    ]
+
+
+def figure_place(slide: Slide) -> Place:
+    """Return the place of a slide's figure."""
+    if slide.kind != PREDICT:
+        return FIGURE
+    return BELOW if slide.diagram else BESIDE
+
+
+def diagram_place(slide: Slide) -> Place:
+    """Return the place of a slide's diagram."""
+    return ABOVE if slide.figure else BESIDE
+
+
+def drawn(diagram: Diagram, place: Place) -> list[tuple[Shape, Place, int]]:
+    """Return the boxes of a diagram in a place, and the size of their type, which all share.
+
+    Raises SpecError where a text does not fit its box in the smallest type.
+    """
+    left, top, wide, high = place
+    found = [
+        (own, (left + own.left * wide, top + own.top * high, own.wide * wide, own.high * high))
+        for own in diagram.shapes
+    ]
+    for size in range(20, SMALLEST - 1, -1):
+        if all(_inside(own.text, where, size) for own, where in found):
+            return [(own, where, size) for own, where in found]
+    tight = [own.text for own, where in found if not _inside(own.text, where, SMALLEST)]
+    raise SpecError(f"{tight} of a diagram do not fit their boxes in {SMALLEST} points.")
+
+
+def _inside(text: str, place: Place, size: int) -> bool:
+    """Whether a text of a diagram fits its box, and no word of it is broken."""
+    inner = place[2] - 2 * TIGHT
+    words = max((width(word) for word in text.split()), default=0.0) * size / 72
+    return not text or (words <= inner and height(text.split("\n"), inner, size) <= place[3] + 0.02)
 
 
 def _reasons(slide: Slide) -> list[Box]:

@@ -73,6 +73,7 @@ def test_titles_belong_to_sections_and_guesses_and_are_sentences(decks, name, le
     text = notebook_text(repository / "modules" / f"{name}.ipynb")
     titles, slides = titles_of(text), decks[name]
     ideas = {slide.section: slide.title for slide in slides if slide.kind == IDEA}
+    ideas |= {slide.section: slide.aside[0] for slide in slides if slide.diagram and slide.aside}
     assert titles.ideas == ideas
     guesses = {each for each, own in lesson(name).texts.items() if "guess" in own}
     assert titles.shown.keys() | titles.figures.keys() | titles.settings.keys() <= guesses

@@ -4,7 +4,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import IDEA, PREDICT, RESULT, Slide
+from lib_dlhpc.explore.slides.deck import IDEA, RESULT, Slide
 from lib_dlhpc.explore.slides.layout import (
     BESIDE,
     END,
@@ -16,6 +16,8 @@ from lib_dlhpc.explore.slides.layout import (
     board,
     boxes,
     cells,
+    diagram_place,
+    figure_place,
     fits,
     fitted,
     width,
@@ -160,7 +162,9 @@ def test_texts_do_not_cross_each_other_or_the_figure(decks, name):
     for slide in decks[name]:
         places = [box.place for box in boxes(slide, name)]
         if slide.figure:
-            places.append(BESIDE if slide.kind == PREDICT else FIGURE)
+            places.append(figure_place(slide))
+        if slide.diagram:
+            places.append(diagram_place(slide))
         if slide.table:
             places.append(cells(slide).place)
         for number, one in enumerate(places):

@@ -1,0 +1,83 @@
+"""Diagrams of the slides of module 03: messages of a rank, a ring, a shared NIC, an emulated network."""
+
+import numpy as np
+
+from lib_dlhpc.explore.allreduce.rounds import capitalized
+from lib_dlhpc.explore.slides.diagram import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    Bar,
+    Diagram,
+    Lane,
+    Node,
+    Shape,
+    circle,
+    lanes,
+    linked,
+)
+from lib_dlhpc.schedules import schedule
+
+FEW, ROUND, ELEMENTS, SLOW = 4, 8, 64, "100 Mbit/s, 1 ms"
+SHOWN = {"ring": BLUE, "recursive_doubling": GREEN, "rabenseifner": ORANGE}
+GAP = ELEMENTS / 40  # between two messages
+
+
+def messages() -> Diagram:
+    """Return what rank 0 of four sends in each round, as long as it has bytes."""
+    rows = []
+    for name, fill in SHOWN.items():
+        at, bars = 0.0, list[Bar]()
+        for part in schedule(name, FEW, ELEMENTS).rounds():
+            size = float(np.sum(part.count[part.source == 0]))
+            share = f"1/{ELEMENTS / size:.0f}" if size < ELEMENTS else "all"
+            bars.append(Bar(at, at + size, share, fill))
+            at += size + GAP
+        rows.append(Lane(capitalized(name), bars))
+    return lanes(rows, f"what rank 0 of {FEW} sends, round after round (of the buffer)", side=0.24)
+
+
+def ring() -> Diagram:
+    """Return the messages of the first round of a ring."""
+    part = next(iter(schedule("ring", ROUND, ROUND).rounds()))
+    names = [f"rank {rank}" for rank in range(ROUND)]
+    links = [(names[a], names[b]) for a, b in zip(part.source, part.target, strict=True)]
+    words = [Shape(0.36, 0.38, 0.28, 0.2, "round 1: each sends a chunk to the next")]
+    return linked(circle(names, across=0.8, wide=0.15), links, words)
+
+
+def shared() -> Diagram:
+    """Return two nodes whose devices share a NIC."""
+    nodes, links = dict[str, Node](), list[tuple[str, str]]()
+    for node in range(2):
+        nic = f"NIC {node}"
+        for device in range(FEW):
+            name = f"GPU {node * FEW + device}"
+            nodes[name] = Node(0.06 + 0.117 * device + 0.53 * node, 0.2, name, wide=0.105, high=0.2)
+            links.append((name, nic))
+        nodes[nic] = Node(0.235 + 0.53 * node, 0.58, nic, ORANGE, 0.16)
+        links.append((nic, "network"))
+    nodes["network"] = Node(0.5, 0.92, "network", GREEN, 0.3)
+    words = [Shape(0.53 * node + 0.07, 0, 0.33, 0.1, f"node {node}") for node in range(2)]
+    return linked(nodes, links, words, both=True)
+
+
+def emulated() -> Diagram:
+    """Return ranks in network namespaces of one machine, each behind a slow link."""
+    nodes = {
+        f"rank {rank}": Node(
+            0.13 + 0.247 * rank, 0.22, f"rank {rank}\nin its own namespace", wide=0.23, high=0.34
+        )
+        for rank in range(FEW)
+    }
+    nodes["bridge"] = Node(0.5, 0.86, "Linux, one machine", ORANGE, 0.5)
+    words = [Shape(0, 0.68, 0.24, 0.3, f"each link: {SLOW}")]
+    return linked(nodes, [(f"rank {rank}", "bridge") for rank in range(FEW)], words, both=True)
+
+
+DIAGRAMS = {
+    "Which algorithm, when?": messages,
+    "How does a schedule sum?": ring,
+    "What if devices share a NIC?": shared,
+    "A network slow enough to see": emulated,
+}

@@ -1,0 +1,108 @@
+"""Diagrams of the slides of module 05: what each kind divides, GPT-3 on its nodes, sixteen devices of a replica."""
+
+from lib_dlhpc.explore.hybrid_parallel import map as layouts
+from lib_dlhpc.explore.hybrid_parallel.deep import Deep
+from lib_dlhpc.explore.slides.diagram import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    VIOLET,
+    Diagram,
+    Node,
+    Row,
+    Shape,
+    held,
+    linked,
+)
+from lib_dlhpc.layout import Place, group, rank_at, sizes
+
+TENSOR, STAGES, PER_NODE = 8, 12, 8
+KINDS = {
+    "data": ("samples", "gradient allreduce"),
+    "pipeline": ("layers", "a bubble"),
+    "tensor": ("inside of layers", "allreduce in each layer"),
+    "spatial": ("the space of a sample", "halos of neighbors"),
+}
+
+
+def slabs() -> Diagram:
+    """Return what each kind of parallelism divides, and what that costs."""
+    rows = [
+        Row("divides", [divides for divides, _ in KINDS.values()]),
+        Row("costs", [costs for _, costs in KINDS.values()], ORANGE),
+    ]
+    return held(list(KINDS), rows)
+
+
+def gpt3() -> Diagram:
+    """Return the ranks of GPT-3 by stage and replica: each cell is a node, whose GPUs split layers."""
+    run = layouts.experiment_of(layouts.Ways(), TENSOR, STAGES)
+    size = sizes(run)
+    shown = (0, 1, STAGES - 1)
+    rows = []
+    for replica in range(size.data):
+        cells = []
+        for stage in shown:
+            own = group(run, rank_at(run, Place(stage, replica, 0, 0)), "tensor")
+            cells.append(f"ranks {own[0]} to {own[-1]}")
+        rows.append(Row(f"replica {replica}", [*cells[:2], "…", cells[2]]))
+    return held(
+        ("stage 0", "stage 1", "…", f"stage {STAGES - 1}"), rows, "activations from stage to stage"
+    )
+
+
+def apart() -> Diagram:
+    """Return tensor ranks in one node, and the same ranks in nodes of their own."""
+    nodes, links = dict[str, Node](), list[tuple[str, str]]()
+    for k in range(4):
+        nodes[f"near {k}"] = Node(0.13 + 0.247 * k, 0.22, f"GPU {k}", wide=0.18, high=0.14)
+        nodes[f"far {k}"] = Node(0.13 + 0.247 * k, 0.62, f"GPU {k}\nNIC", ORANGE, 0.18, 0.2)
+        links.append((f"far {k}", "network"))
+        links += [(f"near {k - 1}", f"near {k}")] if k else []
+    nodes["network"] = Node(0.5, 0.93, "network", GREEN, 0.4, 0.13)
+    words = [
+        Shape(0, 0, 1, 0.1, f"{PER_NODE} tensor ranks in one node (four shown): NVLink"),
+        Shape(0, 0.4, 1, 0.1, "or each in a node of its own"),
+    ]
+    return linked(nodes, links, words, both=True)
+
+
+def sixteen() -> Diagram:
+    """Return what a device of a replica holds in three layouts of sixteen."""
+    shared = Deep().shared
+    side = 4
+    rows = [
+        Row("layers", (f"1/{shared}", "all", f"1/{side}")),
+        Row("rows of the image", ("all", f"1/{shared}", f"1/{side}"), GREEN),
+        Row("sends", ("activations to the next stage", "halos, in each layer", "both"), ORANGE),
+    ]
+    return held((f"{shared} stages", f"{shared} slabs", f"{side} × {side}"), rows)
+
+
+def chosen() -> Diagram:
+    """Return the choices of the question on sixteen devices, with their processes."""
+    shared = Deep().shared
+    some = (0, 1, shared - 1)
+    rows = [
+        Row(
+            f"device {device}",
+            (
+                f"stage {device}",
+                f"slab {device}",
+                f"stage {device // 4}, slab {device % 4}",
+                f"image {device}",
+            ),
+            VIOLET if device else BLUE,
+        )
+        for device in some
+    ]
+    return held(("A", "B", "C", "D"), rows)
+
+
+DIAGRAMS = {
+    "Which combination, where?": slabs,
+    "Which layout of GPT-3 is the fastest?": gpt3,
+    "across_nodes": apart,
+    "Stages, slabs, or both?": sixteen,
+    "sixteen_devices": chosen,
+}

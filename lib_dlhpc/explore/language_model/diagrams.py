@@ -1,0 +1,108 @@
+"""Diagrams of the slides of module 12: four kinds of parallelism, a pipeline, a ring of tokens, experts."""
+
+from lib_dlhpc.explore.language_model import experts
+from lib_dlhpc.explore.language_model.layout import Setting, experiment
+from lib_dlhpc.explore.slides.diagram import (
+    GREEN,
+    ORANGE,
+    VIOLET,
+    Diagram,
+    Node,
+    Row,
+    Shape,
+    circle,
+    held,
+    lanes,
+    linked,
+    passes,
+)
+from lib_dlhpc.layout import own_tokens, sizes, stride
+from lib_dlhpc.schedules import PIPELINES, timetable
+
+KINDS = {
+    "tensor": "each layer",
+    "context": "a sequence",
+    "pipeline": "the layers",
+    "data": "the batch",
+}
+PER_NODE, LENGTH, RANKS, STAGES, MICROBATCHES = 8, 131_072, 4, 4, 6
+
+
+def kinds() -> Diagram:
+    """Return what each of the four kinds divides, over how many ranks, and how far apart these are."""
+    run, own = experiment(Setting()), Setting()
+    size = sizes(run)
+    ranks = {
+        "tensor": size.tensor,
+        "context": own.context,
+        "pipeline": size.pipeline,
+        "data": size.data // own.context,
+    }
+    apart = {kind: stride(run, kind) for kind in ("tensor", "pipeline", "data")}
+    where = {
+        kind: "one node"
+        if apart.get(kind, 0) * ranks[kind] <= PER_NODE
+        else _nodes(apart[kind] // PER_NODE)
+        for kind in ("tensor", "pipeline", "data")
+    }
+    rows = [
+        Row("divides", list(KINDS.values())),
+        Row("Llama 3, 8,192 tokens", [f"{ranks[kind]}" for kind in KINDS], GREEN),
+        Row("its ranks are", [where.get(kind, "for long sequences") for kind in KINDS], ORANGE),
+    ]
+    return held(list(KINDS), rows)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count > 1)} apart"
+
+
+def idle() -> Diagram:
+    """Return 1F1B on four stages: white is bubble."""
+    spans = timetable(PIPELINES["1f1b"](STAGES, MICROBATCHES))
+    return lanes(
+        passes(spans), f"time; {MICROBATCHES} microbatches, blue: forward, green: backward"
+    )
+
+
+def ring() -> Diagram:
+    """Return the tokens of four ranks that share a sequence, and where keys and values travel."""
+    names = []
+    for rank in range(RANKS):
+        early, late = own_tokens(LENGTH, RANKS, rank, "ring")
+        part = LENGTH // (2 * RANKS)
+        names.append(
+            f"rank {rank}: parts\n{early[0] // part + 1} and {late[0] // part + 1} of {2 * RANKS}"
+        )
+    links = [(names[rank], names[(rank + 1) % RANKS]) for rank in range(RANKS)]
+    words = [Shape(0.38, 0.34, 0.24, 0.3, "keys and values, rank to rank")]
+    return linked(circle(names, across=0.72, wide=0.25), links, words)
+
+
+def travel() -> Diagram:
+    """Return the all-to-all between ranks with tokens and ranks with experts."""
+    many, each = experts.Setting().experts, 256 // experts.Setting().experts
+    nodes, shown = dict[str, Node](), (0, 1, 2, many - 1)
+    for k, rank in enumerate(shown):
+        nodes[f"t{k}"] = Node(
+            0.13 + 0.247 * k, 0.14, f"rank {rank}\nits tokens", wide=0.2, high=0.26
+        )
+        first = rank * each
+        nodes[f"e{k}"] = Node(
+            0.13 + 0.247 * k,
+            0.84,
+            f"rank {rank}: experts\n{first} to {first + each - 1}",
+            VIOLET,
+            0.235,
+            0.3,
+        )
+    links = [(f"t{a}", f"e{b}") for a in range(len(shown)) for b in range(len(shown))]
+    return linked(nodes, links, both=True)
+
+
+DIAGRAMS = {
+    "How do 16,000 GPUs train one network?": kinds,
+    "How much of a pipeline is bubble?": idle,
+    "Who waits for keys and values?": ring,
+    "Where do tokens travel?": travel,
+}

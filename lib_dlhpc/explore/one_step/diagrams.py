@@ -1,0 +1,50 @@
+"""Diagrams of the slides of module 01: what a roof leaves of the peak, and the parameters of a machine."""
+
+from lib_dlhpc.costs import peak_rate
+from lib_dlhpc.explore.one_step.machines import example, precision_of
+from lib_dlhpc.explore.slides.diagram import ORANGE, Bar, Diagram, Lane, Node, Shape, lanes, linked
+from lib_dlhpc.spec.units import format_plain as plain
+from lib_dlhpc.spec.units import format_quantity as show
+
+
+def roof() -> Diagram:
+    """Return the FLOP/s within reach of layers with more and more FLOP for each byte, below the peak."""
+    device = example().device
+    peak = float(peak_rate(device, precision_of(device)))
+    bandwidth = float(device.memory_bandwidth)
+    ridge = peak / bandwidth
+    rows = [
+        Lane(
+            f"{plain(at)} FLOP/B",
+            [Bar(0, min(peak, at * bandwidth), show(min(peak, at * bandwidth), "FLOP/s"))],
+        )
+        for at in (ridge / 4, ridge / 2, ridge, 2 * ridge)
+    ]
+    return lanes(rows, "FLOP/s within reach", (peak, f"peak: {show(peak, 'FLOP/s')}"))
+
+
+def machine() -> Diagram:
+    """Return two cores with what was measured of them and of the message between them."""
+    own = example()
+    device, link = own.device, own.intra_node
+    peak = show(float(peak_rate(device, precision_of(device))), "FLOP/s")
+    core = f"peak {peak}"
+    nodes = {
+        "core 0": Node(0.17, 0.25, f"core 0\n{core}", wide=0.34, high=0.28),
+        "core 1": Node(0.83, 0.25, f"core 1\n{core}", wide=0.34, high=0.28),
+        "memory": Node(0.5, 0.85, "memory", ORANGE, 0.3),
+    }
+    words = [
+        Shape(0.35, 0.02, 0.3, 0.2, f"latency {show(float(link.latency), 's')}"),
+        Shape(0.35, 0.27, 0.3, 0.2, f"then {show(float(link.bandwidth), 'B/s')}"),
+        Shape(0.36, 0.5, 0.28, 0.22, f"{show(float(device.memory_bandwidth), 'B/s')} a core"),
+    ]
+    return linked(
+        nodes, [("core 0", "core 1"), ("core 0", "memory"), ("core 1", "memory")], words, both=True
+    )
+
+
+DIAGRAMS = {
+    "Where does one training step's time go on my machine?": roof,
+    "How fast is your machine?": machine,
+}

@@ -1,0 +1,262 @@
+"""Diagrams of slides: boxes with words and arrows between them, which the office program draws as shapes of its own.
+
+    held(("GPU 0", "GPU 1"), [Row("weights", ("all", "all")), Row("samples", ("0 to 31", "32 to 63"))])
+    lanes([Lane("stage 0", [Bar(0, 1, "F0"), ...])], "time")
+    linked({"a": Node(0.1, 0.5, "rank 0"), ...}, [("a", "b")])
+
+A module has its own in diagrams.py, as DIAGRAMS: from the heading of a section, or the name of a guess, to what
+computes the diagram. What is in it comes from the library: layouts, schedules, ledgers, simulations.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import cos, log, pi, sin
+from typing import NamedTuple
+
+from lib_dlhpc.schedules import Backward, Forward, Span
+
+SIDE, TITLES, CAPTION, GAP = (
+    0.2,
+    0.12,
+    0.12,
+    0.012,
+)  # shares of the place: labels, headings, a line below, between
+BLUE, ORANGE, GREEN, VIOLET, RED, GRAY, WHITE = (
+    "D6E6F0",
+    "F8DCC4",
+    "D5EBDD",
+    "E4DAF0",
+    "F6CFCB",
+    "E6E6E6",
+    "FFFFFF",
+)  # pale: words on them are dark, and say what the color says
+
+PASSES = {Forward: BLUE, Backward: GREEN}
+
+
+class Shape(NamedTuple):
+    """A box, or words alone where `fill` is empty. Shares of the diagram's place, from its top left corner."""
+
+    left: float
+    top: float
+    wide: float
+    high: float
+    text: str = ""
+    fill: str = ""
+    align: str = "center"
+
+
+class Arrow(NamedTuple):
+    """An arrow between two points; `both`: a head at either end; `plain`: none."""
+
+    start: tuple[float, float]
+    end: tuple[float, float]
+    both: bool = False
+    plain: bool = False
+
+
+class Diagram(NamedTuple):
+    """What is drawn, and what it shows in words, for those who cannot see it."""
+
+    shapes: tuple[Shape, ...]
+    arrows: tuple[Arrow, ...] = ()
+    words: str = ""
+
+    @property
+    def said(self) -> str:
+        """What it shows, on one line."""
+        return " ".join(self.words.split())
+
+
+class Row(NamedTuple):
+    """What each holder has of one thing; an empty text is no cell."""
+
+    label: str
+    cells: Sequence[str]
+    fill: str = BLUE
+
+
+class Bar(NamedTuple):
+    """A part of a lane."""
+
+    begin: float
+    end: float
+    text: str = ""
+    fill: str = BLUE
+
+
+class Lane(NamedTuple):
+    """A row in time, or an amount as a length."""
+
+    label: str
+    bars: Sequence[Bar]
+
+
+class Node(NamedTuple):
+    """A box around a point."""
+
+    x: float
+    y: float
+    text: str
+    fill: str = BLUE
+    wide: float = 0.2
+    high: float = 0.16
+
+
+def held(holders: Sequence[str], rows: Sequence[Row], exchange: str = "") -> Diagram:
+    """Return who holds what: a column for each holder, a row for each thing.
+
+    exchange: what they send each other, below an arrow.
+    """
+    wide = (1 - SIDE) / len(holders)
+    head = TITLES * max(name.count("\n") + 1 for name in holders)
+    high = (1 - head - (CAPTION if exchange else 0)) / len(rows)
+    lefts = [SIDE + number * wide for number in range(len(holders))]
+    shapes = [
+        Shape(left, 0, wide - GAP, head, name) for left, name in zip(lefts, holders, strict=True)
+    ]
+    for number, row in enumerate(rows):
+        top = head + number * high
+        shapes.append(Shape(0, top, SIDE - GAP, high, row.label, align="right"))
+        shapes += [
+            Shape(left + GAP, top + GAP, wide - 3 * GAP, high - 2 * GAP, text, row.fill)
+            for left, text in zip(lefts, row.cells, strict=True)
+            if text
+        ]
+    arrows: tuple[Arrow, ...] = ()
+    if exchange:
+        at = 1 - CAPTION + 2 * GAP
+        arrows = (Arrow((SIDE + wide / 2, at), (1 - wide / 2, at), both=True),)
+        shapes.append(Shape(SIDE, at, 1 - SIDE, CAPTION - 2 * GAP, exchange))
+    said = [
+        f"{name}: " + ", ".join(f"{row.label} {row.cells[at]}" for row in rows if row.cells[at])
+        for at, name in enumerate(holders)
+    ]
+    return Diagram(tuple(shapes), arrows, "; ".join([*said, *([exchange] if exchange else [])]))
+
+
+def lanes(
+    rows: Sequence[Lane], axis: str, wall: tuple[float, str] | None = None, side: float = SIDE
+) -> Diagram:
+    """Return rows of bars, to one scale. axis: what runs to the right; wall: a value, and what it is."""
+    most = max([bar.end for row in rows for bar in row.bars] + ([wall[0]] if wall else []))
+    per = (1 - side - GAP) / most
+    head = TITLES if wall else 0
+    high = (1 - head - CAPTION) / len(rows)
+    shapes, arrows = list[Shape](), [Arrow((side, 1 - CAPTION + GAP), (1, 1 - CAPTION + GAP))]
+    for number, row in enumerate(rows):
+        top = head + number * high
+        shapes.append(Shape(0, top, side - GAP, high, row.label, align="right"))
+        shapes += [
+            Shape(
+                side + bar.begin * per,
+                top + high * 0.1,
+                (bar.end - bar.begin) * per,
+                high * 0.8,
+                bar.text,
+                bar.fill,
+            )
+            for bar in row.bars
+        ]
+    shapes.append(
+        Shape(side, 1 - CAPTION + 2 * GAP, 1 - side, CAPTION - 2 * GAP, axis, align="right")
+    )
+    if wall:
+        at = side + wall[0] * per
+        arrows.append(Arrow((at, TITLES), (at, 1 - CAPTION), plain=True))
+        half = min(at, 1 - at) if min(at, 1 - at) > 0.2 else 0.2
+        left = min(max(at - half, 0), 1 - 2 * half)
+        align = "center" if left == at - half else "right"
+        shapes.append(Shape(left, 0, 2 * half, TITLES, wall[1], align=align))
+    said = [f"{row.label}: " + ", ".join(bar.text for bar in row.bars if bar.text) for row in rows]
+    return Diagram(tuple(shapes), tuple(arrows), "; ".join([*said, *([wall[1]] if wall else [])]))
+
+
+def linked(
+    nodes: Mapping[str, Node],
+    links: Sequence[tuple[str, str]],
+    words: Sequence[Shape] = (),
+    both: bool = False,
+) -> Diagram:
+    """Return boxes with arrows from one to another; words: other texts, in their places."""
+    boxes = tuple(
+        Shape(
+            node.x - node.wide / 2,
+            node.y - node.high / 2,
+            node.wide,
+            node.high,
+            node.text,
+            node.fill,
+        )
+        for node in nodes.values()
+    )
+    arrows = tuple(
+        Arrow(_edge(nodes[one], nodes[other]), _edge(nodes[other], nodes[one]), both)
+        for one, other in links
+    )
+    said = [f"{nodes[one].text} to {nodes[other].text}" for one, other in links]
+    return Diagram((*boxes, *words), arrows, "; ".join([*said, *(word.text for word in words)]))
+
+
+def circle(
+    texts: Sequence[str], fill: str = BLUE, across: float = 0.62, wide: float = 0.17
+) -> dict[str, Node]:
+    """Return boxes on a circle, from the top clockwise, by their texts."""
+    around = [2 * pi * number / len(texts) for number in range(len(texts))]
+    return {
+        text: Node(0.5 + across / 2 * sin(angle), 0.47 - 0.38 * cos(angle), text, fill, wide)
+        for text, angle in zip(texts, around, strict=True)
+    }
+
+
+def passes(spans: Sequence[Span], prefix: str = "stage", numbered: bool = True) -> list[Lane]:
+    """Return a lane for each rank of a pipeline, with its passes; numbered: by their microbatches."""
+    ranks = 1 + max(span.rank for span in spans)
+    return [
+        Lane(
+            f"{prefix} {rank}",
+            [
+                Bar(
+                    span.start,
+                    span.stop,
+                    f"{span.instruction.microbatch + 1}" if numbered else "",
+                    PASSES[type(span.instruction)],
+                )
+                for span in spans
+                if span.rank == rank and isinstance(span.instruction, Forward | Backward)
+            ],
+        )
+        for rank in range(ranks)
+    ]
+
+
+def scatter(
+    points: Sequence[tuple[float, float]], names: Mapping[int, str], across: str, up: str
+) -> Diagram:
+    """Return points on logarithmic axes without numbers. names: of some of them, by their place."""
+    logs = [(log(x), log(y)) for x, y in points]
+    low, high = ([end(each[axis] for each in logs) for axis in (0, 1)] for end in (min, max))
+    shapes = list[Shape]()
+    for number, own in enumerate(logs):
+        x, y = ((own[axis] - low[axis]) / (high[axis] - low[axis]) for axis in (0, 1))
+        left, top = 0.1 + 0.67 * x, 0.76 - 0.62 * y
+        name = names.get(number, "")
+        shapes.append(Shape(left, top, 0.02, 0.035, fill=BLUE if name else GRAY))
+        if name:
+            shapes.append(Shape(left + 0.025, top - 0.09, 0.2, 0.09, name, align="left"))
+    shapes += [
+        Shape(0.3, 0.9, 0.7, 0.1, across, align="right"),
+        Shape(0, 0, 0.5, 0.1, up, align="left"),
+    ]
+    axes = (Arrow((0.06, 0.88), (1, 0.88)), Arrow((0.06, 0.88), (0.06, 0.1)))
+    said = f"{up} against {across}: {len(points)} points, of which {', '.join(names.values())}"
+    return Diagram(tuple(shapes), axes, said)
+
+
+def _edge(node: Node, other: Node) -> tuple[float, float]:
+    """Return where the line to another box leaves a box."""
+    dx, dy = other.x - node.x, other.y - node.y
+    share = min(
+        node.wide / 2 / abs(dx) if abs(dx) > 1e-9 else 1.0,
+        node.high / 2 / abs(dy) if abs(dy) > 1e-9 else 1.0,
+    )
+    return node.x + share * dx, node.y + share * dy

@@ -1,0 +1,80 @@
+"""Diagrams of the slides of module 11: a late sender, four problems and their traces, a buffer between programs."""
+
+from lib_dlhpc.explore.slides.diagram import (
+    GRAY,
+    GREEN,
+    ORANGE,
+    Bar,
+    Diagram,
+    Lane,
+    Node,
+    Row,
+    Shape,
+    held,
+    lanes,
+    linked,
+)
+from lib_dlhpc.explore.traces.coupled import RANKS, Setting
+from lib_dlhpc.explore.traces.waits import Setting as Program
+from lib_dlhpc.explore.traces.waits import trace
+
+SHOWN, WAITS = 2, {"receive": ORANGE, "collective": GRAY}
+SIGNS = {
+    "sends late": ("its neighbors, in a receive", "it computes before it sends"),
+    "computes longer": ("its neighbors, in each step", "its own work"),
+    "slow link": ("the rank behind the link", "messages in flight"),
+    "reads slowly": ("its neighbors, in each step", "its own reading"),
+}
+
+
+def late() -> Diagram:
+    """Return two steps of a traced program in which a rank sends late: what is no wait is computation."""
+    setting = Program(how="sends late")
+    own = trace(setting)
+    end = sorted({each.stop for each in own if each.kind == "collective"})[SHOWN - 1]
+    waits = [each for each in own if each.kind in WAITS and each.stop - each.start > end / 100]
+    rows = []
+    for rank in range(own.ranks):
+        now, bars = 0.0, list[Bar]()
+        for each in waits:
+            if each.rank != rank or each.stop > end:
+                continue
+            if each.start > now:
+                bars.append(Bar(now, each.start, "", GREEN))
+            bars.append(Bar(each.start, each.stop, "", WAITS[each.kind]))
+            now = each.stop
+        rows.append(Lane(f"rank {rank}", bars))
+    return lanes(rows, f"time of {SHOWN} steps; orange: receive, gray: allreduce", side=0.14)
+
+
+def planted() -> Diagram:
+    """Return who waits with each kind of problem, and where its cause is."""
+    rows = [
+        Row("who waits", [who for who, _ in SIGNS.values()], GRAY),
+        Row("the cause", [why for _, why in SIGNS.values()], ORANGE),
+    ]
+    return held([name.replace(" ", "\n") for name in SIGNS], rows)
+
+
+def coupled() -> Diagram:
+    """Return two programs and the buffer between them."""
+    own = Setting()
+    nodes = {
+        "simulation": Node(
+            0.15, 0.5, f"simulation:\n{own.simulating} to {RANKS - 1} ranks", wide=0.3, high=0.34
+        ),
+        "buffer": Node(0.5, 0.5, f"buffer:\n{own.depth} batches", ORANGE, 0.2, 0.34),
+        "training": Node(0.85, 0.5, f"training:\nthe others of {RANKS}", GREEN, 0.3, 0.34),
+    }
+    words = [
+        Shape(0, 0.1, 0.44, 0.14, "full: the simulation waits"),
+        Shape(0.58, 0.76, 0.42, 0.14, "empty: training waits"),
+    ]
+    return linked(nodes, [("simulation", "buffer"), ("buffer", "training")], words)
+
+
+DIAGRAMS = {
+    "Who waits for whom?": late,
+    "Can you find the planted wait?": planted,
+    "A workflow: which side waits?": coupled,
+}

@@ -1,0 +1,139 @@
+"""Diagrams: each idea has one, or a formula, or a table; all fit their places, are to scale and say what they show."""
+
+from importlib import import_module
+from itertools import combinations, pairwise
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.course import PATH, RECORDED
+from lib_dlhpc.explore.slides.deck import IDEA, PREDICT, lesson_of
+from lib_dlhpc.explore.slides.diagram import (
+    Bar,
+    Diagram,
+    Lane,
+    Node,
+    Row,
+    Shape,
+    circle,
+    held,
+    lanes,
+    linked,
+    passes,
+    scatter,
+)
+from lib_dlhpc.explore.slides.layout import ABOVE, BESIDE, SMALLEST, diagram_place, drawn
+from lib_dlhpc.explore.slides.notebook import notebook_text, sections
+from lib_dlhpc.schedules import PIPELINES, timetable
+
+NAMES = [module.name for module in PATH]
+ALL = [
+    pytest.param(draw, id=f"{folder}: {name}")
+    for folder in RECORDED
+    for name, draw in import_module(f"lib_dlhpc.explore.{folder}.diagrams").DIAGRAMS.items()
+]
+
+
+def apart(one: Shape, other: Shape) -> bool:
+    """Whether two boxes have no area in common."""
+    return (
+        one.left + one.wide <= other.left + 1e-6
+        or other.left + other.wide <= one.left + 1e-6
+        or one.top + one.high <= other.top + 1e-6
+        or other.top + other.high <= one.top + 1e-6
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_idea_is_drawn_or_is_a_formula_or_a_table(decks, name):
+    for slide in decks[name]:
+        if slide.kind == IDEA:
+            assert slide.diagram or slide.formulas or slide.table, slide.title
+            assert (slide.diagram is not None) + bool(slide.formulas) + bool(slide.table) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_question_but_those_of_runs_has_a_picture(decks, name):
+    for slide in decks[name]:
+        if slide.kind == PREDICT and slide.section != "Do it for real":
+            assert slide.figure or slide.diagram, slide.title
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_diagram_is_of_a_section_or_a_question_and_fits_its_slide(decks, name, repository):
+    text = notebook_text(repository / "modules" / f"{name}.ipynb")
+    (folder,) = (each for each, number in RECORDED.items() if number == name[:2])
+    diagrams = import_module(f"lib_dlhpc.explore.{folder}.diagrams").DIAGRAMS
+    headings = {slide.section for slide in decks[name]} | {own.heading for own in sections(text)}
+    assert set(diagrams) <= headings | set(lesson_of(text).texts)
+    shown = [slide for slide in decks[name] if slide.diagram]
+    assert len(shown) == len(diagrams)
+    for slide in shown:
+        assert drawn(slide.diagram, diagram_place(slide))[0][2] >= SMALLEST
+
+
+@pytest.mark.parametrize("draw", ALL)
+def test_boxes_are_inside_and_do_not_cross(draw):
+    own = draw()
+    assert len(own.said.split()) > 3 and "\n" not in own.said
+    for shape in own.shapes:
+        assert min(shape.left, shape.top) >= 0, shape
+        assert max(shape.left + shape.wide, shape.top + shape.high) <= 1.001, shape
+    filled = [shape for shape in own.shapes if shape.fill and shape.text]
+    for one, other in combinations(filled, 2):
+        assert apart(one, other), (one, other)
+    for arrow in own.arrows:
+        assert all(0 <= at <= 1.001 for at in (*arrow.start, *arrow.end)), arrow
+
+
+def test_holders_are_columns_and_an_empty_text_is_no_cell():
+    own = held(("a", "b"), [Row("w", ("1", "")), Row("g", ("2", "3"))], "sums")
+    cells = {shape.text: shape for shape in own.shapes if shape.fill}
+    assert set(cells) == {"1", "2", "3"} and cells["1"].left == cells["2"].left < cells["3"].left
+    assert cells["2"].top == cells["3"].top > cells["1"].top
+    assert own.arrows[0].both and own.said == "a: w 1, g 2; b: g 3; sums"
+
+
+def test_lanes_are_to_scale_and_the_wall_stands_at_its_value():
+    own = lanes([Lane("x", [Bar(0, 1, "a"), Bar(1, 3, "b")])], "time", (4.0, "full"))
+    first, second = (shape for shape in own.shapes if shape.fill)
+    assert second.wide == pytest.approx(2 * first.wide) and second.left == first.left + first.wide
+    wall = own.arrows[-1]
+    assert wall.plain and wall.start[0] - first.left == pytest.approx(4 * first.wide)
+    assert own.said == "x: a, b; full"
+
+
+def test_arrows_begin_and_end_at_the_edges_of_boxes():
+    own = linked({"a": Node(0.2, 0.5, "a"), "b": Node(0.8, 0.5, "b")}, [("a", "b")])
+    (arrow,) = own.arrows
+    assert arrow.start == pytest.approx((0.3, 0.5)) and arrow.end == pytest.approx((0.7, 0.5))
+    assert own.said == "a to b"
+
+
+def test_a_circle_has_equal_gaps():
+    nodes = list(circle("abcd", across=0.76).values())
+    gaps = [(b.x - a.x) ** 2 + (b.y - a.y) ** 2 for a, b in pairwise([*nodes, nodes[0]])]
+    assert gaps == pytest.approx([gaps[0]] * 4)
+
+
+def test_passes_of_a_pipeline_are_those_of_its_schedule():
+    found = passes(timetable(PIPELINES["gpipe"](2, 3)))
+    assert [lane.label for lane in found] == ["stage 0", "stage 1"]
+    assert all(len(lane.bars) == 6 for lane in found)
+    assert [bar.text for bar in found[0].bars[:3]] == ["1", "2", "3"]
+
+
+def test_points_are_in_order_on_logarithmic_axes():
+    own = scatter([(1, 100), (10, 10), (100, 1)], {1: "knee"}, "time", "energy")
+    points = [shape for shape in own.shapes if shape.fill]
+    first, middle, last = points
+    assert middle.left - first.left == pytest.approx(last.left - middle.left)
+    assert first.top < middle.top < last.top
+    assert "knee" in own.said
+
+
+def test_a_text_too_long_for_its_box_is_refused():
+    own = Diagram((Shape(0, 0, 0.1, 0.1, "much too long for so small a box"),))
+    with pytest.raises(SpecError, match="do not fit their boxes in 14 points"):
+        drawn(own, ABOVE)
+    assert drawn(Diagram((Shape(0, 0, 1, 1, "short"),)), BESIDE)[0][2] == 20

@@ -1,0 +1,165 @@
+"""Each number in a title of a slide is what the library computes, or what a publication has."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lib_dlhpc.costs import peak_rate
+from lib_dlhpc.explore.allreduce.nodes import Nodes, buffers_out
+from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.explore.data_parallel import questions as data_parallel
+from lib_dlhpc.explore.data_parallel.race import Race, served
+from lib_dlhpc.explore.data_parallel.scaling import Scaling, strong
+from lib_dlhpc.explore.failures.questions import saved
+from lib_dlhpc.explore.hybrid_parallel import map as gpt3
+from lib_dlhpc.explore.hybrid_parallel import published
+from lib_dlhpc.explore.hybrid_parallel.deep import Deep, predicted
+from lib_dlhpc.explore.io_bottleneck.limits import Setting as Files
+from lib_dlhpc.explore.io_bottleneck.limits import hours
+from lib_dlhpc.explore.language_model import bubbles, sequences
+from lib_dlhpc.explore.language_model.layout import Setting as Llama
+from lib_dlhpc.explore.large_batch.rules import MNIST, mean
+from lib_dlhpc.explore.serving import replicas
+from lib_dlhpc.explore.slides.deck import titles_of
+from lib_dlhpc.explore.slides.notebook import notebook_text
+from lib_dlhpc.explore.traces import coupled, puzzle
+from lib_dlhpc.schedules import schedule
+from lib_dlhpc.spec.machine import load_machine
+
+NAMES = re.compile(r"Llama 3|1F1B|ZB-H1|fp8|GPT-3|V100|ResNet-50|ImageNet")
+WORDS = {"half": 0.5, "halves": 0.5, "tenth": 0.1, "a minute": 60, "two": 2, "four": 4, "five": 5}
+WORDS |= {"seven": 7, "eight": 8, "twelve": 12, "one thousand": 1000, "million": 1e6}
+FOUND = re.compile(rf"\b(?:{'|'.join(WORDS)})\b|\d[\d,]*", re.I)
+H100 = load_machine("h100-pod").device
+FAR = 0.2  # of what was published, from which a prediction is far off
+
+
+def numbers(title):
+    """Return the numbers of a title; a number before "million" is one with it."""
+    found = [
+        WORDS.get(text.lower()) or float(text.replace(",", ""))
+        for text in FOUND.findall(NAMES.sub("", title))
+    ]
+    return [found[0] * 1e6] if "million" in title else found
+
+
+def best_number():
+    """Return the GPUs with which a fixed batch is as fast as it gets, within 5 %."""
+    curve = strong(Scaling())
+    return float(curve.gpus[np.flatnonzero(curve.rate > 0.95 * curve.rate.max())[0]])
+
+
+def ring():
+    """Return the ranks of the example, its rounds, those that reduce and those that gather."""
+    rounds = list(schedule("ring", 8, 64).rounds())
+    reduce = sum(bool(part.reduce.all()) for part in rounds)
+    return [8, len(rounds), reduce, len(rounds) - reduce]
+
+
+def far_off():
+    """Return how many publications the prediction is far off for."""
+    rows = published.comparisons()
+    assert abs(rows[1][3] / rows[1][2] - 1) < FAR / 2 and "GPT-3" in rows[1][0]
+    return [len({row[0][:5] for row in rows if abs(row[3] / row[2] - 1) > FAR})]
+
+
+def bubble(schedule):
+    """Return the bubble of a pipeline over its work."""
+    share = bubbles.bubble(bubbles.Setting(schedule=schedule))
+    return share / (1 - share)
+
+
+def kinds():
+    """Return in how many ways a token of Llama 3's layouts is divided, context parallelism included."""
+    return [len({*Llama._fields} & {"tensor", "pipeline", "context"}) + 1]
+
+
+def nodes_of_a_ring():
+    """Return the nodes of the ring in the settings of its slide."""
+    text = Path(sequences.__file__).with_name("slides.toml").read_text("utf-8")
+    return [tomllib.loads(text)["settings"]["far_ring"]["context"] / sequences.PER_NODE]
+
+
+def devices_of_an_image():
+    """Return how many share a replica; one device alone cannot hold an image."""
+    assert not predicted(Deep(), 1, 1).fits
+    return [Deep().shared]
+
+
+def cheapest_and_fastest():
+    """Return the GPUs of a replica with the cheapest and with the fastest token."""
+    eight = replicas.Setting()
+    quickest = {
+        size: min(point.tpot for point in replicas.paths(eight)[size]) for size in (2, 4, 8)
+    }
+    return [replicas.cheapest(eight, np.inf)[0], min(quickest, key=quickest.get)]
+
+
+CALLS = {
+    "256 GPUs lose a tenth of their efficiency": lambda: [
+        Scaling().gpus,
+        1 - float(data_parallel.lesson.tables["published"]().rows[2][1].rstrip("%")) / 100,
+    ],
+    "With 8 equally fast workers, most gradients are 7 updates old": lambda: [
+        Race().workers,
+        served(Race().workers, Race().servers, Race().slow).histogram.argmax(),
+    ],
+    "With a fixed batch, thousands of GPUs are no faster than one thousand": lambda: [
+        best_number()
+    ],
+    "A ring of 8 ranks needs 14 rounds: 7 to reduce, 7 to gather": ring,
+    "Recursive doubling sends the whole buffer through each NIC 40 times": lambda: [
+        buffers_out("recursive_doubling", Nodes().nodes, Nodes().devices)
+    ],
+    "The prediction is close for GPT-3, and far off for two other publications": far_off,
+    "Tensor ranks × stages × replicas must make 384 GPUs": lambda: [
+        gpt3.experiment_of(gpt3.Ways(), 8, 12).devices
+    ],
+    "No V100 holds one image, so 16 of them share a replica": devices_of_an_image,
+    "A growing batch can replace a decaying rate, in 44 % of the steps": lambda: [
+        100 * mean("growth", MNIST.base_batch).steps / mean("decay", MNIST.base_batch).steps
+    ],
+    "A published run of ResNet-50 opened 117 million files": lambda: [hours(Files()).opened],
+    "An asynchronous checkpoint stalls for milliseconds and is durable a minute later": lambda: [
+        float(saved("asynchronous").saving.background)
+    ],
+    "Each of twelve traces has one planted problem": lambda: [len(puzzle.PUZZLES)],
+    "With five ranks that simulate, the run takes half the time": lambda: [
+        coupled.best(coupled.Setting()).simulating,
+        1 / coupled.times_faster(coupled.Setting()),
+    ],
+    "Llama 3 was trained with four kinds of parallelism at once": kinds,
+    "Over four nodes, a ring is exposed until sequences are very long": nodes_of_a_ring,
+    "ZB-H1 halves the bubble of 1F1B": lambda: [
+        bubble(bubbles.SCHEDULES[-1]) / bubble(bubbles.ONE)
+    ],
+    "fp8 halves compute-bound matmuls and the operands that are sent or stored": lambda: [
+        peak_rate(H100, "bf16") / peak_rate(H100, "fp8")
+    ],
+    "Four GPUs per replica give the cheapest token, eight give the fastest": cheapest_and_fastest,
+}
+
+
+@pytest.fixture(scope="module")
+def titles(repository):
+    """Return all titles of all decks' ideas, figures and tables."""
+    found = (titles_of(notebook_text(repository / "modules" / module.file)) for module in PATH)
+    return [title for own in found for part in own[:3] for title in part.values()]
+
+
+def test_every_title_with_a_number_has_a_call(titles):
+    assert {title for title in titles if numbers(title)} == set(CALLS)
+
+
+@pytest.mark.parametrize("title", CALLS)
+def test_the_numbers_of_a_title_are_those_of_the_call(title):
+    assert numbers(title) == pytest.approx([float(each) for each in CALLS[title]()], rel=0.05)
+
+
+def test_a_number_is_found_in_words_and_in_digits():
+    assert numbers("ZB-H1 of 16,384 GPUs halves 1F1B") == [16384, 0.5]
+    assert numbers("Some 117 million files") == [117e6]
+    assert numbers("Nothing of Llama 3") == []
