@@ -5,11 +5,27 @@ import re
 import pytest
 
 from lib_dlhpc.explore.course import EXPLORER, LABS, PATH
+from lib_dlhpc.teaching.designs import design
 
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 MODULE = re.compile(r"\(\.\./modules/(\d\d)_\w+\.ipynb\)")
 LAB = re.compile(r"\(\.\./labs/(\w+)/README\.md\)")
 ROW = re.compile(r"^\| ([\w:]+) \| (\d+) \| (.+) \|$", re.M)  # session or time, minutes, what
+DESIGN = re.compile(r"\[([^]]+)\]\(design/(\d\d)_\w+\.py\)\s\(module\s(\d\d)\)")
+PAPER = re.compile(r"\]\(https://(?:doi\.org|arxiv\.org|www\.usenix\.org)/")
+MEASURABLE = {
+    "choose",
+    "compute",
+    "count",
+    "decide",
+    "defend",
+    "diagnose",
+    "explain",
+    "find",
+    "implement",
+    "predict",
+}
+MEASURABLE |= {"propose", "prove", "read", "solve", "state", "tell", "write"}
 NEEDS = {module.number: module.needs for module in PATH}
 WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
@@ -19,6 +35,13 @@ PAGES = [*WEEKS, *DAYS, "outcomes", "projects", "pilot", "README"]
 @pytest.fixture
 def page(repository):
     return lambda name: (repository / "instructor_notes" / f"{name}.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def titles(repository):
+    """The titles of the design problems by module."""
+    files = (repository / "instructor_notes" / "design").glob("*.py")
+    return {path.stem[:2]: design(path).title for path in files}
 
 
 def stated(text, what):
@@ -71,6 +94,35 @@ def test_a_week_needs_the_weeks_of_what_its_modules_need(page):
         own = {number for number in MODULE.findall(text) if at[number] == week}
         needed = {at[each] for number in own for each in NEEDS.get(number, ())} - {week}
         assert needed <= before(weeks, week), week
+
+
+@pytest.mark.parametrize("name", [*WEEKS, *DAYS])
+def test_objectives_begin_with_verbs_that_can_be_measured(page, name):
+    stated = re.findall(r"\*\*You will be able to\*\* (.+?)(?=\n\n)", page(name), re.S)
+    assert len(stated) == (1 if name in DAYS else int(re.search(r"\d+", name)[0]))
+    for text in stated:
+        for objective in text.split(";"):
+            assert re.match(r"\s*(?:and )?\*(\w+)\*", objective)[1] in MEASURABLE, objective
+
+
+@pytest.mark.parametrize("name", WEEKS)
+def test_the_week_of_a_module_has_its_design_problem_and_a_paper(page, name):
+    seen = set()
+    for week in page(name).split("\n### Week ")[1:]:
+        own = [number for number in MODULE.findall(week) if number in NEEDS and number not in seen]
+        assert [number for *_, number in DESIGN.findall(week)] == list(dict.fromkeys(own))
+        assert not own or PAPER.search(week), week[:40]
+        seen |= set(own)
+    assert seen == set(NEEDS)
+
+
+@pytest.mark.parametrize("name", [*WEEKS, *DAYS])
+def test_a_design_problem_has_its_title_and_comes_after_its_module(page, titles, name):
+    text = page(name)
+    found = DESIGN.findall(" ".join(text.split()))
+    assert found and {number for *_, number in found} <= set(MODULE.findall(text))
+    for title, file, number in found:
+        assert file == number and title == titles[number]
 
 
 def before(weeks, week):
