@@ -1,11 +1,6 @@
 """Design problem of module 01: which GPU trains a language model for the least money."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, times, varied
 
 N, S, TOKENS = 1.558e9, 1024, 1e9
 PEAK, REACHED, BANDWIDTH = 312e12, 0.87, 1555e9
@@ -36,8 +31,7 @@ precision = "fp16"
 optimizer = "adam"
 recompute = "full"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     work, update = 8 * N * S, 28 * N / BANDWIDTH
     four, fused = varied(run, batch=4), varied(run, fused_attention="on")
     stored = varied(run, recompute="none", fused_attention="on")
@@ -80,8 +74,7 @@ recompute = "full"
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Put your two times beside the"
                 " terms.",
                 [
-                    Step("Step, predicted", float(now.step_time), "s"),
-                    Step("Step, simulated", float(simulate_terms(run).step_time), "s"),
+                    *times(run, now),
                     Step("Forward and backward", float(now.forward + now.backward), "s"),
                     Step("Update", float(now.update), "s"),
                     Step("Memory", float(now.memory_total), "B"),

@@ -1,11 +1,6 @@
 """Design problem of module 02: a vision transformer over a slow network, and whether a faster one pays."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, times, varied
 
 HOUR, IMAGES, EPOCHS, OWN = 3600, 1_281_167, 300, 16
 WEIGHTS, NIC, REACHED, PRICE = 304e6, 3.125e9, 0.88, 1200
@@ -38,8 +33,7 @@ optimizer = "adam"
 [run]
 epochs = {EPOCHS}
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     work = float(now.forward + now.backward)
     ring = 2 * (nodes - 1) / nodes * 2 * WEIGHTS / (NIC * REACHED)
     four = varied(run, batch=4 * OWN, microbatches=4)
@@ -86,8 +80,7 @@ epochs = {EPOCHS}
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml --steps 10`. How long does the"
                 " run take?",
                 [
-                    Step("Step, predicted", float(now.step_time), "s"),
-                    Step("Step, simulated", float(simulate_terms(run, steps=10).step_time), "s"),
+                    *times(run, now, steps=10),
                     Step("Parallel efficiency", float(100 * now.efficiency), "%"),
                     Step("Hours", float(now.time_to_train) / HOUR, "h"),
                 ],

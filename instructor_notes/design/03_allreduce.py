@@ -2,11 +2,7 @@
 
 from math import log2
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, simulate_terms, varied
 
 ALPHA, RATE, WEIGHTS, BUCKET = 6e-6, 8.67e9, 86.6e6, 25e6
 
@@ -31,8 +27,7 @@ precision = "fp32"
 allreduce = "ring"
 bucket = "25 MB"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     far, last = 2 * (p - 1), 2 * (p - 1) / p
     crossing = ALPHA * RATE * (far - log2(p)) / (log2(p) - last)
     of = {

@@ -1,11 +1,6 @@
 """Design problem of module 04: 22 billion weights on the eight GPUs of a node."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, simulate_terms, varied
 
 N, SEQUENCE, HIDDEN, P, DEVICE = 22.1e9, 2048, 6144, 8, 85.2e9
 
@@ -33,8 +28,7 @@ schedule = "gpipe"
 precision = "bf16"
 optimizer = "adam"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     ordered = varied(run, schedule="1f1b")
     some = {"schedule": "1f1b", "recompute": "selective"}
     fits, woven = (

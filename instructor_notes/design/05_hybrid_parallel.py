@@ -1,11 +1,15 @@
 """Design problem of module 05: a layout for a 13B model on nodes with half of their NICs."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import (
+    Design,
+    Draw,
+    Part,
+    Step,
+    begun,
+    predict,
+    show,
+    simulate_terms,
+)
 
 DAY, MWH = 86400, 3.6e9
 SEQUENCE, MOST = 4096, 1024  # tokens; sequences a step
@@ -42,8 +46,7 @@ recompute = "selective"
 precision = "bf16"
 optimizer = "adam"
 """
-    run, own = loads(toml), min(2, MOST // gpus)
-    now = predict(run)
+    (run, now), own = begun(toml), min(2, MOST // gpus)
     seconds = float(now.step_time)
     one = {"strategy.tensor": 1, "strategy.pipeline": 1, "strategy.sequence_parallel": False}
     sharded = run.set(one | {"strategy.zero": 3, "strategy.batch": own, "strategy.microbatches": 1})

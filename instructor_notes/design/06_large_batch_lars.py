@@ -1,10 +1,6 @@
 """Design problem of module 06: how to use all nodes on one network."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, times, varied
 
 IMAGES, BASE, EPOCHS, MOST, LARGE, SHORT = 1_281_167, 0.1, 90, 8192, 32_768, 64
 KWH = 3.6e6
@@ -35,8 +31,7 @@ optimizer = "momentum"
 [run]
 target = 0.745
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     seconds = float(now.step_time)
     thin = varied(run, batch=MOST // gpus)
     small = varied(run, nodes=few, batch=64)
@@ -74,8 +69,7 @@ target = 0.745
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml --seeds 10`. What does the"
                 " prediction say of 74.5 %, and why?",
                 [
-                    Step("Step, predicted", seconds, "s"),
-                    Step("Step, simulated", float(simulate_terms(run).step_time), "s"),
+                    *times(run, now),
                     Step("Parallel efficiency", float(100 * now.efficiency), "%"),
                     Step("Epochs to 74.5 %", float(now.to_accuracy.epochs.epochs), ""),
                 ],

@@ -1,11 +1,6 @@
 """Design problem of module 07: a million small files for many GPUs."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, times, varied
 
 FILES, OWN, OPERATIONS, RATE, SHARED = 1_281_167, 64, 3, 200e3, 230e9
 
@@ -34,8 +29,7 @@ precision = "fp16"
 [run]
 epochs = 90
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     size = float(run.dataset.bytes) / float(run.dataset.samples)
     batch = 4 * nodes * OWN
     fed = varied(run, storage__format="packed")
@@ -74,8 +68,7 @@ epochs = 90
             Part(
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml --steps 20`. What does the wall say?",
                 [
-                    Step("Step, predicted", float(now.step_time), "s"),
-                    Step("Step, simulated", float(simulate_terms(run, steps=20).step_time), "s"),
+                    *times(run, now, steps=20),
                     Step("Input stall", float(now.input_stall), "s"),
                     Step("Hours", float(now.time_to_train) / 3600, "h"),
                 ],

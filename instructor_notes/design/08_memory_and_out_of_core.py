@@ -1,11 +1,6 @@
 """Design problem of module 08: fine-tuning 7 billion weights on GPUs of 40 GB."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, simulate_terms, varied
 
 N, LAYERS, HIDDEN, HEADS, DEVICE = 6.74e9, 32, 4096, 32, 42.4e9
 
@@ -32,8 +27,7 @@ batch = 1                 # sequence on each GPU
 precision = "bf16"
 optimizer = "adam"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     scores, inputs = 2 * HEADS * sequence**2 * LAYERS, 2 * sequence * HIDDEN * LAYERS
     zero = {stage: varied(run, zero=stage) for stage in (1, 2, 3)}
     some, every = (varied(run, zero=3, recompute=each) for each in ("selective", "full"))

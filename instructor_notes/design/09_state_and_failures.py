@@ -2,12 +2,7 @@
 
 from math import sqrt
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, times, varied
 
 N, MTBF, RESTART, WRITE, EVERY = 70.6e9, 6333, 600, 2e12, 1800  # weights, h of a node, s, B/s, s
 HOUR, DAY = 3600, 86400
@@ -45,8 +40,7 @@ optimizer = "adam"
 checkpoint_interval = {EVERY}
 checkpoint_writers = "first"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     state, between = 14 * N, MTBF * HOUR / nodes
     best = float(now.resilience.best)
     young = sqrt(2 * float(now.resilience.saving.blocked) * between)
@@ -93,8 +87,7 @@ checkpoint_writers = "first"
                 "Run `dlhpc predict start.toml --explain` and `dlhpc simulate start.toml`. Goodput, expected"
                 " days, best interval?",
                 [
-                    Step("Step, predicted", float(now.step_time), "s"),
-                    Step("Step, simulated", float(simulate_terms(run).step_time), "s"),
+                    *times(run, now),
                     Step("Goodput", float(100 * now.resilience.goodput), "%"),
                     Step("Days without failures", float(now.time_to_train) / DAY, "days"),
                     Step("Days with failures", float(now.resilience.expected_time) / DAY, "days"),

@@ -1,10 +1,6 @@
 """Design problem of module 10: nodes and watts within a deadline."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, times, varied
 
 N, SEQUENCE, PEAK, BUSY, IDLE, NODE, PUE, GRID = 6.74e9, 4096, 312e12, 400, 60, 1944, 1.3, 0.369
 HOUR, KWH, STATIC = 3600, 3.6e6, 0.3
@@ -33,8 +29,7 @@ optimizer = "adam"
 zero = 3
 recompute = "selective"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     gpus = 8 * 32
     work = 6 * N * billions * 1e9
     seconds = work / (gpus * PEAK / 2)
@@ -84,8 +79,7 @@ recompute = "selective"
             Part(
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`.",
                 [
-                    Step("Step, predicted", float(now.step_time), "s"),
-                    Step("Step, simulated", float(simulate_terms(run).step_time), "s"),
+                    *times(run, now),
                     Step("Hours", late[32, 0], "h"),
                     Step("Energy", joules[32, 0], "kWh"),
                     Step("Carbon", float(now.carbon), "kg"),

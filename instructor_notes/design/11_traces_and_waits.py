@@ -2,11 +2,7 @@
 
 from statistics import NormalDist
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, simulate_terms, varied
 
 STEPS, WEIGHTS, JITTER, LINK = 30, 25.6e6, 0.06, 25e9
 
@@ -31,8 +27,7 @@ nodes = {nodes}
 batch = 32
 precision = "fp16"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     work = float(now.forward + now.backward + now.update)
     late = JITTER * NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
     ring = 2 * (nodes - 1) / nodes * 2 * WEIGHTS / (8 * LINK)

@@ -1,11 +1,6 @@
 """Design problem of module 12: sequences of 131,072 tokens on a 70B model."""
 
-from lib_dlhpc import loads, predict
-from lib_dlhpc.simulation.step import simulate_terms
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part, varied
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, times, varied
 
 N, S, H, LAYERS, KV, HEAD, PEAK, MEMORY = 70.6e9, 131_072, 8192, 80, 8, 128, 989e12, 85.5e9
 T, C = 8, 8
@@ -38,8 +33,7 @@ zero = 3
 precision = "bf16"
 optimizer = "adam"
 """
-    run = loads(toml)
-    now = predict(run)
+    run, now = begun(toml)
     tokens = sequences * S
     weights, scores = 6 * N, 6 * S * H * LAYERS
     ideal = tokens * (weights + scores) / (gpus * PEAK)
@@ -86,8 +80,7 @@ optimizer = "adam"
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Which part of the peak is reached? "
                 'Try `context_exchange = "heads"`, too.',
                 [
-                    Step("Step, predicted", float(now.step_time), "s"),
-                    Step("Step, simulated", float(simulate_terms(run).step_time), "s"),
+                    *times(run, now),
                     Step(
                         "Part of the peak that is reached", 100 * ideal / float(now.step_time), "%"
                     ),

@@ -5,10 +5,7 @@ import tomllib
 import numpy as np
 
 from lib_dlhpc.serving import predict_service, read_service, simulate_service
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.designs import Design, Part
-from lib_dlhpc.teaching.problems import Step
-from lib_dlhpc.teaching.questions import Draw
+from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, show
 
 N, LAYERS, KV, HEAD, MEMORY, PEAK = 70.6e9, 80, 8, 128, 3.35e12, 989e12
 PROMPT, ANSWER, FIRST, NEXT = 1000, 200, 0.5, 0.04  # tokens; s

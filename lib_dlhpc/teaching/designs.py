@@ -2,8 +2,9 @@
 
     Design(title, setting, toml, predicted, [Part(ask, [Step("Work", 6 * n, "FLOP")], said, full, half), ...])
 
-A file of `instructor_notes/design` defines `design(draw)`: each version has numbers of its own, and those of a solution
-are computed when it is written. The first part is arithmetic with the numbers of the setting; a test repeats it.
+A file of `instructor_notes/design` imports what it needs from here and defines `design(draw)`: each version has numbers
+of its own, and those of a solution are computed when it is written. The first part is arithmetic with the numbers of
+the setting; a test repeats it.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.simulation.step import simulate_terms
+from lib_dlhpc.spec.experiment import Experiment, loads
+from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, read
+
+__all__ = [
+    "Design",
+    "Draw",
+    "Part",
+    "Step",
+    "begun",
+    "design",
+    "predict",
+    "problem",
+    "show",
+    "simulate_terms",
+    "solution",
+    "times",
+    "varied",
+]
 
 
 class Kind(NamedTuple):
@@ -92,6 +111,21 @@ def design(path: Path, seed: int = 0) -> Design:
     """Return the design problem of a file, in one version."""
     found: Design = read(path, "design")(Draw(seed, path.stem))
     return found
+
+
+def begun(toml: str) -> tuple[Experiment, Breakdown]:
+    """Return the run of a file and its prediction."""
+    run = loads(toml)
+    return run, predict(run)
+
+
+def times(run: Experiment, now: Breakdown, steps: int = 1) -> list[Step]:
+    """Return the time of a step as predicted, and as the mean of so many simulated ones."""
+    found = simulate_terms(run, steps=steps)
+    return [
+        Step("Step, predicted", float(now.step_time), "s"),
+        Step("Step, simulated", float(found.step_time), "s"),
+    ]
 
 
 def varied(run: Experiment, **fields: Any) -> Breakdown:
