@@ -1,5 +1,7 @@
 """Diagrams of the slides of module 09: a failure between checkpoints, two ways to save, versions of a network."""
 
+from lib_dlhpc.explore.failures.network import Learner
+from lib_dlhpc.explore.failures.versions import last_layer_bytes
 from lib_dlhpc.explore.slides.diagram import (
     BLUE,
     GRAY,
@@ -13,6 +15,7 @@ from lib_dlhpc.explore.slides.diagram import (
     held,
     lanes,
 )
+from lib_dlhpc.spec.units import format_quantity as show
 
 TRAIN, SAVE, RESTART, LOST, COPY = 4.0, 1.4, 1.9, 2.0, 0.25  # not to scale
 
@@ -79,7 +82,19 @@ def versions() -> Diagram:
     return held(("version 1", "version 2", "version 3"), rows)
 
 
+def written() -> Diagram:
+    """Return the bytes of a version, and those that the next one writes if only its last layer has changed."""
+    network = Learner().network
+    whole, last = network.weights.nbytes, last_layer_bytes()
+    rows = [
+        Lane("a version", [Bar(0, whole, show(whole, "B"))]),
+        Lane("the next one writes", [Bar(0, last, "", ORANGE)]),
+    ]
+    return lanes(rows, f"bytes; orange: {show(last, 'B')}", side=0.24)
+
+
 DIAGRAMS = {
+    "last_layer: answer": written,
     "How do you not lose a month?": failed,
     "How long must training stall?": stalls,
     "What else is a version good for?": versions,

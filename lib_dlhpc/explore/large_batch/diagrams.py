@@ -1,7 +1,20 @@
 """Diagrams of the slides of module 06: steps of larger batches, and how rules are compared."""
 
-from lib_dlhpc.explore.large_batch.rules import times_base
-from lib_dlhpc.explore.slides.diagram import GREEN, ORANGE, VIOLET, Diagram, Node, Row, held, linked
+from lib_dlhpc.explore.large_batch.rules import mean, times_base
+from lib_dlhpc.explore.slides.diagram import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    VIOLET,
+    Bar,
+    Diagram,
+    Lane,
+    Node,
+    Row,
+    held,
+    lanes,
+    linked,
+)
 
 SAMPLES, FACTORS = 4000, (1, 4, 32)
 
@@ -30,4 +43,20 @@ def compared() -> Diagram:
     )
 
 
-DIAGRAMS = {"How far can the batch grow?": fewer, "How far does each rule work?": compared}
+def collapsed() -> Diagram:
+    """Return the test accuracy that linear scaling reaches with the same batches."""
+    rows = []
+    for factor in FACTORS:
+        reached = mean("linear", times_base(factor)).mean
+        fill = BLUE if factor == 1 else ORANGE
+        rows.append(
+            Lane(f"batch {times_base(factor):,}", [Bar(0, reached, f"{reached:.0%}", fill)])
+        )
+    return lanes(rows, "test accuracy", (1.0, "100 %"))
+
+
+DIAGRAMS = {
+    "thirty_two_times: answer": collapsed,
+    "How far can the batch grow?": fewer,
+    "How far does each rule work?": compared,
+}

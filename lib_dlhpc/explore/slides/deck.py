@@ -35,6 +35,7 @@ from lib_dlhpc.teaching.questions import shuffled
 LETTERS = "ABCDEFG"
 TITLE = 125  # characters of a question, at most
 OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
+ANSWER = "Answer"
 EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
 PUBLISHED, REAL = "Published", "Do it for real"
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
@@ -179,6 +180,9 @@ def _sections(
             first, *after = _predicted(lesson, name, titles, own.heading, aside)
             yield first._replace(diagram=diagrams[name]()) if name in diagrams else first
             yield from after
+            if name in titles.answered:
+                drawn = diagrams[f"{name}: answer"]()
+                yield _answered(lesson, name, titles.answered[name], drawn, own.heading)
         if apart:
             yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
 
@@ -255,6 +259,13 @@ def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) ->
     notes = (f"Look for {look}" if look else "", figure.summary, because, try_it)
     source = f"Figure: {figure.title} · Computed with lib_dlhpc"
     return Slide("", (said,), "\n".join(filter(None, notes)), figure, kind=RESULT, source=source)
+
+
+def _answered(lesson: Lesson, name: str, title: str, drawn: Diagram, heading: str) -> Slide:
+    """Return the answer to a guess beside a diagram of it."""
+    because = lesson.filled(lesson.texts[name].get("because", ""))
+    lines = (f"It is {lesson.result(name)}.", sentences(because)[0])
+    return Slide(title, lines, because, kind=ANSWER, section=heading, diagram=drawn)
 
 
 def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:

@@ -167,8 +167,12 @@ def lanes(
         left = min(max(at - half, 0), 1 - 2 * half)
         align = "center" if left == at - half else "right"
         shapes.append(Shape(left, 0, 2 * half, TITLES, wall[1], align=align))
-    said = [f"{row.label}: " + ", ".join(bar.text for bar in row.bars if bar.text) for row in rows]
-    return Diagram(tuple(shapes), tuple(arrows), "; ".join([*said, *([wall[1]] if wall else [])]))
+    said = []
+    for row in rows:
+        texts = ", ".join(bar.text for bar in row.bars if bar.text)
+        said.append(f"{row.label}: {texts or f'{len(row.bars)} parts'}")
+    said += [axis, wall[1]] if wall else [axis]
+    return Diagram(tuple(shapes), tuple(arrows), "; ".join(said))
 
 
 def linked(

@@ -27,8 +27,8 @@ SIGNS = {
 }
 
 
-def late() -> Diagram:
-    """Return two steps of a traced program in which a rank sends late: what is no wait is computation."""
+def late(marked: bool = False) -> Diagram:
+    """Return steps of a traced program in which a rank sends late; marked: with the first wait."""
     setting = Program(how="sends late")
     own = trace(setting)
     end = sorted({each.stop for each in own if each.kind == "collective"})[SHOWN - 1]
@@ -43,8 +43,17 @@ def late() -> Diagram:
                 bars.append(Bar(now, each.start, "", GREEN))
             bars.append(Bar(each.start, each.stop, "", WAITS[each.kind]))
             now = each.stop
+        if now < end:
+            bars.append(Bar(now, end, "", GREEN))
         rows.append(Lane(f"rank {rank}", bars))
-    return lanes(rows, f"time of {SHOWN} steps; orange: receive, gray: allreduce", side=0.14)
+    first = min(waits, key=lambda each: each.start)
+    wall = (first.start, f"first wait, for rank {first.peer}") if marked else None
+    return lanes(rows, f"time of {SHOWN} steps; orange: receive, gray: allreduce", wall, side=0.14)
+
+
+def cause() -> Diagram:
+    """Return the same steps with the first wait, and the rank at its other end."""
+    return late(marked=True)
 
 
 def planted() -> Diagram:
@@ -74,6 +83,7 @@ def coupled() -> Diagram:
 
 
 DIAGRAMS = {
+    "where_to_look: answer": cause,
     "Who waits for whom?": late,
     "Can you find the planted wait?": planted,
     "A workflow: which side waits?": coupled,

@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import CHECK, IDEA, PREDICT, RESULT, lesson_of, titles_of
+from lib_dlhpc.explore.slides.deck import ANSWER, CHECK, IDEA, PREDICT, RESULT, lesson_of, titles_of
 from lib_dlhpc.explore.slides.notebook import (
     misconceptions,
     notebook_text,
@@ -78,9 +78,12 @@ def test_titles_belong_to_sections_and_guesses_and_are_sentences(decks, name, le
     guesses = {each for each, own in lesson(name).texts.items() if "guess" in own}
     assert titles.shown.keys() | titles.figures.keys() | titles.settings.keys() <= guesses
     assert titles.figures.keys() | titles.settings.keys() <= titles.shown.keys()
+    assert titles.answered.keys() <= guesses - titles.shown.keys()
     shown = [slide.title for slide in slides if slide.kind == RESULT]
     assert shown == list(titles.shown.values())
-    for title in (*ideas.values(), *shown):
+    answered = [slide.title for slide in slides if slide.kind == ANSWER]
+    assert answered == list(titles.answered.values())
+    for title in (*ideas.values(), *shown, *answered):
         assert len(title.split()) >= 4 and len(title) <= 90 and title[-1] not in ".?!:", title
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH, RECORDED
-from lib_dlhpc.explore.slides.deck import IDEA, PREDICT, lesson_of
+from lib_dlhpc.explore.slides.deck import ANSWER, IDEA, PREDICT, RESULT, lesson_of
 from lib_dlhpc.explore.slides.diagram import (
     Bar,
     Diagram,
@@ -60,12 +60,20 @@ def test_every_question_but_those_of_runs_has_a_picture(decks, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_every_guess_is_answered_on_the_next_slide(decks, name):
+    for asked, after in pairwise(decks[name]):
+        if asked.kind == PREDICT and asked.figure:
+            assert after.kind in (RESULT, ANSWER), asked.title
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_diagram_is_of_a_section_or_a_question_and_fits_its_slide(decks, name, repository):
     text = notebook_text(repository / "modules" / f"{name}.ipynb")
     (folder,) = (each for each, number in RECORDED.items() if number == name[:2])
     diagrams = import_module(f"lib_dlhpc.explore.{folder}.diagrams").DIAGRAMS
     headings = {slide.section for slide in decks[name]} | {own.heading for own in sections(text)}
-    assert set(diagrams) <= headings | set(lesson_of(text).texts)
+    named = {each.removesuffix(": answer") for each in diagrams}
+    assert named <= headings | set(lesson_of(text).texts)
     shown = [slide for slide in decks[name] if slide.diagram]
     assert len(shown) == len(diagrams)
     for slide in shown:
@@ -100,7 +108,7 @@ def test_lanes_are_to_scale_and_the_wall_stands_at_its_value():
     assert second.wide == pytest.approx(2 * first.wide) and second.left == first.left + first.wide
     wall = own.arrows[-1]
     assert wall.plain and wall.start[0] - first.left == pytest.approx(4 * first.wide)
-    assert own.said == "x: a, b; full"
+    assert own.said == "x: a, b; time; full"
 
 
 def test_arrows_begin_and_end_at_the_edges_of_boxes():

@@ -13,7 +13,9 @@ from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.explore.data_parallel import questions as data_parallel
 from lib_dlhpc.explore.data_parallel.race import Race, served
 from lib_dlhpc.explore.data_parallel.scaling import Scaling, strong
+from lib_dlhpc.explore.failures.network import Learner
 from lib_dlhpc.explore.failures.questions import saved
+from lib_dlhpc.explore.failures.versions import last_layer_bytes
 from lib_dlhpc.explore.hybrid_parallel import map as gpt3
 from lib_dlhpc.explore.hybrid_parallel import published
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep, predicted
@@ -21,6 +23,7 @@ from lib_dlhpc.explore.io_bottleneck.limits import Setting as Files
 from lib_dlhpc.explore.io_bottleneck.limits import hours
 from lib_dlhpc.explore.language_model import bubbles, sequences
 from lib_dlhpc.explore.language_model.layout import Setting as Llama
+from lib_dlhpc.explore.large_batch.questions import LARGE
 from lib_dlhpc.explore.large_batch.rules import MNIST, mean
 from lib_dlhpc.explore.serving import replicas
 from lib_dlhpc.explore.slides.deck import titles_of
@@ -119,6 +122,12 @@ CALLS = {
         gpt3.experiment_of(gpt3.Ways(), 8, 12).devices
     ],
     "No V100 holds one image, so 16 of them share a replica": devices_of_an_image,
+    "At 32 times the batch, linear scaling collapses in spite of its warm-up": lambda: [
+        LARGE / MNIST.base_batch
+    ],
+    "The next version stores only 3 % of its bytes: the last layer": lambda: [
+        100 * last_layer_bytes() / Learner().network.weights.nbytes
+    ],
     "A growing batch can replace a decaying rate, in 44 % of the steps": lambda: [
         100 * mean("growth", MNIST.base_batch).steps / mean("decay", MNIST.base_batch).steps
     ],
@@ -147,7 +156,7 @@ CALLS = {
 def titles(repository):
     """Return all titles of all decks' ideas, figures and tables."""
     found = (titles_of(notebook_text(repository / "modules" / module.file)) for module in PATH)
-    return [title for own in found for part in own[:3] for title in part.values()]
+    return [title for own in found for part in (*own[:3], own.answered) for title in part.values()]
 
 
 def test_every_title_with_a_number_has_a_call(titles):
