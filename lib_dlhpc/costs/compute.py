@@ -64,6 +64,10 @@ class Counts(NamedTuple):
     cast: NDArray[np.float64]  # elements that products in fp8 read, see fp8.operands
     cast_back: NDArray[np.float64]
     cast_once: NDArray[np.float64]
+    beside: NDArray[np.float64]  # elements that kernels beside products move, see Kind.beside
+    beside_back: NDArray[np.float64]
+    products: NDArray[np.float64]  # that start on an idle device, see Kind.starts
+    kernels: NDArray[np.float64]
 
     @property
     def operands(self) -> fp8.Operands:
@@ -170,10 +174,10 @@ def _roofline(
 ) -> Activities:
     """Return the seconds of layers by what limits them; batch: with a last axis for the layers."""
     size, rate = BYTES[precision], _rates(counts.operands, device, precision)
-    half = np.where(counts.flop > 0, last_axis(device.half_work), 0.0)
+    half = np.where(counts.flop > 0, last_axis(device.half_work) * counts.products, 0.0)
     bandwidth = last_axis(streaming_rate(device))
     memory_time = _product_bytes(counts, batch, size) / bandwidth
-    launch = np.where(counts.moved > 0, last_axis(device.launch), 0.0)
+    launch = np.where(counts.moved > 0, last_axis(device.launch) * counts.kernels, 0.0)
     work, times = batch * counts.flop, counts.gradients
     ahead: Any = 1.0
     back: Any = 1.0
@@ -220,8 +224,9 @@ def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
 def _beside(
     counts: Counts, device: Device, batch: Any, size: int, each_pass: bool
 ) -> tuple[Any, Any]:
-    """Return the bytes, forward and backward, of kernels beside a layer's own: casts and, if so measured, the loss."""
+    """Return the bytes, forward and backward, of kernels beside a layer's own: casts, copies, a measured loss."""
     ahead, back = fp8.cast_bytes(counts.operands, batch, size, each_pass)
+    ahead, back = ahead + batch * counts.beside * size, back + batch * counts.beside_back * size
     if np.any(device.streaming):
         ahead, back = ahead + batch * counts.loss, back + batch * counts.loss_back
     return ahead, back
@@ -238,11 +243,18 @@ def _distinct(model: Model) -> tuple[Counts, NDArray[np.intp]]:
             *tiles.shapes(model),
             *streams.loss_bytes(model),
             *fp8.operands(model),
+            *_beside_products(model),
         ]
     )
     known = dict[tuple[float, ...], int]()
     place = [known.setdefault(row, len(known)) for row in map(tuple, every.T.tolist())]
     return Counts(*np.array([*known]).T.reshape(len(every), -1)), np.array(place, np.intp)
+
+
+def _beside_products(model: Model) -> NDArray[np.float64]:
+    """Return what kernels beside products move in each direction, and how often products and kernels start."""
+    each = [(*layer.traits.beside(layer), *layer.traits.starts(layer)) for layer in model.layers]
+    return np.array(each, np.float64).T
 
 
 def _dispatched(

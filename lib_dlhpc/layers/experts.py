@@ -13,6 +13,10 @@ from lib_dlhpc.layers.base.routing import NO_LIMIT, Routing, most, routed, score
 from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks, parts
 from lib_dlhpc.layers.gelu import gelu, gelu_slope
 
+STREAMS = (
+    4  # on which products of experts are issued (NVIDIA, TransformerEngine: num_cublas_streams)
+)
+
 
 @dataclass
 class Load:
@@ -105,6 +109,35 @@ class Experts(Kind):
     def light_elements(layer: Layer) -> float:
         """Return the outputs of the activation: its kernel in backward reads the inputs, and writes them once more."""
         return float(layer.attributes["routed"] * layer.attributes["features"])
+
+    @classmethod
+    def beside(cls, layer: Layer) -> tuple[float, float]:
+        """Return what copies of rows and the activation move, each a kernel that reads and writes memory.
+
+        Positions are copied to rows in the order of their experts, and rows are summed at their positions; backward
+        mirrors both. Rows that travel are ordered by expert once more where they arrive, and back before they go home
+        (Megatron-LM's all-to-all dispatcher); if each node gets one copy, the exchange itself gathers and sums them
+        (DeepEP). The activation reads and writes its arrays, and in backward the gradients, too.
+        """
+        options, width = layer.attributes, layer.output_shape[-1]
+        rows, inner = options["routed"], options["routed"] * options["features"]
+        first, stop = options.get("own", (0, 1))
+        ends = 0 if options.get("gathered") else 2 * (prod(layer.output_shape) + rows * width)
+        copied = ends + (4 * rows * width if stop - first > 1 else 0)
+        many = cls.gradients_within
+        return float(copied + (many + 1) * inner), float(copied + (2 * many + 1) * inner)
+
+    @classmethod
+    def starts(cls, layer: Layer) -> tuple[int, int]:
+        """Return the rounds of products, and those with the kernels beside them.
+
+        Each expert has its own two products, and STREAMS of them are at work at once.
+        """
+        options = layer.attributes
+        first, stop = options.get("own", options.get("served", (0, options["experts"])))
+        rounds = 2 * -(-(stop - first) // STREAMS)
+        ends = 0 if options.get("gathered") else 2
+        return rounds, rounds + 1 + ends + (2 if "own" in options and stop - first > 1 else 0)
 
     @classmethod
     def operands(cls, layer: Layer) -> tuple[float, float]:

@@ -74,21 +74,26 @@ def _check_nodes(experiment: Experiment, layers: list[Layer]) -> None:
 
 
 @lru_cache(maxsize=256)
-def own_experts(model: Model, shared: int, place: int, imbalance: float) -> Model:
+def own_experts(
+    model: Model, shared: int, place: int, imbalance: float, gathered: bool = False
+) -> Model:
     """Return a model with only the experts of one rank, if `shared` replicas hold all; place: among them.
 
     Its counts are those of the busiest rank, with `imbalance` times the mean's positions: the others wait for it.
+    gathered: whether the exchange itself copies positions to rows, and sums rows (one copy a node).
     """
     if all(layer.traits.tensor != "experts" for layer in model.layers):
         return model
     layers = (
-        _own(layer, shared, place, imbalance) if layer.traits.tensor == "experts" else layer
+        _own(layer, shared, place, imbalance, gathered)
+        if layer.traits.tensor == "experts"
+        else layer
         for layer in model.layers
     )
     return replace(model, layers=tuple(layers))
 
 
-def _own(layer: Layer, shared: int, place: int, imbalance: float) -> Layer:
+def _own(layer: Layer, shared: int, place: int, imbalance: float, gathered: bool) -> Layer:
     if shared == 1 and "served" not in layer.attributes:  # each rank has them all
         return layer
     attributes = dict(layer.attributes, routed=layer.attributes["routed"] * imbalance)
@@ -98,6 +103,7 @@ def _own(layer: Layer, shared: int, place: int, imbalance: float) -> Layer:
         own = (first + place * many, first + (place + 1) * many)
         attributes |= {
             "own": own,
+            "gathered": gathered,
             "part": dict.fromkeys(layer.traits.expert_parameters, (0, (own,))),
             "whole": layer.attributes.get("whole", layer),
         }

@@ -17,6 +17,7 @@ from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.strategy import BY_NODE
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class _Cut(NamedTuple):
             *(id(self.experiment.model), *self[1:]),
             *map(int, (s.tensor, s.spatial, s.experts, s.context)),
             (s.split, bool(s.sequence_parallel)) if s.tensor > 1 else (),
-            *(s.context_exchange, float(s.expert_imbalance)),
+            *(s.context_exchange, float(s.expert_imbalance), s.expert_exchange),
         )
 
 
@@ -154,10 +155,8 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
         start = stop
     if any(layer.traits.tensor == "experts" for layer in model.layers):
         shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
-        found = [
-            replace(part, model=own_experts(part.model, shared, apart % shared, busiest))
-            for part in found
-        ]
+        how = shared, apart % shared, busiest, strategy.expert_exchange == BY_NODE
+        found = [replace(part, model=own_experts(part.model, *how)) for part in found]
     return _with_tables(found, layers)
 
 

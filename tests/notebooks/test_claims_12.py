@@ -159,7 +159,7 @@ def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_n
     assert float(own.exposed["experts"] / kept.exposed["experts"]) == pytest.approx(1.5, rel=1e-3)
     parts = causes(own)
     assert (parts["recomputation"], parts["experts' all-to-all"]) == pytest.approx(
-        (3.9, 24.8), abs=0.05
+        (4.4, 24.8), abs=0.05
     )
     node = Mixture(experts=8)
     assert experts.replicas(node) == 16 and not experts.predicted(node).fits
@@ -167,7 +167,7 @@ def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_n
     sharded = experts.with_zero1(node)
     assert sharded.fits and float(sharded.memory_total) < 0.6 * float(device.memory)
     assert float(sharded.memory_total) == pytest.approx(41.946e9, rel=1e-3)
-    assert float(sharded.step_time) == pytest.approx(29.6, abs=0.05)
+    assert float(sharded.step_time) == pytest.approx(31.8, abs=0.05)
 
 
 def test_experts_wide_enough_to_hide_their_exchange_would_be_wider_than_deepseeks():

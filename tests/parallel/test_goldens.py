@@ -9,6 +9,8 @@ import pytest
 from frozen_steps import CASES
 from frozen_steps import run_of as as_given
 
+from lib_dlhpc.costs import compute
+from lib_dlhpc.layers.experts import Experts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
@@ -67,7 +69,7 @@ ENGINES = {
 def as_version_01_cut_networks(monkeypatch):
     """It cut all networks into stages of equal work, also those of equal blocks, and gathered logits for the loss.
 
-    Each tensor rank sent its copy of an output to the next stage.
+    Each tensor rank sent its copy of an output to the next stage. Experts were one kernel each way.
     """
     stages, parts, tensor = (
         sys.modules[f"lib_dlhpc.layout.{name}"] for name in ("stages", "parts", "tensor")
@@ -80,7 +82,9 @@ def as_version_01_cut_networks(monkeypatch):
     monkeypatch.setattr(stages, "_equal_blocks", lambda model, stages: ())
     monkeypatch.setattr(tensor._Splitter, "end", gathered)
     monkeypatch.setattr(parts, "in_parts", lambda part, graph: part)
-    caches = parts._ends_of, parts._stages, tensor.split_tensors
+    for name, none in (("beside", (0.0, 0.0)), ("starts", (1, 1))):
+        monkeypatch.setattr(Experts, name, staticmethod(lambda layer, none=none: none))
+    caches = parts._ends_of, parts._stages, tensor.split_tensors, compute._distinct
     for cache in caches:
         cache.cache_clear()
     yield

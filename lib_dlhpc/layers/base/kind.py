@@ -190,6 +190,16 @@ class Kind:
         return 0.0
 
     @classmethod
+    def beside(cls, layer: Layer) -> tuple[float, float]:
+        """Return the elements of a sample that kernels beside its products move, in forward and in backward."""
+        return 0.0, 0.0
+
+    @classmethod
+    def starts(cls, layer: Layer) -> tuple[int, int]:
+        """Return how often in a forward pass a product starts on an idle accelerator, and any kernel."""
+        return 1, 1
+
+    @classmethod
     def operands(cls, layer: Layer) -> tuple[float, float]:
         """Return the elements of a sample that products with weights read: activations forward, gradients backward.
 
