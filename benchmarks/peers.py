@@ -43,7 +43,17 @@ TIMES = ("iteration_time", "time_", "gpu_hours")
 RATES = ("throughput", "achieved_per_gpu", "mfu")
 WHOLE = ("data parallel", "uncalibrated")  # classes whose networks are not split, but for BLOOM's
 NEITHER = ("no input stall", "input")  # steps that wait for files
-GROUPS = ("3-D", "tensor", "pipeline", "recompute", "ZeRO-3", "FSDP", "NeMo", "data parallel")
+GROUPS = (
+    "3-D",
+    "tensor",
+    "pipeline",
+    "recompute",
+    "ZeRO-3",
+    "FSDP",
+    "NeMo",
+    "NeMo experts",
+    "data parallel",
+)
 NONE = ""
 STEPS: dict[str, float] = {}  # by row, predicted once
 

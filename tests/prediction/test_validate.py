@@ -63,14 +63,18 @@ def test_what_ran_is_predicted_to_fit():
     """All rows that measured a rate really ran, and are predicted to fit, but for Nemotron-4 340B on two replicas.
 
     It is 6 % too much there at most: with distributed_fused_adam a master weight may be the low half of its 32 bits.
+    Three layouts of Llama in fp8 that hold many microbatches are up to 7 % too much.
     """
     rates = ("throughput", "achieved_per_gpu", "iteration_time")
     ran = [r for r in scored() if r.quantity.startswith(rates) and r.experiment]
     found = {r.id: predict(r.experiment) for r in ran}
     more = {name: each for name, each in found.items() if not each.fits}
-    assert set(more) == {f"dgxc-nemotron4-340b-{each}-128" for each in ("bf16", "fp8")}
-    for each in more.values():
-        assert float(each.memory_total) < 1.06 * each.experiment.machine.device.memory
+    nemotron = {f"dgxc-nemotron4-340b-{each}-128" for each in ("bf16", "fp8")}
+    llama = {f"bridge-llama3-{each}" for each in ("70b-h100-fp8-64", "405b-gb200-fp8-256")}
+    assert set(more) == nemotron | llama | {"bridge-llama3-70b-h100-fp8-64-128"}
+    for name, each in more.items():
+        over = 1.06 if name in nemotron else 1.07
+        assert float(each.memory_total) < over * each.experiment.machine.device.memory
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +220,7 @@ def test_a_replay_that_is_not_scored_has_its_published_figure_and_the_words_agre
     assert f"Predicted are {float(found.step_time):.1f} s" in run.description
     error = run.error(float(found.time_to_train))
     assert f"{-error:.0%} too fast".replace("%", " %") in run.description
-    assert "31%" in run.miss(float(found.time_to_train)) and bool(found.fits)
+    assert "28%" in run.miss(float(found.time_to_train)) and bool(found.fits)
 
 
 def test_the_rows_that_gave_the_jitter_are_not_scored():
@@ -250,6 +254,20 @@ def test_long_sequences_with_fsdp_are_accurate():
     errors = {row.id: abs(row.error) for row in scored() if row.group == "FSDP"}
     assert len(errors) == 6 and sum(errors.values()) / 6 <= 0.05
     assert errors["mpt-h100-7b-8192-8"] <= 0.12 and errors["mpt-h100-7b-65536-8"] <= 0.12
+
+
+def test_nvidias_steps_on_three_devices():
+    """One row a machine: dense networks, and the large mixtures of experts whose exchange stays on NVLink."""
+    found = {row.id: abs(row.error) for row in scored() if row.group.startswith("NeMo")}
+    devices = {"h100": 9, "b200": 3, "gb200": 24}
+    experts = {row.id for row in scored() if row.group == "NeMo experts"}
+    for device, many in devices.items():
+        errors = [found[i] for i in found if f"-{device}-" in i and i not in experts]
+        assert len(errors) == many and sum(errors) / many <= 0.10
+    large = [found[i] for i in experts if re.search("(235b.*|deepseek.*)-gb200", i)]
+    assert len(experts) == 24 and len(large) == 7 and max(large) <= 0.10
+    starts = {entry["scale_from"] for name, entry in ENTRIES if name.startswith("nemo-")}
+    assert len(starts) == 3
 
 
 def test_one_measured_row_starts_all_of_a_machine():
