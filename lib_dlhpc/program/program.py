@@ -60,8 +60,9 @@ class Group:
         """Return the largest value of each group in the place of all its members, in a shape that broadcasts."""
         if values.ndim == len(self.shape):
             return values.max(axis=self.axis, keepdims=True)
-        largest = values.reshape(self.shape).max(axis=self.axis, keepdims=True)
-        return np.broadcast_to(largest, self.shape).reshape(values.shape)
+        everywhere = np.empty(self.shape)
+        everywhere[...] = values.reshape(self.shape).max(axis=self.axis, keepdims=True)
+        return everywhere.reshape(values.shape)
 
 
 class Priced(NamedTuple):

@@ -11,7 +11,7 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lib_dlhpc.schedules.rounds import Round, Rounds, as_round, messages
+from lib_dlhpc.schedules.rounds import Round, Rounds, as_round
 
 
 def then(*streams: Rounds) -> Iterator[Round]:
@@ -32,7 +32,7 @@ def beside(*streams: Rounds) -> Iterator[Round]:
         source, target, offset, count, reduce = map(np.concatenate, columns)
         kinds = {part.switch for part in rounds if len(part)}
         switch = kinds.pop() if len(kinds) == 1 else ""
-        yield messages(source, target, offset, count, reduce, switch)
+        yield Round(source, target, offset, count, reduce, switch)
 
 
 def within(stream: Rounds, members: ArrayLike, offset: int = 0) -> Iterator[Round]:
@@ -43,11 +43,9 @@ def within(stream: Rounds, members: ArrayLike, offset: int = 0) -> Iterator[Roun
     rows = np.atleast_2d(np.asarray(members, dtype=np.int64))
     for value in stream:
         part = as_round(value)
-        yield messages(
-            rows[:, part.source],
-            rows[:, part.target],
-            np.broadcast_to(part.offset + offset, (len(rows), len(part))),
-            part.count,
-            part.reduce,
-            part.switch,
-        )
+        source, target = (rows[:, each].reshape(-1) for each in (part.source, part.target))
+        moved, count, reduce = part.offset + offset, part.count, part.reduce
+        if len(rows) > 1:
+            moved, count = (np.tile(each, len(rows)) for each in (moved, count))
+            reduce = np.tile(reduce, len(rows))
+        yield Round(source, target, moved, count, reduce, part.switch)

@@ -28,11 +28,13 @@ def hierarchical(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
     """
     if isinstance(node_size, bool) or not isinstance(node_size, int | np.integer) or node_size < 1:
         raise SpecError(f"node_size = {node_size!r}: expected a whole number, at least 1.")
-    leaders = range(0, ranks, node_size)
-    nodes = [range(leader, min(leader + node_size, ranks)) for leader in leaders]
-    yield from beside(*(within(_to_leader(len(node), elements), node) for node in nodes))
+    leaders, rank = range(0, ranks, node_size), np.arange(ranks)
+    full = ranks - ranks % node_size
+    alike = rank[:full].reshape(-1, node_size), rank[full:].reshape(1, -1)  # nodes of one size
+    nodes = [each for each in alike if each.size]
+    yield from beside(*(within(_to_leader(each.shape[1], elements), each) for each in nodes))
     yield from within(ring(len(leaders), elements), leaders)
-    yield from beside(*(within(_from_leader(len(node), elements), node) for node in nodes))
+    yield from beside(*(within(_from_leader(each.shape[1], elements), each) for each in nodes))
 
 
 def torus_2d(ranks: int, elements: int, node_size: int = 1, columns: int = 0) -> Iterator[Round]:

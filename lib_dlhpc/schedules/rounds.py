@@ -26,6 +26,7 @@ from lib_dlhpc.errors import SpecError, suggest
 Ints: TypeAlias = NDArray[np.int64]
 KINDS = {"reduce": True, "copy": False}
 FIELDS = ("source", "target", "offset", "count")
+ONE = np.empty(1)  # what scalars broadcast with, to a round of one message
 # What a switch does with the messages of a round.
 COMBINE = "combine"  # it adds those to one target
 MULTICAST = "multicast"  # it copies what a source sends
@@ -176,14 +177,19 @@ def messages(
     if kind.size and kind.dtype.kind != "b":
         raise SpecError(f"reduce = {kind.flat[0]}: expected True (combine) or False (overwrite).")
     try:
-        s, t, o, c, r, _ = np.broadcast_arrays(*numbers, kind, np.empty(1))
+        shape = np.broadcast(*numbers, kind, ONE).shape
     except ValueError:
         lengths = ", ".join(
             f"{n} {v.size}" for n, v in zip([*FIELDS, "reduce"], [*numbers, kind], strict=True)
         )
         raise SpecError(f"A round needs arrays of one length; here: {lengths}.") from None
-    s, t, o, c = (array.reshape(-1).astype(np.int64, copy=False) for array in (s, t, o, c))
-    return Round(s, t, o, c, r.reshape(-1).astype(np.bool_, copy=False), switch)
+    # Most columns have that shape already; np.broadcast_arrays would be most of the time of a short round.
+    s, t, o, c, r = (
+        (each if each.shape == shape else np.broadcast_to(each, shape)).reshape(-1)
+        for each in (*numbers, kind)
+    )
+    s, t, o, c = (column.astype(np.int64, copy=False) for column in (s, t, o, c))
+    return Round(s, t, o, c, r.astype(np.bool_, copy=False), switch)
 
 
 def as_round(value: RoundLike, where: str = "round") -> Round:
