@@ -1,5 +1,6 @@
 """The lesson on data parallelism as a learner uses it: guesses uncover, every control is seen to move something."""
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from lesson_page import (
     has,
     largest_kernel,
     moves_meanwhile,
+    slider_moves,
     tells,
     wall,
 )
@@ -78,6 +80,19 @@ def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_
 @pytest.mark.parametrize("index", MOVES)
 def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
     every_control_moves(page, eventually, index, MOVES[index])
+
+
+def test_a_control_restyles_its_experiment_and_not_the_page(
+    page: Any, eventually: Any, chromium: Any
+) -> None:
+    """A rule with :has() can have each change of a widget resolve the style of the whole page, in 20 ms or more."""
+    everything = eventually(lambda: page.evaluate("document.querySelectorAll('*').length"))
+    chromium.start_tracing(page=page, categories=["devtools.timeline"])
+    for key in ("ArrowRight", "ArrowLeft"):
+        slider_moves(page, eventually, 1, "Jitter", key)
+    events = json.loads(chromium.stop_tracing())["traceEvents"]
+    styles = [event["args"] for event in events if event["name"] == "UpdateLayoutTree"]
+    assert 0 < max(style.get("elementCount", 0) for style in styles) < everything / 3
 
 
 def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) -> None:

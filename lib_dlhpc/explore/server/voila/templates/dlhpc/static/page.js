@@ -37,7 +37,23 @@ function rows() {
       }).observe(figures);
     } else text.append(cell);
   }
-  for (const each of document.querySelectorAll(".dlhpc-row:not(.with-figure)")) each.classList.toggle("prose", !each.querySelector("h1"));
+  for (const each of document.querySelectorAll(".dlhpc-row:not(.with-figure)")) {
+    laid(each);
+    new MutationObserver(() => laid(each)).observe(each, { childList: true, subtree: true });
+  }
+}
+
+// What a section without a column of figures shows is in classes: with :has() in their place, each change of a widget
+// would have the browser resolve the style of the whole page.
+function laid(row) {
+  const named = (place, name, shown) => place.classList.toggle(name, place.querySelector(shown) !== null);
+  row.classList.toggle("prose", !row.querySelector("h1, .dlhpc-figure-view"));
+  for (const cell of row.firstElementChild.children) {
+    named(cell, "shows-figure", ".dlhpc-figure-view");
+    named(cell, "headed", "h2");
+    named(cell, "heading", "h2:only-child");
+  }
+  for (const text of row.querySelectorAll(".jp-RenderedMarkdown")) named(text, "headed", ":scope > h2");
 }
 
 function contents() {
