@@ -71,7 +71,7 @@ PATH = (
         "02_data_parallel.ipynb",
         "02",
         "Data parallelism",
-        "Why is 256 GPUs not 256×?",
+        "Why are 256 GPUs not 256× as fast?",
         50,
         ("03",),
         ("01_data_parallel_step", "02_overlap"),

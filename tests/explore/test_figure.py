@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from lib_dlhpc.explore.blocks import figure as room
 from lib_dlhpc.explore.blocks.built import compiled
 from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.server import serve
+from lib_dlhpc.results.palette import SERIES
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +77,33 @@ def test_the_library_travels_once_a_kernel(spec: dict, monkeypatch: pytest.Monke
 
 def test_a_stored_notebook_shows_no_address(spec: dict) -> None:
     assert repr(Figure(spec)) == "Figure('Two layers')"
+
+
+def channels(color: str) -> list[int]:
+    return [int(color[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def luminance(parts: list[float]) -> float:
+    """As WCAG defines it, of channels from 0 to 255."""
+    shares = [part / 255 for part in parts]
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return sum(weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("color", [each for each in SERIES if each != "#000000"])
+def test_words_in_the_color_of_a_line_can_be_read(color: str, scheme: int) -> None:
+    style = (room.HERE / "static" / "figure.css").read_text(encoding="utf-8")
+    theme = next(serve.HERE.rglob("theme.css")).read_text(encoding="utf-8")
+    (share,) = re.findall(rf'text\[fill="{color}"\].*srgb, {color} (\d+)%, var\(--dl-ink', style)
+    ink, card, paper = (
+        channels(re.findall(rf"--dl-{name}: (#\w{{6}})", theme)[scheme])
+        for name in ("ink", "card", "paper")
+    )
+    mixed = [
+        int(share) / 100 * a + (1 - int(share) / 100) * b
+        for a, b in zip(channels(color), ink, strict=True)
+    ]
+    for ground in (card, paper):
+        low, high = sorted((luminance(mixed), luminance(ground)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5

@@ -4,10 +4,12 @@
 // it up to date.  At most one run is in flight, and the last run always shows the newest state.
 
 const RUNTIME_EVENT = "dlhpc-vega"; // sent by the Vega bundle once it is there
+const LINE = 20; // px: what is higher is no line of words, but turned
 const PATIENCE = 30_000; // ms to wait for it
 const REST = 200; // ms without a change before charts out of sight follow
 const NARROW = 480; // px: below, names of lines stand in the legend, and their room goes to the lines
 const MARGIN = 24; // px: what is left of it, for half of the last number of the axis
+const NAMES = 90, STEP = 38; // px: below NARROW, names of rows that need more room are above their bars, each this high
 
 export function vega() {
   if (globalThis.dlhpcVega) return Promise.resolve(globalThis.dlhpcVega);
@@ -88,8 +90,7 @@ function picture(plot) {
   const parts = drawn.querySelectorAll("*");
   copy.querySelectorAll("*").forEach((node, i) => {
     for (const name of ["fill", "stroke"]) {
-      const value = node.getAttribute(name) ?? "";
-      if (/currentColor|var\(/.test(value)) node.setAttribute(name, getComputedStyle(parts[i])[name]);
+      if (/^(?!url|none)./.test(node.getAttribute(name) ?? "")) node.setAttribute(name, getComputedStyle(parts[i])[name]);
     }
   });
   const style = getComputedStyle(plot);
@@ -131,6 +132,48 @@ function download(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+// The scale of a drawing's bars, if their names on the left take much room.
+function rowsOf({ axes = [], scales = [], marks = [], padding }) {
+  if (!(padding?.left > NAMES && marks.some(({ type }) => type === "rect"))) return undefined;
+  const named = axes.find((axis) => axis.orient === "left" && axis.domain === false && axis.labels !== false);
+  return scales.find(({ name, type }) => name === named?.scale && type === "band");
+}
+
+// The drawing with the names of rows above their bars.
+function namedAbove(spec, scale) {
+  const axes = spec.axes.map((axis) => axis.scale !== scale.name || axis.orient !== "left" ? axis
+    : { ...axis, labelAlign: "left", labelBaseline: "bottom", labelPadding: 0, labelLimit: 320, labelOffset: { signal: `-bandwidth("${scale.name}") / 2 - 2` } });
+  const spread = { ...scale, paddingInner: 0.45, paddingOuter: 0.225, align: 1 };
+  return { ...spec, axes, scales: spec.scales.map((each) => each === scale ? spread : each) };
+}
+
+// How many rows the data have now.
+function countOf({ domain }, spec, data) {
+  if (Array.isArray(domain)) return domain.length;
+  const source = (name) => {
+    const found = spec.data.find((each) => each.name === name)?.source;
+    return found ? source(found) : name;
+  };
+  return new Set((domain.fields ?? [domain]).flatMap((part) => data[source(part.data)]?.[part.field] ?? [])).size;
+}
+
+// Move words that overlap apart, each by half of what is missing; the numbers of an axis stay.
+function spread(places) {
+  for (let pass = 0; pass < 4; pass += 1) {
+    for (const one of places) {
+      for (const other of places) {
+        const [up, down] = [one.bottom + one.y, other.top + other.y];
+        const above = one.top + one.y < down || (one.top + one.y === down && one.left < other.left);
+        const beside = Math.min(one.right, other.right) - Math.max(one.left, other.left) < 3;
+        if (one === other || !above || beside || up - down < 2 || one.text.textContent === other.text.textContent) continue;
+        const part = one.fixed ? 0 : other.fixed ? 1 : 0.5;
+        if (!other.fixed) other.y += (up - down) * (1 - part);
+        one.y -= (up - down) * part;
+      }
+    }
+  }
 }
 
 // Hatching for drawings: `fill: "url(#dlhpc-hatch)"`.
@@ -194,12 +237,14 @@ function render({ model, el }) {
   let gone = false;
   let visible = true;
 
-  // Whether the names at the ends of lines would take the room of the lines.
-  const narrow = () => Boolean(about.ends) && width > 0 && width < NARROW;
+  // Whether the names at the ends of lines, or of rows, would take the room of what they name.
+  const named = rowsOf(spec);
+  const narrow = () => Boolean(about.ends || named) && width > 0 && width < NARROW;
+  let above = false; // whether the view was made with the names of rows above them
 
   function explain() { // what is in a drawing may change with its data: a dataset "key" says it then
     const found = [...about.legend ?? rows(model.get("data").key ?? {})];
-    if (narrow()) {
+    if (narrow() && about.ends) {
       for (const { line, words } of rows(model.get("data").ends ?? {})) found.push({ ...about.ends.find(({ label }) => label === line), label: words });
     }
     const wanted = JSON.stringify(found);
@@ -221,7 +266,8 @@ function render({ model, el }) {
 
   function padding() {
     const pad = spec.padding ?? 5;
-    return narrow() && typeof pad === "object" ? { ...pad, right: Math.min(pad.right ?? 0, MARGIN) } : pad;
+    if (!narrow() || typeof pad !== "object") return pad;
+    return { ...pad, ...(about.ends && { right: Math.min(pad.right ?? 0, MARGIN) }), ...(named && { left: MARGIN / 2 }) };
   }
 
   function inner() { // what is left for the plotting area
@@ -233,20 +279,23 @@ function render({ model, el }) {
   async function start() {
     const { View, parse } = await vega();
     if (gone) return;
-    view = new View(parse({ ...spec, width: inner(), padding: padding() }), { renderer, tooltip: tooltip(bubble) });
+    above = Boolean(named) && narrow();
+    const shape = above ? namedAbove(spec, named) : spec;
+    view = new View(parse({ ...shape, width: inner(), padding: padding() }), { renderer, tooltip: tooltip(bubble) });
     view.initialize(ground);
   }
 
   function feed() {
     const { changeset, truthy } = globalThis.dlhpcVega;
     for (const [name, given] of Object.entries(model.get("data"))) {
-      const columns = name === "ends" && narrow() ? {} : given;
+      const columns = name === "ends" && about.ends && narrow() ? {} : given;
       const text = JSON.stringify(columns);
       if (drawn[name] === text || name === "key") continue;
       drawn[name] = text;
       view.change(name, changeset().remove(truthy).insert(rows(columns)));
     }
     for (const [name, value] of Object.entries(model.get("signals"))) view.signal(name, value);
+    if (above) view.height(Math.max(spec.height, STEP * countOf(named, spec, model.get("data"))));
     if (view.width() !== inner()) view.padding(padding()).width(inner());
   }
 
@@ -255,6 +304,10 @@ function render({ model, el }) {
     if (running || gone || !width) return;
     running = true;
     try {
+      if (view && named && above !== narrow()) {
+        view.finalize();
+        [view, drawn] = [null, {}];
+      }
       if (!view) await start();
       if (gone) return;
       const state = model.get("serial");
@@ -271,14 +324,21 @@ function render({ model, el }) {
     if (stale()) wake();
   }
 
-  // Words that a narrow page would cut off are moved into the drawing, once it rests.
+  // Words that a narrow page would cut off are moved into the drawing, and names that would overlap apart, once it rests.
   function settle() {
-    const room = plot.getBoundingClientRect();
-    for (const text of plot.querySelectorAll("svg text")) {
-      const moved = Number.parseFloat(text.style.translate) || 0, { left, right } = text.getBoundingClientRect();
-      const shift = Math.max(room.left - left + moved, Math.min(0, room.right - right + moved));
-      if (Math.abs(shift - moved) > 0.5) text.style.translate = shift ? `${shift}px` : "";
-    }
+    const room = plot.getBoundingClientRect(), texts = [...plot.querySelectorAll("svg text")];
+    const before = texts.map((text) => text.style.translate);
+    for (const text of texts) text.style.translate = "";
+    const places = texts.map((text) => {
+      const { left, right, top, bottom } = text.getBoundingClientRect();
+      const x = Math.max(room.left - left, Math.min(0, room.right - right));
+      return { text, x, y: 0, left: left + x, right: right + x, top, bottom, fixed: Boolean(text.closest(".role-axis-label")) };
+    });
+    spread(places.filter(({ text, fixed, top, bottom }) => (fixed || text.closest(".role-mark")) && bottom > top && bottom - top < LINE));
+    places.forEach(({ text, x, y }, i) => {
+      const wanted = Math.abs(x) > 0.5 || Math.abs(y) > 0.5 ? `${x}px ${y}px` : "";
+      if (wanted || before[i]) text.style.translate = wanted;
+    });
   }
 
   function stale() {

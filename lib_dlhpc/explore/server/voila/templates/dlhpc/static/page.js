@@ -115,8 +115,31 @@ function terms() {
   });
 }
 
-// A formula that is wider than its column is set smaller, down to seven tenths.
+// A wide formula breaks between its equations and before its outer plus signs.
+function split(formula) {
+  const math = formula.querySelector("mjx-math");
+  if (!math || math.classList.contains("split")) return;
+  math.classList.add("split");
+  let part = null, piece = null, depth = 0;
+  const add = (into, name) => into.appendChild(Object.assign(document.createElement("span"), { className: name }));
+  for (const node of [...math.childNodes]) {
+    const sign = node.localName === "mjx-mo" ? node.firstElementChild?.className ?? "" : "";
+    if (parseFloat(node.querySelector(":scope > mjx-mspace")?.style.width) >= 1) {
+      node.remove();
+      part = null;
+      continue;
+    }
+    if (/c28\b/.test(node.innerHTML) && !/c29\b/.test(node.innerHTML)) depth += 1;
+    if (!part) piece = add(part = add(math, "part"), "piece");
+    else if (/c2B\b/.test(sign) && depth === 0) piece = add(part, "piece");
+    if (/c29\b/.test(node.innerHTML) && !/c28\b/.test(node.innerHTML)) depth -= 1;
+    piece.append(node);
+  }
+}
+
+// A formula that is wider than its column still is set smaller, down to seven tenths.
 function fit(formula) {
+  if (formula.hasAttribute("display")) split(formula);
   const column = formula.parentElement.clientWidth;
   if (!column || formula.dataset.column === String(column)) return;
   formula.dataset.column = column;
