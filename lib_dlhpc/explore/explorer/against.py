@@ -2,7 +2,7 @@
 
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import NAMED, standing
-from lib_dlhpc.explore.explorer.headlines import SAME, expected_time
+from lib_dlhpc.explore.explorer.headlines import SAME, endless, expected_time, run_time
 from lib_dlhpc.explore.explorer.parts import step_parts
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.experiment import Experiment
@@ -48,7 +48,9 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str) -> str:
     words = f"Against A ({changed}), a step takes {by}."
     whole, before = expected_time(p), expected_time(a)
     if abs(whole - before) > SAME * before:
-        words += f" The run takes {show(whole, 's')} instead of {show(before, 's')}."
+        took = f" The run takes {show(whole, 's')} instead of {show(before, 's')}."
+        never = f" Time to train: {run_time(p)}; that of A: {run_time(a)}."
+        words += never if endless(p) or endless(a) else took
     held = float(p.memory_total) - float(a.memory_total)
     if abs(held) > 0.01 * float(a.memory_total):
         more = "more" if held > 0 else "less"

@@ -24,6 +24,7 @@ MEANING = {  # "{}": what is counted
 MORE_IS_BETTER = ("Throughput", "MFU")
 SIGNS = {"good": "✓", "fair": "≈", "poor": "✗", "unknown": "?"}
 SAME = 5e-4  # relative; less is no difference
+ENDLESS = 1e-3  # goodput: with less, a run is never done
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,16 @@ def expected_time(p: Breakdown) -> float:
     return float(p.resilience.expected_time)
 
 
+def run_time(p: Breakdown) -> str:
+    """Return the time of the run in words, failures included."""
+    return "never done" if endless(p) else show(expected_time(p), "s")
+
+
+def endless(p: Breakdown) -> bool:
+    """Whether failures come so often that the run hardly advances."""
+    return float(p.time_to_train) < ENDLESS * expected_time(p)
+
+
 def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     """Return the headline numbers, the time to train first."""
     seconds, step, energy = expected_time(p), float(p.step_time), float(p.energy_to_train)
@@ -94,14 +105,20 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     peak = f"of {show(peak_of(p), 'FLOP/s')} a device"
     need, have = held(p), show(float(p.experiment.machine.device.memory), "B")
     room = f"of {have} a device" if fits(p) else f"does not fit {have}"
-    hours = f"{format_plain(float(p.device_hours))} device-hours"
+    hours = float(p.device_hours)
+    used_for = (
+        f"{format_plain(hours)} device-hours"
+        if hours >= 0.01
+        else f"{format_plain(3600 * hours)} device-seconds"
+    )
+    spent = show(energy / 3600, "Wh") if energy >= 3600 else show(energy, "J")
     return [
-        Headline("Time to train", seconds, show(seconds, "s"), _time_remark(p, replay, seconds)),
+        Headline("Time to train", seconds, run_time(p), _time_remark(p, replay, seconds)),
         Headline("One step", step, show(step, "s"), f"of {int(p.steps):,} steps"),
         Headline("Throughput", many, format_plain(many), batch, f"{unit}/s", unit.capitalize()),
         Headline("MFU", used, f"{used:.1%}", peak, counted=flop),
         Headline("Memory", need, show(need, "B"), room),
-        Headline("Energy", energy, show(energy / 3600, "Wh"), hours),
+        Headline("Energy", energy, spent, used_for),
     ]
 
 
@@ -110,8 +127,10 @@ def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:
         published = show(replay.published_time, "s")
         return f"published {published}, predicted {replay.error(seconds):+.1%}"
     if seconds > float(p.time_to_train):
-        good = float(p.resilience.goodput)
-        return f"with failures; {show(float(p.time_to_train), 's')} without, goodput {good:.0%}"
+        good, without = float(p.resilience.goodput), show(float(p.time_to_train), "s")
+        if endless(p):
+            return f"{without} without failures; set Checkpoint (Failures) to keep what is done"
+        return f"with failures; {without} without, goodput {good:.0%}"
     if tokens(p):
         seen = float(p.steps) * float(p.experiment.global_batch) * tokens(p)
         return f"{format_plain(seen / 1e9)} billion tokens"

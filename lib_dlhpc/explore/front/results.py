@@ -110,12 +110,13 @@ def proof() -> list[dict[str, Any]]:
 
 def _row(row: Row) -> dict[str, Any]:
     positive = row.predicted > 0 and row.published > 0
+    unit = "" if row.unit == "fraction" else f" {row.unit}"
     return {
         "id": row.id,
         "group": row.group,
         "quantity": row.quantity.replace("_", " "),
-        "predicted": f"{format_plain(row.predicted)} {row.unit}",
-        "published": f"{format_plain(row.published)} {row.unit}",
+        "predicted": f"{format_plain(row.predicted)}{unit}",
+        "published": f"{format_plain(row.published)}{unit}",
         "ratio": row.predicted / row.published if positive else None,
         "signed": row.error,
         "error": abs(row.error),

@@ -1,5 +1,8 @@
 """Presets, changed fields and their address: round trips, undo and redo, and what is said against A."""
 
+import re
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +18,7 @@ from lib_dlhpc.explore.explorer.choice import (
     written,
 )
 from lib_dlhpc.explore.explorer.controls import NAMED
+from lib_dlhpc.explore.explorer.headlines import headlines
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.presets import names, preset
 from lib_dlhpc.prediction import predict
@@ -124,6 +128,13 @@ def test_a_drag_is_one_step_back():
     history.choose(start.with_changes({"strategy.batch": 8}), ["strategy.batch"])
     assert history.undo().changes == {"strategy.nodes": 4}
     assert history.undo() == start
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_headline_of_a_preset_has_an_exponent(name):
+    run = preset(name)
+    for line in headlines(predict(run.experiment), run.replay):
+        assert not re.search(r"\de[+-]?\d", f"{line.text} {line.remark}")
 
 
 def test_the_difference_says_what_changed_and_which_term_moved():

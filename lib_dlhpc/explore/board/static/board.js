@@ -12,7 +12,7 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-const words = (name) => name.replaceAll("_", " ");
+const words = (name) => name.replaceAll("_", " ").replace(/^(\d+ )(\w)/, (_, number, first) => number + first.toUpperCase());
 const key = (question) => `${question.module}/${question.question}`;
 const title = ({ asked, kind, module, question }) => asked || (kind === "lab" ? `Lab ${words(module)}: ${words(question)}` : words(question));
 const people = (count) => `${count} ${count === 1 ? "learner" : "learners"}`;

@@ -117,7 +117,9 @@ function proof() {
   }
   const titled = phone ? { x: width, "text-anchor": "end" } : { x: (left + width) / 2, "text-anchor": "middle" };
   draw(svg, "text", { ...titled, y: height - 3, class: "soft" }, "predicted / published; shaded: within 10 %");
-  let named = 0;
+  const far = ([, , ratio]) => Math.abs(Math.log(ratio));
+  const worst = groups.map(([, rows]) => rows.filter(([, , , miss]) => miss).sort((a, b) => far(b) - far(a))[0]).filter(Boolean);
+  const named = new Set(phone ? [] : worst.sort((a, b) => far(b) - far(a)).slice(0, 6));
   groups.forEach(([name, rows], i) => {
     const y = top + i * row + row / 2;
     draw(svg, "text", { x: left - 8, y: y + 4, "text-anchor": "end" }, name);
@@ -126,11 +128,9 @@ function proof() {
       draw(link, "circle", { cx: x(ratio), cy: y, r: 4.5, fill: miss ? "var(--dl-tensor)" : "var(--dl-backward)", opacity: 0.7 });
       draw(link, "title", {}, `${id}: ${ratio.toFixed(2)}`);
     }
-    const worst = rows.filter(([, , , miss]) => miss).sort((a, b) => Math.abs(Math.log(b[2])) - Math.abs(Math.log(a[2])))[0];
-    if (worst && !phone && named < 6) {
-      named += 1;
-      const name = draw(svg, "text", { y: y + 4, class: "soft" }, worst[0]);
-      beside(name, x(worst[2]), rows.map(([, , ratio]) => x(ratio)), left, width);
+    for (const [id, , ratio] of rows.filter((one) => named.has(one))) {
+      const name = draw(svg, "text", { y: y + 4, class: "soft" }, id);
+      beside(name, x(ratio), rows.map(([, , other]) => x(other)), left, width);
     }
   });
 }
