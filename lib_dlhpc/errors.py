@@ -2,10 +2,22 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class SpecError(ValueError):
-    """Invalid input: the message names the field, the offending value and the legal ones."""
+    """Invalid input: the message names the field, the offending value and the legal ones.
+
+    where: of fields that are arrays, which elements are illegal, as an array that broadcasts to theirs; None: unknown.
+    """
+
+    def __init__(self, message: str = "", where: Any = None) -> None:
+        super().__init__(message)
+        self.where = where
+
+
+class FieldError(SpecError):
+    """A field that does not exist, or a value outside of its own range: no other field makes it legal."""
 
 
 def suggest(name: str, legal: Iterable[str]) -> str:

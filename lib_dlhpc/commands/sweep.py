@@ -71,6 +71,7 @@ def _sweep(options: argparse.Namespace) -> int:
         each = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         lines.append(f"  {'  '.join(each)}")
     plain = {"points": found.points, "fitting": found.fitting, "by": found.by}
+    plain |= {"illegal": dict(found.illegal)}
     plain |= {"ranges": {name: list(ends) for name, ends in found.ranges.items()}}
     names = found.best
     best = [dict(zip(names, row, strict=True)) for row in zip(*names.values(), strict=True)]

@@ -1,13 +1,16 @@
 """Points of a grid by their number, so that a grid of any size is predicted piece by piece."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import FieldError, SpecError
+from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.sweep import CHUNK, is_named
 from lib_dlhpc.prediction.what_if import what_if
@@ -15,6 +18,10 @@ from lib_dlhpc.spec.experiment import Experiment
 
 Axes: TypeAlias = Mapping[str, Sequence[Any]]  # dotted fields; the last one varies fastest
 Arrays: TypeAlias = dict[str, NDArray[Any]]
+Rows: TypeAlias = NDArray[np.intp]
+Maker: TypeAlias = Callable[[Mapping[str, Any]], Experiment]
+Refused: TypeAlias = dict[str, tuple[int, int]]  # by rule: how many points, and the first
+VALUE = re.compile(r"\[[^]]*\]|'[^']*'|\bany\b|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
 QUANTITIES = {  # of a prediction, with their units
     "step_time": "s",
     "throughput": "samples/s",
@@ -48,29 +55,110 @@ def values_at(axes: Axes, points: NDArray[np.int64]) -> Arrays:
     return found
 
 
-def predict_points(experiment: Experiment, axes: Axes, start: int, stop: int) -> Arrays:
-    """Return QUANTITIES and "fits" of the points from `start` to before `stop`, (points,) each.
+def check_axes(experiment: Experiment, axes: Axes) -> None:
+    """Raise FieldError for an axis that is no field, or a value that no other axis can make legal."""
+    for name, values in axes.items():
+        if is_named(name, values):
+            tried: Iterable[Any] = values
+        else:
+            tried = [np.asarray([values[0], values[-1]] if isinstance(values, range) else values)]
+        for each in tried:
+            try:
+                experiment.set({name: each})
+            except FieldError:
+                raise
+            except SpecError:
+                pass  # two fields at odds: another axis may change the other one
+
+
+def predict_points(
+    experiment: Experiment, axes: Axes, start: int, stop: int, refused: Refused | None = None
+) -> Arrays:
+    """Return QUANTITIES, "fits" and "legal" of the points from `start` to before `stop`, (points,) each.
 
     Each is that of predict(what_if(experiment, ...)). Numbers are predicted as arrays, text and switches one by one.
-    Raises SpecError for an illegal point.
+    Quantities of illegal points are NaN. refused: where given, gets their numbers.
     """
     named = {name: len(values) for name, values in axes.items() if is_named(name, values)}
-    given = any(name.startswith("calibration.") for name in axes)
-    found: Arrays = {name: np.empty(stop - start) for name in QUANTITIES}
-    found["fits"] = np.empty(stop - start, bool)
-    size, bases = CHUNK * prod(named.values()), dict[tuple[Any, ...], Experiment]()
+    found: Arrays = {name: np.full(stop - start, np.nan) for name in QUANTITIES}
+    found |= {name: np.zeros(stop - start, bool) for name in ("fits", "legal")}
+    size, makers = CHUNK * prod(named.values()), dict[tuple[Any, ...], Maker]()
     for low in range(start, stop, size):
         columns = values_at(axes, np.arange(low, min(low + size, stop)))
+        numbers = {name: each for name, each in columns.items() if name not in named}
         for rows in _alike([columns[name] for name in named], len(next(iter(columns.values())))):
-            key = tuple(columns[name][rows[0]].item() for name in named)
-            if key not in bases:
-                fixed = dict(zip(named, key, strict=True))
-                bases[key] = experiment.set(fixed) if given else what_if(experiment, fixed)
-            numbers = {name: each[rows] for name, each in columns.items() if name not in named}
-            prediction = predict(bases[key].set(numbers) if numbers else bases[key])
-            for name, array in found.items():
-                array[rows + (low - start)] = getattr(prediction, name)
+            fixed = {name: columns[name][rows[0]].item() for name in named}
+            key = tuple(fixed.values())
+            if key not in makers:
+                makers[key] = _maker(experiment, axes, fixed)
+            for some, prediction in _apart(rows, makers[key], numbers):
+                if isinstance(prediction, Breakdown):
+                    for name in (*QUANTITIES, "fits"):
+                        found[name][some + (low - start)] = getattr(prediction, name)
+                    found["legal"][some + (low - start)] = True
+                elif refused is not None:
+                    refuse(refused, rule(prediction), len(some), int(some.min()) + low)
     return found
+
+
+def refuse(refused: Refused, rule: str, points: int, first: int) -> None:
+    """Add points that break a rule, of which `first` is the first."""
+    before, least = refused.get(rule, (0, first))
+    refused[rule] = before + points, min(least, first)
+
+
+def rule(error: SpecError) -> str:
+    """Return what an error says, without the values that differ from point to point."""
+    return VALUE.sub("#", " ".join(str(error).split()))
+
+
+def _maker(experiment: Experiment, axes: Axes, fixed: Mapping[str, Any]) -> Maker:
+    """Return a function from the numbers of some points to their experiment; text and switches are `fixed`."""
+    given = any(name.startswith("calibration.") for name in axes)
+    changed: Maker = experiment.set if given else partial(what_if, experiment)
+    try:
+        base = changed(fixed)
+    except SpecError:  # numbers may make legal what is not legal with those of the experiment
+        return lambda numbers: changed({**fixed, **numbers})
+    return lambda numbers: base.set(numbers) if numbers else base
+
+
+def _apart(
+    rows: Rows, make: Maker, numbers: Arrays
+) -> Iterator[tuple[Rows, Breakdown | SpecError]]:
+    """Yield the rows that are legal with their predictions, and those that are not with the error.
+
+    Where an error does not say which rows it is of, they are halved until it is of one.
+    """
+    waiting = [rows]
+    while waiting:
+        some = waiting.pop()
+        one = not numbers or len(some) == 1
+        found = _tried(make, {name: each[some] for name, each in numbers.items()})
+        if isinstance(found, Breakdown):
+            yield some, found
+            continue
+        wrong = np.asarray(True if one else found.where)
+        if wrong.dtype == bool and wrong.shape in ((), some.shape) and wrong.any():
+            wrong = np.broadcast_to(wrong, some.shape)
+            yield some[wrong], found
+            waiting += [some[~wrong]] * (not wrong.all())
+        else:
+            half = len(some) // 2
+            waiting += [some[half:], some[:half]]
+
+
+def _tried(make: Maker, numbers: Arrays) -> Breakdown | SpecError:
+    """Return the prediction of points, or the error of some of them."""
+    try:
+        experiment = make(numbers)
+    except SpecError as error:
+        return error
+    try:
+        return predict(experiment)
+    except SpecError as error:
+        error.where = None  # it may be of an element that was predicted alone
+        return error
 
 
 def _alike(columns: Sequence[NDArray[Any]], points: int) -> list[NDArray[np.intp]]:

@@ -6,6 +6,7 @@ No list of the points is ever made: a point is a number, a chunk a range of them
 import errno
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,18 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import replacing
-from lib_dlhpc.prediction.points import QUANTITIES, Axes, count, predict_points, values_at
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.points import (
+    QUANTITIES,
+    Axes,
+    Refused,
+    check_axes,
+    count,
+    predict_points,
+    refuse,
+    values_at,
+)
+from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.scale_out.engines import results
 from lib_dlhpc.scale_out.places import HERE, Place
@@ -39,7 +51,8 @@ class Points(Result):
     """The best points of a sweep, in order.
 
     points, fitting: how many there are, and fit in memory. best: the values of the axes at each of the best, and its
-    quantities. ranges: least and most of each quantity, of the points that fit.
+    quantities. ranges: least and most of each quantity, of the points that fit. illegal: how many points break a rule,
+    by what it says of the first of them.
     """
 
     experiment: Experiment
@@ -49,10 +62,14 @@ class Points(Result):
     fitting: int
     best: Columns
     ranges: Mapping[str, tuple[float, float]]
+    illegal: Mapping[str, int]
 
     def summary(self) -> Summary:
         """Return how many points there are, the ranges of quantities, and the best points, in words."""
         facts = {"points": f"{self.points:,}", "fit in memory": f"{self.fitting:,}"}
+        if self.illegal:
+            reasons = (f"{many:,} such as {said}" for said, many in self.illegal.items())
+            facts["not legal"] = " ".join(reasons)
         for name, (least, most) in self.ranges.items():
             unit = QUANTITIES[name]
             facts[name.replace("_", " ")] = f"{show(least, unit)} to {show(most, unit)}"
@@ -93,14 +110,15 @@ def sweep_points(
 
     axes: as of `prediction.sweep`; a range stays a range. by: one of QUANTITIES. where: see `place`. rows: a new
     folder, in which a file for each chunk has a row for each point, in order; it is whole or absent. format: "csv" or
-    "parquet".
-    Raises SpecError for an illegal axis or point, LostError where workers are lost.
+    "parquet". Illegal points are counted by reason.
+    Raises SpecError for an illegal axis, and where no point is legal and fits; LostError where workers are lost.
     """
     if by not in QUANTITIES:
         raise SpecError(f"by = {by!r}: legal: {', '.join(QUANTITIES)}.")
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
     points = count(axes)
+    check_axes(experiment, axes)
     check_format(format)
     if rows is not None and rows.exists():
         raise SpecError(f"{rows}: exists already; name another folder for the rows.")
@@ -144,12 +162,13 @@ def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:
     """Predict a chunk of the grid, write its rows if asked, and return its best points and what is counted."""
     axes = {name: _values(plain) for name, plain in arguments["axes"].items()}
     start, stop = part(arguments["size"], number, count(axes))
-    found = predict_points(experiment_of(arguments["experiment"]), axes, start, stop)
+    refused: Refused = {}
+    found = predict_points(experiment_of(arguments["experiment"]), axes, start, stop, refused)
     points = np.arange(start, stop)
     if arguments["rows"] is not None:
         columns = values_at(axes, points) | found
         write_rows(Path(arguments["rows"]), number, columns, arguments["format"])
-    fits = found.pop("fits")
+    fits = found.pop("fits") & found.pop("legal")
     kept: Arrays = {"point": points[fits]} | {name: each[fits] for name, each in found.items()}
     least = {f"least {name}": np.min(kept[name], initial=np.inf) for name in QUANTITIES}
     most = {f"most {name}": np.max(kept[name], initial=-np.inf) for name in QUANTITIES}
@@ -157,6 +176,19 @@ def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:
         **_best(kept, arguments["by"], arguments["best"]),
         **{name: np.array(each) for name, each in (least | most).items()},
         "fitting": np.array(len(kept["point"])),
+        **_as_arrays(refused),
+    }
+
+
+def _as_arrays(refused: Refused) -> Arrays:
+    counts = np.array([*refused.values()], np.int64).reshape(-1, 2)
+    return {"rules": np.array(list(refused), str), "refused": counts}
+
+
+def _refused(of: Arrays) -> Refused:
+    rows = of["refused"].tolist()
+    return {
+        name: (many, first) for name, (many, first) in zip(of["rules"].tolist(), rows, strict=True)
     }
 
 
@@ -168,6 +200,10 @@ def _best(of: Arrays, by: str, best: int) -> Arrays:
 def _merged(one: Arrays, other: Arrays, by: str, best: int) -> Arrays:
     both = {name: np.concatenate([one[name], other[name]]) for name in ("point", *QUANTITIES)}
     found = _best(both, by, best) | {"fitting": one["fitting"] + other["fitting"]}
+    refused = _refused(one)
+    for name, (many, first) in _refused(other).items():
+        refuse(refused, name, many, first)
+    found |= _as_arrays(refused)
     for name in QUANTITIES:
         for end, of in (("least", np.minimum), ("most", np.maximum)):
             found[f"{end} {name}"] = of(one[f"{end} {name}"], other[f"{end} {name}"])
@@ -175,15 +211,32 @@ def _merged(one: Arrays, other: Arrays, by: str, best: int) -> Arrays:
 
 
 def _points(experiment: Experiment, axes: Axes, by: str, points: int, found: Arrays) -> Points:
-    fitting = int(found["fitting"])
+    fitting, refused = int(found["fitting"]), sorted(_refused(found).values(), reverse=True)
+    illegal = Counter[str]()
+    for many, first in refused:
+        illegal[_said(experiment, axes, first)] += many
     if not fitting:
-        raise SpecError("Nothing in this sweep fits in memory; try smaller batches.")
+        what = f" {sum(illegal.values()):,} of {points:,} points are not legal: " * bool(illegal)
+        reasons = " ".join(illegal)
+        raise SpecError(
+            f"Nothing in this sweep fits in memory; try smaller batches.{what}{reasons}"
+        )
     best: Columns = {name: each.tolist() for name, each in values_at(axes, found["point"]).items()}
     best |= {name: found[name].tolist() for name in QUANTITIES}
     ranges = {
         name: (float(found[f"least {name}"]), float(found[f"most {name}"])) for name in QUANTITIES
     }
-    return Points(experiment, axes, by, points, fitting, best, ranges)
+    return Points(experiment, axes, by, points, fitting, best, ranges, illegal)
+
+
+def _said(experiment: Experiment, axes: Axes, point: int) -> str:
+    """Return what is said of an illegal point."""
+    at = {name: each[0].item() for name, each in values_at(axes, np.array([point])).items()}
+    try:
+        predict(what_if(experiment, at))
+    except SpecError as error:
+        return str(error)
+    raise AssertionError(f"a legal point was refused: {at}")
 
 
 def _plain(values: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import FieldError, SpecError, suggest
 
 ROOT = Path(__file__).resolve().parents[1] / "catalog"
 KINDS = (
@@ -56,7 +56,7 @@ def run(name: str) -> dict[str, Any]:
 def _entry(kind: str, name: str, field: str) -> dict[str, Any]:
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
-        raise SpecError(
+        raise FieldError(
             f"{field or kind.rstrip('s')} = {name!r}: not in the catalog; legal: {', '.join(legal)}."
             f"{suggest(name, legal)}"
         )

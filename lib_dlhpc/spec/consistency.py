@@ -35,10 +35,11 @@ COMPRESSED = {
 def check_consistency(experiment: "Experiment") -> None:
     """Raise SpecError where two fields contradict each other."""
     s, machine = experiment.strategy, experiment.machine
-    if np.any(np.greater(s.nodes, machine.nodes)):
+    if np.any(wrong := np.greater(s.nodes, machine.nodes)):
         raise SpecError(
             f"strategy.nodes = {np.max(s.nodes)}: {machine.name or 'the machine'} has {machine.nodes};"
-            " use fewer, or raise machine.nodes."
+            " use fewer, or raise machine.nodes.",
+            wrong,
         )
     _check_switches(experiment)
     _check_domain(experiment)
@@ -56,11 +57,12 @@ def check_consistency(experiment: "Experiment") -> None:
             f"strategy.offload_to = {s.offload_to!r}: {machine.name or 'the machine'} has"
             f" {', '.join(legal)}.{suggest(s.offload_to, legal)}"
         )
-    if np.any(np.greater(s.nodes + experiment.servers, machine.nodes)):
+    if np.any(wrong := np.greater(s.nodes + experiment.servers, machine.nodes)):
         raise SpecError(
             f"strategy.servers = {np.max(s.servers)}: beside strategy.nodes = {np.max(s.nodes)} that makes"
             f" {np.max(s.nodes + experiment.servers)} nodes; {machine.name or 'the machine'} has"
-            f" {machine.nodes}. Use fewer, or raise machine.nodes."
+            f" {machine.nodes}. Use fewer, or raise machine.nodes.",
+            wrong,
         )
     _check_devices(experiment)
     check_calibration(experiment.calibration)
@@ -108,7 +110,8 @@ def _check_domain(experiment: "Experiment") -> None:
     if np.any(parted):
         raise SpecError(
             f"strategy.nodes = {np.max(np.where(parted, s.nodes, 0))}: machine.domain = {machine.domain} nodes are"
-            f" joined to one; legal: 1 to {machine.domain}, or a multiple of it."
+            f" joined to one; legal: 1 to {machine.domain}, or a multiple of it.",
+            parted,
         )
     if np.any(np.greater(machine.domain, 1)) and s.update == "asynchronous":
         raise SpecError(
@@ -156,10 +159,11 @@ def _check_outer(experiment: "Experiment") -> None:
 def _check_devices(experiment: "Experiment") -> None:
     """Raise SpecError unless the split makes the devices that the nodes have."""
     s, machine = experiment.strategy, experiment.machine
-    if np.any(np.greater(s.devices_per_node, machine.devices_per_node)):
+    if np.any(wrong := np.greater(s.devices_per_node, machine.devices_per_node)):
         raise SpecError(
             f"strategy.devices_per_node = {np.max(s.devices_per_node)}: a node of "
-            f"{machine.name or 'the machine'} has {machine.devices_per_node}."
+            f"{machine.name or 'the machine'} has {machine.devices_per_node}.",
+            wrong,
         )
     split = np.where(np.equal(s.data, 0), 1, s.data) * s.replica
     devices = experiment.devices
@@ -170,7 +174,8 @@ def _check_devices(experiment: "Experiment") -> None:
         raise SpecError(
             f"strategy: data x tensor x pipeline x spatial x context = {s.data if np.all(s.data) else 'any'} x"
             f" {s.tensor} x {s.pipeline} x {s.spatial} x {s.context} does not make the {devices} devices:"
-            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node."
+            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node.",
+            wrong,
         )
 
 

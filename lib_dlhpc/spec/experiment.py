@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import FieldError, SpecError, suggest
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.adapters import as_trained
@@ -178,7 +178,7 @@ class Experiment:
             section, dot, rest = key.partition(".")
             if not dot or section not in SECTIONS:
                 legal = [f"{name}." for name in SECTIONS]
-                raise SpecError(
+                raise FieldError(
                     f"{key}: unknown field; it starts with {', '.join(legal)}{suggest(key, legal)}"
                 )
             by_section.setdefault(section, {})[rest] = value

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import FieldError, SpecError, suggest
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
@@ -92,7 +92,7 @@ def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
     for key in table:
         if key not in legal:
             moved = MOVED.get(f"{path}.{key}")
-            raise SpecError(
+            raise FieldError(
                 f"{path}.{key}: unknown key; legal: {', '.join(legal)}."
                 + (f" It is {moved} now." if moved else suggest(key, legal))
             )
@@ -144,16 +144,16 @@ def check_value(meta: Mapping[str, Any], value: Any, path: str) -> Any:
     if kind == "choice":
         legal = meta["options"]
         if not isinstance(value, str) or value not in legal:
-            raise SpecError(
+            raise FieldError(
                 f"{path} = {value!r}: legal: {', '.join(legal)}.{suggest(value, legal)}"
             )
         return value
     if kind == "flag":
         if not isinstance(value, bool):
-            raise SpecError(f"{path} = {value!r}: legal: true, false.")
+            raise FieldError(f"{path} = {value!r}: legal: true, false.")
         return value
     if not isinstance(value, str):
-        raise SpecError(f"{path} = {value!r}: expected text in quotes.")
+        raise FieldError(f"{path} = {value!r}: expected text in quotes.")
     return value
 
 
@@ -181,7 +181,7 @@ def _check_number(meta: Mapping[str, Any], value: Any, path: str) -> Any:
         wrong |= (np.abs(array) > GREATEST) & ~(np.isinf(array) & meta["infinite"])
     if wrong.any():
         bad = float(np.extract(wrong, array)[0])
-        raise SpecError(f"{path} = {_shown(bad, unit)}: {_range(meta)}{_beyond(meta, bad)}.")
+        raise FieldError(f"{path} = {_shown(bad, unit)}: {_range(meta)}{_beyond(meta, bad)}.")
     if isinstance(value, np.ndarray):
         return value.astype(np.int64 if meta["kind"] == "whole" else np.float64)
     return int(array) if meta["kind"] == "whole" else float(array)

@@ -220,7 +220,8 @@ def check_power_limit(strategy: Strategy, idle: Any, most: Any) -> None:
         found = float(np.max(np.where(wrong, limit, 0.0)))
         raise SpecError(
             f"strategy.power_limit = {found:g} W: legal: above machine.device.idle_power ="
-            f" {float(np.max(idle)):g} W, up to machine.device.busy_power = {float(np.min(most)):g} W, or 0: no limit."
+            f" {float(np.max(idle)):g} W, up to machine.device.busy_power = {float(np.min(most)):g} W, or 0: no limit.",
+            wrong,
         )
 
 
@@ -236,7 +237,7 @@ def check_split(strategy: Strategy) -> None:
             )
     for wrong, message in (*_splits_at_odds(s), *_ends_at_odds(s), *_shards_at_odds(s)):
         if np.any(wrong):
-            raise SpecError(message)
+            raise SpecError(message, wrong)
 
 
 def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:

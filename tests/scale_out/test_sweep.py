@@ -2,15 +2,17 @@
 
 import csv
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import FieldError, SpecError
 from lib_dlhpc.prediction import points, predict, what_if
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.scale_out import LostError, place, rows, sweep, work
+from lib_dlhpc.spec.experiment import Experiment
 
 AXES = {
     "strategy.nodes": range(1, 45),
@@ -65,6 +67,79 @@ def test_the_best_of_chunks_are_those_of_the_whole(goyal, monkeypatch, by):
     assert cut.best[by] == (sign * np.sort(sign * everything)[:60]).tolist()
 
 
+ILLEGAL = {  # of a GPT: each breaks some rules at some points
+    "closed form": {
+        "strategy.nodes": range(40, 50),
+        "strategy.devices_per_node": [0, 2, 9],
+        "strategy.allreduce": ["ring", "nvls"],
+        "strategy.power_limit": [0, 20, 400],
+    },
+    "split": {
+        "strategy.schedule": ["1f1b", "interleaved"],
+        "strategy.chunks": [1, 2],
+        "strategy.tensor": [1, 2, 3],
+        "strategy.pipeline": [1, 2],
+        "strategy.microbatches": [1, 2, 3, 8],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    model = {"family": "gpt", "layers": 4, "hidden": 16, "heads": 2, "sequence": 8}
+    return Experiment(model=model | {"vocabulary": 16}, machine="bigbasin", strategy={"batch": 4})
+
+
+@pytest.mark.parametrize("kind", ILLEGAL)
+def test_illegal_points_are_counted_by_what_is_said_of_each_alone(gpt, monkeypatch, kind):
+    axes = ILLEGAL[kind]
+    total = points.count(axes)
+    alone, legal = Counter(), []
+    at = points.values_at(axes, np.arange(total))
+    for number in range(total):
+        try:
+            changes = {name: each[number].item() for name, each in at.items()}
+            legal.append(predict(what_if(gpt, changes)).step_time)
+        except SpecError as error:
+            alone[points.rule(error)] += 1
+    assert len(alone) > 2 and len(legal) > 2
+    for size in (total, 17):
+        monkeypatch.setattr(sweep, "SIZE", size)
+        found = sweep.sweep_points(gpt, axes, "step_time", best=total)
+        assert Counter({points.rule(said): n for said, n in found.illegal.items()}) == alone
+        assert found.points == total and found.best["step_time"] == sorted(legal)
+    refused = {}
+    whole = points.predict_points(gpt, axes, 0, total, refused)
+    assert whole["legal"].sum() == len(legal) and np.isnan(whole["step_time"]).sum() == sum(
+        many for many, _ in refused.values()
+    )
+    assert whole["step_time"][whole["legal"]].tolist() == legal
+
+
+def test_places_count_the_same_illegal_points(goyal, monkeypatch, tmp_path):
+    monkeypatch.setattr(sweep, "SIZE", 50)
+    axes = AXES | {"strategy.nodes": range(30, 90)}
+    here = sweep.sweep_points(goyal, axes, rows=tmp_path / "one")
+    there = sweep.sweep_points(goyal, axes, where=place("processes:2"), rows=tmp_path / "two")
+    said = "strategy.nodes = 45: bigbasin has 44; use fewer, or raise machine.nodes."
+    assert here.illegal == there.illegal == {said: 45 * 8}
+    assert here.best == there.best and f"360 such as {said}" in here.summary().facts["not legal"]
+    last = (tmp_path / "one" / "part-000009.csv").read_text()
+    assert last == (tmp_path / "two" / "part-000009.csv").read_text()
+    assert last.splitlines()[-1].startswith("89,hierarchical,64,nan,")
+
+
+def test_what_no_other_axis_makes_legal_is_refused_before_the_first_point(goyal):
+    for axes in (
+        {"strategy.node": [1]},
+        {"strategy.nodes": range(9)},
+        {"strategy.nodes": [1], "strategy.allreduce": ["ring", "rign"]},
+        {"machine.name": ["bigbasin", "bigbasn"]},
+    ):
+        with pytest.raises(FieldError, match="legal: "):
+            sweep.sweep_points(goyal, axes)
+
+
 def test_points_that_do_not_fit_are_no_best(goyal):
     axes = {"strategy.batch": [32, 4096]}
     found = sweep.sweep_points(goyal, axes)
@@ -108,12 +183,12 @@ def test_after_a_failure_no_rows_are_there_and_only_missing_chunks_are_done(
     done, out = [], tmp_path / "rows"
     predicted = sweep.predict_points
 
-    def failing(experiment, axes, start, stop):
+    def failing(experiment, axes, start, stop, refused):
         if start == 100 and 100 not in done:
             done.append(100)
             raise LostError("a node is lost")
         done.append(start)
-        return predicted(experiment, axes, start, stop)
+        return predicted(experiment, axes, start, stop, refused)
 
     monkeypatch.setattr(sweep, "predict_points", failing)
     where = place("here", tmp_path / "work")
