@@ -1,23 +1,28 @@
 """Candidates of a plan: the combinations that are legal and may fit, with their bounds, found in chunks.
 
-A combination is a number, so that no list of all of them is made: 24 B are held for each candidate.
+A combination is a number, so that no list of all of them is made. Of many candidates, those with the least bounds are
+held, at 24 B each; of the others it is known how many there are, and their least bound.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs import length
 from lib_dlhpc.planner.bound import bound
-from lib_dlhpc.planner.space import Columns, axes_of, columns_at, combinations, space, values_at
+from lib_dlhpc.planner.learned import alone
+from lib_dlhpc.planner.space import Columns, axes_of, columns_at, combinations, space, values_of
 from lib_dlhpc.scale_out import Arrays, Place, Work, results
 from lib_dlhpc.scale_out.work import experiment_of, part
 from lib_dlhpc.spec.experiment import Experiment, dumps
 
 SIZE = 2**20  # combinations of a chunk
+HELD = 2**22  # candidates of all runs of a plan
 UNFIT = ("does not fit: the state alone", "does not fit: state and activations")
 
 
@@ -25,7 +30,8 @@ UNFIT = ("does not fit: the state alone", "does not fit: state and activations")
 class Candidates:
     """Combinations by their numbers, with lower bounds of a step (s) and of the energy above idle power (J).
 
-    legal: how many are legal, whether they fit or not. left_out: of all combinations, by reason.
+    legal: how many are legal, whether they fit or not. left_out: of all combinations, by reason. others: candidates
+    that are not held, of which none has less of the first objective than `beyond`.
     """
 
     experiment: Experiment
@@ -35,43 +41,91 @@ class Candidates:
     joules: NDArray[np.float64]
     legal: int
     left_out: Counter[str]
+    others: int = 0
+    beyond: float = inf
 
     def __len__(self) -> int:
-        """Return the number of candidates."""
+        """Return the number of candidates that are held."""
         return len(self.numbers)
 
     def columns(self, *names: str) -> Columns:
         """Return some axes, in each candidate."""
-        found = values_at(self.axes, self.numbers)
-        return {name: found[name] for name in names}
+        return {name: values_of(self.axes, name, self.numbers) for name in names}
+
+    def least(self, objective: str) -> NDArray[np.float64]:
+        """Return a lower bound of an objective for each candidate."""
+        experiment, steps = self.experiment, float(length.steps(alone(self.experiment)))
+        nodes: Any = experiment.strategy.nodes
+        if "nodes" in self.axes:
+            nodes = self.columns("nodes")["nodes"]
+        devices = nodes * experiment.devices_per_node
+        seconds: NDArray[np.float64] = self.step * steps
+        if objective == "time":
+            return seconds
+        if objective == "cost":
+            return seconds * devices / 3600
+        machine, idle = experiment.machine, experiment.machine.device.idle_power
+        standing = seconds * (devices * idle + nodes * machine.node_power)
+        least: NDArray[np.float64] = (standing + devices * self.joules * steps) * machine.pue
+        return least
 
     def combinations(self, rows: NDArray[np.intp]) -> Columns:
         """Return some candidates with all their fields, as columns."""
         return columns_at(self.experiment, self.axes, self.numbers[rows])
 
 
-def candidates(experiment: Experiment, where: Place) -> Candidates:
-    """Return the candidates of the [plan] of a scalar experiment. Raises SpecError, LostError as `results`."""
+def candidates(experiment: Experiment, where: Place, held: int = HELD) -> Candidates:
+    """Return the candidates of the [plan] of a scalar experiment, of which at most `held` are held.
+
+    Raises SpecError, LostError as `results`.
+    """
     axes = axes_of(experiment)
     total = combinations(axes)
     arguments = {"experiment": dumps(experiment), "combinations": total, "size": SIZE}
     work = Work("lib_dlhpc.planner.candidates:chunk", arguments, -(-total // SIZE))
-    return _merged(experiment, axes, results(work, where))
+    return _merged(experiment, axes, results(work, where), held)
 
 
 def _merged(
-    experiment: Experiment, axes: Mapping[str, Sequence[Any]], found: Iterable[Arrays]
+    experiment: Experiment, axes: Mapping[str, Sequence[Any]], found: Iterable[Arrays], held: int
 ) -> Candidates:
-    left_out, legal = Counter[str](), 0
-    parts: dict[str, list[Any]] = {"numbers": [], "step": [], "joules": []}
+    left_out, none = Counter[str](), (np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    all_of_them = Candidates(experiment, axes, *none, legal=0, left_out=left_out)
+    parts: list[Arrays] = []
     for each in found:
         for reason, many in zip(each["reasons"].tolist(), each["counts"].tolist(), strict=True):
             left_out[reason] += many
-        legal += int(each["legal"])
-        for name, arrays in parts.items():
-            arrays.append(each[name])
-    held = {name: np.concatenate(arrays) for name, arrays in parts.items()}
-    return Candidates(experiment, axes, **held, legal=legal, left_out=left_out)
+        all_of_them = replace(all_of_them, legal=all_of_them.legal + int(each["legal"]))
+        parts.append(each)
+        if sum(len(part["numbers"]) for part in parts) > held:
+            all_of_them, parts = _first(_with(all_of_them, parts), held), []
+    return _first(_with(all_of_them, parts), held)
+
+
+def _with(these: Candidates, parts: list[Arrays]) -> Candidates:
+    """Return candidates with those of further chunks."""
+
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(these, name), *(part[name] for part in parts)])
+
+    return replace(these, numbers=joined("numbers"), step=joined("step"), joules=joined("joules"))
+
+
+def _first(these: Candidates, held: int) -> Candidates:
+    """Return the candidates with the `held` least bounds of the first objective; of equal ones, the first."""
+    if len(these) <= held:
+        return these
+    least = these.least(these.experiment.plan.objectives[0])
+    order = np.lexsort((these.numbers, least))
+    kept, rest = np.sort(order[:held]), order[held:]
+    return replace(
+        these,
+        numbers=these.numbers[kept],
+        step=these.step[kept],
+        joules=these.joules[kept],
+        others=these.others + len(rest),
+        beyond=min(these.beyond, float(least[rest[0]])),
+    )
 
 
 def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:

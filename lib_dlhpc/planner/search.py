@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.convergence import epochs_of
-from lib_dlhpc.costs import length
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner.candidates import UNFIT, Candidates, candidates
-from lib_dlhpc.planner.learned import alone, is_asked, named, runs_of, samples
+from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates
+from lib_dlhpc.planner.learned import is_asked, named, runs_of, samples
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
 from lib_dlhpc.planner.space import SAME, Columns, changes_of
@@ -62,7 +61,7 @@ def plan(
         raise SpecError(f"best = {best}: legal: 1 and more.")
     base = replace(_with_scale(experiment), plan=asked)
     runs, refused = runs_of(base)
-    found = _Search(base, [candidates(run, where) for run in runs])
+    found = _Search(base, [candidates(run, where, HELD // len(runs)) for run in runs])
     found.left_out += refused
     found.run(best, progress or (lambda tried, of: None))
     return found.plan()
@@ -91,7 +90,7 @@ class _Search:
                 self.left_out[f"batch of {samples(each.experiment):,}: no layout fits"] += 1
         self.predicted, self.legal = 0, sum(each.legal for each in found)
         self.ends = np.cumsum([len(each) for each in found])
-        self.least = np.concatenate([_least(each, self.wanted[0]) for each in found])
+        self.least = np.concatenate([each.least(self.wanted[0]) for each in found])
         self.kinds = np.concatenate([_kinds(each) + KINDS * at for at, each in enumerate(found)])
         self.above = np.ones(KINDS * len(found))  # the least price over its bound, by kind
         self.waiting = np.ones(len(self.least), bool)
@@ -196,8 +195,11 @@ class _Search:
             self.left_out,
             self.legal,
             self.predicted,
-            int(self.waiting.sum()),
-            float(self.least[self.waiting].min(initial=np.inf)),
+            int(self.waiting.sum()) + sum(each.others for each in self.found),
+            min(
+                float(self.least[self.waiting].min(initial=np.inf)),
+                *(each.beyond for each in self.found),
+            ),
             same,
             accuracy,
         )
@@ -213,21 +215,3 @@ def _kinds(found: Candidates) -> NDArray[np.int64]:
     c = found.columns("zero", "pipeline")
     kinds: NDArray[np.int64] = c["zero"] * 2 + (c["pipeline"] > 1)
     return kinds
-
-
-def _least(found: Candidates, objective: str) -> NDArray[np.float64]:
-    """Return a lower bound of an objective for each candidate."""
-    experiment, steps = found.experiment, float(length.steps(alone(found.experiment)))
-    nodes: Any = experiment.strategy.nodes
-    if "nodes" in found.axes:
-        nodes = found.columns("nodes")["nodes"]
-    devices = nodes * experiment.devices_per_node
-    seconds: NDArray[np.float64] = found.step * steps
-    if objective == "time":
-        return seconds
-    if objective == "cost":
-        return seconds * devices / 3600
-    machine, idle = experiment.machine, experiment.machine.device.idle_power
-    standing = seconds * (devices * idle + nodes * machine.node_power)
-    least: NDArray[np.float64] = (standing + devices * found.joules * steps) * machine.pue
-    return least

@@ -120,11 +120,16 @@ def columns_at(
 
 def values_at(axes: Mapping[str, Sequence[Any]], numbers: NDArray[np.int64]) -> Columns:
     """Return the value of each axis in each combination; the last axis varies fastest."""
-    places = np.unravel_index(numbers, [len(values) for values in axes.values()])
-    return {
-        name: np.array(values)[place]
-        for (name, values), place in zip(axes.items(), places, strict=True)
-    }
+    return {name: values_of(axes, name, numbers) for name in axes}
+
+
+def values_of(
+    axes: Mapping[str, Sequence[Any]], axis: str, numbers: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Return the value of one axis in each combination."""
+    names = list(axes)
+    faster = prod(len(axes[name]) for name in names[names.index(axis) + 1 :])
+    return np.array(axes[axis])[numbers // faster % len(axes[axis])]
 
 
 def _follow(columns: Columns, experiment: Experiment) -> Any:

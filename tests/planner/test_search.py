@@ -5,7 +5,7 @@ import random
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner import candidates, plan
+from lib_dlhpc.planner import candidates, plan, search
 from lib_dlhpc.planner.result import value
 from lib_dlhpc.planner.space import space
 from lib_dlhpc.prediction import predict
@@ -162,6 +162,22 @@ def test_what_does_not_fit_is_counted():
 def test_unknown_objectives(more, word):
     with pytest.raises(SpecError, match=word):
         plan(drawn(random.Random(1))[0], **more)
+
+
+@pytest.mark.parametrize("objective", ["time", "energy", "cost"])
+def test_candidates_that_are_not_held_are_beyond_those_that_are(monkeypatch, objective):
+    run, choose = drawn(random.Random(1))
+    whole = plan(run, objective, choose=choose)
+    monkeypatch.setattr(search, "HELD", 10)
+    found = plan(run, objective, choose=choose)
+    assert (found.legal, found.same) == (whole.legal, whole.same)
+    assert found.predicted <= 10 < whole.predicted and found.pruned > whole.pruned
+    best, of_few = whole.best.values[objective], found.best.values[objective]
+    assert of_few * (1 - found.gap) * (1 - 1e-12) <= best <= of_few
+    monkeypatch.setattr(candidates, "SIZE", 17)
+    cut = plan(run, objective, choose=choose)
+    assert cut.to_columns() == found.to_columns()
+    assert (cut.certificate, cut.pruned) == (found.certificate, found.pruned)
 
 
 @pytest.mark.parametrize("on", ["here", "processes:2"])
