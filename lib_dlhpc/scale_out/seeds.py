@@ -21,30 +21,39 @@ if TYPE_CHECKING:
     import altair as alt
 
 SIZE = 16  # seeds of a chunk
+CHUNKS = 4096  # of more seeds, chunks are larger
 STEP = "step_time"
 PERCENTILES = (5, 50, 95)
 
 
 @dataclass(frozen=True, repr=False)
 class Seeds(Result):
-    """Steps simulated with many seeds, a row for each: s of a mean step and of each term, the mean of the ranks."""
+    """Steps simulated with many seeds, a row for each: s of a mean step and of each term, the mean of the ranks.
+
+    rows: "seed", "step_time" and terms, (seeds,) each: 8 B for each number.
+    """
 
     experiment: Experiment
     fidelity: str
     steps: int
-    columns: Columns
+    rows: Arrays
+
+    @property
+    def columns(self) -> Columns:
+        """The same as lists."""
+        return {name: each.tolist() for name, each in self.rows.items()}
 
     def summary(self) -> Summary:
         """Return mean, standard deviation and percentiles of the terms, beside the prediction, in words."""
         known = predict(self.experiment)
         predicted = {STEP: known.step_time, **known.terms}
         rows = []
-        for name, seconds in self.columns.items():
+        for name, seconds in self.rows.items():
             if name != "seed" and (np.any(seconds) or predicted.get(name)):
                 middle = [np.percentile(seconds, each) for each in PERCENTILES]
                 found = (predicted.get(name, 0.0), np.mean(seconds), np.std(seconds), *middle)
                 rows.append([name.replace("_", " "), *(show(float(each), "s") for each in found)])
-        seeds = self.columns["seed"]
+        seeds = self.rows["seed"]
         facts = {"seeds": f"{len(seeds):,}, from {seeds[0]} on", "fidelity": self.fidelity}
         e = self.experiment
         title = (
@@ -61,7 +70,7 @@ class Seeds(Result):
         """Return the step time of each seed."""
         from lib_dlhpc.results.charts import points
 
-        columns = self.columns | {"fidelity": [self.fidelity] * len(self.columns["seed"])}
+        columns = self.columns | {"fidelity": [self.fidelity] * len(self.rows["seed"])}
         return points(columns, "seed", STEP, "fidelity", self.summary().title)
 
 
@@ -81,17 +90,19 @@ def simulate_seeds(
         raise SpecError(f"seeds = {seeds}: legal: 1 and more.")
     first = int(experiment.run.seed if first is None else first)
     check(experiment, fidelity, first, steps, rows=not _in_rounds(experiment, fidelity))
+    size = max(SIZE, -(-seeds // CHUNKS))
     arguments = {
         "experiment": dumps(experiment),
         "first": first,
         "seeds": seeds,
         "fidelity": fidelity,
         "steps": steps,
+        "size": size,
     }
-    work = Work("lib_dlhpc.scale_out.seeds:chunk", arguments, -(-seeds // SIZE))
+    work = Work("lib_dlhpc.scale_out.seeds:chunk", arguments, -(-seeds // size))
     found = list(results(work, where))
-    columns = {name: np.concatenate([each[name] for each in found]).tolist() for name in found[0]}
-    return Seeds(experiment, fidelity, steps, columns)
+    rows = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+    return Seeds(experiment, fidelity, steps, rows)
 
 
 def _in_rounds(experiment: Experiment, fidelity: str) -> bool:
@@ -104,7 +115,7 @@ def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:
     experiment = experiment_of(arguments["experiment"])
     fidelity, steps = arguments["fidelity"], arguments["steps"]
     rows: dict[str, list[float]] = {}
-    for seed in range(*part(SIZE, number, arguments["seeds"])):
+    for seed in range(*part(arguments["size"], number, arguments["seeds"])):
         seed += arguments["first"]
         if _in_rounds(experiment, fidelity):
             found = simulate_terms(experiment, seed, steps)

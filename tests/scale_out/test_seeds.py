@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc.cli import main
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.scale_out import place
+from lib_dlhpc.scale_out import place, seeds, work
 from lib_dlhpc.scale_out.seeds import simulate_seeds
 from lib_dlhpc.simulation import measure, simulate
 
@@ -32,6 +32,15 @@ def test_processes_have_the_rows_of_one(goyal):
         simulate_seeds(goyal, 20).columns
         == simulate_seeds(goyal, 20, where=place("processes:2")).columns
     )
+
+
+def test_larger_chunks_of_many_seeds_have_the_same_rows(goyal, monkeypatch):
+    whole = simulate_seeds(goyal, 37).columns
+    done = []
+    monkeypatch.setattr(seeds, "CHUNKS", 2)
+    monkeypatch.setattr(seeds, "part", lambda *given: done.append(given) or work.part(*given))
+    assert simulate_seeds(goyal, 37).columns == whole
+    assert done == [(19, 0, 37), (19, 1, 37)]
 
 
 def test_there_is_at_least_one_seed(goyal):
