@@ -211,13 +211,12 @@ def _merged(one: Arrays, other: Arrays, by: str, best: int) -> Arrays:
 
 
 def _points(experiment: Experiment, axes: Axes, by: str, points: int, found: Arrays) -> Points:
-    fitting, refused = int(found["fitting"]), sorted(_refused(found).values(), reverse=True)
-    illegal = Counter[str]()
-    for many, first in refused:
-        illegal[_said(experiment, axes, first)] += many
+    fitting, illegal = int(found["fitting"]), Counter[str]()
+    for name, (many, first) in _refused(found).items():
+        illegal[_said(experiment, axes, first, name)] += many
     if not fitting:
         what = f" {sum(illegal.values()):,} of {points:,} points are not legal: " * bool(illegal)
-        reasons = " ".join(illegal)
+        reasons = " ".join(said for said, _ in illegal.most_common())
         raise SpecError(
             f"Nothing in this sweep fits in memory; try smaller batches.{what}{reasons}"
         )
@@ -226,17 +225,17 @@ def _points(experiment: Experiment, axes: Axes, by: str, points: int, found: Arr
     ranges = {
         name: (float(found[f"least {name}"]), float(found[f"most {name}"])) for name in QUANTITIES
     }
-    return Points(experiment, axes, by, points, fitting, best, ranges, illegal)
+    return Points(experiment, axes, by, points, fitting, best, ranges, dict(illegal.most_common()))
 
 
-def _said(experiment: Experiment, axes: Axes, point: int) -> str:
-    """Return what is said of an illegal point."""
+def _said(experiment: Experiment, axes: Axes, point: int, rule: str) -> str:
+    """Return what is said of an illegal point; the rule, where only arrays with it are illegal."""
     at = {name: each[0].item() for name, each in values_at(axes, np.array([point])).items()}
     try:
         predict(what_if(experiment, at))
     except SpecError as error:
         return str(error)
-    raise AssertionError(f"a legal point was refused: {at}")
+    return rule
 
 
 def _plain(values: Sequence[Any]) -> Any:

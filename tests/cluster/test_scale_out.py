@@ -9,7 +9,7 @@ from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.scale_out import LostError, Work, place, results, sweep
 
 AXES = {
-    "strategy.nodes": range(1, 45),
+    "strategy.nodes": range(1, 47),  # of 44
     "strategy.allreduce": ["ring", "hierarchical"],
     "strategy.batch": range(16, 65, 16),
 }
@@ -49,6 +49,7 @@ def test_a_sweep_as_a_job_array_has_the_best_and_the_rows_of_one_process(
     here = sweep.sweep_points(goyal, AXES, rows=one)
     there = sweep.sweep_points(goyal, AXES, where=array, rows=two)
     assert (there.best, there.ranges, there.fitting) == (here.best, here.ranges, here.fitting)
+    assert there.illegal == here.illegal and sum(here.illegal.values()) == 16
     files = sorted(path.name for path in one.iterdir())
     assert len(files) == 4 and files == sorted(path.name for path in two.iterdir())
     for name in files:

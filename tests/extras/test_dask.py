@@ -11,7 +11,7 @@ from lib_dlhpc.scale_out.seeds import simulate_seeds
 from lib_dlhpc.spec.experiment import Experiment
 
 AXES = {
-    "strategy.nodes": range(1, 45),
+    "strategy.nodes": range(1, 47),  # of 44
     "strategy.allreduce": ["ring", "hierarchical"],
     "strategy.batch": range(16, 65, 16),
 }
@@ -46,6 +46,7 @@ def test_a_sweep_has_the_best_and_the_rows_of_one_process(cluster, goyal, tmp_pa
     here = sweep.sweep_points(goyal, AXES, rows=one)
     there = sweep.sweep_points(goyal, AXES, where=cluster, rows=two)
     assert (there.best, there.ranges, there.fitting) == (here.best, here.ranges, here.fitting)
+    assert there.illegal == here.illegal and sum(here.illegal.values()) == 16
     files = sorted(path.name for path in one.iterdir())
     assert len(files) == 8
     for name in files:
@@ -92,9 +93,10 @@ def test_the_chunk_of_a_killed_worker_is_done_again(tmp_path, monkeypatch):
     assert [int(each["square"]) for each in found] == [0, 1, 4, 9, 16]
 
 
-def test_an_error_of_a_chunk_is_that_of_one_process(cluster, goyal):
-    with pytest.raises(SpecError, match=r"strategy\.batch"):
-        sweep.sweep_points(goyal, {"strategy.batch": [0]}, where=cluster)
+def test_an_error_of_a_chunk_is_that_of_one_process(cluster):
+    arguments = {"experiment": "[strategy]", "axes": {"strategy.nodes": [1]}, "size": 1}
+    with pytest.raises(SpecError, match=r"\[model\] is missing"):
+        list(results(Work("lib_dlhpc.scale_out.sweep:chunk", arguments, 1), cluster))
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
