@@ -57,8 +57,9 @@ def test_rows_in_parquet_have_the_numbers_of_csv(goyal, tmp_path, monkeypatch):
     from pyarrow import csv, parquet
 
     monkeypatch.setattr(sweep, "SIZE", 200)
+    legal = AXES | {"strategy.nodes": range(1, 45)}  # Arrow's reader of CSV takes nan for no value
     for format in ("csv", "parquet"):
-        sweep.sweep_points(goyal, AXES, rows=tmp_path / format, format=format)
+        sweep.sweep_points(goyal, legal, rows=tmp_path / format, format=format)
     for part in ("part-000000", "part-000001"):
         held = parquet.read_table(tmp_path / "parquet" / f"{part}.parquet")
         text = csv.read_csv(tmp_path / "csv" / f"{part}.csv")
