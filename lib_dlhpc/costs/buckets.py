@@ -24,8 +24,7 @@ def buckets(model: Model, bucket: Any, element: int) -> Buckets:
     Frozen layers have none. `bucket` may be an array; then the result is padded with empty buckets.
     """
     if np.ndim(bucket) == 0:
-        one = _cut(model, float(bucket), element)
-        return Buckets(np.array(one[0]), np.array(one[1]))
+        return _scalar(model, float(bucket), element)
     values, inverse = np.unique(bucket, return_inverse=True)
     cuts = [_cut(model, float(value), element) for value in values]
     longest = max(len(sizes) for sizes, _ in cuts)
@@ -36,6 +35,13 @@ def buckets(model: Model, bucket: Any, element: int) -> Buckets:
 
 
 @lru_cache(maxsize=4096)
+def _scalar(model: Model, bucket: float, element: int) -> Buckets:
+    found = Buckets(*map(np.array, _cut(model, bucket, element)))
+    for each in found:
+        each.setflags(write=False)
+    return found
+
+
 def _cut(model: Model, bucket: float, element: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
     counts = model.layer_trained.tolist()
     sizes, last, filling = [], [], 0.0

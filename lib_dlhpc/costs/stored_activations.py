@@ -198,24 +198,14 @@ def _stored(
     model: Model, sends: tuple[str, ...], size: int, recompute: str, gathered: bool
 ) -> Floats:
     """Return the bytes of a sample that each layer stores, shape (layers,)."""
-    readers = _readers(model, gathered)
+    if recompute == "none":
+        return _all_stored(model, sends, size, gathered)
+    found, readers = _stored(model, sends, size, "none", gathered).copy(), _readers(model, gathered)
     at = {layer.name: index for index, layer in enumerate(model.layers)}
-    found = np.zeros(len(model.layers))
-    for index, layer in enumerate(model.layers):
-        reads = readers.get(layer.name, [])
-        found[index] = layer.stored * size + layer.mask_bytes
-        kept = [reader for reader in reads if reads_input(reader)]
-        wide = min(layer.stored, prod(layer.output_shape)) * size
-        found[index] += _more_in_fp8(layer, kept, wide)
-        if layer.fp8 and reads_output(layer):  # its own products read what it stores
-            found[index] -= layer.traits.operands(layer)[0] * (size - BYTE)
-        copied = not any(reads_input(reader) for reader in reads)
-        if not reads_output(layer) and copied and (reads or layer.name in sends):
-            found[index] = 0.0
-        if recompute == LIGHT:
-            found[index] -= _remade(layer, size)
-        if not gathered and _gathers(layer):
-            found[index] = 0.0
+    if recompute == LIGHT:
+        for index, layer in enumerate(model.layers):
+            if gathered or not _gathers(layer):
+                found[index] -= _remade(layer, size)
     for segment in segments(model, recompute):
         for index in segment.repeated:
             layer = model.layers[index]
@@ -227,6 +217,27 @@ def _stored(
             ]
             wide = prod(layer.output_shape) * size
             found[index] = wide + _more_in_fp8(layer, outside, wide) if outside else 0.0
+    found.setflags(write=False)
+    return found
+
+
+def _all_stored(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> Floats:
+    """Return the same if nothing is recomputed."""
+    readers, narrow = _readers(model, gathered), any(layer.fp8 for layer in model.layers)
+    found = model.layer_stored * size + model.layer_mask_bytes
+    for index, layer in enumerate(model.layers):
+        if not gathered and _gathers(layer):
+            found[index] = 0.0
+            continue
+        reads, own = readers.get(layer.name, []), reads_output(layer)
+        kept = [reader for reader in reads if reads_input(reader)]
+        if not own and not kept and (reads or layer.name in sends):
+            found[index] = 0.0
+        elif narrow:
+            wide = min(layer.stored, prod(layer.output_shape)) * size
+            found[index] += _more_in_fp8(layer, kept, wide)
+            if layer.fp8 and own:  # its own products read what it stores
+                found[index] -= layer.traits.operands(layer)[0] * (size - BYTE)
     found.setflags(write=False)
     return found
 

@@ -47,10 +47,18 @@ def buckets_of(model: Model, strategy: Strategy) -> Buckets:
     element = BYTES[strategy.precision]
     if not by_block(strategy):
         return buckets(model, float(strategy.bucket), element)
+    return _blocks_of(model, element)
+
+
+@lru_cache(maxsize=1024)
+def _blocks_of(model: Model, element: int) -> Buckets:
     last_first = units(model, "block")[::-1]
     sizes = [sum(model.layers[layer].trained for layer in unit) for unit in last_first]
     ends = [unit.start for unit in last_first]
-    return Buckets(element * np.array(sizes, float), np.array(ends, int))
+    found = Buckets(element * np.array(sizes, float), np.array(ends, int))
+    for each in found:
+        each.setflags(write=False)
+    return found
 
 
 def by_block(strategy: Strategy) -> bool:

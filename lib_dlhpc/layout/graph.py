@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -39,9 +40,9 @@ class Graph:
     _converted: dict[tuple[str, str], Held] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)  # of layers
 
-    @property
+    @cached_property
     def whole(self) -> frozenset[str]:
-        """The local layers whose output every rank has all of."""
+        """The local layers whose output every rank has all of; to be read once all layers are there."""
         every = (*self.held.values(), *self._converted.values())
         return frozenset(each.name for each in every if each.axis == WHOLE)
 

@@ -3,9 +3,10 @@
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.context import check_context, in_step_replicas, split_context
@@ -18,6 +19,8 @@ from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import BY_NODE
+
+Likeness: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,30 @@ class Part:
     def elements(self, names: tuple[str, ...]) -> int:
         """Return the elements of a sample's outputs of these names on this rank."""
         return sum(self.model.output_elements[name] for name in names)
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        """What the part is, but for the names of its layers; parts that share a table are like none of another stage.
+
+        What like parts hold is the same.
+        """
+        layers = self.model.layers
+        at = {layer.name: number for number, layer in enumerate(layers)}
+        prefixes = [layer.name.rpartition(".")[0] for layer in layers]
+        return (
+            tuple([layer.likeness for layer in layers]),
+            tuple(
+                [
+                    number - at[name] if name in at else name
+                    for number, layer in enumerate(layers)
+                    for name in layer.inputs
+                ]
+            ),
+            tuple([one != other for one, other in pairwise(prefixes)]),
+            tuple([at[name] for name in self.sends]),
+            self.model.input_shape,
+            self.stage if self.shared else -1,
+        )
 
 
 def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:

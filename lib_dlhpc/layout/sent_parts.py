@@ -25,15 +25,17 @@ def in_parts(part: "Part", graph: Graph) -> "Part":
     whole = graph.whole
     layers, names, received = [], dict[str, str](), list[Layer]()
     for layer in part.model.layers:
-        if layer.name in part.receives and _has_parts(layer, whole, graph.ranks):
+        if layer.kind == "receive" and _has_parts(layer, whole, graph.ranks):
             names[layer.name] = f"whole {layer.name}"
             received.append(_received(layer, graph))
             layers.append(_gathered(layer, names[layer.name], graph))
         elif layer.kind == "receive":
             received.append(layer)
         else:
-            inputs = tuple(names.get(name, name) for name in layer.inputs)
-            layers.append(layer if inputs == layer.inputs else replace(layer, inputs=inputs))
+            if not names.keys().isdisjoint(layer.inputs):
+                inputs = tuple(names.get(name, name) for name in layer.inputs)
+                layer = replace(layer, inputs=inputs)
+            layers.append(layer)
     outputs = {layer.name: layer for layer in part.model.layers}
     sends = []
     for name in part.sends:

@@ -148,7 +148,7 @@ def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes
     return offload.offloaded(experiment, held, found)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _buckets_after(
     key: Keyed[tuple[Experiment, tuple[Part, ...]]],
 ) -> tuple[list[Instruction], list[Instruction]]:

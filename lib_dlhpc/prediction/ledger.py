@@ -197,7 +197,7 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
         fixed["gradients"] += size * sum(one.trained for one in early if not one.traits.stand_in)
     accumulates = whole and strategy.offload != "all"
     largest = float(model.layer_trained.max(initial=0.0))
-    return _activations(Keyed(held, *map(id, held), *how), *how)._replace(
+    return _activations(Keyed(held, tuple(part.likeness for part in held)), *how)._replace(
         summed=largest * size if accumulates else 0.0,
         fixed={name: float(fixed.get(name, 0.0)) for name in TERMS},
         away=away,

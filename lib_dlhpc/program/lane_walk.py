@@ -44,11 +44,25 @@ class _Walk:
         self.busy, self.takes = (
             np.concatenate([each.reshape(-1, lanes), none]) for each in table[SENDS]
         )
-        self.clock, self.port, self.free, self.idle = (np.zeros((ranks, lanes)) for _ in range(4))
+        self.clock, self.port, self.free, self.worked = (np.zeros((ranks, lanes)) for _ in range(4))
         self.arrives, self.row = np.full((1, lanes), -np.inf), 1
+        self.counts = np.zeros(len(self.seconds), np.int64)  # how often each pass is carried out
+
+    @property
+    def idle(self) -> Floats:
+        """For how long each rank has waited."""
+        seconds = self.counts[:-1, None] * self.seconds[:-1]
+        return (
+            self.clock
+            - self.worked
+            - seconds.reshape(len(self.clock), -1, seconds.shape[1]).sum(axis=1)
+        )
 
     def run(self, one: Stretch) -> None:
         """Walk a stretch."""
+        for each in one.depths:
+            if not each.last:
+                np.add.at(self.counts, each.made, one.times)
         kept = self.arrives[max(0, self.row - max(one.reach, 1)) : self.row]
         self.row = len(kept)
         more = np.empty((one.rows * one.times, kept.shape[1]))
@@ -59,24 +73,23 @@ class _Walk:
             self._repeat(one)
 
     def _once(self, depths: Sequence[Depth]) -> None:
-        clock, port, free, idle, arrives = self.clock, self.port, self.free, self.idle, self.arrives
+        clock, port, free, arrives = self.clock, self.port, self.free, self.arrives
         seconds, (end, behind, freed, queued) = self.seconds, self.last
         busy, takes, row = self.busy, self.takes, self.row
         for place, made, back, boundary, last in depths:
-            start = clock[place]
-            now = np.maximum(start, arrives[row - back])
-            idle[place] += now - start
+            now = np.maximum(clock.take(place, 0), arrives.take(row - back, 0))
             if last:
-                at = free[place]
+                start, at = now, free[place]
                 free[place] = np.maximum(now + freed[made], at + queued[made])
                 now = np.maximum(now + end[made], at + behind[made])
+                self.worked[place] += now - start
             else:
-                now += seconds[made]
+                now += seconds.take(made, 0)
             clock[place] = now
-            left = np.maximum(port[place], now)
-            port[place] = left + busy[boundary]
+            left = np.maximum(port.take(place, 0), now)
+            port[place] = left + busy.take(boundary, 0)
             behind_all = row + len(place)
-            np.add(left, takes[boundary], out=arrives[row:behind_all])
+            np.add(left, takes.take(boundary, 0), out=arrives[row:behind_all])
             arrives[behind_all] = -np.inf
             row = behind_all + 1
         self.row = row
@@ -107,7 +120,7 @@ class _Walk:
 
     def _times(self, reach: int) -> Floats:
         recent = self.arrives[self.row - reach : self.row]
-        return np.concatenate([self.clock, self.port, recent[recent[:, 0] > -np.inf], self.idle])
+        return np.concatenate([self.clock, self.port, recent[recent[:, 0] > -np.inf]])
 
     def _set(self, reach: int, ends: Floats, lanes: NDArray[np.bool_]) -> None:
         """Set the times of some lanes."""
@@ -115,8 +128,7 @@ class _Walk:
         rows = np.flatnonzero(recent[:, 0] > -np.inf)
         for each, values in ((self.clock, ends[:ranks]), (self.port, ends[ranks : 2 * ranks])):
             each[:, lanes] = values[:, lanes]
-        recent[np.ix_(rows, lanes)] = ends[2 * ranks : -ranks][:, lanes]
-        self.idle[:, lanes] = ends[-ranks:][:, lanes]
+        recent[np.ix_(rows, lanes)] = ends[2 * ranks :][:, lanes]
 
     def _shift(self, by: Floats) -> None:
         for each in (self.clock, self.port, self.free, self.arrives[: self.row]):
@@ -126,18 +138,18 @@ class _Walk:
         self, seen: Sequence[Floats], rates: Floats | None, left: int, base: Floats
     ) -> tuple[NDArray[np.bool_], Floats]:
         """Return which lanes repeat, and the times of all after the repetitions that are left."""
-        waits, now = len(self.clock), seen[-1]
+        now = seen[-1]
         found, ends = np.zeros(len(base), bool), now
         for rounds in range(1, len(seen)):
             if left % rounds:
                 continue
             periods = left // rounds
             later = now - seen[-1 - rounds]
-            times = later[:-waits]
-            off = times.max(axis=0) - times.min(axis=0)
+            most = later.max(axis=0)
+            off = most - later.min(axis=0)
             if rates is not None:
-                off = np.minimum(off, np.abs(times - rates * rounds).max(axis=0))
-            total = base + now[:-waits].max(axis=0) + periods * times.max(axis=0)
+                off = np.minimum(off, np.abs(later - rates * rounds).max(axis=0))
+            total = base + now.max(axis=0) + periods * most
             new = (periods * off <= ROUNDING * total) & ~found
             ends = np.where(new, now + periods * later, ends)
             found |= new
