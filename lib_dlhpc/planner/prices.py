@@ -56,6 +56,7 @@ class Step(NamedTuple):
 
     timed: Timed
     sample: NDArray[np.int64]
+    scale: float  # of compute times
 
 
 def predicted(
@@ -140,8 +141,9 @@ def _with(one: Experiment, many: int, schedule: str) -> Experiment:
 def _step(kin: Kin) -> Step:
     samples, sample = np.unique(kin.one.strategy.batch / kin.many, return_inverse=True)
     factor = _slow(kin.one) if kin.one.strategy.pipeline == 1 else 1.0
-    step = program(kin.one, float(compute_scale(kin.one)), samples)
-    return Step(timed(step, len(samples), factor, STREAM), sample)
+    scale = float(compute_scale(kin.one))
+    step = program(kin.one, scale, samples)
+    return Step(timed(step, len(samples), factor, STREAM), sample, scale)
 
 
 def _slow(one: Experiment) -> float:
@@ -206,7 +208,7 @@ def _breakdown(
         0.0,
         mixes,
         experiment=one,
-        compute_scale=float(compute_scale(one)),
+        compute_scale=found.scale,
         forward=forward,
         backward=backward,
         update=own,

@@ -9,10 +9,12 @@ when that stream is free again are max(s + a, f + b), with constants a and b (Ba
 Linearity"). All other streams are free when it starts.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
 from lib_dlhpc.program.instructions import Collective, Meet, Move, Swap, Update, Wait
@@ -63,8 +65,8 @@ def _columns(chunk: Chunk, samples: int, factor: float, stream: str) -> Floats:
     found = np.zeros((SENDS.start, samples))
     for number, block in enumerate((chunk.forward, chunk.backward, chunk.weights)):
         if block is not None:
-            found[number] = _taken(block, samples, factor, stream)[0][0]
-    end, free = _taken(chunk.last, samples, factor, stream)
+            found[number] = _taken(Keyed(block, id(block)), samples, factor, stream)[0][0]
+    end, free = _taken(Keyed(chunk.last, id(chunk.last)), samples, factor, stream)
     found[LAST] = end[0], end[1], free[0], free[1]
     return found
 
@@ -81,10 +83,11 @@ def _work(stage: tuple[Chunk, ...], samples: int) -> tuple[Floats, Floats]:
     return work, limited
 
 
-def _taken(block: Block, samples: int, factor: float, stream: str) -> tuple[Floats, Floats]:
+@lru_cache(maxsize=8192)  # as many as there are blocks
+def _taken(key: Keyed[Block], samples: int, factor: float, stream: str) -> tuple[Floats, Floats]:
     """Return when a pass ends, and when its stream is free again, each (2, samples): from a start at 0 with that stream
     free, and from 0 of that stream if it is what matters."""
-    shape, prices = block.variants[0].shape, block.prices[0]
+    shape, prices = key.value.variants[0].shape, key.value.prices[0]
     origin = np.array([[0.0], [-np.inf]]) + np.zeros(samples)
     costs = np.zeros((len(shape.priced), samples))
     for number, what in enumerate(shape.priced):

@@ -151,7 +151,7 @@ class Experiment:
     @property
     def compressed(self) -> bool:
         """Whether only the largest gradients, or factors of them, are exchanged."""
-        return bool(np.any(self.training.sparsity) or np.any(self.training.low_rank))
+        return self.training.compresses
 
     @property
     def fuses_attention(self) -> bool:

@@ -33,6 +33,11 @@ RunOnly: TypeAlias = str | Mapping[str, str] | None
 SMALLEST, GREATEST = 1e-30, 1e30
 
 
+def holds(condition: Any) -> bool:
+    """Return whether a condition holds, for any element where it is an array; asked often of single ones."""
+    return bool(condition.any() if isinstance(condition, np.ndarray) else condition)
+
+
 def number(
     unit: str = "",
     default: Any = REQUIRED,

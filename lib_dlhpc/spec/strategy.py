@@ -8,7 +8,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.machine import IN_SWITCHES
-from lib_dlhpc.spec.schema import choice, flag, number, text, whole
+from lib_dlhpc.spec.schema import choice, flag, holds, number, text, whole
 from lib_dlhpc.spec.training import Training
 
 # Allreduce algorithms by name, with the path of the record (schedules/algorithm.py).
@@ -162,7 +162,7 @@ class Strategy:
     def is_split(self) -> bool:
         """Whether the strategy is more than plain data parallelism."""
         return any(
-            bool(np.any(np.not_equal(getattr(self, name), getattr(type(self), name))))
+            holds(np.not_equal(getattr(self, name), getattr(type(self), name)))
             for name in SPLIT_FIELDS
         )
 
@@ -236,7 +236,7 @@ def check_split(strategy: Strategy) -> None:
                 f" {none}; only synchronous devices can partition a network."
             )
     for wrong, message in (*_splits_at_odds(s), *_ends_at_odds(s), *_shards_at_odds(s)):
-        if np.any(wrong):
+        if holds(wrong):
             raise SpecError(message, wrong)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lib_dlhpc.spec.schema import LEARNING, choice, number, whole
+from lib_dlhpc.spec.schema import LEARNING, choice, holds, number, whole
 
 DECAYS = ("constant", "step", "cosine", "quadratic", "growth")
 NORMALIZATIONS = ("local", "global")
@@ -52,3 +52,8 @@ class Training:
     collective: str = choice(
         COLLECTIVES, default="schedule", run_only={"mpi": "MPI_Allreduce chooses its own algorithm"}
     )
+
+    @property
+    def compresses(self) -> bool:
+        """Whether only the largest gradients, or factors of them, are exchanged."""
+        return holds(self.sparsity) or holds(self.low_rank)
