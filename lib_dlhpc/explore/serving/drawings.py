@@ -193,7 +193,7 @@ def serving_gain() -> Layers:
 @drawing(height=100, left=150, right=120, top=8, bars={"label": "", "words": "tokens/s"})
 def serving_here() -> Layers:
     """What does the batch gain here?"""
-    x = kit.x_axis("rate:Q", "decoded", SI.format("tokens/s"), tickCount=4, scale={"domainMin": 0})
+    x = kit.x_axis("rate:Q", "tokens/s", kit.WHOLE, tickCount=4, scale={"domainMin": 0})
     y = kit.rows_axis("label:N", kit.ORDER, 146)
     bars = data("bars", x=x, y=y)
     guess = bars.transform_filter("datum.what == 'predicted'")
