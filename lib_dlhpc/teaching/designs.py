@@ -120,7 +120,7 @@ def begun(toml: str) -> tuple[Experiment, Breakdown]:
 
 
 def times(run: Experiment, now: Breakdown, steps: int = 1) -> list[Step]:
-    """Return the time of a step as predicted, and as the mean of so many simulated ones."""
+    """Return the time of a step as predicted, and as the mean of simulated ones."""
     found = simulate_terms(run, steps=steps)
     return [
         Step("Step, predicted", float(now.step_time), "s"),

@@ -65,7 +65,7 @@ def test_the_same_rows_take_longer_for_more_experts_by_their_starts():
     few, many = (model_of(experts=count, width=1024, inner=1024) for count in (16, 64))
     names = [layer.name for layer in few.layers]
     at = names.index(experts_of(few).name)
-    batch = 2**12  # so many rows that arithmetic limits both
+    batch = 2**12  # enough rows for arithmetic to limit both
     one, other = (layer_times(model, DEVICE, batch, "bf16") for model in (few, many))
     more = 2 * (64 - 16) / STREAMS
     start = DEVICE.half_work / (DEVICE.peak["bf16"] * DEVICE.efficiency) + DEVICE.launch

@@ -21,7 +21,7 @@ from lib_dlhpc.explore.slides.diagram import (
     scatter,
 )
 
-EVERY = 16  # of the runs behind the front, so many are drawn once
+EVERY = 16  # of the runs behind the front, drawn as one
 SMALL = Pipe(stages=4, microbatches=4)
 SLOWED = 1.005  # times as long: from here on a pass counts as slowed
 
