@@ -42,6 +42,7 @@ def _scalar(model: Model, bucket: float, element: int) -> Buckets:
     return found
 
 
+@lru_cache(maxsize=4096)
 def _cut(model: Model, bucket: float, element: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
     counts = model.layer_trained.tolist()
     sizes, last, filling = [], [], 0.0

@@ -13,9 +13,8 @@ from lib_dlhpc.layers.base.routing import NO_LIMIT, Routing, most, routed, score
 from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks, parts
 from lib_dlhpc.layers.gelu import gelu, gelu_slope
 
-STREAMS = (
-    4  # on which products of experts are issued (NVIDIA, TransformerEngine: num_cublas_streams)
-)
+# Streams on which matmuls of experts are issued (NVIDIA, TransformerEngine: num_cublas_streams).
+STREAMS = 4
 
 
 @dataclass

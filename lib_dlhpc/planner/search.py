@@ -184,7 +184,9 @@ class _Search:
             unfit = {r: n for r, n in self.left_out.items() if r.startswith(("does not", "over"))}
             most = Counter(unfit or self.left_out).most_common(3)
             reasons = "; ".join(f"{count:,} {reason}" for reason, count in most)
-            raise SpecError(f"No layout was found for this run: {reasons}.")
+            untried = int(self.waiting.sum()) + sum(each.others for each in self.found)
+            rest = f"; {untried:,} others were not tried" if untried else ""
+            raise SpecError(f"No layout was found for this run: {reasons}{rest}.")
         same, accuracy = self.left_out.pop(SAME, 0), ""
         if is_asked(self.base) or self.base.run.target:
             accuracy = epochs_of(self.ranked[0].experiment).reason

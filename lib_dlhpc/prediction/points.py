@@ -77,7 +77,7 @@ def predict_points(
     """Return QUANTITIES, "fits" and "legal" of the points from `start` to before `stop`, (points,) each.
 
     Each is that of predict(what_if(experiment, ...)). Numbers are predicted as arrays, text and switches one by one.
-    Quantities of illegal points are NaN. refused: where given, gets their numbers.
+    Quantities of illegal points are NaN. refused: where given, gets how many points break each rule, and the first.
     """
     named = {name: len(values) for name, values in axes.items() if is_named(name, values)}
     found: Arrays = {name: np.full(stop - start, np.nan) for name in QUANTITIES}

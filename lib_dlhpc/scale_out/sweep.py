@@ -215,11 +215,11 @@ def _points(experiment: Experiment, axes: Axes, by: str, points: int, found: Arr
     for name, (many, first) in _refused(found).items():
         illegal[_said(experiment, axes, first, name)] += many
     if not fitting:
-        what = f" {sum(illegal.values()):,} of {points:,} points are not legal: " * bool(illegal)
+        why = "Nothing in this sweep fits in memory; try smaller batches. "
+        why *= sum(illegal.values()) < points
+        what = f"{sum(illegal.values()):,} of {points:,} points are not legal: " * bool(illegal)
         reasons = " ".join(said for said, _ in illegal.most_common())
-        raise SpecError(
-            f"Nothing in this sweep fits in memory; try smaller batches.{what}{reasons}"
-        )
+        raise SpecError(f"{why}{what}{reasons}".strip())
     best: Columns = {name: each.tolist() for name, each in values_at(axes, found["point"]).items()}
     best |= {name: found[name].tolist() for name in QUANTITIES}
     ranges = {

@@ -11,7 +11,7 @@ caches that evict the least recently used. The rate of requests cancels: it is h
 they come.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from math import ceil, exp
 from typing import Any, NamedTuple
@@ -87,10 +87,9 @@ class PrefixCache:
     def __init__(self, block: int = 0, size: float = 0.0) -> None:
         self.block, self.size = block, size
         self.pins: defaultdict[int, Counter[int]] = defaultdict(Counter)  # requests by blocks
-        self.left: defaultdict[int, deque[Run]] = defaultdict(
-            deque
-        )  # of a prefix, the oldest first
-        self.order: deque[Run] = deque()  # of all, least recently used first
+        # What is left of a prefix, the oldest run first.
+        self.left: defaultdict[int, deque[Run]] = defaultdict(deque)
+        self.order = OrderedDict[int, Run]()  # of all, by id, least recently used first
         self.pinned = self.idle = 0.0  # bytes that running requests use, and of what is left
 
     def __contains__(self, key: Any) -> bool:
@@ -113,34 +112,36 @@ class PrefixCache:
     def release(self, prefix: int, blocks: int, own: tuple[int, float] = (0, 0.0)) -> None:
         """Unpin a request's blocks, the end of the prefix to be evicted first. own: its number and other bytes."""
         if self.block and own[1]:
-            self.order.append(Run(-1, 0.0, own[1]))
+            run = Run(-1, 0.0, own[1])
+            self.order[id(run)] = run
             self.idle += own[1]
         before = self._longest(prefix)
         self._unpin(prefix, blocks)
         if before > (now := self._longest(prefix)):
             self.left[prefix].append(run := Run(prefix, now, before))
-            self.order.append(run)
+            self.order[id(run)] = run
             self.pinned -= (before - now) * self.size
             self.idle += (before - now) * self.size
 
     def shrink(self, room: float) -> None:
         """Evict until what is not pinned fits `room` bytes."""
         while self.idle > room and self.order:
-            run, over = self.order[0], self.idle - room
+            run, over = next(iter(self.order.values())), self.idle - room
             size = self.size if run.prefix >= 0 else 1.0
             gone = min(run.end - run.first, ceil(over / size) if run.prefix >= 0 else over)
             run.end -= gone
             self.idle -= gone * size
             if run.end <= run.first:
-                self.order.popleft()
-                if run.prefix >= 0 and gone:
+                self.order.popitem(last=False)
+                if run.prefix >= 0:
                     self.left[run.prefix].popleft()
+                    self._forget(run.prefix)
 
     def _longest(self, prefix: int) -> int:
-        return max(self.pins[prefix], default=0)
+        return max(self.pins.get(prefix, ()), default=0)
 
     def _stored(self, prefix: int) -> int:
-        left = self.left[prefix]
+        left = self.left.get(prefix)
         return int(left[0].end) if left else self._longest(prefix)
 
     def _pin(self, prefix: int, blocks: int) -> None:
@@ -156,9 +157,16 @@ class PrefixCache:
             self.idle -= used * self.size
             if run.first < run.end:
                 break
-            left.pop()
+            del self.order[id(left.pop())]
+        self._forget(prefix)
 
     def _unpin(self, prefix: int, blocks: int) -> None:
         self.pins[prefix][blocks] -= 1
         if self.pins[prefix][blocks] <= 0:  # none is pinned by a request without blocks
             del self.pins[prefix][blocks]
+        self._forget(prefix)
+
+    def _forget(self, prefix: int) -> None:
+        for held in (self.pins, self.left):
+            if prefix in held and not held[prefix]:
+                del held[prefix]

@@ -12,6 +12,7 @@ reads weights and caches once for all of them, and computes as if they were sequ
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import ceil
 from operator import add
 from typing import Any, NamedTuple
 
@@ -295,14 +296,20 @@ def pairs(chunk: Chunk, window: int = 0) -> float:
 
 
 def _routed(model: Model, tokens: int) -> Model:
-    """Return the model with the weights of the experts that n tokens choose at random: E (1 - (1 - k/E)^n)."""
+    """Return the model with the experts that n tokens choose at random, E (1 - (1 - k/E)^n): weights and starts."""
     if not any("experts" in layer.attributes for layer in model.layers):
         return model
     layers = []
     for layer in model.layers:
         if "experts" in layer.attributes:
-            share = layer.attributes["chosen"] / layer.attributes["experts"]
-            chosen = 1 - (1 - share) ** tokens
-            layer = replace(layer, parameters=round(layer.parameters * chosen))
+            own = layer.attributes
+            chosen = 1 - (1 - own["chosen"] / own["experts"]) ** tokens
+            first, stop = own.get("served", (0, own["experts"]))
+            busy = (first, first + ceil((stop - first) * chosen))
+            layer = replace(
+                layer,
+                parameters=round(layer.parameters * chosen),
+                attributes={**own, "served": busy},
+            )
         layers.append(layer)
     return replace(model, layers=tuple(layers))

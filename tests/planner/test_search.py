@@ -180,6 +180,14 @@ def test_candidates_that_are_not_held_are_beyond_those_that_are(monkeypatch, obj
     assert (cut.certificate, cut.pruned) == (found.certificate, found.pruned)
 
 
+def test_a_plan_without_a_layout_says_how_many_were_not_tried(monkeypatch):
+    run = Experiment(model="gpt-22b", machine="selene", strategy={"nodes": 2, "batch": 1})
+    choose = {"tensor": [1, 8], "pipeline": [1, 2], "zero": [0, 1], "recompute": ["none", "full"]}
+    monkeypatch.setattr(search, "HELD", 1)
+    with pytest.raises(SpecError, match=r"others were not tried\.$"):
+        plan(run, limit={"memory": 25e9}, choose=choose)
+
+
 @pytest.mark.parametrize("on", ["here", "processes:2"])
 def test_chunks_have_the_plan_of_the_whole_wherever_they_are_done(monkeypatch, on):
     run, choose = drawn(random.Random(1))

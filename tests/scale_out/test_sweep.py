@@ -146,6 +146,8 @@ def test_points_that_do_not_fit_are_no_best(goyal):
     assert (found.points, found.fitting, found.best["strategy.batch"]) == (2, 1, [32])
     with pytest.raises(SpecError, match="fits in memory"):
         sweep.sweep_points(goyal, {"strategy.batch": [4096]})
+    with pytest.raises(SpecError, match="^2 of 2 points are not legal: "):
+        sweep.sweep_points(goyal, {"strategy.nodes": [60, 70]})
 
 
 def test_processes_have_the_result_of_one_and_so_have_jobs(goyal, tmp_path, monkeypatch):

@@ -185,6 +185,17 @@ def test_runs_of_blocks_are_found_and_evicted_as_single_blocks_are(acts):
             assert stored == plain.stored(each)
 
 
+def test_a_prefix_cache_keeps_nothing_of_what_it_no_longer_stores():
+    cache = PrefixCache(1, 1.0)
+    for prefix in range(1000):
+        for _ in range(3):  # the last run is used again
+            found = cache.find(prefix, 4)
+            cache.release(prefix, cache.add(prefix, 4, found), (prefix, 2.0))
+        cache.shrink(6.0)
+    assert cache.idle == 6.0 and cache.pinned == 0.0
+    assert len(cache.left) <= 2 and not cache.pins and len(cache.order) <= 4
+
+
 @pytest.mark.parametrize(
     ("tables", "words"),
     [

@@ -139,6 +139,12 @@ def test_few_tokens_read_few_experts():
     assert 2 * one < many < 4.1 * one  # 2 of 8 experts, and all
 
 
+def test_experts_that_no_token_chose_do_not_start():
+    prices = Prices(large("qwen3-30b-a3b"))
+    one, many = prices.decode(1, 100).launch, prices.decode(256, 100).launch
+    assert 2 * one < many  # 8 of 128 experts, and all; other kernels start in both
+
+
 def test_tensor_parallelism_exchanges_twice_a_layer():
     prices = Prices(large(devices=4))
     reduced = [each for each in prices.shard.exchanges if each.goal == "allreduce"]

@@ -89,7 +89,7 @@ def scaled() -> Diagram:
 
 
 DIAGRAMS = {
-    "Why is 256 GPUs not 256×?": overlapped,
+    "Why are 256 GPUs not 256× as fast?": overlapped,
     "Who waits for whom?": slowest,
     "Why wait at all?": servers,
     "How far does it scale?": scaled,

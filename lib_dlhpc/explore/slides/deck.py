@@ -41,11 +41,8 @@ PUBLISHED, REAL = "Published", "Do it for real"
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
 WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
 FORMULAS = 4  # on a slide with what they assume, at most
-LINES, BESIDE, SIGNS = (
-    4,
-    3,
-    480,
-)  # sentences of an idea, beside a diagram, and their characters, at most
+# Sentences of an idea, of one beside a diagram, and their characters, at most.
+LINES, BESIDE, SIGNS = 4, 3, 480
 MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 

@@ -14,12 +14,8 @@ from typing import NamedTuple
 
 from lib_dlhpc.schedules import Backward, Forward, Span
 
-SIDE, TITLES, CAPTION, GAP = (
-    0.2,
-    0.12,
-    0.12,
-    0.012,
-)  # shares of the place: labels, headings, a line below, between
+# Shares of the place: labels, headings, a line below, between.
+SIDE, TITLES, CAPTION, GAP = 0.2, 0.12, 0.12, 0.012
 BLUE, ORANGE, GREEN, VIOLET, RED, GRAY, WHITE = (
     "D6E6F0",
     "F8DCC4",

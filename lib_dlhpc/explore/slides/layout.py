@@ -19,10 +19,8 @@ TIGHT = 0.03  # in: on each side of a text in a box of a diagram
 BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, both sides together
 FIGURE = (LEFT, TOP, WIDE, 4.2)  # left, top, width, height
 BESIDE = (5.5, TOP, 7.2, 4.75)
-ABOVE, BELOW = (
-    (5.5, TOP, 7.2, 2.55),
-    (5.5, 4.32, 7.2, 2.15),
-)  # of a diagram, and of a figure below it
+# Of a diagram, and of a figure below it.
+ABOVE, BELOW = (5.5, TOP, 7.2, 2.55), (5.5, 4.32, 7.2, 2.15)
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
 FORMULAS = 2.2  # the height of formulas, at least
 REASON, ROWS = 7.6, 4.1  # where the reasons of a derivation begin, and the height of its lines

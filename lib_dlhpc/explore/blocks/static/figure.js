@@ -4,7 +4,7 @@
 // it up to date.  At most one run is in flight, and the last run always shows the newest state.
 
 const RUNTIME_EVENT = "dlhpc-vega"; // sent by the Vega bundle once it is there
-const LINE = 20; // px: what is higher is no line of words, but turned
+const LINE = 20; // px: words that take more height than this are turned
 const PATIENCE = 30_000; // ms to wait for it
 const REST = 200; // ms without a change before charts out of sight follow
 const NARROW = 480; // px: below, names of lines stand in the legend, and their room goes to the lines
@@ -83,6 +83,10 @@ function legend(entries) {
   return list;
 }
 
+// A mixed color as programs other than browsers read it.
+const plain = (color) => color.replace(/^color\(srgb ([^)/]*).*\)$/, (_, parts) =>
+  `rgb(${parts.trim().split(" ").map((part) => Math.round(255 * part)).join(", ")})`);
+
 // The drawing as a file of its own, below its legend: colors that the page gives are written into it.
 function picture(plot) {
   const drawn = plot.querySelector("svg");
@@ -90,7 +94,7 @@ function picture(plot) {
   const parts = drawn.querySelectorAll("*");
   copy.querySelectorAll("*").forEach((node, i) => {
     for (const name of ["fill", "stroke"]) {
-      if (/^(?!url|none)./.test(node.getAttribute(name) ?? "")) node.setAttribute(name, getComputedStyle(parts[i])[name]);
+      if (/^(?!url|none)./.test(node.getAttribute(name) ?? "")) node.setAttribute(name, plain(getComputedStyle(parts[i])[name]));
     }
   });
   const style = getComputedStyle(plot);
@@ -100,7 +104,7 @@ function picture(plot) {
     const whole = `<g transform="translate(0 ${shift})">${copy.innerHTML}</g>` + [...key.children].map((item) => {
       const at = `translate(${item.offsetLeft - key.offsetLeft} ${item.offsetTop - key.offsetTop})`;
       const ink = getComputedStyle(item).color;
-      return `<g transform="${at}" color="${ink}">${item.firstChild.innerHTML}<text x="26" y="11" font-size="12" fill="${ink}">${item.lastChild.innerHTML}</text></g>`;
+      return `<g transform="${at}" color="${ink}">${item.firstChild.innerHTML.replaceAll('"#000000"', '"currentColor"')}<text x="26" y="11" font-size="12" fill="${ink}">${item.lastChild.innerHTML}</text></g>`;
     }).join("");
     copy.innerHTML = whole;
     for (const [name, value] of [["height", high + shift], ["viewBox", `0 0 ${width} ${high + shift}`]]) copy.setAttribute(name, value);

@@ -104,6 +104,7 @@ function proof() {
   const groups = [...new Set(data.proof.map(([, group]) => group))]
     .map((name) => [name, data.proof.filter(([, group]) => group === name)]).sort((a, b) => b[1].length - a[1].length);
   const phone = svg.clientWidth < 480;
+  document.querySelector(".named").hidden = phone;
   const width = svg.clientWidth || 700, left = phone ? 126 : 138, row = 22, top = 20; // top: room for a name
   const height = top + groups.length * row + 36;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
