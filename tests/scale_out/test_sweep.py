@@ -146,7 +146,7 @@ def test_points_that_do_not_fit_are_no_best(goyal):
     assert (found.points, found.fitting, found.best["strategy.batch"]) == (2, 1, [32])
     with pytest.raises(SpecError, match="fits in memory"):
         sweep.sweep_points(goyal, {"strategy.batch": [4096]})
-    with pytest.raises(SpecError, match="^2 of 2 points are not legal: "):
+    with pytest.raises(SpecError, match=r"^2 of 2 points are not legal: "):
         sweep.sweep_points(goyal, {"strategy.nodes": [60, 70]})
 
 
