@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.context import check_context, in_step_replicas, split_context
-from lib_dlhpc.layout.experts import check_experts, own_experts
+from lib_dlhpc.layout.experts import check_experts, expert_nodes, own_experts
 from lib_dlhpc.layout.groups import place, shards, sizes
 from lib_dlhpc.layout.sent_parts import in_parts
 from lib_dlhpc.layout.spatial import split_space
@@ -144,8 +144,14 @@ class _Cut(NamedTuple):
             *(id(self.experiment.model), *self[1:]),
             *map(int, (s.tensor, s.spatial, s.experts, s.context)),
             (s.split, bool(s.sequence_parallel)) if s.tensor > 1 else (),
-            *(s.context_exchange, float(s.expert_imbalance), s.expert_exchange),
+            *(s.context_exchange, float(s.expert_imbalance), self.gathered),
         )
+
+    @property
+    def gathered(self) -> bool:
+        """Whether positions travel to experts on several nodes as one copy a node, which the exchange makes."""
+        asked = self.experiment.strategy.expert_exchange
+        return asked == BY_NODE and expert_nodes(self.experiment) > 1
 
 
 @lru_cache(maxsize=512)
@@ -182,7 +188,7 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
         start = stop
     if any(layer.traits.tensor == "experts" for layer in model.layers):
         shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
-        how = shared, apart % shared, busiest, strategy.expert_exchange == BY_NODE
+        how = shared, apart % shared, busiest, key.value.gathered
         found = [replace(part, model=own_experts(part.model, *how)) for part in found]
     return _with_tables(found, layers)
 
