@@ -295,7 +295,7 @@ QUESTIONS = [
         "about as fast as before",
         {
             "twice as fast": "Peak FLOP/s predicts time.",
-            "half as fast again: half of the time is arithmetic": "Both count equally.",
+            "a third faster: half of the time is arithmetic": "Both count equally.",
             "more slowly, since faster arithmetic has to wait": "Faster arithmetic waits longer for memory.",
         },
         "Each token reads all weights from memory; the arithmetic of one token is little.",

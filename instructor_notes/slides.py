@@ -8,13 +8,19 @@ from io import BytesIO
 from pathlib import Path
 
 import vl_convert
-import ziamath
-from pptx import Presentation
-from pptx.dml.color import RGBColor
-from pptx.enum.shapes import MSO_CONNECTOR, MSO_SHAPE
-from pptx.enum.text import MSO_ANCHOR, PP_ALIGN
-from pptx.oxml.ns import qn
-from pptx.util import Inches, Pt
+
+from lib_dlhpc.extras import installer
+
+try:
+    import ziamath
+    from pptx import Presentation
+    from pptx.dml.color import RGBColor
+    from pptx.enum.shapes import MSO_CONNECTOR, MSO_SHAPE
+    from pptx.enum.text import MSO_ANCHOR, PP_ALIGN
+    from pptx.oxml.ns import qn
+    from pptx.util import Inches, Pt
+except ModuleNotFoundError as error:
+    sys.exit(f"{error.name} is not installed; `{installer('slides')}` installs it.")
 
 from lib_dlhpc.explore.course import PATH, Module
 from lib_dlhpc.explore.slides import layout
