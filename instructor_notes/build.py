@@ -1,18 +1,21 @@
-"""Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED]`.
+"""Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED] [--key FILE]`.
 
-Exams, the concept test, worked problems and design problems, answers apart. Another seed is another version of exams
-and design problems, with other numbers where they draw them, and options in another order. Exams and the concept test
-are also written for Moodle (`.gift`) and for text2qti (`.txt`), which makes the archive that Canvas imports.
+Exams, the concept test, worked problems and design problems, answers apart. Another seed, a number or a learner's
+name, is another version of all but the concept test, with other numbers, and options in another order; problems of
+seed 0 are those of the pages. With the secret of `dlhpc grade --key` nobody else can write that version. Exams and the
+concept test are also written for Moodle (`.gift`) and for text2qti (`.txt`), whose archive Canvas imports.
 """
 
-import sys
-from importlib import import_module
+import argparse
+from importlib.util import find_spec
 from pathlib import Path
 
 from lib_dlhpc.explore.course import PATH, RECORDED
+from lib_dlhpc.labs.grading.grade import hidden_name, secret
 from lib_dlhpc.teaching.designs import design, problem, solution
-from lib_dlhpc.teaching.problems import answers, page
-from lib_dlhpc.teaching.questions import exam, key, sheet
+from lib_dlhpc.teaching.problems import PAGE, answers, page
+from lib_dlhpc.teaching.problems import version as other
+from lib_dlhpc.teaching.questions import Draw, exam, key, read, sheet
 from lib_dlhpc.teaching.quizzes import gift, text2qti
 
 HERE = Path(__file__).parent
@@ -25,9 +28,16 @@ def write(folder: Path, name: str, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def main(folder: str = "build/course", seed: str = "0") -> None:
+def version_of(seed: str, key: bytes) -> int:
+    """Return the number from which a version draws: the seed, or what its HMAC with the key says."""
+    if seed.isdecimal() and not key:
+        return int(seed)
+    return int(hidden_name(key, f"exam {seed}")[:16], 16)
+
+
+def main(folder: str = "build/course", seed: str = "0", secret_file: str | None = None) -> None:
     """Write all pages into `folder`."""
-    into, version = Path(folder), int(seed)
+    into, version = Path(folder), version_of(seed, secret(secret_file))
     pages = [("concept_test", "Concept test", HERE / "concept_test.py")]
     pages += [
         (
@@ -38,16 +48,19 @@ def main(folder: str = "build/course", seed: str = "0") -> None:
         for module in PATH
     ]
     for name, title, path in pages:
-        questions = exam(path, version)
-        write(into, f"{name}.md", sheet(title, questions, version))
-        write(into, f"{name}_answers.md", key(title, questions, version))
         feedback = name != "concept_test"  # asked twice: nobody should know the answers in between
-        write(into, f"{name}.gift", gift(title, questions, version, feedback))
-        write(into, f"{name}.txt", text2qti(title, questions, version, feedback))
+        order = version if feedback else version_of(seed, b"")  # as evaluation.ipynb knows it
+        questions = exam(path, version)
+        last = read(path, "OPEN") if feedback else None
+        write(into, f"{name}.md", sheet(title, questions, order, last))
+        write(into, f"{name}_answers.md", key(title, questions, order, last))
+        write(into, f"{name}.gift", gift(title, questions, order, feedback))
+        write(into, f"{name}.txt", text2qti(title, questions, order, feedback))
     folders = {number: folder for folder, number in RECORDED.items()}
     for module in PATH:
         title = f"Problems of module {module.number}, {module.title}"
-        problems = import_module(f"lib_dlhpc.explore.{folders[module.number]}.problems").PROBLEMS
+        source = find_spec(f"lib_dlhpc.explore.{folders[module.number]}.problems").origin
+        problems = other(source, Draw(version, module.name) if version else PAGE)
         write(into, f"problems/{module.name}.md", page(title, problems))
         write(into, f"problems/{module.name}_answers.md", answers(title, problems))
         title = f"Design problem of module {module.number}"
@@ -58,4 +71,9 @@ def main(folder: str = "build/course", seed: str = "0") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description="Write exams, tests and problems, answers apart.")
+    parser.add_argument("folder", nargs="?", default="build/course", metavar="FOLDER")
+    parser.add_argument("seed", nargs="?", default="0", metavar="SEED", help="a number or a name")
+    parser.add_argument("--key", metavar="FILE", help="a file with a secret, as of dlhpc grade")
+    options = parser.parse_args()
+    main(options.folder, options.seed, options.key)

@@ -5,11 +5,11 @@ from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, gain, point, roof
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 mine = Mine()
 GPUS = {"a100-sxm-40gb": "A100", "h100-sxm-80gb": "H100", "h200-sxm-141gb": "H200"}
-NETWORKS = {"resnet101": "ResNet-101", "inception-v3": "Inception v3", "vit-b16": "ViT-B/16"}
 streamed = [
     row.name
     for row in layers.rows(layers.Setting(model="lenet5"), layers.device_of(layers.Setting(), mine))
@@ -22,46 +22,39 @@ def device(name: str) -> Device:
     return device_of(Setting(device=name), mine)
 
 
-def step(model: str, name: str, batch: int) -> float:
-    """Return the seconds of a step of a network on a device."""
-    setting = layers.Setting(model, name, batch)
-    return layers.step_time(setting, layers.device_of(setting, mine))
-
-
 def one_sample(draw: Draw) -> Question:
     """A dense layer that reads its weights for one sample."""
-    name, width = draw.of(list(GPUS)), draw.of([5120, 6144, 10240, 12288])
+    name, width = draw.any(list(GPUS)), draw.between(4096, 14336, 128)
     peak, _ = roof(device(name))
     bandwidth = float(device(name).memory_bandwidth)
     one = point(Setting(name, width=width), device(name))
+    launch = one.seconds - one.moved / bandwidth
     return Question(
         "one sample",
         f"A dense layer has {width:,} numbers in and out, in 16 bits, and one sample. An {GPUS[name]} has a peak of"
         f" {show(peak, 'FLOP/s')} and {show(bandwidth, 'B/s')} of memory bandwidth; a launch takes"
-        f" {show(one.seconds - one.moved / bandwidth, 's')}. About how long does the layer take?",
+        f" {show(launch, 's')}. About how long does the layer take?",
         show(one.seconds, "s"),
         {
-            show(one.work / peak, "s"): "Peak FLOP/s predicts time.",
-            show(2 * width * 2 / bandwidth, "s"): (
-                "Only inputs and outputs move; the weights are already there."
+            show(launch + width**2 / bandwidth, "s"): "A number of 16 bits has one byte.",
+            show(launch + 4 * width**2 / bandwidth, "s"): (
+                "A multiplication and an addition each read the weight."
             ),
             show(one.seconds * 8, "s"): "A GPU with one sample runs one core of many.",
         },
         f"All weights are read for one sample: {one.intensity:.2g} FLOP per byte, far below the ridge point.",
+        [
+            Step("Bytes of the weights, 2 n²", 2 * width**2, "B"),
+            Step("Over the bandwidth", 2 * width**2 / bandwidth, "s"),
+            Step("And the launch", launch + 2 * width**2 / bandwidth, "s"),
+        ],
     )
 
 
 def faster_arithmetic(draw: Draw) -> Question:
     """What faster arithmetic is worth to a layer that is compute-bound at first."""
-    name, batch = draw.of(
-        [
-            ("a100-sxm-40gb", 768),
-            ("h100-sxm-80gb", 1024),
-            ("h200-sxm-141gb", 1024),
-            ("h100-sxm-80gb", 768),
-        ]
-    )
-    width = draw.of([8192, 10240, 12288])
+    name, batch = draw.any(list(GPUS)), draw.between(640, 1536, 64)
+    width = draw.between(6144, 12288, 512)
     own = Setting(name, width=width, batch=batch)
     now, gained = point(own, device(name)).seconds, gain(own, mine)
     return Question(
@@ -76,55 +69,59 @@ def faster_arithmetic(draw: Draw) -> Question:
             f"{1 / (0.5 + 0.5 / 8):.2f}": "Half of any layer's time is arithmetic.",
         },
         "Arithmetic was the limit; now memory is, and the layer takes as long as that.",
+        [Step("The layer takes as long as memory: arithmetic over memory", gained)],
     )
 
 
 def newer_gpu(draw: Draw) -> Question:
     """A step that is not its arithmetic."""
-    model, batch = draw.of(list(NETWORKS)), draw.of([2, 4, 6, 12])
-    old, new = draw.of([("p100-sxm2", "a100-sxm-40gb"), ("a100-sxm-40gb", "h100-sxm-80gb")])
-    peaks = roof(device(new))[0] / roof(device(old))[0]
-    few, many = (step(model, old, b) / step(model, new, b) for b in (batch, 256))
+    computing, moving = draw.between(20, 60, 5), draw.between(15, 30, 5)
+    peaks, bytes_ = draw.between(2.5, 6.0, 0.5), draw.between(1.5, 2.4, 0.1)
+    starting = 100 - computing - moving
+    parts = [computing / peaks, moving / bytes_, starting]
+    mean = (computing * peaks + moving * bytes_ + starting) / 100
     return Question(
         "newer gpu",
-        f"{NETWORKS[model]}, {batch} images per step. Another GPU has {peaks:.1f} times the peak. With 256 images per"
-        " step"
-        f" is {many:.2f} times as fast on it. And with {batch}?",
-        f"{few:.2f}",
+        f"Of a step with few images, layers that wait for arithmetic take {computing} %, layers that wait for memory"
+        f" {moving} %, and launches the rest. Another GPU has {peaks:.1f} times the peak FLOP/s and {bytes_:.1f} times"
+        " the memory bandwidth; its launches take as long. How many times as fast is the step on it?",
+        f"{100 / sum(parts):.2f}",
         {
             f"{peaks:.2f}": "Peak FLOP/s predicts time.",
-            f"{many:.2f}": "The gain does not depend on the batch.",
-            f"{1:.2f}": "So small a batch is launch overhead alone.",
+            f"{mean:.2f}": "Gains are averaged by the time that they apply to.",
+            f"{100 / (computing / peaks + moving + starting):.2f}": "Only arithmetic gains from a newer GPU.",
         },
-        "With few images, launches and memory take most of a step.",
+        "With few images, launches and memory take most of a step, and each part has a gain of its own.",
+        [
+            Step("Launches", starting, "%"),
+            Step("All three parts on the other GPU, of the old step", sum(parts), "%"),
+            Step("The old step over the new", 100 / sum(parts)),
+        ],
     )
 
 
 def twice_the_batch(draw: Draw) -> Question:
     """A step whose launches do not grow."""
-    model, name = draw.of([("lenet5", "LeNet-5"), ("mlp-mnist", "A perceptron for MNIST")])
-    batch = draw.of([4, 12, 32])
-    grown, large = (
-        layers.growth(setting, layers.device_of(setting, mine))
-        for setting in (layers.Setting(model, batch=size) for size in (batch, 64))
-    )
+    fixed, batch = draw.between(12, 78, 1), draw.between(4, 40, 4)
+    grown = 2 - fixed / 100
     return Question(
         "twice the batch",
-        f"{name} on a laptop's core, {batch} samples per step: what does not grow with the samples, launches and the"
-        f" weights, takes {100 * (2 - grown):.0f} % of it. With {2 * batch}, how many times as long does a step take?",
+        f"A small network on a laptop's core, {batch} samples per step: what does not grow with the samples, launches"
+        f" and the weights, takes {fixed} % of it. With {2 * batch}, how many times as long does a step take?",
         f"{grown:.2f}",
         {
             f"{2:.2f}": "Twice the batch takes twice as long.",
-            f"{large:.2f}": "A step grows by the same factor at any batch.",
+            f"{1 + fixed / 100:.2f}": "What does not grow is what doubles.",
             f"{1:.2f}": "A step that is launch-bound in part does not grow at all.",
         },
         "Launch overhead does not grow; the rest does.",
+        [Step("What grows", 100 - fixed, "%"), Step("1 + what grows", grown)],
     )
 
 
 def ridge_point(draw: Draw) -> Question:
     """Peak over bandwidth."""
-    peak, bandwidth = draw.of([180e12, 260e12, 450e12, 700e12]), draw.of([1.2e12, 1.6e12, 2.5e12])
+    peak, bandwidth = draw.between(180, 720, 20) * 1e12, draw.between(1.2, 2.8, 0.1) * 1e12
     ridge = peak / bandwidth
     return Question(
         "ridge point",
@@ -132,19 +129,18 @@ def ridge_point(draw: Draw) -> Question:
         " intensity on can it reach its peak?",
         f"{ridge:.0f} FLOP/B",
         {
-            f"{1 / ridge:.2g} FLOP/B": "Intensity is bytes per FLOP.",
+            f"{ridge * 2:.0f} FLOP/B": "A multiplication and an addition are one FLOP.",
             f"{ridge / 2:.0f} FLOP/B": "Numbers of 16 bits count as one byte each.",
-            f"{roof(device('laptop-core'))[1]:.2g} FLOP/B": (
-                "The ridge point is a property of the layer, the same on a laptop."
-            ),
+            f"{ridge / 8:.0f} FLOP/B": "Bandwidth is counted in bits.",
         },
         "Peak over bandwidth.",
+        [Step("Peak over bandwidth", ridge, "FLOP/B")],
     )
 
 
 def attainable(draw: Draw) -> Question:
     """The roofline."""
-    intensity, bandwidth = draw.of([5, 12, 20, 30]), draw.of([600e9, 1.3e12, 2.2e12])
+    intensity, bandwidth = draw.between(5, 40, 1), draw.between(0.6, 2.4, 0.1) * 1e12
     peak, reached = 80e12, intensity * bandwidth
     return Question(
         "attainable",
@@ -154,34 +150,40 @@ def attainable(draw: Draw) -> Question:
         {
             show(peak, "FLOP/s"): "Peak FLOP/s predicts time.",
             show(1 / (1 / reached + 1 / peak), "FLOP/s"): "Memory and arithmetic take turns.",
-            show(bandwidth / intensity, "FLOP/s"): "Intensity divides the bandwidth.",
+            show(reached / 2, "FLOP/s"): "Each FLOP takes two bytes.",
         },
         "The lesser of the peak and of intensity times bandwidth.",
+        [Step("Intensity times bandwidth, which is below the peak", reached, "FLOP/s")],
     )
 
 
 def longer_message(draw: Draw) -> Question:
     """Latency and bandwidth of a message."""
-    latency, rate = draw.of([0.6, 1.5, 2.5]), draw.of([4, 6, 9, 11])
-    small, large = 64, draw.of([8192, 16384])
+    latency, rate = draw.between(0.4, 2.5, 0.1), draw.between(4, 12, 1)
+    small, large = 1024, draw.any([8192, 16384, 32768])
     short, long_ = (latency * 1e-6 + size / (rate * 1e9) for size in (small, large))
     return Question(
         "longer message",
         f"Two processes pass messages: a latency of {latency} µs, {rate} GB/s. One of {large:,} B takes how many times"
-        f" as long as one of {small} B?",
+        f" as long as one of {small:,} B?",
         f"{long_ / short:.2f}",
         {
             f"{large / small:.0f}": "The time of a message is proportional to its bytes.",
-            f"{(large / small) ** 0.5:.0f}": "Time grows with the root of the size.",
-            f"{1:.2f}": "Below a page all messages are equal.",
+            f"{(large / small) ** 0.5:.2f}": "Time grows with the root of the size.",
+            f"{1:.2f}": "Latency is all that a message pays.",
         },
         "Both pay the same latency, and the longer one the time of its bytes.",
+        [
+            Step(f"Time of {small:,} B", short, "s"),
+            Step(f"Time of {large:,} B", long_, "s"),
+            Step("One over the other", long_ / short),
+        ],
     )
 
 
 def turning_point(draw: Draw) -> Question:
     """The batch from which a dense layer is compute-bound."""
-    ridge, width = draw.of([110, 160, 250]), draw.of([3000, 6000, 10000, 15000])
+    ridge, width = draw.between(110, 290, 10), draw.between(2000, 4800, 200)
     batch = ridge * width / (width - 2 * ridge)
     return Question(
         "turning point",
@@ -189,13 +191,31 @@ def turning_point(draw: Draw) -> Question:
         " matmuls reach the peak. From about which batch size on is it compute-bound?",
         f"{batch:.0f}",
         {
-            f"{1}": "A matmul is always compute-bound.",
+            f"{batch / 2:.0f}": "A number of 16 bits has one byte.",
             f"{batch / 8:.0f}": "The ridge point counts FLOP per number of the input.",
             f"{width:,}": "Only a batch as large as the layer fills a GPU.",
         },
         "Intensity is b n / (n + 2 b) FLOP per byte, about the batch as long as the layer is much wider.",
+        [
+            Step("Width over width less two ridge points", width / (width - 2 * ridge)),
+            Step("Times the ridge point", batch),
+        ],
     )
 
+
+OPEN = Open(
+    "A colleague measures that a network trains 1.6 times as fast on a GPU with three times the peak FLOP/s, and calls"
+    " the new GPU faulty. Explain what you would look at before you agree, and name one measurement that would settle"
+    " it.",
+    "A step is a sum over layers, each limited by arithmetic, by memory or by its launch; only the first gains by the"
+    " peak. Compare the bandwidths, count the share of each kind in a trace or a roofline, and repeat with a larger"
+    " batch: if the gain rises, the GPU is sound.",
+    {
+        "says that layers wait for arithmetic, memory or launches": 2,
+        "says which of the three the peak changes, and what the others depend on": 2,
+        "names a measurement, such as another batch, and what each outcome would mean": 2,
+    },
+)
 
 QUESTIONS = [
     one_sample,

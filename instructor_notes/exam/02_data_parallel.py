@@ -1,9 +1,12 @@
 """Exam questions of module 02, data parallelism."""
 
+from math import pi, sin, sqrt
+from statistics import NormalDist
+
 import numpy as np
 
 from lib_dlhpc.explore.allreduce.sizes import Flat
-from lib_dlhpc.explore.data_parallel import race, scaling, updates, waiting
+from lib_dlhpc.explore.data_parallel import race, scaling, waiting
 from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
 from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
 from lib_dlhpc.explore.data_parallel.race import Race
@@ -12,7 +15,8 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.prediction.overlap import exposed_time
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 PUBLISHED = 256  # GPUs of Goyal et al. 2017
 runs = race.courses(Race())
@@ -20,32 +24,38 @@ runs = race.courses(Race())
 
 def twice_the_gpus(draw: Draw) -> Question:
     """The share of a step that more GPUs shorten."""
-    gpus, images = draw.of([(64, 32), (128, 16), (256, 16), (512, 64), (128, 64)])
+    gpus, images = draw.between(128, 768, 32), draw.between(8, 64, 2)
     now = predict(step_of(gpus=gpus, images=images, overlap=False))
     then = predict(step_of(gpus=2 * gpus, images=images // 2, overlap=False))
+    ring = float(now.communication.total)
+    longer = float(then.communication.total)
+    left = float(then.compute) + longer
     return Question(
         "twice the gpus",
         f"{gpus * images:,} images per step, {images} on each of {gpus} GPUs, gradients allreduced after backward: a"
         " GPU"
         f" computes for {show(float(now.compute), 's')}, and the allreduce takes"
-        f" {show(float(now.communication.total), 's')}. For half of the images a GPU computes for"
+        f" {show(ring, 's')}; on twice the GPUs {show(longer, 's')}. For half of the images a GPU computes for"
         f" {show(float(then.compute), 's')}. On twice the GPUs with half of the images each, what share of the time"
         " does a step take?",
         f"{100 * float(then.step_time / now.step_time):.1f} %",
         {
-            f"{100 / 2:.0f} %": "Twice the GPUs, half the time.",
-            f"{100 * 1:.0f} %": "A step takes as long as its allreduce.",
-            f"{100 * (1 + 1 / 2) / 2:.0f} %": "Half of a step is communication.",
+            f"{100 / 2:.1f} %": "Twice the GPUs, half the time.",
+            f"{100 * (left + longer) / float(now.step_time):.1f} %": "Twice the GPUs send twice as much each.",
+            f"{100 * (1 + 1 / 2) / 2:.1f} %": "Half of a step is communication.",
         },
         "Computation nearly halves; the allreduce does not, since each GPU still has all gradients.",
+        [
+            Step("Half of the images and the allreduce", left, "s"),
+            Step("Over the step", 100 * left / float(now.step_time), "%"),
+        ],
     )
 
 
 def exposed(draw: Draw) -> Question:
     """Buckets that are full at a steady rate, on a network that keeps up with them, or does not."""
-    backward, buckets, each = draw.of(
-        [(140, 7, 13), (150, 5, 38), (180, 6, 22), (160, 8, 23), (210, 6, 44), (130, 5, 17)]
-    )
+    buckets, each = draw.between(4, 9, 1), draw.between(9, 48, 1)
+    backward = buckets * draw.between(15, 40, 1)
     ready = backward * np.arange(1, buckets + 1) / buckets
     left = float(exposed_time(ready / 1e3, np.full(buckets, each / 1e3), backward / 1e3))
     whole = buckets * each / 1e3
@@ -55,18 +65,25 @@ def exposed(draw: Draw) -> Question:
         f" soon as it is full, and its allreduce takes {each} ms. How much of the allreduces is exposed?",
         show(left, "s"),
         {
-            show(0.0, "s"): "Overlap hides all communication.",
+            show(
+                backward / buckets / 1e3, "s"
+            ): "What is exposed is the bucket that backward fills last.",
             show(whole, "s"): "Backward and allreduce cannot overlap, since one needs the other.",
             show(whole / 2, "s"): "Half of the gradients are ready too late.",
         },
         "The last bucket is full when backward ends, with nothing left to overlap with it; on a slow network the"
         " buckets before it are waiting as well.",
+        [
+            Step("A bucket is full every", backward / buckets / 1e3, "s"),
+            Step("The last allreduce ends after", backward / 1e3 + left, "s"),
+            Step("Less backward", left, "s"),
+        ],
     )
 
 
 def small_buckets(draw: Draw) -> Question:
     """The latency of many small allreduces."""
-    gpus, size = draw.of([64, 128, 512]), draw.of([100e3, 1e6, 4e6, 10e3])
+    gpus, size = draw.between(64, 768, 32), draw.between(3e6, 15e6, 0.5e6)
     small, large = (predict(step_of(gpus, allreduce="ring", bucket=b)) for b in (size, 25e6))
     few, many = (float(each.communication.latency) for each in (large, small))
     count = bucket_count(small.experiment)
@@ -78,16 +95,25 @@ def small_buckets(draw: Draw) -> Question:
         show(many, "s"),
         {
             show(few, "s"): "The same bytes wait for the same latency.",
-            show(few / count, "s"): "Smaller buckets are always better because they start earlier.",
-            show(few / 2, "s"): "Overlap hides half of the latency.",
+            show(few / 2, "s"): "Smaller buckets are always better because they start earlier.",
+            show((few * many) ** 0.5, "s"): "Latency grows with the root of the number of buckets.",
         },
         "Each bucket pays all rounds of its ring, and each round pays the latency.",
+        [
+            Step("Buckets over buckets", count / bucket_count(large.experiment)),
+            Step(
+                "Times the latency of a step before",
+                few * count / bucket_count(large.experiment),
+                "s",
+            ),
+        ],
     )
 
 
 def jitter(draw: Draw) -> Question:
     """The largest of many normal numbers."""
-    gpus, percent = draw.of([64, 96, 512]), draw.of([4, 5, 6, 8])
+    gpus, percent = draw.between(48, 640, 16), draw.between(2.5, 6.5, 0.5)
+    above = NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
     return Question(
         "jitter",
         f"{gpus} GPUs whose steps vary by {percent} % (one standard deviation). By how many percent is a synchronous"
@@ -96,15 +122,19 @@ def jitter(draw: Draw) -> Question:
         {
             f"{percent:.1f} %": "Three percent of jitter costs three percent.",
             f"{percent * gpus**0.5:.1f} %": "Deviations of all GPUs add up.",
-            f"{percent / gpus**0.5:.2f} %": "The mean of many GPUs hardly varies.",
+            f"{2 * percent:.1f} %": "The slowest is two standard deviations above the mean.",
         },
         "The slowest of them lies more than two standard deviations above the mean, and all wait for it.",
+        [
+            Step("The slowest is above the mean by, in σ: Φ⁻¹((p - 0.375) / (p + 0.25))", above),
+            Step("Times σ", above * percent, "%"),
+        ],
     )
 
 
 def one_slow_gpu(draw: Draw) -> Question:
     """All others wait for one."""
-    gpus, slower = draw.of([16, 24, 32]), draw.of([50, 25, 60, 150])
+    gpus, slower = draw.between(6, 18, 1), draw.between(25, 180, 5)
     idle = waiting.waiting_share(Ranks(ranks=gpus, jitter=0.0, slow=1 + slower / 100))
     return Question(
         "one slow gpu",
@@ -117,49 +147,63 @@ def one_slow_gpu(draw: Draw) -> Question:
             f"{100 * idle / gpus:.1f} %": "A wait of one GPU is divided among all.",
         },
         "All others wait for it in every step.",
+        [
+            Step("Each of the others is idle for s / (1 + s)", 100 * slower / (100 + slower), "%"),
+            Step(
+                "Times (p - 1) / p, for the mean",
+                100 * (gpus - 1) / gpus * slower / (100 + slower),
+                "%",
+            ),
+        ],
     )
 
 
 def staleness(draw: Draw) -> Question:
     """Updates between reading the weights and changing them."""
-    workers = draw.of([12, 14, 18, 24])
-    old = float(updates.served(workers).staleness.mean())
+    workers, slower = draw.between(8, 40, 1), draw.between(1.5, 4.0, 0.5)
+    others = workers - 1
     return Question(
         "staleness",
-        f"{workers} equally fast asynchronous workers. How many updates old is a gradient on average when it is"
-        " applied?",
-        f"{old:.1f}",
+        f"{workers} asynchronous workers are equally fast, but for one that takes {slower} times as long for a"
+        " gradient. About how many updates old is its gradient when it is applied?",
+        f"{slower * others:.1f}",
         {
-            f"{old * 0:.1f}": "A gradient is applied to the weights that it was computed with.",
-            f"{old / (workers - 1):.1f}": "Only the worker before matters.",
-            f"{old / 2:.1f}": "Half of the others push before.",
+            f"{others:.1f}": "All gradients of a run are equally old.",
+            f"{others / slower:.1f}": "A slow worker misses fewer updates.",
+            f"{slower * others / 2:.1f}": "Half of the others push before.",
         },
-        "While one computes, each of the others pushes an update.",
+        "While it computes, each of the others pushes an update for each gradient of its own.",
+        [Step("The others", others), Step("Times the gradients of each", slower * others)],
     )
 
 
 def stale_rate(draw: Draw) -> Question:
     """The largest rate that old gradients tolerate."""
-    workers = draw.of([3, 4, 5, 6])
-    names = {3: "Three", 4: "Four", 5: "Five", 6: "Six"}
+    workers, curvature = draw.between(3, 9, 1), draw.between(0.5, 4.5, 0.1)
+    alone, together = most_stale_rate(1) / curvature, most_stale_rate(workers) / curvature
+    one = 2 * sin(pi / (4 * workers - 2)) / curvature
     return Question(
         "stale rate",
-        "Alone, a worker converges on a quadratic loss of curvature 1 up to a learning rate of"
-        f" {most_stale_rate(1):.0f}. {names[workers]} workers have gradients that are {workers - 1} updates old. Up to"
-        " which rate of all together do they converge?",
-        f"{most_stale_rate(workers):.3f}",
+        f"Alone, a worker converges on a quadratic loss of curvature {curvature} up to a learning rate of {alone:.3f}."
+        f" {workers} equally fast workers have gradients that are {workers - 1} updates old. Up to which rate of all"
+        " together do they converge?",
+        f"{together:.3f}",
         {
-            f"{0:.3f}": "Stale gradients do not converge.",
-            f"{workers * most_stale_rate(1):.3f}": "Workers add up, and so do their rates.",
-            f"{most_stale_rate(1):.3f}": "Age does not matter, the direction is right on average.",
+            f"{alone / workers:.3f}": "A rate must fall as gradients get older, in proportion.",
+            f"{workers * alone:.3f}": "Workers add up, and so do their rates.",
+            f"{alone:.3f}": "Age does not matter, the direction is right on average.",
         },
         "They converge at a lower rate; Levin and May's condition says how much lower.",
+        [
+            Step("Of each, with k updates of age: 2 sin(π / (4 k + 2)) over the curvature", one),
+            Step("Of all together", workers * one),
+        ],
     )
 
 
 def end_of_strong_scaling(draw: Draw) -> Question:
     """Where a longer ring costs what less computation saves."""
-    batch, latency = draw.of([4096, 8192, 16384]), draw.of([4, 5, 8, 12])
+    batch, latency = draw.between(2048, 12288, 256), draw.between(4, 12, 1)
     alone = float(predict(step_of()).compute) * batch / 32
     gpus = np.arange(2, batch + 1)
     ring = ALGORITHMS["ring"](25e6, Flat(gpus, latency * 1e-6, 50e9, 1e15).network)
@@ -178,13 +222,17 @@ def end_of_strong_scaling(draw: Draw) -> Question:
             f"{fitting:,}": "Any GPU beyond those that memory requires costs more than it gains.",
         },
         "There another rank lengthens the ring by as much as it shortens the computation.",
+        [
+            Step("A rank lengthens four rings by, 8 latencies", 8e-6 * latency, "s"),
+            Step("Root of the computation over that", sqrt(alone / (8e-6 * latency))),
+        ],
     )
 
 
 def efficiency(draw: Draw) -> Question:
     """Computation over the step."""
-    compute, exchange = draw.of([(190, 70), (260, 90), (210, 110)])
-    hidden, wait = draw.of([(80, 14), (60, 22), (70, 13), (90, 17)])
+    compute, exchange = draw.between(150, 300, 10), draw.between(60, 150, 10)
+    hidden, wait = draw.between(50, 90, 5), draw.between(11, 40, 1)
     left = exchange * (1 - hidden / 100)
 
     def share(*added: float) -> str:
@@ -203,8 +251,27 @@ def efficiency(draw: Draw) -> Question:
             share(exchange): "Waiting for the slowest is not a loss.",
         },
         "Computation over computation, waiting and exposed communication.",
+        [
+            Step("Exposed communication", left, "ms"),
+            Step("The step", compute + left + wait, "ms"),
+            Step("Computation over the step", 100 * compute / (compute + left + wait), "%"),
+        ],
     )
 
+
+OPEN = Open(
+    "A team trains on 64 GPUs with an efficiency of 90 %. It moves to 512 GPUs with the same batch in all and asks you"
+    " for a forecast before it has run anything. Which terms of a step do you estimate, how does each change, and which"
+    " number do you ask for first?",
+    "Computation per GPU falls to an eighth; the bytes of the gradients stay, a ring pays eight times the latencies,"
+    " less of it hides behind a shorter backward, and the slowest of more GPUs is slower. Ask for the time of backward"
+    " and of the allreduce on 64 GPUs, which decide how much is still hidden.",
+    {
+        "names computation, exchange, overlap and the wait for the slowest": 2,
+        "says of each how it changes with eight times the GPUs, and why": 3,
+        "asks for a number that decides the forecast": 1,
+    },
+)
 
 QUESTIONS = [
     twice_the_gpus,

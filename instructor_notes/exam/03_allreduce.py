@@ -1,6 +1,6 @@
 """Exam questions of module 03, allreduce."""
 
-from math import ceil, log2
+from math import log2
 
 from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.allreduce.nodes import buffers_out
@@ -8,7 +8,8 @@ from lib_dlhpc.explore.allreduce.rounds import Example
 from lib_dlhpc.explore.allreduce.sizes import Flat, crossover
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 
 def seconds(algorithm: str, size: float, setting: Flat) -> float:
@@ -33,7 +34,7 @@ def network(ranks: int, latency: float, gigabits: float) -> Flat:
 
 def short_message(draw: Draw) -> Question:
     """How long the fastest algorithm for short messages takes."""
-    ranks, latency = draw.of([64, 128, 512]), draw.of([3, 4, 6, 7])
+    ranks, latency = draw.any([8, 16, 32]), draw.between(1.5, 9.0, 0.1)
     flat = network(ranks, latency, 100)
     doubling, ring, halving, tree = (
         seconds(name, 64.0, flat)
@@ -51,30 +52,36 @@ def short_message(draw: Draw) -> Question:
         },
         "With so few bytes the number of rounds decides: recursive doubling has the fewest, lg p, each of the whole"
         f" buffer. A binomial tree takes {show(tree, 's')}.",
+        [
+            Step("Rounds, lg p", log2(ranks)),
+            Step("Times the latency", log2(ranks) * latency * 1e-6, "s"),
+        ],
     )
 
 
 def rounds_of_a_ring(draw: Draw) -> Question:
     """Rounds of reduce-scatter and all-gather."""
-    ranks = draw.of([12, 20, 24, 36, 48])
+    ranks = draw.between(9, 200, 1)
     return Question(
         "rounds of a ring",
         f"A ring of {ranks} ranks. After how many rounds does every rank have the sum?",
         f"{rounds('ring', ranks, ranks)}",
         {
             f"{rounds('ring', ranks, ranks) // 2}": "The all-gather comes for free.",
-            f"{ceil(log2(ranks))}": "Every collective takes lg p rounds.",
-            f"{ranks * (ranks - 1)}": "Rounds are messages.",
+            f"{ranks - 1 + round(log2(ranks))}": "The all-gather is a tree.",
+            f"{4 * (ranks - 1)}": "A rank sends in one round and receives in the next.",
         },
         "p - 1 rounds of reduce-scatter and p - 1 of all-gather.",
+        [Step("Rounds of each half, p - 1", ranks - 1), Step("Both", 2 * (ranks - 1))],
     )
 
 
 def twice_the_bandwidth(draw: Draw) -> Question:
     """What bandwidth is worth to a ring of many ranks."""
-    ranks, kilobytes = draw.of([256, 512, 768]), draw.of([500, 800])
-    latency = draw.of([3, 4, 5, 6])
+    ranks, kilobytes = draw.between(64, 512, 16), draw.between(500, 2500, 100)
+    latency = draw.between(2.0, 6.0, 0.5)
     slow, fast = (seconds("ring", kilobytes * 1e3, network(ranks, latency, g)) for g in (50, 100))
+    wire = kilobytes * 1e3 / ranks / 6.25e9
     return Question(
         "twice the bandwidth",
         f"A ring allreduces buckets of {kilobytes} kB on {ranks:,} ranks, {latency} µs, 50 Gb/s, free reduction. You"
@@ -86,70 +93,95 @@ def twice_the_bandwidth(draw: Draw) -> Question:
             f"{100 * (1 - 50 / 100) / 2:.1f} %": "Half of the rounds profit.",
         },
         f"2 (p - 1) rounds pay the latency; {kilobytes} kB are a small part of that.",
+        [
+            Step("Bytes of a round, n / p", kilobytes * 1e3 / ranks, "B"),
+            Step("On the wire", wire, "s"),
+            Step("Half of that over latency and wire", 50 * wire / (latency * 1e-6 + wire), "%"),
+        ],
     )
 
 
 def latency_alone(draw: Draw) -> Question:
     """Rounds of a ring over those of Rabenseifner."""
-    ranks = draw.of([64, 128, 512, 1024, 2048])
-    flat = network(ranks, 5, 100)
+    ranks, latency = draw.any([16, 32, 64, 128]), draw.between(1.5, 9.0, 0.1)
+    flat = network(ranks, latency, 100)
+    ring, halving = (seconds(name, 0.0, flat) for name in ("ring", "rabenseifner"))
+    one, levels = latency * 1e-6, log2(ranks)
     return Question(
         "latency alone",
-        f"{ranks:,} ranks, a message so short that only latency counts. How many times as long as Rabenseifner does a"
-        " ring take?",
-        f"{times('ring', 'rabenseifner', 0.0, flat):.1f}",
+        f"{ranks:,} ranks, messages so short that only the latency counts, {latency} µs. How much longer than"
+        " Rabenseifner does a ring take?",
+        show(ring - halving, "s"),
         {
-            f"{1.0:.1f}": "Both move the same bytes, so they take equally long.",
-            f"{rounds('ring', ranks, ranks)}": "Rabenseifner takes one round.",
-            f"{2 * log2(ranks):.1f}": "A ring takes lg p times as many rounds.",
+            show(halving, "s"): "A ring takes twice as long as a tree.",
+            show((ring - halving) / 2, "s"): "The all-gather comes for free.",
+            show(2 * levels * (levels - 1) * one, "s"): "A ring takes lg p times as many rounds.",
         },
-        "2 (p - 1) rounds over 2 lg p.",
+        "2 (p - 1) rounds less 2 lg p.",
+        [
+            Step("More rounds", 2 * (ranks - 1) - 2 * levels),
+            Step("Times the latency", (2 * (ranks - 1) - 2 * levels) * one, "s"),
+        ],
     )
 
 
 def long_message_down_a_tree(draw: Draw) -> Question:
     """Whole buffers in each round, or halves."""
-    ranks, megabytes = draw.of([16, 64, 128, 256]), draw.of([200, 400, 800])
+    ranks, megabytes = draw.any([16, 32, 64, 128]), draw.between(200, 900, 10)
     flat = network(ranks, 2, 100)
+    tree, halving = (seconds(name, megabytes * 1e6, flat) for name in ("binomial", "rabenseifner"))
+    longer = log2(ranks) * ranks / (ranks - 1)
     return Question(
         "long message down a tree",
         "Reduce to a root along a binomial tree, broadcast along it: lg p rounds each way, as Rabenseifner."
-        f" {ranks} ranks, {megabytes} MB, 100 Gb/s, free reduction. How many times as long as Rabenseifner does it"
-        " take?",
-        f"{times('binomial', 'rabenseifner', megabytes * 1e6, flat):.2f}",
+        f" {ranks} ranks, {megabytes} MB, 100 Gb/s, free reduction: Rabenseifner takes {show(halving, 's')}. How long"
+        " does the tree take?",
+        show(tree, "s"),
         {
-            f"{1.0:.2f}": "A tree is fast because it has lg p levels.",
-            f"{times('ring', 'rabenseifner', 0.0, flat):.2f}": "What holds for latency holds for bandwidth.",
-            f"{2 * log2(ranks):.2f}": "Rabenseifner sends the buffer once in all.",
+            show(halving, "s"): "A tree is fast because it has lg p levels.",
+            show(
+                halving * (ranks - 1) / log2(ranks), "s"
+            ): "What holds for latency holds for bandwidth.",
+            show(2 * log2(ranks) * halving, "s"): "Rabenseifner sends the buffer once in all.",
         },
         "Each round of the tree sends the whole buffer; Rabenseifner's halves add up to less than one buffer"
         " each way.",
+        [
+            Step("Buffers of the tree over those of Rabenseifner, lg p over (p - 1) / p", longer),
+            Step("Times its time", longer * halving, "s"),
+        ],
     )
 
 
 def shared_nic(draw: Draw) -> Question:
     """How often a buffer leaves a node."""
-    machines, devices = draw.of([(16, 4), (64, 4), (8, 8), (16, 8), (32, 4)])
+    machines, devices = draw.any([4, 8, 16, 32]), draw.any([4, 8])
+    size = draw.between(20, 400, 5) * 1e6
     doubling, halving = (
         buffers_out(name, machines, devices) for name in ("recursive_doubling", "rabenseifner")
     )
     return Question(
         "shared NIC",
-        f"{machines} nodes of {devices} devices that share a NIC. With recursive doubling the buffer leaves each node"
-        f" {doubling:.0f} times. Rabenseifner has the same partners. How often does it leave with it?",
-        f"{halving:.2f} times",
+        f"{machines} nodes of {devices} devices that share a NIC sum a buffer of {show(size, 'B')}. With recursive"
+        f" doubling {show(doubling * size, 'B')} leave each node. Rabenseifner has the same partners. How much leaves"
+        " with it?",
+        show(halving * size, "B"),
         {
-            f"{doubling:.2f} times": "Same partners, same cost.",
-            f"{doubling / devices:.2f} times": "One device of each node sends for all.",
-            f"{doubling / 2:.2f} times": "Rabenseifner sends half of the buffer in each round.",
+            show(doubling * size, "B"): "Same partners, same cost.",
+            show(doubling / devices * size, "B"): "One device of each node sends for all.",
+            show(doubling / 2 * size, "B"): "Rabenseifner sends half of the buffer in each round.",
         },
         "When it leaves the node, each device has only its shard of the buffer left to send.",
+        [
+            Step("Buffers that leave a node, 2 (m - 1) / m of m nodes", halving),
+            Step("Times the buffer", halving * size, "B"),
+        ],
     )
 
 
 def few_elements(draw: Draw) -> Question:
     """Rounds of a schedule that has more ranks than elements."""
-    ranks, elements = draw.of([(10, 4), (12, 5), (20, 8), (40, 6), (18, 4)])
+    ranks, elements = draw.between(12, 60, 1), draw.between(4, 9, 1)
     return Question(
         "few elements",
         f"{ranks} ranks allreduce {elements} numbers with a ring. How many rounds pay the latency?",
@@ -157,19 +189,28 @@ def few_elements(draw: Draw) -> Question:
         {
             f"{2 * (elements - 1)}": "More elements than needed are the only waste.",
             f"{rounds('ring', ranks, elements) // 2}": "Empty messages are not sent on the way back.",
-            f"{ceil(log2(elements))}": "The number of elements decides the number of rounds.",
+            f"{ranks + elements - 2}": "The all-gather leaves out what is empty.",
         },
         "Some blocks are empty, and their messages still go round: a schedule is for ranks, not for elements.",
+        [
+            Step("Rounds of each half, p - 1, whatever the elements", ranks - 1),
+            Step("Both", 2 * (ranks - 1)),
+        ],
     )
 
 
 def overtaking(draw: Draw) -> Question:
     """The size from which halves are better than whole buffers."""
-    ranks, latency, gigabits = draw.of([32, 128, 256]), draw.of([2, 3, 4, 8]), draw.of([40, 200])
+    ranks, latency, gigabits = (
+        draw.any([16, 32, 64, 128, 256]),
+        draw.between(1.5, 8.0, 0.5),
+        draw.any([25, 40, 50, 200]),
+    )
     size, product = (
         crossover(ranks, latency * 1e-6, gigabits * 1e9 / 8),
         latency * 1e-6 * gigabits * 1e9 / 8,
     )
+    levels = log2(ranks)
     return Question(
         "crossover",
         f"{ranks} ranks, {latency} µs, {gigabits} Gb/s, free reduction. From which message size on does Rabenseifner"
@@ -177,21 +218,29 @@ def overtaking(draw: Draw) -> Question:
         show(size, "B"),
         {
             show(product, "B"): "The crossover is latency times bandwidth.",
-            show(
-                product * log2(ranks), "B"
-            ): "Each of the lg p rounds adds latency times bandwidth.",
+            show(product * levels, "B"): "Each of the lg p rounds adds latency times bandwidth.",
             show(size * 8, "B"): "Bits are bytes.",
         },
         "Latency times lg p over the difference of the two slopes, (lg p - 2 (p - 1) / p) times the time of a byte.",
+        [
+            Step("Latency times bandwidth", product, "B"),
+            Step(
+                "Times lg p over lg p - 2 (p - 1) / p",
+                product * levels / (levels - 2 * (ranks - 1) / ranks),
+                "B",
+            ),
+        ],
     )
 
 
 def two_ranks(draw: Draw) -> Question:
     """What two ranks tell of a cluster."""
-    latency, many = draw.of([4, 5, 6, 8]), draw.of([64, 128, 512])
+    latency, many = draw.between(2.0, 9.0, 0.1), draw.any([8, 16, 32, 64])
     few, all_ = (
         times("ring", "recursive_doubling", 1e3, network(p, latency, 10)) for p in (2, many)
     )
+    ring = 2 * (many - 1) * (latency * 1e-6 + 1e3 / many / 1.25e9)
+    doubling = log2(many) * (latency * 1e-6 + 1e3 / 1.25e9)
     return Question(
         "two ranks",
         f"On 2 ranks a ring takes {few:.2f} times as long as recursive doubling for 1 kB ({latency} µs, 10 Gb/s, free"
@@ -200,11 +249,30 @@ def two_ranks(draw: Draw) -> Question:
         {
             f"{few:.2f} times": "Two ranks can tell me about a cluster.",
             f"{many / 2 * few:.2f} times": "Only the ring gets longer with the ranks.",
-            f"{1 / all_:.3f} times": "On many ranks the ring is the faster one.",
+            f"{log2(many) * few:.2f} times": "Of the ring, too, the rounds grow with lg p.",
         },
         "Rounds grow with p for the ring, and with lg p for recursive doubling.",
+        [
+            Step("Ring: 2 (p - 1) rounds of n / p", ring, "s"),
+            Step("Recursive doubling: lg p rounds of n", doubling, "s"),
+            Step("One over the other", ring / doubling, "times"),
+        ],
     )
 
+
+OPEN = Open(
+    "A library chooses one algorithm for all allreduces of a training run: ring. The run sums many buffers of a few"
+    " kilobytes and one of 500 MB in each step, on 256 ranks. What do you tell its authors, and how do you find where"
+    " the choice should change?",
+    "Short buffers pay 2 (p - 1) latencies on a ring where lg p would do; the long one is fine, since bytes decide"
+    " there. Set the two prices equal to find the size where the choice changes, with measured latency and bandwidth;"
+    " or gather the small buffers into one.",
+    {
+        "compares rounds for short buffers and bytes for the long one, with formulas": 3,
+        "finds the size where two algorithms take equally long, and says what it depends on": 2,
+        "names a measurement, or a change such as gathering small buffers": 1,
+    },
+)
 
 QUESTIONS = [
     short_message,

@@ -1,9 +1,10 @@
 """Exam questions of module 04, model parallelism."""
 
-from lib_dlhpc.explore.model_parallel import cuts, products
-from lib_dlhpc.explore.model_parallel.cuts import Cut
+from lib_dlhpc.explore.model_parallel import products
 from lib_dlhpc.explore.model_parallel.products import Products
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 
 def share(setting: Products) -> float:
@@ -15,7 +16,7 @@ def share(setting: Products) -> float:
 
 def stages(draw: Draw) -> Question:
     """How many times as fast a pipeline is."""
-    ranks, microbatches = draw.of([6, 10, 12]), draw.of([15, 20, 36])
+    ranks, microbatches = draw.between(5, 14, 1), draw.between(12, 60, 1)
     faster = ranks * microbatches / (microbatches + ranks - 1)
     return Question(
         "stages",
@@ -30,12 +31,16 @@ def stages(draw: Draw) -> Question:
             ),
         },
         "While the pipeline fills and drains, stages are idle.",
+        [
+            Step("Time over that of one GPU, (m + p - 1) / (m p)", 1 / faster),
+            Step("Its inverse", faster),
+        ],
     )
 
 
 def bubble(draw: Draw) -> Question:
     """The bubble as a share of the step."""
-    ranks, microbatches = draw.of([5, 6, 10]), draw.of([9, 14, 18, 30])
+    ranks, microbatches = draw.between(4, 12, 1), draw.between(9, 40, 1)
     over = (ranks - 1) / microbatches
     return Question(
         "bubble",
@@ -48,51 +53,64 @@ def bubble(draw: Draw) -> Question:
             f"{100 * ranks / microbatches:.1f} %": "P microbatches are lost to fill P stages.",
         },
         "(p - 1) / m of the work; of the step that over one more than that.",
+        [
+            Step("Bubble over work, (p - 1) / m", 100 * over, "%"),
+            Step("Over one more than that", 100 * over / (1 + over), "%"),
+        ],
     )
 
 
 def across_nodes(draw: Draw) -> Question:
     """Tensor parallelism over more nodes."""
-    width, tokens = draw.of([3072, 5120, 6144]), draw.of([1536, 3072])
-    few = Products(gpus=8, width=width, tokens=tokens)
-    many = few._replace(gpus=draw.of([16, 32]))
-    faster = products.seconds(few) / products.seconds(many)
+    times, computing = draw.any([2, 4]), draw.between(10, 40, 1)
+    near, far = draw.between(2, 9, 1), draw.between(22, 70, 1)
+    faster = (computing + near) / (computing / times + far)
     return Question(
         "across nodes",
-        f"Two large matmuls ({tokens:,} rows, {width:,} columns) are split over the 8 GPUs of a node by tensor"
-        f" parallelism. On {many.gpus} GPUs in {many.gpus // 8} nodes, which share a NIC each, messages take"
-        f" {share(many):.1f} % of the time, and took {share(few):.1f} %. How many times as fast are the products?",
-        f"{faster:.3f}",
+        "Two large matmuls are split over the 8 GPUs of a node by tensor parallelism: they compute for"
+        f" {computing} ms, and their messages take {near} ms. On {8 * times} GPUs in {times} nodes, which share a NIC"
+        f" each, the messages take {far} ms. How many times as fast are the matmuls there?",
+        f"{faster:.2f}",
         {
-            f"{many.gpus / 8:.3f}": "Model parallel is for speed",
-            f"{(many.gpus / 8) ** 0.5:.3f}": "More GPUs gain the root of their number.",
-            f"{1:.3f}": "Messages take exactly what computation saves.",
+            f"{times:.2f}": "Model parallel is for speed",
+            f"{times**0.5:.2f}": "More GPUs gain the root of their number.",
+            f"{(computing + near) / (computing / times + near):.2f}": "Messages take as long between nodes as in one.",
         },
         "The allreduce of every layer now crosses nodes: it is slower, not faster.",
+        [
+            Step("Before", computing + near, "ms"),
+            Step("Over the nodes", computing / times + far, "ms"),
+            Step("One over the other", faster),
+        ],
     )
 
 
 def what_a_gpu_sends(draw: Draw) -> Question:
     """The bytes of a ring."""
-    few, many = draw.of([(4, 16), (6, 12), (4, 32), (3, 24), (5, 20)])
-    sent = [(gpus - 1) / gpus for gpus in (few, many)]
+    few, many = draw.between(3, 6, 1), draw.between(9, 32, 1)
+    buffer = draw.between(20, 300, 5) * 1e6
+    sent = [2 * (gpus - 1) / gpus * buffer for gpus in (few, many)]
     return Question(
         "what a gpu sends",
-        "Two large matmuls are split by tensor parallelism, their results allreduced by a ring. How does what"
-        f" each GPU sends change from {few} to {many} GPUs?",
-        f"{sent[1] / sent[0]:.2f} times",
+        f"Two large matmuls are split by tensor parallelism, their results allreduced by a ring. On {few} GPUs"
+        f" each one sends {show(sent[0], 'B')} of a result. How much does it send on {many} GPUs?",
+        show(sent[1], "B"),
         {
-            f"{few / many:.2f} times": "With more GPUs, each one sends less.",
-            f"{many / few:.2f} times": "Each GPU sends to every other.",
-            f"{(many / few) ** 2:.2f} times": "All pairs of GPUs exchange.",
+            show(sent[0] * few / many, "B"): "With more GPUs, each one sends less.",
+            show(sent[0] * many / few, "B"): "Each GPU sends to every other.",
+            show(sent[1] / 2, "B"): "The all-gather comes for free.",
         },
         "An allreduce sends 2 (p - 1) / p of the buffer from each rank, whatever p.",
+        [
+            Step("The buffer: what is sent over 2 (p - 1) / p", buffer, "B"),
+            Step(f"Times 2 (p - 1) / p of {many}", sent[1], "B"),
+        ],
     )
 
 
 def more_rows(draw: Draw) -> Question:
     """Rows raise arithmetic and messages alike."""
-    width, tokens = draw.of([3072, 5120, 6144]), draw.of([1536, 3072])
+    width, tokens = draw.between(3072, 6144, 128), draw.between(1024, 4096, 256)
     few = Products(gpus=16, width=width, tokens=tokens)
     rows, wide = few._replace(tokens=2 * tokens), few._replace(width=2 * width)
     return Question(
@@ -106,12 +124,13 @@ def more_rows(draw: Draw) -> Question:
             f"{share(few) / 4:.1f} %": "Arithmetic grows with the square of the rows.",
         },
         "Rows raise arithmetic and messages alike. Width raises arithmetic more.",
+        [Step("Both arithmetic and messages double: their share stays", share(few), "%")],
     )
 
 
 def schedules(draw: Draw) -> Question:
     """The bubbles of GPipe and 1F1B."""
-    ranks, microbatches = draw.of([5, 6, 9]), draw.of([11, 13, 21, 35])
+    ranks, microbatches = draw.between(4, 12, 1), draw.between(11, 40, 1)
     over = 100 * (ranks - 1) / microbatches
     return Question(
         "1f1b",
@@ -121,15 +140,16 @@ def schedules(draw: Draw) -> Question:
         {
             f"{over / 2:.1f} %": "1F1B has a smaller bubble than GPipe.",
             f"{over / 3:.1f} %": "1F1B fills its bubble with weight gradients.",
-            f"{0:.1f} %": "A pipeline that alternates never waits.",
+            f"{100 * over / (100 + over):.1f} %": "With 1F1B a bubble is a share of the step.",
         },
         "The same bubble; 1F1B has less memory, and so room for more microbatches.",
+        [Step("Both: (p - 1) / m", over, "%")],
     )
 
 
 def stored_microbatches(draw: Draw) -> Question:
     """What 1F1B stores."""
-    ranks, times = draw.of([6, 10, 12, 14, 18]), draw.of([3, 4])
+    ranks, times = draw.between(5, 36, 1), draw.between(2, 8, 1)
     return Question(
         "stored microbatches",
         f"{ranks} stages, {times * ranks} microbatches, 1F1B. For how many microbatches do all stages together store"
@@ -141,26 +161,57 @@ def stored_microbatches(draw: Draw) -> Question:
             f"{ranks}": "One forward, one backward: one is stored.",
         },
         "Rank r of p, counted from 0, stores p - r.",
+        [
+            Step("Mean of p, p - 1, ... and 1", (ranks + 1) / 2),
+            Step("Times the stages", ranks * (ranks + 1) / 2),
+        ],
     )
 
 
 def equal_layers(draw: Draw) -> Question:
     """Stages of equally many layers."""
-    network, count = draw.of([("ResNet-50", 8), ("VGG-16", 2), ("VGG-16", 4), ("ResNet-50", 2)])
-    uneven = cuts.unevenness(Cut(network, count, way="equal numbers of layers"))
+    passes = [draw.between(6, 30, 1) for _ in range(4)]
+    microbatches = draw.between(6, 12, 1)
+    slowest, whole = max(passes), sum(passes)
+    taken = whole + (microbatches - 1) * slowest
+    listed = ", ".join(f"{each}" for each in passes[:-1])
     return Question(
         "equal layers",
-        f"{network} is cut into {count} stages of equally many layers. By how much does the slowest stage exceed the"
-        " mean?",
-        f"{uneven:.1f} %",
+        "A network is cut into four stages of equally many layers, whose forward passes of a microbatch take"
+        f" {listed} and {passes[-1]} ms. When has the last of {microbatches} microbatches left the last stage, if"
+        " messages are free?",
+        show(taken / 1e3, "s"),
         {
-            f"{0:.1f} %": "Equal stages have equal numbers of layers",
-            f"{uneven / 4:.1f} %": "A stage can exceed the mean by its own share at most.",
-            f"{uneven * 4:.1f} %": "The last stage has most weights, and so most work.",
+            show(
+                (microbatches + 3) * whole / 4e3, "s"
+            ): "Equal stages have equal numbers of layers",
+            show(microbatches * whole / 1e3, "s"): "Stages compute one after another.",
+            show(
+                microbatches * slowest / 1e3, "s"
+            ): "The other stages are hidden behind the slowest.",
         },
-        "Layers differ in work, and those with the most weights do not have the most of it.",
+        "The first microbatch passes all stages; then one leaves whenever the slowest stage is done.",
+        [
+            Step("The first has left after", whole, "ms"),
+            Step("The others follow every", slowest, "ms"),
+            Step("The last has left after", taken / 1e3, "s"),
+        ],
     )
 
+
+OPEN = Open(
+    "A network fits one GPU. Its owner has 8 GPUs in one node, a batch that is past the critical one, and a colleague"
+    " who says that model parallelism is only for memory. Advise the owner: which split, why, and what would change"
+    " your mind?",
+    "Past the critical batch more samples save no steps, so replicas gain nothing; a tensor split shortens each"
+    " sample's work where links are fast. A pipeline needs microbatches, and so the batch. With slow links, small"
+    " layers or a batch below the critical one the advice turns around.",
+    {
+        "says what past the critical batch means for data parallelism": 2,
+        "chooses a split and names its cost: messages per layer, or a bubble": 2,
+        "says which change of network, link or batch would reverse the choice": 2,
+    },
+)
 
 QUESTIONS = [
     stages,

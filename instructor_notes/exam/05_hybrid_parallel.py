@@ -1,23 +1,20 @@
 """Exam questions of module 05, hybrid and spatial parallelism."""
 
-from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.charts import parts_of
 from lib_dlhpc.explore.hybrid_parallel.cosmos import Cubes, finer, step_of
-from lib_dlhpc.explore.hybrid_parallel.map import RUNS, Ways
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
-
-LARGE = ("GPT-3, 384 GPUs", "GPT-3, 1,536 GPUs")
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 
 def cut_finer(draw: Draw) -> Question:
     """What a finer cut shortens, and what it leaves."""
-    edge, slabs, gpus = draw.of(
-        [(512, 4, 256), (512, 8, 512), (256, 2, 512), (256, 4, 1024), (512, 2, 256)]
-    )
+    edge, slabs = draw.any([256, 512]), draw.any([2, 4, 8])
+    gpus = draw.between(128, 2048, 32)
     cubes = Cubes(edge=edge, slabs=slabs, gpus=gpus)
     now, then, more = map(step_of, (cubes, finer(cubes), cubes._replace(gpus=2 * gpus)))
     parts, own = parts_of(now), parts_of(then)
+    left = parts["halos"] + parts["gradients"] + own["compute"] + own["waiting"]
     return Question(
         "finer",
         f"{gpus // slabs} cubes of {edge}³ per step on {gpus} GPUs, each cut into {slabs} slabs; more cubes"
@@ -33,14 +30,17 @@ def cut_finer(draw: Draw) -> Question:
             f"{2 * slabs / slabs:.3f}": "Twice the messages, twice the time.",
         },
         "Past the critical batch a finer cut is the only way to a shorter step; here halos are cheap.",
+        [
+            Step("Halos and gradients as before, and what a GPU does itself", left, "s"),
+            Step("Over the step", left / float(now.step_time)),
+        ],
     )
 
 
 def more_replicas(draw: Draw) -> Question:
     """The memory of a replica."""
-    edge, slabs, gpus, samples = draw.of(
-        [(512, 4, 512, 2), (256, 2, 256, 2), (256, 4, 512, 8), (512, 8, 256, 4), (256, 2, 512, 1)]
-    )
+    edge, slabs = draw.any([256, 512]), draw.any([2, 4, 8])
+    gpus, samples = draw.between(128, 1024, 64), draw.any([1, 2, 4, 8])
     cubes = Cubes(edge=edge, slabs=slabs, gpus=gpus, samples=samples)
     now, then = (float(step_of(cubes._replace(gpus=g)).memory_total) for g in (gpus, 2 * gpus))
     return Question(
@@ -55,6 +55,7 @@ def more_replicas(draw: Draw) -> Question:
             show(now * 3 / 4, "B"): "Replicas share the weights, not the activations.",
         },
         "A replica is a complete copy: only a split, or ZeRO for the state, makes it smaller.",
+        [Step("A replica is complete, and has the same batch: as before", now, "B")],
     )
 
 
@@ -68,8 +69,8 @@ def received(edge: int, slabs: int, channels: int, window: int) -> int:
 
 def halo(draw: Draw) -> Question:
     """The surface of a slab."""
-    edge, channels, window = draw.of([(512, 16, 3), (256, 24, 5), (384, 48, 3), (320, 32, 7)])
-    slabs = draw.of([4, 8, 16])
+    edge, channels, window = draw.between(192, 576, 32), draw.between(8, 64, 4), draw.any([3, 5, 7])
+    slabs = draw.any([4, 8])
     few, many = (received(edge, cut, channels, window) for cut in (slabs, 2 * slabs))
     return Question(
         "halo",
@@ -85,25 +86,34 @@ def halo(draw: Draw) -> Question:
             show(few / 4, "B"): "A surface shrinks with the square.",
         },
         "The surface of a slab stays, its thickness halves: so strong scaling ends.",
+        [
+            Step("Planes that it lacks, on both sides", window - 1),
+            Step("Bytes of a plane", edge**2 * channels * 2, "B"),
+            Step(
+                "One times the other, whatever its thickness",
+                (window - 1) * edge**2 * channels * 2,
+                "B",
+            ),
+        ],
     )
 
 
 def fewest_messages(draw: Draw) -> Question:
     """Memory rules out the left of the map."""
-    name, stages = draw.of(LARGE), draw.of([8, 12, 16])
-    run = RUNS[name]
-    left, used = (layouts.predicted(Ways(run=name), *split) for split in ((1, stages), (8, 12)))
+    billions, stages = draw.between(120, 640, 10), draw.any([4, 6, 8, 12, 16])
+    state = 16 * billions * 1e9 / stages
     return Question(
         "fewest messages",
-        f"GPT-3 ({run.layers} blocks of width {run.hidden:,}, {run.heads} heads, recomputed) on {run.gpus:,} GPUs of"
-        f" {show(left.capacity, 'B')}: tensor 1 × pipeline {stages} has few messages. What do you make of it?",
-        f"{show(left.memory, 'B')} are needed on each GPU, so it does not fit",
+        f"{billions} billion weights, 16 B of weights, gradients and optimizer state for each, on GPUs of 80 GB: tensor"
+        f" 1 × pipeline {stages}, nothing else sharded, has few messages. What do you make of it?",
+        f"{show(state, 'B')} of state are needed on each GPU, so it does not fit",
         {
             "It is the best": "The best combination is the one with the fewest messages.",
             "Its bubble is the longest of all": "Less tensor parallelism means more bubble.",
             "Its gradients are exchanged between nodes": "An exchange between nodes is what decides.",
         },
-        f"Memory rules the left of the map out; tensor 8 × pipeline 12 needs {show(used.memory, 'B')}.",
+        "Memory rules the left of the map out, before messages are counted.",
+        [Step("State in all", 16 * billions * 1e9, "B"), Step("Over the stages", state, "B")],
     )
 
 
@@ -118,8 +128,8 @@ def pipelined(sequences: int, stages: int, microbatch: int, faster: float) -> fl
 
 def larger_microbatch(draw: Draw) -> Question:
     """A bubble is p - 1 microbatches, whatever they hold."""
-    sequences, stages = draw.of([(24, 12), (96, 24), (48, 10), (32, 6)])
-    microbatch, gain = draw.of([(8, 5), (4, 3), (8, 8)])
+    sequences, stages = draw.between(24, 96, 8), draw.between(6, 24, 1)
+    microbatch, gain = draw.any([4, 8]), draw.between(3, 12, 1)
     longer = pipelined(sequences, stages, microbatch, 1 + gain / 100)
     return Question(
         "larger microbatch",
@@ -135,12 +145,18 @@ def larger_microbatch(draw: Draw) -> Question:
             f"{microbatch:.2f}": "A larger microbatch makes a step longer in proportion.",
         },
         "The bubble is p - 1 microbatches of a stage, and each is now several times as long.",
+        [
+            Step("Passes of the slowest stage, m / b + p - 1", sequences / microbatch + stages - 1),
+            Step("Each, over one of a sequence", microbatch / (1 + gain / 100)),
+            Step("Both, over the m + p - 1 passes before", longer),
+        ],
     )
 
 
 def share_of_a_halo(draw: Draw) -> Question:
     """Planes over the thickness of a slab."""
-    edge, slabs = draw.of([(128, 4), (256, 32), (384, 24), (192, 8), (320, 40)])
+    thick, slabs = draw.between(6, 36, 1), draw.between(4, 16, 1)
+    edge = thick * slabs
     right = received(edge, slabs, 1, 3) / (2 * edge**3 / slabs)
     return Question(
         "share of a halo",
@@ -150,11 +166,30 @@ def share_of_a_halo(draw: Draw) -> Question:
         {
             f"{100 * right / 2:.2f} %": "A slab has one surface.",
             f"{100 * 2 / edge:.2f} %": "A halo is a share of the cube.",
-            f"{100 * 2 * slabs**2 / edge:.2f} %": "Every slab sends to every other.",
+            f"{200 / (thick + 2):.2f} %": "A share is of all that a slab holds, with its halo.",
         },
         "Two planes over the thickness of a slab.",
+        [
+            Step("Thickness of a slab, in planes", thick),
+            Step("Two planes over it", 200 / thick, "%"),
+        ],
     )
 
+
+OPEN = Open(
+    "You have 256 GPUs in nodes of 8, a network that needs three GPUs' memory, and a batch that may grow fourfold"
+    " before it is critical. In which order do you use data, tensor and pipeline parallelism, which group goes inside a"
+    " node, and what would you check before you start?",
+    "First what memory demands: a tensor split of 4 or 8 in a node, since it exchanges in every layer; then replicas"
+    " while the batch saves steps; a pipeline only if the network outgrows a node. Check memory at the peak, the batch"
+    " per replica, and that the tensor group does not leave the node.",
+    {
+        "begins with memory, and finds the least split that fits": 2,
+        "puts the group that exchanges most often on the fastest links, with the reason": 2,
+        "says how far replicas go, by the critical batch": 1,
+        "names a check by a number": 1,
+    },
+)
 
 QUESTIONS = [
     cut_finer,

@@ -1,8 +1,9 @@
 """Exam questions of module 06, large batches and LARS."""
 
-from lib_dlhpc.explore.large_batch.rules import base, lars_step, longer_step, mean, times_base
+from lib_dlhpc.explore.large_batch.rules import lars_step, longer_step, mean, times_base
 from lib_dlhpc.explore.large_batch.time import steps_to_accuracy
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 LARGE, BEYOND = times_base(32), 4000
 tuned, lars = (100 * mean(rule, LARGE).mean for rule in ("tuned", "lars"))
@@ -11,8 +12,8 @@ over = 100 * (mean("tuned", BEYOND).mean - mean("lars", BEYOND).mean)
 
 def linear_scaling(draw: Draw) -> Question:
     """The batch at which a scaled rate is no longer stable."""
-    batch, rate = draw.of([(48, 0.02), (96, 0.05), (24, 0.01)])
-    momentum, curvature = draw.of([(0.9, 2.5), (0.8, 3.0), (0.9, 4.0), (0.95, 1.5)])
+    batch, rate = draw.between(16, 128, 8), draw.between(0.01, 0.06, 0.01)
+    momentum, curvature = draw.between(0.5, 0.9, 0.1), draw.between(1.5, 4.0, 0.5)
 
     def last(bound: float) -> str:
         return f"{batch * bound / (rate * curvature):,.0f}"
@@ -32,34 +33,47 @@ def linear_scaling(draw: Draw) -> Question:
         },
         "A step of SGD with momentum m is stable while rate times curvature is below 2 (1 + m); beyond, the run"
         " diverges, however long its warm-up.",
+        [
+            Step("Rate times curvature, at this batch", rate * curvature),
+            Step("Bound, 2 (1 + m)", 2 * (1 + momentum)),
+            Step(
+                "Batch times bound over that",
+                round(batch * 2 * (1 + momentum) / (rate * curvature)),
+            ),
+        ],
     )
 
 
 def what_closes_the_gap(draw: Draw) -> Question:
     """How much a tuned rate is worth."""
-    batch = draw.of([1024, 2048, 4000])
-    scaled, again, own = (100 * mean(rule, batch).mean for rule in ("linear", "tuned", "lars"))
-    small = 100 * base().mean
-    closed = 100 * (again - scaled) / (small - scaled)
+    scaled, small = draw.between(62.0, 88.0, 0.4), draw.between(93.0, 97.0, 0.2)
+    again = round(scaled + draw.between(0.5, 0.85, 0.05) * (small - scaled), 1)
+    own = round(again + draw.between(0.3, 0.8, 0.1) * (small - again), 1)
+    gap = small - scaled
+    closed = 100 * (again - scaled) / gap
     return Question(
         "what closes the gap",
-        f"A perceptron on digits. At batch {batch:,} linear scaling reaches {scaled:.1f} %, plain SGD with its rate"
-        f" tuned again {again:.1f} %, LARS {own:.1f} %; the small batch had {small:.1f} %. How much of the gap between"
-        " linear scaling and the small batch does the tuned rate alone close?",
+        f"At a large batch linear scaling reaches {scaled:.1f} %, plain SGD with its rate tuned again {again:.1f} %,"
+        f" LARS {own:.1f} %; the small batch had {small:.1f} %. How much of the gap between linear scaling and the"
+        " small batch does the tuned rate alone close?",
         f"{closed:.1f} %",
         {
-            f"{0:.1f} %": "LARS is what saved it.",
+            f"{100 * (own - scaled) / gap:.1f} %": "LARS is what saved it.",
             f"{closed / 2:.1f} %": "A tuned rate and LARS each close half.",
-            f"{100:.1f} %": "A good rate is all that it takes.",
+            f"{100 - closed:.1f} %": "What is left of the gap is what the rate was worth.",
         },
         "Most of it is the learning rate; LARS has an end, too.",
+        [
+            Step("The gap, in points", gap),
+            Step("What the tuned rate gains, over that", closed, "%"),
+        ],
     )
 
 
 def steps(draw: Draw) -> Question:
     """Steps over a critical batch."""
-    critical, small = draw.of([(3000, 500), (6000, 750), (1500, 400)])
-    large = draw.of([9600, 25600, 12800, 38400])
+    critical, small = draw.between(1000, 6000, 250), draw.between(200, 800, 50)
+    large = draw.between(8000, 40000, 800)
     few, many = (float(steps_to_accuracy(each, critical)) for each in (small, large))
     return Question(
         "steps",
@@ -72,43 +86,69 @@ def steps(draw: Draw) -> Question:
             f"{few * (small / large) ** 0.5:,.0f}": "Steps fall with the root of the batch without end.",
         },
         "Steps are fewest times 1 + critical / batch: beyond the critical batch they hardly fall.",
+        [
+            Step("1 + critical / batch, of the small batch", 1 + critical / small),
+            Step("And of the large one", 1 + critical / large),
+            Step("Steps times the second over the first", round(many)),
+        ],
     )
 
 
 def sum_for_mean(draw: Draw) -> Question:
     """A bug that replicas share."""
-    ranks = draw.of([6, 11, 13, 14, 18])
+    ranks, rate = draw.between(5, 18, 1), draw.between(0.02, 0.4, 0.02)
+    gradient = draw.between(0.3, 2.5, 0.1)
+    one = rate * gradient
     return Question(
         "sum for mean",
-        f"{ranks} ranks add their gradients where they should take the mean. All replicas stay equal. How many times as"
-        " long is a step of SGD?",
-        f"{longer_step('sgd', ranks):.1f}",
+        f"{ranks} ranks add their gradients where they should take the mean, which has a length of {gradient}. All"
+        f" replicas stay equal. How long is a step of SGD at a rate of {rate}?",
+        f"{longer_step('sgd', ranks) * one:.3g}",
         {
-            f"{longer_step('lars', ranks):.1f}": "If the replicas agree, the gradients are right.",
-            f"{ranks**0.5:.1f}": "Gradients of different samples add like noise.",
-            f"{ranks**2:.1f}": "Rate and gradient both grow.",
+            f"{one:.3g}": "If the replicas agree, the gradients are right.",
+            f"{ranks**0.5 * one:.3g}": "Gradients of different samples add like noise.",
+            f"{(ranks - 1) * one:.3g}": "Each rank adds the gradients of the others.",
         },
         "The update is the rate times the sum. Under LARS the length cancels, and the bug is hidden.",
+        [Step("Length of the sum", ranks * gradient), Step("Times the rate", ranks * one)],
     )
 
 
 def first_step(draw: Draw) -> Question:
     """The trust ratio."""
-    weights, gradient = draw.of([(14, 0.7), (23, 0.4), (17, 1.6)])
-    rate, trust = draw.of([(8, 0.001), (12, 0.002), (5, 0.003), (15, 0.001)])
+    weights, gradient = draw.between(5, 18, 1), draw.between(0.6, 2.4, 0.1)
+    rate, trust = draw.between(4, 16, 1), draw.any([0.001, 0.002, 0.003])
     return Question(
         "first step",
         f"A layer with |w| = {weights} and |g| = {gradient:g}. LARS with rate {rate}, trust {trust:g}, no decay, no"
         " momentum yet. How long is the step?",
         f"{lars_step(weights, gradient, rate, trust):.3g}",
         {
-            f"{rate * gradient:.3g}": "LARS is SGD with a warm-up.",
+            f"{rate * trust * weights / gradient:.3g}": "The step is the local rate times the rate.",
             f"{rate * trust * gradient:.3g}": "Trust scales the gradient.",
             f"{rate * trust * weights * gradient:.3g}": "The local rate is trust times the weights.",
         },
         "The length of the gradient cancels: rate times trust times |w|.",
+        [
+            Step("Local rate: trust |w| / |g|", trust * weights / gradient),
+            Step("Rate times local rate times |g|", rate * trust * weights),
+        ],
     )
 
+
+OPEN = Open(
+    "A vendor shows that its optimizer reaches 0.4 points more than SGD at batch 32,768: one run of each, the best rate"
+    " of a list for its own, linear scaling for SGD, accuracy on the test samples. List what is wrong with the"
+    " comparison, by its weight, and design one that would convince you.",
+    "SGD's rate was not tuned; the vendor's was chosen on the test samples; one seed each says nothing about half a"
+    " point. Tune both over lists of equal length on a validation split, run the same several seeds for both, and"
+    " report the difference with an interval, at more than one batch.",
+    {
+        "finds that only one rate was tuned, and on the test samples": 2,
+        "finds that one seed cannot show the difference": 1,
+        "designs: equal tuning on a validation split, paired seeds, an interval": 3,
+    },
+)
 
 QUESTIONS = [
     linear_scaling,

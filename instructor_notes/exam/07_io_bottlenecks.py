@@ -1,26 +1,22 @@
 """Exam questions of module 07, I/O bottlenecks."""
 
-from lib_dlhpc.explore.io_bottleneck import limits, nodes
+from math import log
+
 from lib_dlhpc.explore.io_bottleneck.cache import hit_rate
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, found
-from lib_dlhpc.explore.io_bottleneck.nodes import Setting as Spread
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 packed = found(Setting(format="packed")).limit
-FLEETS = [
-    ("reactor status, 65 GB", 32),
-    ("reactor status, 65 GB", 256),
-    ("neural images, 455 GB", 128),
-]
 
 
 def bytes_a_second(draw: Draw) -> Question:
     """What a file system reads if its metadata servers are the limit."""
-    size, operations = draw.of([60, 90, 150, 240]), draw.of([24, 45, 75])
-    bandwidth = draw.of([30, 50]) * 1e9
+    size, operations = draw.between(60, 240, 10), draw.between(24, 90, 3)
+    bandwidth = draw.between(6, 30, 2) * 1e9
     read = operations * 1e3 / 3 * size * 1e3
     demand = 3 * operations * 1e3
     return Question(
@@ -35,13 +31,17 @@ def bytes_a_second(draw: Draw) -> Question:
             show(read * 3, "B/s"): "A file is one operation.",
         },
         f"Operations limit the files per second: {operations * 1e3 / 3:,.0f}.",
+        [
+            Step("Files per second, operations / 3", operations * 1e3 / 3, "files"),
+            Step("Times their size", read, "B/s"),
+        ],
     )
 
 
 def more_readers(draw: Draw) -> Question:
     """Readers where metadata servers are the limit."""
-    gpus, few, times = draw.of([8, 16, 24]), draw.of([4, 5]), draw.of([2, 3, 6])
-    rate = draw.of([7.2, 8.4, 9.6, 10.8])
+    gpus, few, times = draw.between(8, 32, 4), draw.between(3, 8, 1), draw.between(2, 6, 1)
+    rate = draw.between(5.2, 14.8, 0.2)
     return Question(
         "more readers",
         f"Metadata servers of a file system are saturated by {4 * gpus} GPUs with {few} readers each, which get"
@@ -53,91 +53,108 @@ def more_readers(draw: Draw) -> Question:
             f"{rate / times:.1f} thousand": "Readers disturb each other in proportion.",
         },
         "Readers were not the limit: they wait longer for the same servers.",
+        [Step("The servers were saturated before: as before", rate, "thousand")],
     )
 
 
 def more_nodes(draw: Draw) -> Question:
     """Nodes where metadata servers are the limit."""
-    size, few = draw.of([16e3, 48e3, 300e3]), draw.of([10, 12])
-    epochs = draw.of([30, 50, 120])
-    hours = [
-        epochs / 90 * limits.hours(Setting(size=size, nodes=n)).time / 3600 for n in (few, 2 * few)
-    ]
+    few, epochs = draw.between(6, 20, 1), draw.between(30, 120, 10)
+    hours = draw.between(2.05, 12.0, 0.05)
     return Question(
         "more nodes",
-        f"{few} nodes saturate the metadata servers of a file system: {epochs} epochs take {hours[0]:.2f} h. On"
+        f"{few} nodes saturate the metadata servers of a file system: {epochs} epochs take {hours:.2f} h. On"
         f" {2 * few} nodes?",
-        f"{hours[1]:.2f} h",
+        f"{hours:.2f} h",
         {
-            f"{hours[0] / 2:.2f} h": "More nodes always help.",
-            f"{hours[0] * 2:.2f} h": "Twice the nodes halve the share of each, and their speed.",
-            f"{hours[0] / 2**0.5:.2f} h": "Half of the time is computation.",
+            f"{hours / 2:.2f} h": "More nodes always help.",
+            f"{hours * 2:.2f} h": "Twice the nodes halve the share of each, and their speed.",
+            f"{hours / 2**0.5:.2f} h": "Half of the time is computation.",
         },
         "Both use the same metadata servers, which are saturated.",
+        [Step("The servers were saturated before: as before", hours, "h")],
     )
 
 
 def lru(draw: Draw) -> Question:
     """Hits of LRU in a new random order."""
-    share = draw.of([0.4, 0.6, 0.7, 0.8])
+    share, samples = draw.between(0.3, 0.85, 0.05), draw.between(110, 900, 10)
+    hit = float(least_recently_used(share))
     return Question(
         "lru",
-        f"One reader reads a data set once per epoch, each time in a new random order. {100 * share:.0f} % of it fit"
-        " into an LRU cache. The hit rate?",
-        f"{100 * least_recently_used(share):.1f} %",
+        f"One reader reads a data set of {samples} thousand samples once per epoch, each time in a new random order."
+        f" {100 * share:.0f} % of it fit into an LRU cache. How many thousand samples of an epoch does it hit?",
+        f"{samples * hit:.1f} thousand",
         {
-            f"{100 * best(share):.1f} %": "A cache of half the data hits half.",
-            f"{100 * (1 + share) / 2:.1f} %": "Most of what was read lately is read again soon.",
-            f"{100 * share * share:.1f} %": "Half of the data, half of the time.",
+            f"{samples * share:.1f} thousand": "A cache of half the data hits half.",
+            f"{samples * (1 + share) / 2:.1f} thousand": "Most of what was read lately is read again soon.",
+            f"{samples * share * share:.1f} thousand": "Half of the data, half of the time.",
         },
         "LRU evicts what was read early in the last epoch, before it is read again: hits come early in an"
         " epoch, then none.",
+        [
+            Step("Hit rate: s + (1 - s) ln(1 - s)", share + (1 - share) * log(1 - share)),
+            Step("Times the samples", samples * (share + (1 - share) * log(1 - share)), "thousand"),
+        ],
     )
 
 
 def best_policy(draw: Draw) -> Question:
     """The most that any policy hits."""
-    share = draw.of([0.3, 0.45, 0.6, 0.65])
+    share, samples = draw.between(0.3, 0.7, 0.05), draw.between(110, 900, 10)
+
+    def hits(rate: float) -> str:
+        return f"{samples * rate:.1f} thousand"
+
     return Question(
         "best policy",
-        f"One reader reads a data set once per epoch, each time in a new random order. {100 * share:.0f} % of it fit"
-        " into a cache. What is the highest hit rate of any replacement policy, one that knows the order included?",
-        f"{100 * best(share):.1f} %",
+        f"One reader reads a data set of {samples} thousand samples once per epoch, each time in a new random order."
+        f" {100 * share:.0f} % of it fit into a cache. How many thousand samples of an epoch does a replacement policy"
+        " hit at most, one that knows the order included?",
+        hits(float(best(share))),
         {
-            f"{100 * 0.98:.1f} %": "A smarter cache helps random access more.",
-            f"{100 * least_recently_used(share):.1f} %": "LRU is near the best for any access.",
-            f"{100 * hit_rate('belady', share, nodes=16):.1f} %": (
+            hits(0.98): "A smarter cache helps random access more.",
+            hits(float(least_recently_used(share))): "LRU is near the best for any access.",
+            hits(hit_rate("belady", share, nodes=16)): (
                 "What holds for one of many nodes holds for one reader."
             ),
         },
         "Each sample is read once per epoch: only what was cached since the last epoch can hit.",
+        [Step("The share that fits, of the samples", samples * share, "thousand")],
     )
 
 
 def remote_reads(draw: Draw) -> Question:
     """Reads from the memory of other nodes."""
-    data, count = draw.of(FLEETS)
-    setting = Spread(count, data)
-    at = nodes.NODES.index(count)
-    reached = 100 * float(nodes.curves(setting)["FanStore"][1][at])
-    far = 100 * (1 - 1 / count)
+    count, link = draw.between(3, 9, 1), draw.between(150, 600, 10)
+    needed = draw.between(300, 900, 20)
+    far = (1 - 1 / count) * needed
     return Question(
         "remote reads",
-        f"{count} nodes hold a data set together ({data}), each a part: {far:.1f} % of the reads are remote. With"
-        " prefetching, which efficiency do they reach?",
-        f"{reached:.1f} %",
+        f"{count} nodes hold a data set together, an equal part in the memory of each, and read it in a random order."
+        f" The GPUs of a node can train {needed} MB of samples per second; its NIC carries {link} MB/s. All samples are"
+        " fetched ahead. Which share of their speed do the GPUs reach?",
+        f"{100 * link / far:.1f} %",
         {
-            f"{100 - far:.1f} %": "Reading from other nodes must be slow.",
-            f"{100 * 2 / 3:.1f} %": "Remote memory is as slow as the shared file system.",
-            f"{100 * 0.5:.1f} %": "Every remote read doubles the time of a sample.",
+            f"{100 / (1 + far / link):.1f} %": "Reading from other nodes must be slow.",
+            f"{100 * link / needed:.1f} %": "All samples come from other nodes.",
+            f"{100 / count:.1f} %": "Only what a node holds itself is fast.",
         },
-        "A few MB/s per node on a NIC of several GB/s: fetched ahead, they cost nothing.",
+        "Remote samples are fetched while others are trained: the NIC limits only what crosses it.",
+        [
+            Step("Remote reads at full speed, 1 - 1 / nodes of all", far, "MB/s"),
+            Step("What the NIC carries, over that", 100 * link / far, "%"),
+        ],
     )
 
 
 def compression(draw: Draw) -> Question:
     """Samples a second from compressed files."""
-    ssd, size, readers = draw.of([0.6, 0.9, 1.2]), draw.of([2.0, 2.5, 3.0]), draw.of([12, 16])
+    ssd, size, readers = (
+        draw.between(0.6, 1.5, 0.1),
+        draw.between(1.5, 4.0, 0.1),
+        draw.between(6, 16, 1),
+    )
     ratio, unpacked = 4, 35e6
     plain = ssd * 1e9 / (size * 1e6)
     slow = readers * unpacked / (size * 1e6)
@@ -154,12 +171,16 @@ def compression(draw: Draw) -> Question:
             format_plain(plain): "Compression saves room, not time.",
         },
         "The SSD was the limit; now decompression occupies the readers.",
+        [
+            Step("Decompressed by all readers", readers * unpacked, "B/s"),
+            Step("Over the size of a sample", readers * unpacked / size / 1e6, "samples"),
+        ],
     )
 
 
 def size_of_a_file(draw: Draw) -> Question:
     """The size from which on bytes are the limit."""
-    operations, bandwidth = draw.of([36e3, 48e3, 150e3]), draw.of([12e9, 24e9, 60e9, 80e9])
+    operations, bandwidth = draw.between(30e3, 150e3, 5e3), draw.between(10e9, 80e9, 2e9)
     return Question(
         "size of a file",
         f"A file system does {operations / 1e3:.0f} thousand metadata operations per second and"
@@ -174,8 +195,26 @@ def size_of_a_file(draw: Draw) -> Question:
             ): "Each of three operations waits for the other two.",
         },
         "Operations / 3 files per second, each so large that they fill the bandwidth.",
+        [
+            Step("Files per second, operations / 3", round(operations / 3), "files"),
+            Step("Bandwidth over that", 3 * bandwidth / operations, "B"),
+        ],
     )
 
+
+OPEN = Open(
+    "GPUs are idle for half of the time, and input is the suspect. The data set has a million files of 100 KB on a"
+    " shared file system; its owner wants to buy a faster network. Describe how you find the limit, and say in which"
+    " order you would try what costs nothing.",
+    "Train on data that is in memory: if the GPUs are busy then, it is input. Compare files per second with what"
+    " metadata servers do, bytes with the bandwidth, and decoding with the readers; the lowest decides, and the next"
+    " one is the gain. Pack files first, then stage or cache on the nodes, then add readers.",
+    {
+        "separates input from computation by a run": 1,
+        "compares the limits by numbers: operations, bytes, readers": 3,
+        "orders the remedies, and says what the next limit will be": 2,
+    },
+)
 
 QUESTIONS = [
     bytes_a_second,

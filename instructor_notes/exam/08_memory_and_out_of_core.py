@@ -1,144 +1,114 @@
 """Exam questions of module 08, memory and out of core."""
 
-from functools import cache
-from typing import Any
-
-from lib_dlhpc.explore.memory_wall import ledger, outside
+from lib_dlhpc.explore.memory_wall import ledger
 from lib_dlhpc.explore.memory_wall.ledger import Setting
-from lib_dlhpc.explore.memory_wall.outside import Setting as Away
-from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
-NETWORKS = {
-    "opt-125m": "OPT 125M",
-    "opt-1.3b": "OPT 1.3B",
-    "gpt-1536x16": "a GPT of 16 blocks",
-    "mistral-7b": "Mistral 7B",
-    "gemma-2b": "Gemma 2B",
-    "llama2-13b": "Llama 2 13B",
-    "qwen2.5-0.5b": "Qwen 2.5 0.5B",
-}
-SIZES = {"opt-125m": (12, 768, 12), "opt-1.3b": (24, 2048, 32), "gpt-1536x16": (16, 1536, 16)}
-LINKS = {"ethernet-10g": "10 Gb/s", "ethernet-50g": "50 Gb/s", "ethernet-100g": "100 Gb/s"}
 course = ledger.in_time(Setting("opt-1.3b"))
 place = int(course.bytes.argmax())
 
 
-@cache
-def on_a_slow_network(network: str, link: str, **strategy: Any) -> Breakdown:
-    """Return a step of data parallelism on two nodes of 8 A100, one slow link each."""
-    fixed = {"nodes": 2, "precision": "bf16", "optimizer": "adam"}
-    machine = {"name": "selene", "inter_node": link, "nics": 1, "jitter": 0.0}
-    return predict(
-        read_experiment(
-            {
-                "model": network,
-                "machine": machine,
-                "dataset": "webtext",
-                "storage": {"tier": ""},
-                "strategy": fixed | strategy,
-            }
-        )
-    )
-
-
 def activations(draw: Draw) -> Question:
     """Activations, from what a block stores of a sample."""
-    network = draw.of(list(SIZES))
-    layers, hidden, heads = SIZES[network]
-    setting = Setting(network, draw.of([2, 3, 6, 12]))
-    weights, state, stored = ledger.shares(setting)
-    tokens, words = ledger.experiment(setting).model.layers[-1].output_shape
+    layers, hidden = draw.between(12, 20, 1), draw.between(1536, 4096, 256)
+    heads, tokens, batch = hidden // 128, draw.any([1024, 2048]), draw.between(2, 4, 1)
+    weights = 24 * layers * hidden**2
+    linear = 34 * tokens * hidden
+    block = linear + 5 * heads * tokens**2
+    stored = batch * layers * block
     return Question(
         "activations",
-        f"You train {NETWORKS[network]}: {show(weights, 'B')} of weights in 16 bits, {layers} blocks of width"
-        f" {hidden:,} with {heads} heads. The batch is {setting.batch} samples of {tokens:,} tokens; attention is not"
-        f" fused, and the loss is taken of fp32 logits of {words:,} words. About how much do the activations take at"
-        " the peak?",
+        f"You train {layers} blocks of width {hidden:,} with {heads} heads: {show(weights, 'B')} of weights in 16 bits."
+        f" The batch is {batch} samples of {tokens:,} tokens; attention is not fused. About how much do the activations"
+        " of the blocks take at the peak?",
         show(stored, "B"),
         {
             show(weights, "B"): "Activations are small.",
-            show(state / 2, "B"): "Activations are as large as the optimizer state.",
+            show(batch * layers * linear, "B"): "Attention stores nothing of its own.",
             show(stored / layers, "B"): "Only the activations of one layer are stored.",
         },
-        "Backward needs the outputs of every layer, for every sample: s h (34 + 5 a s / h) bytes of a"
-        " block, and 4 bytes of a logit.",
+        "Backward needs the outputs of every layer, for every sample: s h (34 + 5 a s / h) bytes of a block.",
+        [
+            Step("Of a block, for a sample", block, "B"),
+            Step("Of all blocks", layers * block, "B"),
+            Step("For all samples", stored, "B"),
+        ],
     )
 
 
 def whole_state(draw: Draw) -> Question:
     """Weights, gradients and optimizer state of mixed precision."""
-    network = draw.of(["qwen2.5-0.5b", "opt-1.3b", "gemma-2b", "mistral-7b", "llama2-13b"])
-    weights, state, _ = ledger.shares(Setting(network, 1))
+    weights = 2e9 * draw.between(0.6, 40.0, 0.2)
     return Question(
         "whole state",
-        f"{NETWORKS[network]}: the weights take {show(weights, 'B')} in 16 bits. With Adam in mixed precision, how much"
+        f"The weights of a network take {show(weights, 'B')} in 16 bits. With Adam in mixed precision, how much"
         " do weights, gradients and optimizer state take?",
-        show(state, "B"),
+        show(8 * weights, "B"),
         {
             show(weights, "B"): "A model of 3 GB needs 3 GB.",
             show(2 * weights, "B"): "Training adds a gradient for each weight, no more.",
             show(4 * weights, "B"): "Adam's moments have 16 bits, like the weights.",
         },
         "2 B of weight and 2 B of gradient, 12 B of fp32 copy and moments.",
+        [
+            Step("Weights and gradients", 2 * weights, "B"),
+            Step("Copy and two moments in fp32", 6 * weights, "B"),
+            Step("All", 8 * weights, "B"),
+        ],
     )
 
 
 def zero_3(draw: Draw) -> Question:
     """The bytes of ZeRO 3 with gradient accumulation."""
-    network = draw.of(["llama2-13b", "mistral-7b"])
-    microbatches = draw.of([3, 6, 10])
-
-    def sent(zero: int) -> float:
-        accumulated = {"batch": microbatches, "microbatches": microbatches}
-        step = on_a_slow_network(network, "ethernet-10g", zero=zero, **accumulated)
-        return float(step.communication.bandwidth)
-
-    times = sent(3) / sent(0)
+    sent, microbatches = draw.between(4.5, 40.0, 0.5) * 1e9, draw.between(3, 12, 1)
     return Question(
         "zero 3",
-        f"{NETWORKS[network]}: gradients are accumulated over {microbatches} microbatches. Plain data parallelism"
-        " allreduces them once per step. About how many times the bytes does ZeRO 3 send?",
-        f"{times:.2f}",
+        f"Gradients are accumulated over {microbatches} microbatches. Plain data parallelism allreduces them once per"
+        f" step, for which each GPU sends {show(sent, 'B')}. How much does it send with ZeRO 3?",
+        show(1.5 * microbatches * sent, "B"),
         {
-            f"{times / times:.2f}": "ZeRO costs nothing.",
-            f"{3 / 2:.2f}": "Weights are gathered once per step.",
-            f"{microbatches:.2f}": "Each microbatch allreduces once.",
+            show(sent, "B"): "ZeRO costs nothing.",
+            show(1.5 * sent, "B"): "Weights are gathered once per step.",
+            show(microbatches * sent, "B"): "Each microbatch allreduces once.",
         },
         "In each microbatch two all-gathers and a reduce-scatter, 3 n for 2 n once per step.",
+        [
+            Step("In a microbatch, 3 n for 2 n", 1.5 * sent, "B"),
+            Step("In all of them", 1.5 * microbatches * sent, "B"),
+        ],
     )
 
 
 def recomputation_on_a_slow_network(draw: Draw) -> Question:
     """What recomputation costs where gradients are waited for."""
-    network = draw.of(["opt-1.3b", "gemma-2b", "qwen2.5-0.5b"])
-    link = draw.of(["ethernet-10g", "ethernet-50g"])
-    once, again = (
-        float(on_a_slow_network(network, link, batch=1, recompute=how).step_time)
-        for how in ("none", "full")
-    )
-    plain = on_a_slow_network(network, link, batch=1)
-    computed = float(plain.forward + plain.backward)
+    forward = draw.between(110, 300, 10)
+    exchange = round(forward * draw.between(2.1, 2.85, 0.05))
+    step, longer = forward + exchange, 3 * forward - exchange
     return Question(
         "recomputation on a slow network",
-        f"{NETWORKS[network]} on 16 GPUs, two nodes, one {LINKS[link]} link each: a step takes {show(once, 's')}, of"
-        f" which computing takes {show(computed, 's')}. Full recomputation repeats the forward pass. How much longer is"
-        " a step?",
-        f"{100 * (again / once - 1):.2f} %",
+        f"Forward takes {forward} ms, backward {2 * forward} ms. Gradients are exchanged from the start of backward on,"
+        f" which takes {exchange} ms: a step of {step} ms. Full recomputation repeats forward within backward. By how"
+        " much does a step get longer?",
+        f"{100 * longer / step:.1f} %",
         {
             f"{100 / 3:.1f} %": "Recomputation costs a third.",
             f"{100 / 2:.1f} %": "Forward is half of the computation.",
-            f"{100 / 6:.1f} %": "Half of the recomputation is overlapped.",
+            f"{100 * forward / step:.1f} %": "What is computed twice is waited for twice.",
         },
-        "A third of the compute; but communication is the bottleneck here, and it overlaps.",
+        "A third of the compute; but the exchange is the bottleneck here, and it overlaps.",
+        [
+            Step("Backward with recomputation", 3 * forward, "ms"),
+            Step("More than the exchange by", longer, "ms"),
+            Step("Over the step", 100 * longer / step, "%"),
+        ],
     )
 
 
 def offload_hidden(draw: Draw) -> Question:
     """The host link that hides an offload."""
-    gigabytes, forward = draw.of([12, 18, 28, 45]), draw.of([0.15, 0.2, 0.4])
+    gigabytes, forward = draw.between(8, 50, 1), draw.between(0.12, 0.5, 0.02)
     return Question(
         "offload hidden",
         f"A forward pass takes {show(forward, 's')}, backward twice as long, and {gigabytes} GB of activations are"
@@ -152,49 +122,68 @@ def offload_hidden(draw: Draw) -> Question:
             show(2 * gigabytes * 1e9 / forward, "B/s"): "Both directions share forward.",
         },
         "They leave during forward, which is the shorter pass.",
+        [Step("Bytes over the forward pass", gigabytes * 1e9 / forward, "B/s")],
     )
 
 
 def larger_batch(draw: Draw) -> Question:
     """The host link of a larger batch."""
-    network = draw.of(["opt-125m", "opt-1.3b", "gpt-1536x16", "gemma-2b"])
-    batch = draw.of([3, 4, 6])
-    few, many = (outside.needed(Away(network, size)).required for size in (batch, 2 * batch))
+    few, batch = draw.between(6.2, 40.0, 0.2) * 1e9, draw.between(2, 8, 1)
     return Question(
         "larger batch",
-        f"Hiding the offload of activations of {NETWORKS[network]} takes {show(few, 'B/s')} with {batch} samples. And"
+        f"Hiding the offload of a network's activations takes {show(few, 'B/s')} with {batch} samples. And"
         f" with {2 * batch}? About",
-        show(many, "B/s"),
+        show(few, "B/s"),
         {
             show(2 * few, "B/s"): "A larger batch needs a faster link.",
             show(few / 2, "B/s"): "A longer step hides more.",
             show(few * 2**0.5, "B/s"): "Bytes grow faster than the time.",
         },
         "Bytes and seconds grow alike.",
+        [Step("Twice the bytes in twice the time: as before", few, "B/s")],
     )
 
 
 def too_slow(draw: Draw) -> Question:
     """What a host link costs that is not fast enough."""
-    network, slower = draw.of(["opt-125m", "opt-1.3b", "gpt-1536x16"]), draw.of([1.5, 2, 2.5, 3])
-    needed = outside.needed(Away(network)).required
-    setting = Away(network, link=round(needed / slower))
-    inside = outside.seconds(setting, "in core")
-    ahead, paged = (outside.seconds(setting, way) for way in ("prefetched", "page by page"))
+    share, slower = draw.between(27, 38, 1), draw.between(1.4, 3.0, 0.1)
+    needed = draw.between(12, 40, 1)
+    link = round(needed / slower, 1)
+    way = share / 100 * needed / link
+    longer = way + max(1 - share / 100, way)
     return Question(
         "too slow",
-        f"Hiding the offload of activations of {NETWORKS[network]} takes {show(needed, 'B/s')}; the host link has"
-        f" {show(setting.link, 'B/s')}. Forward is {100 * outside.forward_share(setting):.1f} % of a step in core, and"
-        " all is prefetched. How many times as long as in core does a step take?",
-        f"{ahead / inside:.2f}",
+        f"Hiding the offload of a network's activations takes {needed} GB/s; the host link has {link} GB/s."
+        f" Forward is {share} % of a step in core, and all is prefetched. How many times as long as in core does a step"
+        " take?",
+        f"{longer:.2f}",
         {
-            f"{paged / inside:.0f}": "Out of core is hopelessly slow.",
-            f"{slower:.2f}": "The step is as much slower as the link.",
+            f"{1 + 2 * way:.2f}": "Out of core is hopelessly slow.",
+            f"{needed / link:.2f}": "The step is as much slower as the link.",
             f"{1:.2f}": "What is prefetched is hidden, however slow the link is.",
         },
         "Forward takes as long as its transfers; backward, which is longer, still hides most or all of its own.",
+        [
+            Step("Transfers one way, over the step in core", way),
+            Step("Backward: the longer of itself and its transfers", max(1 - share / 100, way)),
+            Step("Both", longer),
+        ],
     )
 
+
+OPEN = Open(
+    "A training run is out of memory by 30 %. Its owner lists ZeRO 1, recomputation, smaller microbatches and"
+    " offloading, and asks which to take. What do you want to know first, how does the answer decide, and what does"
+    " each cost?",
+    "First which term is large: state, activations or both, at the peak. ZeRO helps state only, at little cost;"
+    " recomputation and smaller microbatches help activations, for a third more computing or a worse rate; offloading"
+    " helps what leaves early, as long as the host link hides it. Check the next peak afterwards.",
+    {
+        "asks for the terms at the peak before any technique": 2,
+        "matches each technique to the term that it shrinks": 2,
+        "names the cost of each, by a number or a condition": 2,
+    },
+)
 
 QUESTIONS = [
     activations,

@@ -1,39 +1,20 @@
 """Exam questions of module 09, state and failures."""
 
-from math import sqrt
+from math import log, sqrt
 
-from lib_dlhpc.explore.failures import ways
-from lib_dlhpc.explore.failures.interval import DAY, HOUR, MINUTE, found
-from lib_dlhpc.explore.failures.interval import Setting as Run
-from lib_dlhpc.explore.failures.ways import BEST
-from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.prediction.intervals import system_mtbf, young
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
-GPT3 = "GPT-3, 175 G weights"
-RUNS = [
-    Run(8192, 90 * DAY, GPT3, 10e9, 5 * MINUTE),
-    Run(4096, 30 * DAY, GPT3, 20e9, 5 * MINUTE),
-    Run(16384, 120 * DAY, GPT3, 25e9, 20 * MINUTE),
-]
-
-
-def lost(run: Run, seconds: float) -> float:
-    """Return the percentage of the time that is lost with a checkpoint at an interval in s."""
-    return 100 * (1 - float(found(run._replace(interval=seconds)).goodput))
-
-
-def saved(setting: Saved, way: str) -> float:
-    """Return the percentage that is lost with a way to save."""
-    return 100 * (1 - float(ways.found(setting, way).goodput))
+HOUR, DAY = 3600.0, 86400.0
 
 
 def which_interval(draw: Draw) -> Question:
     """An interval near Young's root."""
-    save, hours = draw.of([(30, 6), (120, 4), (90, 12), (20, 24)])
+    save, hours = draw.between(90, 300, 10), draw.between(2.0, 8.0, 0.5)
     root = float(young(save, hours * HOUR))
-    near = root * draw.of([0.97, 1.04, 1.03])
+    near = root * draw.any([0.97, 1.04, 1.03])
     return Question(
         "which interval",
         f"A checkpoint takes {save} s, the machine fails once in {hours} hours. Which of these intervals loses least?",
@@ -41,15 +22,16 @@ def which_interval(draw: Draw) -> Question:
         {
             show(near / 8, "s"): "Checkpoint as often as you can.",
             show(hours * HOUR, "s"): "Save once for each failure that you expect.",
-            show(5 * hours * HOUR, "s"): "Failures are rare, so ignore them.",
+            show(2 * hours * HOUR, "s"): "Failures are rare, so ignore them.",
         },
         f"Young's root lies near it: {show(root, 's')}.",
+        [Step("Young's root of 2 C M", root, "s")],
     )
 
 
 def as_often_as_you_can(draw: Draw) -> Question:
     """What frequent checkpoints take."""
-    save, minutes = draw.of([20, 40, 90, 120]), draw.of([3, 4, 7])
+    save, minutes = draw.between(20, 150, 5), draw.between(2, 12, 1)
     share = 100 * save / (save + 60 * minutes)
     return Question(
         "as often as you can",
@@ -58,77 +40,89 @@ def as_often_as_you_can(draw: Draw) -> Question:
         f"{share:.1f} %",
         {
             f"{100 * save / HOUR:.1f} %": "A minute is a small part of an hour.",
-            f"{0:.1f} %": "Saving is free if it is frequent, since little is new.",
+            f"{100 * save / (60 * minutes):.1f} %": "The share is of the training between two checkpoints.",
             f"{share * 2:.1f} %": "Each failure doubles what was saved.",
         },
         "Its time over that of training and checkpoint together.",
+        [
+            Step("From one checkpoint to the next", save + 60 * minutes, "s"),
+            Step("The checkpoint over that", share, "%"),
+        ],
     )
 
 
 def stall(draw: Draw) -> Question:
     """For how long a node copies its shard."""
-    (weights, nodes), link = draw.of([(70, 64), (180, 128), (400, 512)]), draw.of([20, 40])
+    weights, nodes = draw.between(20, 400, 10), draw.any([8, 16, 32, 64])
+    link, rate = draw.between(10, 30, 2), draw.between(6, 16, 1)
     shard = 14 * weights * 1e9 / nodes
-    copied, written = shard / 8 / (link * 1e9), draw.of([30, 45])
+    copied, written = shard / 8 / (link * 1e9), shard / (rate * 1e9)
     return Question(
         "stall",
         f"{weights} billion weights with 14 B of state each are sharded over {nodes} nodes of 8 GPUs. Each GPU copies"
-        f" its shard to the host, at {link} GB/s; then it is written in the background, which takes {written} s. For"
+        f" its shard to the host, at {link} GB/s; then a node writes what it has in the background, at {rate} GB/s. For"
         " how long does training stall?",
         show(copied, "s"),
         {
             show(written, "s"): "A checkpoint stops training for as long as it takes to write.",
-            show(written / 2, "s"): "Writing and training take turns.",
-            show(written / 8, "s"): "The eight GPUs of a node write one after another.",
+            show(8 * copied, "s"): "The eight GPUs of a node copy one after another.",
+            show(copied / 7, "s"): "Only the weights in 16 bits are copied.",
         },
-        f"Only the copy must see an unchanged state: {show(shard / 8, 'B')} per GPU.",
+        "Only the copy must see an unchanged state.",
+        [Step("State of a GPU", shard / 8, "B"), Step("Over its link to the host", copied, "s")],
     )
 
 
 def asynchronous_loss(draw: Draw) -> Question:
     """What is still lost with asynchronous checkpoints."""
-    setting = Saved(GPT3, interval=draw.of([15, 30, 45]) * MINUTE, rate=draw.of([10e9, 20e9]))
-    plain, background = (saved(setting, way) for way in ("synchronous", "asynchronous"))
-    best = saved(setting._replace(interval=BEST), "asynchronous")
+    minutes, blocked = draw.between(15, 60, 5), draw.between(60, 300, 10)
+    work, restarts = draw.between(2.0, 9.0, 0.5), draw.between(1.2, 4.0, 0.2)
+    stalled = 100 * blocked / (60 * minutes + blocked)
+    whole = work + restarts + stalled
     return Question(
         "asynchronous loss",
-        f"A network of 175 billion weights on 2,048 nodes. Synchronous checkpoints every {show(setting.interval, 's')}"
-        f" take {show(float(ways.found(setting, 'synchronous').saving.blocked), 's')} each and lose {plain:.1f} % of"
-        " the time. About how much do asynchronous ones lose at the same interval?",
-        f"{background:.1f} %",
+        f"Synchronous checkpoints after every {minutes} minutes of training take {blocked} s each; with them a run"
+        f" loses {whole:.1f} % of its time, of which {restarts:.1f} % are restarts. About how much does it lose with"
+        " asynchronous ones after the same interval?",
+        f"{work + restarts:.1f} %",
         {
-            f"{0:.1f} %": "Then asynchronous saving removes the loss.",
-            f"{plain:.1f} %": "Written is written, no matter who waits.",
-            f"{best:.1f} %": "The gain does not depend on the interval.",
+            f"{restarts:.1f} %": "Then asynchronous saving removes the loss.",
+            f"{whole:.1f} %": "Written is written, no matter who waits.",
+            f"{whole - restarts:.1f} %": "A state in memory needs no restart.",
         },
-        f"Lost work and restarts stay. It makes a short interval affordable: {best:.1f} % at its best.",
+        "The stall disappears; lost work and restarts stay. It makes a shorter interval affordable.",
+        [
+            Step("The stall, of checkpoint and interval", stalled, "%"),
+            Step("What was lost, less that", whole - stalled, "%"),
+        ],
     )
 
 
 def mtbf_of_a_machine(draw: Draw) -> Question:
     """Rates of failures add up."""
-    days, nodes = draw.of([150, 200, 300, 400]), draw.of([500, 800, 1500])
+    days, nodes = draw.between(60, 500, 10), draw.between(90, 390, 10)
+    hours = 24 * days / nodes
     return Question(
         "mtbf of a machine",
         f"A node fails once in {days} days. How often does one of {nodes:,} nodes fail?",
-        f"once in {24 * days / nodes:.1f} h",
+        f"once in {hours:.1f} h",
         {
-            f"once in {days} days": "Failures are rare, so ignore them.",
-            f"once in {days / nodes**0.5:.1f} days": "Failures add like noise.",
-            f"once in {24 * days / nodes / 8:.1f} h": (
+            f"once in {hours * nodes**0.5:.1f} h": "Failures add like noise.",
+            f"once in {hours / 8:.1f} h": (
                 "Each of the 8 GPUs of a node fails as often as the node."
             ),
+            f"once in {log(2) * hours:.1f} h": "The mean is the time by which half have failed.",
         },
         "Rates add up: the MTBF of a node over the number of nodes.",
+        [Step("MTBF of a node", 24 * days, "h"), Step("Over the nodes", hours, "h")],
     )
 
 
 def off_the_optimum(draw: Draw) -> Question:
     """How flat the optimum is."""
-    run = draw.of(RUNS)
-    best = float(found(run).best)
-    at_best, twice = (lost(run, seconds) for seconds in (best, 2 * best))
-    restarts = 100 * float(found(run._replace(interval=best)).shares["restarts"])
+    at_best = draw.between(3.0, 14.0, 0.1)
+    restarts = round(at_best * draw.between(0.1, 0.4, 0.05), 1)
+    twice = restarts + 1.25 * (at_best - restarts)
     return Question(
         "off the optimum",
         f"The best interval loses {at_best:.1f} % of the time, of which {restarts:.1f} % are restarts. You save half as"
@@ -136,17 +130,26 @@ def off_the_optimum(draw: Draw) -> Question:
         f"{twice:.1f} %",
         {
             f"{2 * at_best:.1f} %": "You must hit the optimum.",
-            f"{min(4 * at_best, 99):.1f} %": "The loss grows with the square of the interval.",
+            f"{4 * at_best:.1f} %": "The loss grows with the square of the interval.",
             f"{at_best / 2:.1f} %": "Half as many checkpoints cost half.",
         },
         "The optimum is flat, since half of what is not restarts falls when the other half rises. Find the"
         " decade, not the digit.",
+        [
+            Step("Saving and lost work, in equal parts", at_best - restarts, "%"),
+            Step("Half of one, and twice the other", 1.25 * (at_best - restarts), "%"),
+            Step("With the restarts", twice, "%"),
+        ],
     )
 
 
 def young_s_interval(draw: Draw) -> Question:
     """Young's root, with the failures of all nodes."""
-    save, nodes, days = draw.of([30, 90, 150]), draw.of([600, 1200]), draw.of([150, 400])
+    save, nodes, days = (
+        draw.between(30, 180, 10),
+        draw.between(100, 390, 10),
+        draw.between(60, 400, 10),
+    )
     mtbf = float(system_mtbf(days * DAY, nodes))
     own = float(young(save, mtbf))
     return Question(
@@ -160,13 +163,14 @@ def young_s_interval(draw: Draw) -> Question:
             show(mtbf / 2, "s"): "Save in the middle between two failures.",
         },
         "The root of 2 C M, with the MTBF of all nodes together.",
+        [Step("MTBF of all nodes", mtbf, "s"), Step("Root of 2 C M", own, "s")],
     )
 
 
 def bytes_of_a_version(draw: Draw) -> Question:
     """What a version adds to a store that keeps each tensor once."""
-    inputs, classes = draw.of([512, 1024, 2048]), draw.of([20, 100])
-    thousands, versions = draw.of([800, 3000]), draw.of([4, 6])
+    inputs, classes = draw.between(256, 1024, 64), draw.between(20, 100, 10)
+    thousands, versions = draw.between(200, 800, 20), draw.between(3, 7, 1)
     layer = 4 * (inputs + 1) * classes
     return Question(
         "bytes of a version",
@@ -176,11 +180,30 @@ def bytes_of_a_version(draw: Draw) -> Question:
         {
             show(thousands * 4e3, "B"): "A version is a copy of everything.",
             show(thousands * 4e3 / versions, "B"): "A version shares equally with all others.",
-            show(layer / classes, "B"): "Only the class that changed is written.",
+            show(layer * versions, "B"): "Each version has the layer written anew.",
         },
         "Its weights and biases; all other tensors are stored already.",
+        [
+            Step("Weights and biases of the layer", (inputs + 1) * classes),
+            Step("Times 4 B", layer, "B"),
+        ],
     )
 
+
+OPEN = Open(
+    "A run on 1,000 nodes saves its state every six hours, because a checkpoint takes eight minutes, and loses a day of"
+    " work each week. Its owner asks for a faster file system. What do you compute, what do you change first, and what"
+    " do you still not know?",
+    "The MTBF of the machine from that of a node, then Young's root of 2 C M: the interval should be far below six"
+    " hours. Change it at once; then make the stall shorter with asynchronous or sharded checkpoints, before buying."
+    " Unknown: how failures are spread in time, how long restarts take, and whether the saved state is good.",
+    {
+        "computes the MTBF of the machine and the interval that follows": 2,
+        "changes the interval before the hardware, and says what is gained": 2,
+        "shortens the stall by another way to save": 1,
+        "names what the model leaves out": 1,
+    },
+)
 
 QUESTIONS = [
     which_interval,

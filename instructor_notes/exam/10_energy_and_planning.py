@@ -1,11 +1,10 @@
 """Exam questions of module 10, energy and planning."""
 
 from lib_dlhpc.costs import clock
-from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
-from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
-from lib_dlhpc.explore.energy_planning.to_accuracy import by_cause, cost, runs
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.explore.energy_planning.to_accuracy import by_cause, runs
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 ends = runs(Run().target).named
 fastest, cheapest = by_cause(ends["fastest"]), by_cause(ends["cheapest"])
@@ -15,48 +14,54 @@ arithmetic = max(cheapest, key=lambda cause: cheapest[cause])
 
 def half_the_gpus(draw: Draw) -> Question:
     """The joules of the same run on half of the GPUs."""
-    gpus, batch = draw.of([(128, 4096), (512, 8192), (64, 4096), (1024, 8192)])
-    few, many = (cost(Run(gpus=each, batch=batch)) for each in (gpus // 2, gpus))
+    gpus, longer = 2 * draw.between(16, 256, 8), draw.between(1.5, 1.95, 0.05)
+    energy = draw.between(130, 900, 10)
     return Question(
         "half the gpus",
-        f"ResNet-50 to 76 %, batch {batch:,}, on {gpus // 2} instead of {gpus} P100: it takes"
-        f" {few.seconds / many.seconds:.2f} times as long. About what share of the energy does it take?",
-        f"{100 * few.joules / many.joules:.1f} %",
+        f"On {gpus} GPUs a run to the same accuracy takes {energy} kWh. On {gpus // 2} instead of {gpus} GPUs it takes"
+        f" {longer:.2f} times as long; a GPU draws about the same power in both. About how much energy does it take?",
+        f"{energy * longer / 2:.0f} kWh",
         {
-            f"{100 / 2:.1f} %": "Half the GPUs halve the energy.",
-            f"{100 * 2:.1f} %": "Twice the time takes twice the energy.",
-            f"{100 / 2**0.5:.1f} %": "Energy falls with the root of the GPUs.",
+            f"{energy / 2:.0f} kWh": "Half the GPUs halve the energy.",
+            f"{energy * longer:.0f} kWh": "Energy grows with the time.",
+            f"{energy / 2**0.5:.0f} kWh": "Energy falls with the root of the GPUs.",
         },
         "The computation takes the same joules; only what waited is saved: GPUs times time.",
+        [
+            Step("GPUs times time, of before", longer / 2),
+            Step("Times the energy", energy * longer / 2, "kWh"),
+        ],
     )
 
 
 def lowest_limit(draw: Draw) -> Question:
     """A power limit below the best one."""
-    gpus, limit = draw.of([64, 512, 1024]), draw.of([110, 115])
-    plain, some, low = (cost(Run(gpus, 8192, each)) for each in (0, 200, limit))
-    saved, more = (100 * (1 - some.joules / plain.joules), 100 * (low.joules / plain.joules - 1))
+    busy, host = draw.between(250, 400, 10), draw.between(110, 260, 10)
+    limit, slower = round(busy * draw.between(0.4, 0.5, 0.05)), draw.between(60, 115, 5)
+    grown = (limit + host) * (1 + slower / 100) / (busy + host)
     return Question(
         "lowest limit",
-        f"ResNet-50 to 76 % on {gpus:,} P100. A power limit of 200 W saves {saved:.1f} % of the energy. What does one"
-        f" of {limit} W do?",
-        f"{more:.1f} % more than without a limit",
+        f"A GPU draws {busy} W, and its share of host and switches {host} W, which no limit changes. With a power limit"
+        f" of {limit} W for the GPU a run takes {slower} % longer. What does that do to its energy?",
+        f"{100 * (grown - 1):.1f} % more than without a limit",
         {
-            f"{2 * saved:.1f} % less": "A lower limit always saves.",
-            f"{saved:.1f} % less": "Below some limit the clock stays, and so do the joules.",
-            f"{100 * (low.seconds / plain.seconds - 1):.1f} % more": "Energy grows with the time.",
+            f"{100 * (1 - limit / busy):.1f} % less": "A lower limit always saves.",
+            f"{100 * (1 - limit * (1 + slower / 100) / busy):.1f} % less": "Only GPUs draw power.",
+            f"{slower:.1f} % more": "Energy grows with the time.",
         },
         "Hosts, switches and the static part of the GPU draw power for longer.",
+        [
+            Step("Power over power", (limit + host) / (busy + host)),
+            Step("Times the time", grown),
+            Step("More than 1 by", 100 * (grown - 1), "%"),
+        ],
     )
 
 
 def more_replicas(draw: Draw) -> Question:
     """The number of GPUs from which a step gets longer."""
-    compute, fixed, each = (
-        draw.of([640, 1200, 2560]),
-        draw.of([7, 11]),
-        draw.of([0.1, 0.16, 0.25, 0.4]),
-    )
+    compute, fixed = draw.between(600, 2600, 20), draw.between(7, 15, 1)
+    each = draw.between(0.1, 0.4, 0.01)
     best = (compute / each) ** 0.5
     return Question(
         "more replicas",
@@ -70,15 +75,20 @@ def more_replicas(draw: Draw) -> Question:
         },
         "The root of computing over the exchange of a GPU: on slow links more replicas lengthen the exchange by more"
         " than they shorten the computation.",
+        [
+            Step("Computing over the exchange of a GPU", round(compute / each)),
+            Step("Its root", best),
+        ],
     )
 
 
 def limit_and_clock(draw: Draw) -> Question:
     """The clock that a power limit leaves."""
-    busy, idle = draw.of([(700, 70), (400, 50), (500, 60)])
-    share = draw.of([0.55, 0.6, 0.75, 0.8])
+    busy, idle = draw.between(300, 700, 20), draw.between(40, 90, 5)
+    share = draw.between(0.55, 0.8, 0.05)
     limit = round(busy * share)
     slower = 100 * (1 / float(clock(limit, busy, idle)) - 1)
+    low = idle + 0.3 * (busy - idle)
     return Question(
         "limit and clock",
         f"A GPU draws {busy} W when it computes, {idle} W idle; what remains at any clock is idle power and"
@@ -88,37 +98,45 @@ def limit_and_clock(draw: Draw) -> Question:
         {
             f"{100 * (busy / limit - 1):.1f} %": "Time grows as watts fall.",
             f"{100 * (1 - limit / busy):.1f} %": "A tenth less power is a tenth less speed.",
-            f"{0:.1f} %": "A limit is only for peaks.",
+            f"{100 * ((busy / limit) ** 0.25 - 1):.1f} %": "All watts fall with the fourth power of the clock.",
         },
         "The dynamic part falls with the fourth power of the clock.",
+        [
+            Step("Left at any clock", idle + 0.3 * (busy - idle), "W"),
+            Step("The rest, over what the limit leaves of it", (busy - low) / (limit - low)),
+            Step("Its fourth root, less 1", slower, "%"),
+        ],
     )
 
 
 def free_joules(draw: Draw) -> Question:
     """What slack saves in a pipeline."""
-    stages, microbatches = draw.of([(8, 4), (4, 4), (8, 16), (4, 8)])
-    own, gpipe = (
-        found(Pipe(stages=stages, microbatches=microbatches, schedule=each))
-        for each in ("1f1b", "gpipe")
-    )
-    idle = 100 * (stages - 1) / (microbatches + stages - 1)
+    share, clocked = draw.between(24, 60, 2), draw.between(75, 95, 5)
+    idle, f = draw.between(11, 40, 1), clocked / 100
+    left = 0.7 * f**3 + 0.3 / f
     return Question(
         "free joules",
-        f"A pipeline of {stages} stages and {microbatches} microbatches is idle for {idle:.0f} % of the time. With"
-        " 1F1B, passes that have slack are slowed. About how much energy is saved?",
-        f"{100 * own.saving:.1f} %",
+        f"The stages of a pipeline are idle for {idle} % of the time. Passes that have slack take {share} % of its"
+        f" energy; they are slowed to {clocked} % of the clock. Three tenths of their power stay at any clock, seven"
+        " fall with its fourth power. How much of the energy is saved?",
+        f"{share * (1 - left):.1f} %",
         {
             f"{idle:.1f} %": "What is idle can be saved.",
-            f"{100 * gpipe.saving:.1f} %": "All schedules have the same slack.",
-            f"{0:.1f} %": "A pipeline without idle stages in its middle has no slack.",
+            f"{share * (1 - f**3):.1f} %": "All of the power falls with the clock.",
+            f"{share * (1 - 0.7 * f**4 - 0.3):.1f} %": "A slowed pass takes as long as before.",
         },
-        "Idle stages draw little power; slack lowers the clock of some passes only.",
+        "Energy is power times time: what falls with the fourth power falls with the third, what stays grows.",
+        [
+            Step("Energy of a slowed pass: 0.7 f³ + 0.3 / f", left),
+            Step("What is saved of it", 100 * (1 - left), "%"),
+            Step("Times the share of such passes", share * (1 - left), "%"),
+        ],
     )
 
 
 def epochs(draw: Draw) -> Question:
     """A larger batch that needs more epochs."""
-    more, faster = draw.of([1.8, 2.4, 3.2, 4.5]), draw.of([1.3, 1.5, 1.6])
+    more, faster = draw.between(1.6, 4.8, 0.1), draw.between(1.2, 1.9, 0.1)
     return Question(
         "epochs",
         f"A larger batch needs {more} times the epochs to the same accuracy, and an epoch is {faster} times as fast."
@@ -130,8 +148,24 @@ def epochs(draw: Draw) -> Question:
             f"{1 / faster:.2f}": "A larger batch is faster, whatever the target.",
         },
         "An epoch is faster with the larger batch, by less than it needs more of them.",
+        [Step("Epochs over speed", more / faster)],
     )
 
+
+OPEN = Open(
+    "A center may spend 20 % less energy on training next year. One proposal is a power limit on all GPUs, another is"
+    " to halve the GPUs of each run, a third is a larger batch. Judge the three, and say what you would measure before"
+    " you recommend one.",
+    "A moderate limit saves, since power falls faster than the clock, until hosts and static power draw for longer."
+    " Half the GPUs save only what waited. A larger batch may need more epochs, which nobody has measured. Measure the"
+    " energy to the same accuracy, hosts and switches included, at several limits.",
+    {
+        "judges the limit: what falls, what stays, and that there is a best one": 2,
+        "judges half the GPUs by GPUs times time": 1,
+        "refuses the larger batch without a measurement of epochs": 1,
+        "measures energy to an accuracy, with hosts and idle power": 2,
+    },
+)
 
 QUESTIONS = [
     Question(

@@ -1,11 +1,9 @@
 """Exam questions of module 11, traces and waits."""
 
-from lib_dlhpc.explore.traces import coupled, waits
-from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, analyzed
+from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
-
-LATE = (0.35, 0.7, 0.9)  # of a step's work
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 
 def percent(share: float) -> str:
@@ -15,88 +13,89 @@ def percent(share: float) -> str:
 
 def ideal_network(draw: Draw) -> Question:
     """What an ideal network saves where a rank is slow."""
-    setting = Setting(rank=draw.of([1, 3]), late=draw.of(LATE))
-    idle, ideal = (
-        1 - analyzed(setting).efficiency.parallel,
-        waits.gain_of_ideal_network(setting) / 100,
-    )
+    balance, serial = draw.between(60, 85, 1) / 100, draw.between(80, 95, 1) / 100
+    transfer = draw.between(82, 97, 1) / 100
+    idle = 1 - balance * serial * transfer
     return Question(
         "ideal network",
-        f"Four ranks, of which one computes {100 * setting.late:.0f} % longer than the others in each step; the ranks"
-        f" do not compute for {percent(idle)} of the time, most of which they wait for it. By how much would an ideal"
-        " network shorten the run? About",
-        percent(ideal),
+        f"Ranks do not compute for {percent(idle)} of the time. Load balance is {100 * balance:.0f} %, serialization"
+        f" {100 * serial:.0f} %, transfer {100 * transfer:.0f} %. By how much would an ideal network shorten the run?",
+        percent(1 - transfer),
         {
             percent(idle): "Communication time is network time.",
             percent(idle / 2): "Half of the time in MPI is on the wire.",
-            percent(0): "If ranks wait, the network is idle.",
+            percent(1 - serial * transfer): "Messages that are waited for are the network's.",
         },
-        "They wait for the slow rank, which computes longer; hardly anything is on the wire meanwhile.",
+        "Only transfer is the network's; the rest are waits for ranks, which compute as long as before.",
+        [Step("1 - transfer", 100 * (1 - transfer), "%")],
     )
 
 
 def faster_network(draw: Draw) -> Question:
     """A faster network for a late rank."""
-    late, slow, times = draw.of(LATE), draw.of([20, 25]), draw.of([4, 8])
-    spans = [analyzed(Setting(late=late, network=rate * 1e9)).span for rate in (slow, slow * times)]
-    nobody = analyzed(Setting(NOBODY, network=slow * times * 1e9)).span
+    late, slow, times = draw.between(35, 90, 5), draw.any([10, 20, 25]), draw.any([4, 8])
+    span = draw.between(12.2, 58.0, 0.2)
     return Question(
         "faster network",
-        f"Four ranks, of which one computes {100 * late:.0f} % longer in each step: the run takes {show(spans[0], 's')}"
+        f"Four ranks, of which one computes {late} % longer in each step: the run takes {show(span, 's')}"
         f" on {slow} Gbit/s, and nearly all waits are for that rank. About how long on {slow * times} Gbit/s?",
-        show(spans[1], "s"),
+        show(span, "s"),
         {
-            show(spans[0] / times, "s"): "A faster network removes waits.",
-            show(nobody, "s"): "Without the network's delay nobody is late.",
-            show(spans[0] / 2, "s"): "Half of any run is communication.",
+            show(span / times, "s"): "A faster network removes waits.",
+            show(span / (1 + late / 100), "s"): "Without the network's delay nobody is late.",
+            show((span + span / times) / 2, "s"): "Half of any run is communication.",
         },
         "Waits are for a rank, and the rank is as late as before.",
+        [Step("The late rank computes as before, and all wait for it", span, "s")],
     )
 
 
 def each_in_turn(draw: Draw) -> Question:
     """Another rank is late in each step."""
-    late = draw.of(LATE)
-    always, turn, nobody = (analyzed(Setting(who, late=late)).span for who in (2, IN_TURN, NOBODY))
+    late, nobody = draw.between(35, 90, 5), draw.between(9.2, 30.0, 0.2)
+    always = nobody * (1 + late / 100)
     return Question(
         "each in turn",
-        f"With rank 2 computing {100 * late:.0f} % longer in every step the run takes {show(always, 's')}; with nobody"
+        f"With rank 2 of four computing {late} % longer in every step a run takes {show(always, 's')}; with nobody"
         f" slow {show(nobody, 's')}. Now each rank is slow in turn, so that all compute for the same time over the run."
-        " About how long does it take?",
-        show(turn, "s"),
+        " Ranks meet in each step. About how long does it take?",
+        show(always, "s"),
         {
             show(nobody, "s"): "Balance the average and waits vanish.",
-            show((nobody + turn) / 2, "s"): "Being late in turn halves the wait.",
-            show(turn * 4 / 3, "s"): "Four late ranks cost more than one.",
+            show((nobody + always) / 2, "s"): "Being late in turn halves the wait.",
+            show(nobody * (1 + late / 400), "s"): "Four ranks share the delay.",
         },
         "Ranks meet in each step, and in each another is late: balance each step, not the sum.",
+        [
+            Step("A step, of one without a late rank", 1 + late / 100),
+            Step("All steps, as with rank 2", always, "s"),
+        ],
     )
 
 
 def sends_late(draw: Draw) -> Question:
     """Waits of a run whose load is balanced."""
-    late = draw.of(LATE)
-    own = analyzed(Setting(how="sends late", late=late))
-    computed = float(own.compute.mean())
+    computed, share = draw.between(9.2, 30.0, 0.2), draw.between(52, 88, 1)
+    span = 100 * computed / share
     return Question(
         "sends late",
         f"All ranks compute for {show(computed, 's')}, and rank 2 sends its messages late. Load balance is"
-        f" {own.efficiency.load_balance:.2f}, parallel efficiency {100 * own.efficiency.parallel:.1f} %. How long does"
-        " the run take?",
-        show(own.span, "s"),
+        f" {1:.2f}, parallel efficiency {share} %. How long does the run take?",
+        show(span, "s"),
         {
             show(computed, "s"): "Balance the average and waits vanish.",
-            show((computed + own.span) / 2, "s"): "Half of a delay is hidden behind computing.",
-            show(computed / 2, "s"): "A balanced run is twice as fast.",
+            show((computed + span) / 2, "s"): "Half of a delay is hidden behind computing.",
+            show(computed * (2 - share / 100), "s"): "What is lost is a share of the computing.",
         },
-        f"Others wait for its messages: serialization is {own.efficiency.serialization:.2f}.",
+        "Others wait for its messages: what is missing is serialization.",
+        [Step("Computing over parallel efficiency", span, "s")],
     )
 
 
 def load_balance(draw: Draw) -> Question:
     """The mean over the busiest."""
-    usual, most = draw.of([(30, 42), (20, 50), (12, 30), (35, 60)])
-    ranks = draw.of([5, 6, 10])
+    usual = draw.between(12, 40, 1)
+    ranks, most = draw.between(4, 10, 1), usual + draw.between(6, 40, 1)
     mean = ((ranks - 1) * usual + most) / ranks
     return Question(
         "load balance",
@@ -108,14 +107,13 @@ def load_balance(draw: Draw) -> Question:
             percent(1 - (most - usual) / most / ranks): "Only one rank loses time.",
         },
         "The mean over the busiest.",
+        [Step("Mean", mean, "s"), Step("Over the busiest", 100 * mean / most, "%")],
     )
 
 
 def product(draw: Draw) -> Question:
     """The three factors of parallel efficiency."""
-    balance, serial, transfer = draw.of(
-        [(0.72, 0.85, 0.88), (0.83, 0.78, 0.9), (0.64, 0.92, 0.86), (0.9, 0.7, 0.8)]
-    )
+    balance, serial, transfer = (draw.between(60, 95, 1) / 100 for _ in range(3))
     return Question(
         "product",
         f"Load balance {100 * balance:.0f} %, serialization {100 * serial:.0f} %, transfer {100 * transfer:.0f} %. For"
@@ -127,6 +125,10 @@ def product(draw: Draw) -> Question:
             percent(balance + serial + transfer - 2): "Losses are added.",
         },
         "The factors multiply to the parallel efficiency.",
+        [
+            Step("Load balance times serialization", 100 * balance * serial, "%"),
+            Step("Times transfer", 100 * balance * serial * transfer, "%"),
+        ],
     )
 
 
@@ -153,6 +155,19 @@ def nobody_waits(draw: Draw) -> Question:
         "Eight ranks parallelize each of the two small jobs inefficiently; that time is in the exchange.",
     )
 
+
+OPEN = Open(
+    "A trace of 128 ranks shows that 40 % of the time is in MPI calls. Your manager wants a network that is twice as"
+    " fast. Write down what you look at in the trace, in which order, and what would make you agree.",
+    "Split the time in MPI into transfer and waits: load balance, serialization, transfer. Find who comes last in each"
+    " step, not who waits longest, and whether it is always the same rank. Replay with an ideal network: only what that"
+    " saves is the network's. Agree if transfer is the lowest factor.",
+    {
+        "separates waiting from transfer, with the three factors": 3,
+        "looks for the rank that comes last, and whether it changes from step to step": 2,
+        "names the result that would justify the network": 1,
+    },
+)
 
 QUESTIONS = [
     ideal_network,

@@ -1,108 +1,77 @@
 """Exam questions of module 12, training a large language model."""
 
-from functools import cache
-from typing import Any
-
-from lib_dlhpc.explore.language_model import experts
-from lib_dlhpc.explore.language_model.charts import causes
-from lib_dlhpc.explore.language_model.experts import Setting as Mixture
-from lib_dlhpc.explore.language_model.layout import mfu
-from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.bubbles import Passes, bubbles
-from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.teaching.questions import Draw, Question
-
-NETWORKS = {
-    "gpt3-175b": "GPT-3 175B",
-    "bloom-176b": "BLOOM 176B",
-    "llama2-70b": "Llama 2 70B",
-    "mt-nlg-530b": "MT-NLG 530B",
-    "mistral-7b": "Mistral 7B",
-    "llama2-13b": "Llama 2 13B",
-    "llama2-7b": "Llama 2 7B",
-}
-
-
-@cache
-def run(network: str, gpus: int, sequence: int = 0, nics: int = 8, **strategy: Any) -> Breakdown:
-    """Return the prediction of a step on H100 in nodes of 8."""
-    fixed = {"nodes": gpus // 8, "precision": "bf16", "optimizer": "adam"}
-    return predict(
-        read_experiment(
-            {
-                "model": {"name": network, **({"sequence": sequence} if sequence else {})},
-                "machine": {"name": "h100-pod", "nics": nics},
-                "dataset": "webtext",
-                "strategy": fixed | strategy,
-            }
-        )
-    )
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 
 def fsdp_alone(draw: Draw) -> Question:
     """What FSDP over all nodes costs, next to a pipeline."""
-    network, stages = draw.of([("gpt3-175b", 12), ("mt-nlg-530b", 15), ("bloom-176b", 10)])
-    replicas = draw.of([64, 128])
-    gpus = 8 * stages * replicas
-    split = {"tensor": 8, "sequence_parallel": True}
-    piped = run(network, gpus, pipeline=stages, batch=stages, microbatches=stages, zero=1, **split)
-    alone, each = (
-        float(run(network, gpus, batch=1, zero=3, zero_unit=unit, **split).step_time)
-        for unit in ("block", "layer")
-    )
-    step = float(piped.step_time)
-    model, link = piped.experiment.model, piped.experiment.machine.inter_node
-    blocks = sum(layer.kind == "fused_attention" for layer in model.layers)
+    billions, blocks = draw.between(70, 530, 10), draw.between(60, 110, 2)
+    nodes, latency = draw.between(400, 1600, 50), draw.between(5, 15, 1)
+    step, rate = draw.between(1.8, 4.0, 0.2), 45
+    wire = 2 * billions * 1e9 / 8 / (rate * 1e9)
+    rounds = blocks * (nodes - 1) * latency * 1e-6
     return Question(
         "fsdp alone",
-        f"{NETWORKS[network]}, {model.parameters / 1e9:.0f} billion weights in {blocks} blocks, on {gpus:,} H100. With"
-        f" {stages} stages of 8 GPUs, {stages} microbatches, and the optimizer state sharded, a step takes"
-        f" {step:.1f} s. With no pipeline, {gpus // 8:,} replicas of 8 GPUs shard everything (ZeRO 3, in bf16). A GPU's"
-        f" NIC carries {link.bandwidth * link.efficiency / 1e9:.0f} GB/s, and a message takes"
-        f" {link.latency * 1e6:.0f} us more. Computation is hidden behind the exchange. About how long does a step"
-        " take?",
-        f"{alone:.1f} s",
+        f"{billions} billion weights in {blocks} blocks on {8 * nodes:,} H100. With a pipeline, and the optimizer state"
+        f" sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs shard everything (ZeRO 3,"
+        f" in bf16). A GPU's NIC carries {rate} GB/s, and a message takes {latency} us more. Computation is hidden"
+        " behind the exchange. About how long does a step take?",
+        f"{3 * (rounds + wire):.1f} s",
         {
             f"{step:.1f} s": "FSDP alone is enough if it fits.",
-            f"{step - causes(piped)['pipeline bubble']:.1f} s": "Only the bubble disappears.",
-            f"{each:.1f} s": "FSDP gathers each matrix of weights by itself.",
+            f"{3 * wire:.1f} s": "Only bytes count, as they are so many.",
+            f"{3 * (4 * rounds + wire):.1f} s": "FSDP gathers each matrix of weights by itself.",
         },
-        f"A ring over {gpus // 8:,} nodes pays {gpus // 8 - 1:,} latencies for each block, gathered twice and reduced"
-        " once.",
+        f"A ring over {nodes:,} nodes pays {nodes - 1:,} latencies for each block, gathered twice and reduced once.",
+        [
+            Step("Latencies, once: blocks times (nodes - 1)", rounds, "s"),
+            Step("Bytes, once: an eighth of the weights over the NIC", wire, "s"),
+            Step("Gathered twice, reduced once", 3 * (rounds + wire), "s"),
+        ],
     )
 
 
 def zero_bubble(draw: Draw) -> Question:
     """The bubble that ZB-H1 leaves."""
-    stages = draw.of([4, 8, 12])
-    microbatches = draw.of([12, 16])
-    forward, inputs, weights = draw.of([(10, 12, 8), (20, 22, 16), (30, 36, 27), (12, 15, 11)])
+    stages, microbatches = draw.between(6, 16, 2), draw.between(12, 32, 1)
+    forward, inputs = draw.between(10, 30, 1), draw.between(12, 36, 1)
+    weights = draw.between(9, 24, 1)
     passes = Passes(forward, inputs + weights, weights)
     work = microbatches * (passes.forward + passes.backward)
-    one, apart = (
-        100 * idle / (work + idle)
-        for idle in (bubbles(stages, passes)[name].idle for name in ("1F1B", "ZB-H1"))
-    )
+    one, apart = (float(bubbles(stages, passes)[name].idle) for name in ("1F1B", "ZB-H1"))
+    left = (stages - 1) * (forward + inputs - weights)
+
+    def seconds(idle: float) -> str:
+        return show((work + idle) / 1e3, "s")
+
     return Question(
         "zero bubble",
         f"{stages} stages, {microbatches} microbatches, each {forward} ms forward, {inputs} ms for gradients of inputs"
-        f" and {weights} ms for those of weights: with 1F1B {one:.1f} % of a step is bubble. And with ZB-H1?",
-        f"{apart:.1f} %",
+        f" and {weights} ms for those of weights. How long does a step take with ZB-H1?",
+        seconds(apart),
         {
-            f"{0:.1f} %": "A zero-bubble pipeline has no bubble.",
-            f"{one:.1f} %": "The order of passes does not change the bubble.",
-            f"{apart / 3:.1f} %": "Weight gradients fill all but the first pass.",
+            seconds(0): "A zero-bubble pipeline has no bubble.",
+            seconds(one): "The order of passes does not change the bubble.",
+            seconds(one / 3): "Weight gradients fill all but the first pass.",
         },
         "Weight gradients fill some idle time; the pipeline still has to fill and drain: (p - 1) times a forward pass"
         " and its input gradients, less the weight gradients.",
+        [
+            Step("Work of a stage", work, "ms"),
+            Step("Bubble: (p - 1) (forward + inputs - weights)", left, "ms"),
+            Step("Both", (work + left) / 1e3, "s"),
+        ],
     )
 
 
 def half_the_stages(draw: Draw) -> Question:
     """The share of a bubble in the whole step."""
-    stages = draw.of([6, 10, 12, 20])
-    microbatches = draw.of([8, 12, 24])
+    stages, microbatches = draw.between(6, 32, 2), draw.between(8, 40, 1)
     one, fewer = (100 * (p - 1) / (microbatches + p - 1) for p in (stages, stages // 2))
+    over = 100 * (stages // 2 - 1) / microbatches
     return Question(
         "half the stages",
         f"{stages} stages and {microbatches} microbatches with 1F1B have a bubble of {one:.1f} % of a step. And"
@@ -111,112 +80,123 @@ def half_the_stages(draw: Draw) -> Question:
         {
             f"{one / 2:.1f} %": "The share of the bubble is proportional to the stages.",
             f"{one:.1f} %": "Only the microbatches decide the bubble.",
-            f"{min(2 * one, 99):.1f} %": "Fewer stages wait longer for each other.",
+            f"{over:.1f} %": "The bubble over the work is its share of the step.",
         },
         "Bubble over work is (p - 1) / m; of the whole step it is (p - 1) / (m + p - 1).",
+        [
+            Step("Bubble over work, (p - 1) / m", over, "%"),
+            Step("Over one more than that", fewer, "%"),
+        ],
     )
 
 
 def far_ring(draw: Draw) -> Question:
     """A ring of attention in a node, and over four."""
-    network, sequence = draw.of(
-        [("llama2-7b", 32768), ("llama2-13b", 49152), ("mistral-7b", 24576)]
-    )
-
-    def exposed(ranks: int, nics: int) -> float:
-        held = {"context": ranks, "context_exchange": "ring", "zero": 1, "batch": ranks // 8}
-        step = run(network, 64, sequence, nics, microbatches=ranks // 8, **held)
-        return 100 * float(step.exposed["context"] / step.step_time)
-
-    near, far = exposed(8, 8), exposed(32, 1)
+    computing, sending = draw.between(40, 240, 4), draw.between(1.0, 4.0, 0.1)
+    there, wire = computing / 16, 16 * sending
     return Question(
         "far ring",
-        f"{NETWORKS[network]}, sequences of {sequence:,} tokens in a ring of 8 H100 in a node, 360 GB/s each:"
-        f" {near:.2f} % of a step is exposed. In a ring of 32 GPUs over four nodes, where the 8 GPUs of a node share"
-        " one NIC of 45 GB/s?",
-        f"{far:.1f} %",
+        f"Attention in a ring of 8 H100 in a node: in each round a GPU computes for {computing} ms and sends a block in"
+        f" {sending} ms, over 360 GB/s of its own; the two overlap. In a ring of 32 GPUs over four nodes, where the 8"
+        " GPUs of a node share one NIC of 45 GB/s, all send to another node. How long does a round take?",
+        show(wire / 1e3, "s"),
         {
-            f"{near:.2f} %": "Overlap hides a ring, whatever its length.",
-            f"{4 * near:.2f} %": "Four times the ranks expose four times as much.",
-            f"{100:.0f} %": "Nothing can be hidden on one NIC.",
+            show(there / 1e3, "s"): "Overlap hides a ring, whatever its length.",
+            show((there + wire) / 1e3, "s"): "Computing and sending take turns.",
+            show(wire / 8e3, "s"): "Each GPU has the NIC to itself.",
         },
         "A block has a sixteenth of the arithmetic and a quarter of the bytes, on a slower link.",
+        [
+            Step("Computing, a sixteenth", there, "ms"),
+            Step("A GPU's part of the NIC", 45e9 / 8, "B/s"),
+            Step(
+                "A quarter of the bytes at a sixty-fourth of the rate, which is the longer",
+                wire / 1e3,
+                "s",
+            ),
+        ],
     )
 
 
 def small_replicas(draw: Draw) -> Question:
     """A batch that ends data parallelism."""
-    gpus, sequences, replica = draw.of(
-        [(8192, 720, 8), (6144, 600, 8), (4096, 760, 4), (12288, 1500, 6), (2048, 360, 4)]
-    )
+    replica, sequences = draw.any([4, 6, 8]), draw.between(240, 1200, 20)
+    idle = draw.between(60, 480, 10)
+    gpus = (sequences + idle) * replica
     return Question(
         "small replicas",
         f"{gpus:,} GPUs, {sequences:,} sequences in a step. Why not replicas of {replica} GPUs?",
-        f"{gpus // replica - sequences:,} of the replicas would have no sequence",
+        f"{idle:,} of the replicas would have no sequence",
         {
             "The batch would have to grow, which costs nothing": "The batch may grow with the machine.",
             "The weights would not fit, however they are sharded": "Memory is the only limit.",
             "Each sequence would be split over replicas": "Data parallelism splits sequences too.",
         },
         "The batch is fixed by what learns well, and ends data parallelism at one sequence per replica.",
+        [Step("Replicas", gpus // replica), Step("Less the sequences", idle)],
     )
 
 
 def fp8(draw: Draw) -> Question:
     """What linear layers in fp8 save of a step that mostly waits."""
-    layout = Mixture(experts=draw.of([16, 32]), busiest=draw.of([1.2, 1.5, 2.0]))
-    own = experts.predicted(layout)
-    whole = float(own.step_time)
-    fast = experts.predicted(layout._replace(products="fp8"))
-    saved = 100 * (1 - float(fast.step_time) / whole)
-    arithmetic, left = (
-        100 * sum(experts.computed(causes(each)).values()) / whole for each in (own, fast)
-    )
-    linear = 200 * (arithmetic - left) / arithmetic
-    idle = 100 * float(own.pipeline_bubble - fast.pipeline_bubble) / whole
+    arithmetic, linear = draw.between(20, 60, 1), draw.between(60, 90, 5)
+    idle = draw.between(1.0, 4.0, 0.5)
+    saved = arithmetic * linear / 200
     return Question(
         "fp8",
-        f"DeepSeek-V3 on 2,048 H800, its experts over {layout.experts} ranks, the busiest with {layout.busiest} times"
-        f" the mean. No exchange is hidden. Arithmetic is {arithmetic:.1f} % of a step, linear layers are {linear:.0f}"
-        " % of the arithmetic. If they compute in fp8, at twice the rate of bf16, the bubble falls by"
+        f"No exchange of a step is hidden. Arithmetic is {arithmetic} % of the step, and linear layers are {linear} %"
+        " of the arithmetic. If they compute in fp8, at twice the rate of bf16, the bubble falls by"
         f" {idle:.1f} % of a step, too. By what percentage does the step time drop?",
-        f"{saved:.1f} %",
+        f"{saved + idle:.1f} %",
         {
             f"{100 / 2:.1f} %": "fp8 halves the step.",
             f"{arithmetic:.1f} %": "Arithmetic in fp8 is free.",
-            f"{0:.1f} %": "A step that waits for messages has no use for arithmetic.",
+            f"{saved:.1f} %": "A bubble does not depend on the arithmetic.",
         },
-        "Half of the arithmetic of linear layers, and of its bubble, is saved, less casts; exchanges stay.",
+        "Half of the arithmetic of linear layers, and of its bubble, is saved; exchanges stay.",
+        [
+            Step("Linear layers, of the step", arithmetic * linear / 100, "%"),
+            Step("Half of that", saved, "%"),
+            Step("And the bubble", saved + idle, "%"),
+        ],
     )
 
 
 def recomputed(draw: Draw) -> Question:
     """MFU of a run that recomputes."""
-    network, nodes = draw.of([("llama2-70b", 16), ("gpt3-175b", 64), ("llama2-13b", 4)])
-    batch = draw.of([16, 32])
-    split = {
-        "tensor": 8,
-        "sequence_parallel": True,
-        "batch": batch,
-        "microbatches": batch,
-        "zero": 1,
-    }
-    once, again = (
-        100 * mfu(run(network, 8 * nodes, recompute=how, **split)) for how in ("none", "full")
-    )
+    once, nodes = draw.between(31.0, 56.0, 0.2), draw.between(4, 64, 4)
     return Question(
         "recomputed",
-        f"{NETWORKS[network]}, tensor parallelism in nodes of 8 H100, {nodes} replicas, {batch} microbatches: an MFU of"
+        f"Tensor parallelism in {nodes} nodes of 8 H100, nearly all of a step is computing: an MFU of"
         f" {once:.1f} % if nothing is recomputed. About what is the MFU if all of a block is?",
-        f"{again:.1f} %",
+        f"{once * 3 / 4:.1f} %",
         {
             f"{once:.1f} %": "MFU counts all arithmetic.",
             f"{once * 4 / 3:.1f} %": "A GPU that computes more is used better.",
             f"{once / 2:.1f} %": "Recomputation doubles the step.",
         },
         "MFU counts what the network needs; recomputation is what hardware utilization (HFU) counts.",
+        [
+            Step("Passes of a step: forward twice, backward as long as two", 4),
+            Step("Three of them are needed: times 3 / 4", once * 3 / 4, "%"),
+        ],
     )
 
+
+OPEN = Open(
+    "You are to train a dense model of 100 billion weights on 512 GPUs in nodes of 8 with fast links inside and slow"
+    " ones between. Propose a layout, defend it against one alternative, and say which two numbers you would compute"
+    " before anything runs.",
+    "Tensor parallelism of 8 in the node, a pipeline of a few stages between nodes until state and activations fit,"
+    " data parallelism with sharded optimizer state for the rest, as far as the batch has sequences. Compute memory per"
+    " GPU at the peak and the bubble, (p - 1) / m. FSDP over all 64 nodes would pay its gathers in every block.",
+    {
+        "puts tensor parallelism inside the node, with the reason": 1,
+        "chooses stages and replicas by memory and by the sequences of the batch": 2,
+        "compares with one alternative by what it exchanges, and when": 2,
+        "computes memory at the peak and the bubble, or the exposed exchange": 1,
+    },
+)
 
 QUESTIONS = [
     fsdp_alone,

@@ -1,5 +1,7 @@
 """Exam questions of module 13, serving."""
 
+from functools import cache
+
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, felt
 from lib_dlhpc.explore.serving.load import Setting as Busy
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
@@ -8,7 +10,8 @@ from lib_dlhpc.explore.serving.served import bytes_read, service
 from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.questions import Draw, Question
+from lib_dlhpc.teaching.problems import Step
+from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 NETWORKS = {
     "mistral-7b": "Mistral 7B",
@@ -25,26 +28,28 @@ SMALL = [("mistral-7b", "selene"), ("gemma-7b", "h200-pod"), ("qwen2.5-7b", "b20
 SMALL += [("mpt-7b", "selene"), ("opt-6.7b", "h200-pod")]
 
 
+@cache
 def prices(network: str, machine: str, gpus: int = 1) -> Prices:
     """Return the prices of a replica in bf16."""
     return Prices(service(network, machine, {"prompt": 1024}, devices=gpus))
 
 
-def held(network: str, machine: str, gpus: int, tokens: int) -> tuple[float, float, int]:
-    """Return the bytes that are left on a GPU, those of a sequence, and how many sequences fit."""
-    own = service(network, machine, {"prompt": tokens, "answer": 1}, devices=gpus)
-    left, each = room_of(own, Prices(own)), Prices(own).shard.cached(tokens)
-    return left, each, int(left // each)
+@cache
+def left_of(network: str, machine: str, gpus: int) -> float:
+    """Return the bytes that are left on a GPU for caches."""
+    own = service(network, machine, {"prompt": 4096, "answer": 1}, devices=gpus)
+    return float(room_of(own, Prices(own)))
 
 
 def one_user(draw: Draw) -> Question:
     """A peak that a single sequence cannot use."""
-    network, machine = draw.of(SMALL)
-    faster = draw.of([3, 4, 5])
-    step = prices(network, machine).decode(1, 1024).total
+    network, machine = draw.any(SMALL)
+    faster, tokens = draw.between(2.0, 4.0, 0.5), draw.between(512, 6144, 256)
+    step = prices(network, machine).decode(1, tokens).total
     return Question(
         "one user",
-        f"{NETWORKS[network]} in bf16 on one {GPUS[machine]} decodes one sequence: {show(step, 's')} per token. Another"
+        f"{NETWORKS[network]} in bf16 on one {GPUS[machine]} decodes one sequence: {show(step, 's')} per token after a"
+        f" prompt of {tokens:,}. Another"
         f" GPU has {faster} times the FLOP/s and the same memory bandwidth. A token takes about",
         show(step, "s"),
         {
@@ -53,13 +58,14 @@ def one_user(draw: Draw) -> Question:
             show(faster * step, "s"): "Faster arithmetic waits longer for memory.",
         },
         "Weights are read from memory for each token; arithmetic is idle for most of a step.",
+        [Step("Memory has the same bandwidth: as before", step, "s")],
     )
 
 
 def which_phase(draw: Draw) -> Question:
     """The time of an answer next to that of its prompt."""
-    network, machine = draw.of(SMALL)
-    prompt, answer = draw.of([(1500, 200), (3000, 300), (4000, 500), (1200, 400)])
+    network, machine = draw.any(SMALL)
+    prompt, answer = draw.between(2000, 6000, 250), draw.between(220, 600, 20)
     own = prices(network, machine)
     first, rest = own.prefill(prompt).total, own.answers(1, prompt, answer).total
     step = own.decode(1, prompt).total
@@ -70,26 +76,26 @@ def which_phase(draw: Draw) -> Question:
         f" prompt itself takes {show(first, 's')}. How long does the answer of {answer} tokens take?",
         show(rest, "s"),
         {
-            show(first * answer / prompt, "s"): "The prompt is the long part of an answer.",
-            show(first, "s"): "Both are one request, and take equally long.",
-            show(first * answer, "s"): (
-                "Each token reads the whole prompt through all layers again."
-            ),
+            show(first, "s"): "The prompt is the long part of an answer.",
+            show(first + rest, "s"): "The prompt is read once more for the answer.",
+            show(
+                (prompt + answer) * step, "s"
+            ): "The tokens of a prompt are decoded one by one, too.",
         },
         "Each token is a pass of its own, and reads all weights; the cache has what the prompt left.",
+        [Step("Tokens of the answer times a step", answer * step, "s")],
     )
 
 
 def a_batch(draw: Draw) -> Question:
     """What a batch shares."""
-    network, machine = draw.of(SMALL)
-    batch = draw.of([6, 10, 12])
-    own = prices(network, machine)
-    longer = own.decode(batch, 1024).total / own.decode(1, 1024).total
+    weights, cache_ = draw.between(4, 80, 2), draw.between(0.2, 2.0, 0.1)
+    batch = draw.between(4, 16, 1)
+    longer = (weights + batch * cache_) / (weights + cache_)
     return Question(
         "a batch",
-        f"{NETWORKS[network]} on one {GPUS[machine]} decodes {batch} sequences of 1,024 tokens instead of one. How"
-        " many times as long does a step take?",
+        f"A step of decoding waits for memory only: it reads {weights} GB of weights, and a cache of {cache_} GB for"
+        f" each sequence. How many times as long does it take for {batch} sequences as for one?",
         f"{longer:.2f}",
         {
             f"{batch:.2f}": "A larger batch makes every token slower in proportion.",
@@ -97,44 +103,55 @@ def a_batch(draw: Draw) -> Question:
             f"{1 / batch:.2f}": "A batch divides the time of a step among its sequences.",
         },
         "The weights are read once for all of them; only the caches are added.",
+        [
+            Step("Read for one", weights + cache_, "GB"),
+            Step("Read for all", weights + batch * cache_, "GB"),
+            Step("One over the other", longer),
+        ],
     )
 
 
 def what_fills_it(draw: Draw) -> Question:
     """Sequences beside the weights of a network with as many heads of keys as of queries."""
-    network, heads = draw.of(
+    network, heads = draw.any(
         [("llama2-7b", 32), ("opt-6.7b", 32), ("mpt-7b", 32), ("gemma-7b", 16)]
     )
-    tokens = draw.of([1500, 3000, 5000])
-    left, each, fitting = held(network, "h200-pod", 1, tokens)
+    tokens = draw.between(1000, 6000, 100)
+    own, left = prices(network, "h200-pod"), left_of(network, "h200-pod", 1)
+    each, weights = own.shard.cached(tokens), own.shard.weights
+    fitting = int(left // each)
     return Question(
         "what fills it",
-        f"{NETWORKS[network]} in bf16 on one H200, {heads} heads of keys and values, sequences of {tokens:,} tokens."
-        f" {show(left, 'B')} are left for caches, a token takes {show(each / tokens, 'B')}. About how many fit?",
+        f"{NETWORKS[network]} in bf16 on one H200, {show(weights, 'B')} of weights, {heads} heads of keys and values,"
+        f" sequences of {tokens:,} tokens. {show(left, 'B')} are left for caches, a token takes"
+        f" {show(each / tokens, 'B')}. About how many fit?",
         f"{fitting}",
         {
-            f"{fitting * heads:,}": "The cache has one head of keys and values.",
+            f"{int((left + weights) // each)}": "Weights and caches take turns in memory.",
             f"{2 * fitting}": "Keys are stored, values are not.",
             "As many as the service allows": "The weights fill the memory.",
         },
         "Cache of a sequence: its tokens times the bytes of a token. It is the wall of a batch.",
+        [Step("Cache of a sequence", each, "B"), Step("What is left, over that", left / each)],
     )
 
 
 def twice_the_ranks(draw: Draw) -> Question:
     """Room for caches on twice the GPUs."""
-    network, machine = draw.of(
+    network, machine = draw.any(
         [("llama2-70b", "h100-pod"), ("qwen2.5-72b", "selene"), ("llama2-70b", "h200-pod")]
     )
-    tokens = draw.of([3000, 6000])
-    few, many = (held(network, machine, gpus, tokens)[2] for gpus in (4, 8))
-    left, each, _ = held(network, machine, 4, tokens)
-    weights = show(prices(network, machine, 4).shard.weights, "B")
+    tokens = draw.between(2000, 8000, 100)
+    four, eight = (
+        (left_of(network, machine, gpus), prices(network, machine, gpus).shard) for gpus in (4, 8)
+    )
+    few, many = (int(left // shard.cached(tokens)) for left, shard in (four, eight))
+    left, each, weights = four[0], four[1].cached(tokens), four[1].weights
     return Question(
         "twice the ranks",
         f"{NETWORKS[network]} in bf16 on 4 {GPUS[machine]} leaves {show(left, 'B')} of each GPU for caches, beside"
-        f" {weights} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} per GPU for each. About how"
-        " many fit on 8?",
+        f" {show(weights, 'B')} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} per GPU for each."
+        " About how many fit on 8?",
         f"{many}",
         {
             f"{2 * few}": "Twice the GPUs hold twice the sequences.",
@@ -142,25 +159,34 @@ def twice_the_ranks(draw: Draw) -> Question:
             f"{4 * few}": "Memory grows with the square of the ranks.",
         },
         "The weights take the same bytes in all, so what is left for caches grows faster than the GPUs.",
+        [
+            Step("Left beside half of the weights", left + weights / 2, "B"),
+            Step("Over half of the cache", (left + weights / 2) / (each / 2)),
+        ],
     )
 
 
 def more_requests(draw: Draw) -> Question:
     """The mean time of M/M/1 near saturation."""
-    before, after = draw.of([(0.6, 0.95), (0.75, 0.97), (0.63, 0.93), (0.58, 0.94), (0.42, 0.92)])
+    before, after = draw.between(0.4, 0.8, 0.01), draw.between(0.86, 0.97, 0.01)
     longer = (1 - before) / (1 - after)
     return Question(
         "more requests",
         f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * before:.0f} % of the"
         f" time. Requests rise until it is busy for {100 * after:.0f} %. By which factor does the mean time of a"
         " request, wait and service, grow?",
-        f"{longer:.1f}",
+        f"{longer:.2f}",
         {
-            f"{after / before:.1f}": "Time grows with the requests.",
-            f"{1.0:.1f}": "A busy service is a good service.",
-            f"{(after / before) ** 2:.1f}": "Time grows with the square of the requests.",
+            f"{after / before:.2f}": "Time grows with the requests.",
+            f"{1.0:.2f}": "A busy service is a good service.",
+            f"{(after / before) ** 2:.2f}": "Time grows with the square of the requests.",
         },
         f"It is the service time over 1 - utilization, which shrinks from {1 - before:.2f} to {1 - after:.2f}.",
+        [
+            Step("1 - utilization, before", 1 - before),
+            Step("And after", 1 - after),
+            Step("One over the other", longer),
+        ],
     )
 
 
@@ -205,24 +231,44 @@ def few_users(draw: Draw) -> Question:
 
 def twice_the_split(draw: Draw) -> Question:
     """How much quicker a token is on twice the tensor-parallel ranks."""
-    network, machine = draw.of(
-        [("qwen2.5-72b", "selene"), ("llama2-70b", "h200-pod"), ("llama2-70b", "selene")]
-    )
-    ranks = draw.of([2, 4])
-    few, many = (prices(network, machine, g).decode(1, 1024).total for g in (ranks, 2 * ranks))
+    token, share, ranks = draw.between(15.5, 60.0, 0.5), draw.between(12, 45, 1), draw.any([2, 4])
+    stays = token * share / 100
     return Question(
         "twice the split",
-        f"{NETWORKS[network]} in bf16, one sequence at a time: a replica gets {2 * ranks} tensor-parallel ranks,"
-        f" {GPUS[machine]}, instead of {ranks}. By how many percent is a token quicker?",
-        f"{100 * (1 - many / few):.1f} %",
+        f"One sequence at a time on {ranks} tensor-parallel ranks: a token takes {token} ms, of which launches and two"
+        f" allreduces per layer take {share} %, and reading weights the rest. The replica gets {2 * ranks} ranks;"
+        " launches and allreduces take as long as before. How long does a token take?",
+        show((token + stays) / 2e3, "s"),
         {
-            f"{100 / 2:.0f} %": "Twice the GPUs halve the time of a token.",
-            f"{100 * 3 / 4:.0f} %": "Each rank reads half, and computes half.",
-            f"{0:.0f} %": "Ranks are for memory only.",
+            show(token / 2e3, "s"): "Twice the GPUs halve the time of a token.",
+            show(token / 4e3, "s"): "Each rank reads half, and computes half.",
+            show(
+                (token - stays / 2) / 1e3, "s"
+            ): "Ranks divide launches, and all read the weights.",
         },
         "Each rank reads half of the weights, but launches and two allreduces per layer stay.",
+        [
+            Step("What stays", stays, "ms"),
+            Step("Half of the rest", (token - stays) / 2, "ms"),
+            Step("Both", (token + stays) / 2e3, "s"),
+        ],
     )
 
+
+OPEN = Open(
+    "A service of one model on eight GPUs meets its target for the first token, but users complain that answers pause."
+    " Somebody proposes larger batches to be cheaper, somebody else twice as many GPUs per replica. Explain the pauses,"
+    " judge both proposals, and say what you would try first.",
+    "A step that reads a whole prompt stops all answers: chunked prefill, or replicas that only read prompts, remove"
+    " the pause at no cost in hardware. Larger batches raise the time of a step and fill the caches. More ranks read"
+    " weights faster, but launches and allreduces stay, and half as many replicas wait longer at load.",
+    {
+        "explains the pause by prompts that share a step with answers": 2,
+        "judges the larger batch: time of a step, room for caches": 1,
+        "judges more ranks per replica: what is halved, what stays, fewer replicas": 2,
+        "tries first what needs no hardware": 1,
+    },
+)
 
 QUESTIONS = [
     one_user,

@@ -45,7 +45,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from lib_dlhpc.labs.grading.grade import grades
+    from lib_dlhpc.labs.grading.grade import grades, secret
     from lib_dlhpc.labs.grading.table import COLUMNS, cell, write_marks
 
     if options.seconds < 1:
@@ -54,7 +54,7 @@ def _grade(options: argparse.Namespace) -> int:
         if getattr(options, option) is not None:
             _check_new(option, Path(getattr(options, option)))
     marks = []
-    key = _key(options.key)
+    key = secret(options.key)
     for mark in grades(Path(options.folder), options.lab, key, options.seconds, print_note):
         marks.append(mark)
         words = f"{mark.passed} of {mark.total}, {mark.status}. {cell(mark.note)}"
@@ -106,15 +106,3 @@ def _write_similar(file: Path, marks: Sequence["Mark"]) -> None:
     if solution.is_file():
         texts["the solution"] = solution.read_text("utf-8")
     write_text(file, report(pairs(texts, starter_of(lab)), lab.name))
-
-
-def _key(file: str | None) -> bytes:
-    """Return the instructor's secret. Raises SpecError if it is too short to be one."""
-    if file is None:
-        return b""
-    key = Path(file).read_bytes().strip()
-    if len(key) < 16:
-        raise SpecError(
-            f"--key {file}: {len(key)} bytes; expected 16 or more, such as from `openssl rand -hex 16`."
-        )
-    return key

@@ -3,16 +3,39 @@
     Problem("A ring", "8 ranks sum 64 MB.", [Step("Rounds: 2 (p - 1)", 14), Step("Time", seconds, "s")], ring.total)
 
 Steps are arithmetic with the numbers of the text, the answer comes from the library: tests hold the one to the other.
+
+A file of problems takes its numbers from `draw.any([8, 4, 16])`: its page has the first of each, `version` another.
 """
 
+import runpy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from lib_dlhpc.spec.units import format_quantity
 
 SI = ("s", "B", "B/s", "FLOP", "FLOP/s", "J", "W")
 KINDS = ("worked", "faded: complete it", "yours", "yours")
 BLANK = "\\_\\_\\_\\_"
+T = TypeVar("T")
+
+
+class Cases(Protocol):
+    """What chooses one of several cases."""
+
+    def any(self, cases: Sequence[T]) -> T:
+        """Return one of the cases."""
+        ...
+
+
+class First:
+    """What a page shows."""
+
+    def any(self, cases: Sequence[T]) -> T:
+        """Return the first of the cases."""
+        return cases[0]
+
+
+PAGE = First()
 
 
 class Step(NamedTuple):
@@ -42,6 +65,12 @@ class Problem(NamedTuple):
     text: str
     steps: Sequence[Step]
     answer: float
+
+
+def version(file: str, draw: Cases) -> Sequence[Problem]:
+    """Return the problems of a file with other numbers than the page's: those of `draw`."""
+    found: Sequence[Problem] = runpy.run_path(file, {"draw": draw})["PROBLEMS"]
+    return found
 
 
 def page(title: str, problems: Sequence[Problem]) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.course import RECORDED
-from lib_dlhpc.teaching.problems import SI
+from lib_dlhpc.teaching.problems import PAGE, SI, version
+from lib_dlhpc.teaching.questions import Draw
 
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}
 
@@ -42,6 +43,25 @@ def test_the_result_is_not_in_the_text(name):
     for problem in problems(name):
         shown = rf"(?<![\w.,]){re.escape(problem.steps[-1].result)}(?![\w.,])"
         assert not re.search(shown, problem.text), problem.title
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_other_versions_have_other_numbers_that_the_library_answers(name):
+    file = import_module(f"lib_dlhpc.explore.{name}.problems").__file__
+    versions = [version(file, Draw(seed, name)) for seed in range(1, 9)]
+    for problem in (problem for found in versions for problem in found):
+        last = problem.steps[-1]
+        assert isclose(last.value, problem.answer, rel_tol=1e-3), (problem.title, last)
+        shown = rf"(?<![\w.,]){re.escape(last.result)}(?![\w.,])"
+        assert not re.search(shown, problem.text), (problem.title, last)
+    results = [[problem.steps[-1].result for problem in found] for found in versions]
+    assert len({tuple(found) for found in results}) >= 4
+    assert sum(len(set(each)) > 1 for each in zip(*results, strict=True)) >= 2
+
+
+def test_the_page_has_the_first_of_each_case():
+    file = import_module("lib_dlhpc.explore.allreduce.problems").__file__
+    assert version(file, PAGE) == problems("allreduce")
 
 
 @pytest.mark.parametrize("name", RECORDED)

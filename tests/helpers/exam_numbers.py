@@ -1,33 +1,8 @@
-"""Numbers in exam questions and on pages: with their units, in SI units, and as they are printed."""
+"""The numbers that an exam question gives."""
 
 import re
 
-from lib_dlhpc.spec.units import parse_quantity
-
-UNIT = r"[kMGTµmn]?(?:B/s|FLOP/s|B|s|h|min|days)(?!/)"
-NUMBER = re.compile(rf"^(?:once in )?(-?[\d,]+(?:\.\d+)?)(?: ?({UNIT}))?\b")
-PRINTED = re.compile(rf"(?<![\w.,])(-?\d[\d,]*(?:\.\d+)?)(?: ?({UNIT}\b|%))?(?!\w)")
-IN_SECONDS = {"days": 86400, "h": 3600, "min": 60}
-
-
-def value(option: str) -> float | None:
-    """Return the number with which an option begins, in SI units; None where it begins with a word."""
-    found = NUMBER.match(option)
-    return in_si(found[1], found[2] or "") if found else None
-
-
-def in_si(number: str, unit: str) -> float:
-    """Return a number in SI units."""
-    plain = float(number.replace(",", ""))
-    if unit in IN_SECONDS:
-        return plain * IN_SECONDS[unit]
-    kind = unit.lstrip("kMGTµmn") or unit
-    return parse_quantity(f"{plain} {unit}", kind, "option") if unit else plain
-
-
-def printed(text: str) -> set[tuple[str, str]]:
-    """Return all numbers of a text, as printed, each with its unit."""
-    return {(number.replace(",", ""), unit) for number, unit in PRINTED.findall(text)}
+from lib_dlhpc.teaching.numbers import UNIT, in_si
 
 
 def given(text: str, *pieces: str) -> list[float]:

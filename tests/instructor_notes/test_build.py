@@ -2,6 +2,9 @@
 
 import re
 
+import pytest
+
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.teaching.questions import read
 
@@ -19,6 +22,8 @@ def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
         numbers = re.findall(r"^\*\*(\d+)\.\*\*", asked, re.M)
         assert numbers == re.findall(r"^\*\*(\d+)\.\*\* [A-D]\. ", answers, re.M)
         assert len(re.findall(r"^- [A-D]\. ", asked, re.M)) == 4 * len(numbers)
+        if sheet.stem != "concept_test":
+            assert "## In your own words (6 points)" in asked and "- By hand. " in answers
         moodle, canvas = (sheet.with_suffix(end).read_text("utf-8") for end in (".gift", ".txt"))
         assert len(re.findall(r"^=", moodle, re.M)) == len(numbers)
         assert re.findall(r"^(\d+)\. ", canvas, re.M) == numbers
@@ -30,3 +35,26 @@ def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
         solved = design.with_name(f"{design.stem}_solution.md").read_text("utf-8")
         assert asked.count("\n## ") == 8 and solved.count("\n## ") == 6
         assert "**All points**" in solved and "**All points**" not in asked
+
+
+def test_without_the_key_nobody_writes_a_version(repository, tmp_path, monkeypatch):
+    path = repository / "instructor_notes" / "build.py"
+    main = read(path, "main")
+    monkeypatch.setitem(main.__globals__, "PATH", PATH[:1])
+    keys = {"one": "0123456789abcdef", "other": "fedcba9876543210"}
+    for name, secret in keys.items():
+        (tmp_path / name).write_text(secret)
+
+    def written(seed, key=None, page=f"exam/{PATH[0].name}.md"):
+        main(str(tmp_path / "to"), seed, str(tmp_path / key) if key else None)
+        return (tmp_path / "to" / page).read_text("utf-8")
+
+    learner = written("Ada L.", "one")
+    assert learner == written("Ada L.", "one")
+    others = [written("Ada L.", "other"), written("Bob", "one"), written("Ada L."), written("0")]
+    assert len({learner, *others}) == 5
+    test = "concept_test.md"  # nothing is drawn for it, and evaluation.ipynb knows its order
+    assert written("3", "one", test) == written("3", None, test)
+    (tmp_path / "short").write_text("short")
+    with pytest.raises(SpecError, match="expected 16 or more"):
+        written("0", "short")

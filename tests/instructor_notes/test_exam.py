@@ -5,9 +5,9 @@ import re
 from itertools import combinations
 
 import pytest
-from exam_numbers import value
 
 from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.teaching.numbers import value
 from lib_dlhpc.teaching.questions import read
 
 NAMES = [module.name for module in PATH]

@@ -3,11 +3,15 @@
 import pytest
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import (
     LETTERS,
     Draw,
+    Open,
     Question,
+    drawn,
     exam,
+    fair,
     key,
     options,
     read,
@@ -69,3 +73,55 @@ def test_an_exam_draws_the_items_that_are_functions(tmp_path):
     first, second = exam(path, 0), exam(path, 1)
     assert first[0] == second[0]
     assert {first[1].right, second[1].right} == {"six", "seven"}
+
+
+def test_a_range_is_drawn_from_end_to_end_and_alike_each_time():
+    found = [Draw(seed, "item").between(3, 9, 2) for seed in range(60)]
+    assert set(found) == {3, 5, 7, 9}
+    assert found == [Draw(seed, "item").between(3, 9, 2) for seed in range(60)]
+    assert {Draw(seed, "item").between(0.1, 0.3, 0.1) for seed in range(60)} == {0.1, 0.2, 0.3}
+
+
+def test_numbers_of_one_draw_do_not_hang_together():
+    pairs = {(draw.any("abc"), draw.any("abc")) for draw in (Draw(s, "item") for s in range(90))}
+    assert len(pairs) == 9
+
+
+def with_options(right, *wrong):
+    return Question("q", "?", right, {each: f"reason {each}" for each in wrong}, "So.")
+
+
+@pytest.mark.parametrize(
+    ("options_", "are_fair"),
+    [
+        (("4 ms", "8 ms", "2 ms", "1 ms"), True),
+        (("4 ms", "8 ms", "2 ms", "0 s"), False),
+        (("4 ms", "8 ms", "2 ms", "81 ms"), False),  # more than twenty times as long
+        (("4 ms", "8 ms", "2 ms", "4.1 ms"), False),  # nearly the answer
+        (("40 %", "80 %", "20 %", "10 %"), True),
+        (("40 %", "80 %", "20 %", "100 %"), False),
+        (("one", "two", "three", "four"), True),
+    ],
+)
+def test_options_are_fair_if_each_could_be_the_answer(options_, are_fair):
+    assert fair(with_options(*options_)) == are_fair
+
+
+def test_an_unfair_draw_and_a_number_of_the_page_are_drawn_again():
+    def item(draw):
+        right = draw.any(["7", "8", "9"])
+        return with_options(right, "8", "16", "32")
+
+    assert {drawn(item, seed, {("7", "")}).right for seed in range(20)} == {"9"}
+    with pytest.raises(SpecError, match="item: none of 100 draws"):
+        drawn(item, 0, {("7", ""), ("9", "")})
+
+
+def test_the_key_has_steps_and_a_rubric_that_the_sheet_has_not():
+    question = ONE._replace(steps=[Step("Bytes over rate", 2e-3, "s")])
+    last = Open("Why?", "Because it waits.", {"names the wait": 2, "measures it": 4})
+    asked, answers = sheet("Exam", [question], 0, last), key("Exam", [question], 0, last)
+    assert "- By hand. Bytes over rate: 2 ms" in answers and "Bytes over rate" not in asked
+    assert "Why?" in asked and "(6 points)" in asked
+    assert "- 4: measures it" in answers and "measures it" not in asked
+    assert last.answer in answers and last.answer not in asked

@@ -7,9 +7,11 @@ from lib_dlhpc.explore.allreduce.nodes import buffers_out
 from lib_dlhpc.explore.allreduce.sizes import crossover
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-ALPHA, RATE = 5e-6, 12.5e9
+draw: Cases = globals().get("draw", PAGE)
+
+ALPHA, RATE = draw.any([5e-6, 3e-6, 4e-6, 8e-6]), draw.any([12.5e9, 25e9, 50e9])
 BETA = 1 / RATE
 LINK = f"Links have a latency of {show(ALPHA, 's')} and a bandwidth of {show(RATE, 'B/s')}; adding is free."
 
@@ -19,7 +21,9 @@ def seconds(algorithm: str, ranks: int, size: float) -> float:
     return float(ALGORITHMS[algorithm](size, flat(ranks, ALPHA, BETA)).total)
 
 
-P, LONG, SHORT, MANY = 8, 64e6, 4e3, 64
+P, MANY = draw.any([8, 4, 16, 32]), draw.any([64, 32, 128, 256])
+LONG, SHORT = draw.any([64e6, 32e6, 96e6, 200e6]), draw.any([4e3, 2e3, 8e3])
+NODES, DEVICES = draw.any([32, 8, 64, 128]), draw.any([4, 8])
 latency = log2(MANY) * ALPHA
 slopes = (log2(MANY) - 2 * (MANY - 1) / MANY) * BETA
 
@@ -61,13 +65,13 @@ PROBLEMS = [
     ),
     Problem(
         "Out of a node",
-        "32 nodes of 4 devices that share a NIC allreduce with recursive doubling. How often does the buffer"
-        " leave each node?",
+        f"{NODES} nodes of {DEVICES} devices that share a NIC allreduce with recursive doubling. How often does the"
+        " buffer leave each node?",
         [
-            Step("Rounds between nodes: lg 32", log2(32)),
-            Step("Devices that send the whole buffer in each round", 4),
-            Step("Times the buffer leaves", 4 * log2(32)),
+            Step(f"Rounds between nodes: lg {NODES}", log2(NODES)),
+            Step("Devices that send the whole buffer in each round", DEVICES),
+            Step("Times the buffer leaves", DEVICES * log2(NODES)),
         ],
-        buffers_out("recursive_doubling", 32, 4),
+        buffers_out("recursive_doubling", NODES, DEVICES),
     ),
 ]

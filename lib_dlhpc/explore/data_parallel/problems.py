@@ -7,23 +7,26 @@ from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
 from lib_dlhpc.explore.data_parallel.waiting import Ranks, waiting_share
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-step = predict(step_of())
+draw: Cases = globals().get("draw", PAGE)
+
+GPUS, RANKS = draw.any([256, 128, 512]), draw.any([256, 64, 128, 512])
+step = predict(step_of(gpus=GPUS))
 terms = {name: float(seconds) for name, seconds in step.terms.items()}
 compute = terms["forward"] + terms["backward"] + terms["update"]
 exposed = terms["exposed communication"]
-ring = predict(step_of(allreduce="ring", bucket=25e6))
+ring = predict(step_of(gpus=RANKS, allreduce="ring", bucket=25e6))
 count, alpha = bucket_count(ring.experiment), float(ring.experiment.machine.inter_node.latency)
-RANKS, SLOW, WORKERS = 256, 2.0, 4
+SLOW, WORKERS = 2.0, draw.any([4, 3, 5, 6])
 rounds = 2 * (RANKS - 1)
 
 PROBLEMS = [
     Problem(
         "Efficiency",
-        f"In a step on 256 GPUs, forward takes {show(terms['forward'], 's')}, backward {show(terms['backward'], 's')},"
-        f" and the update {show(terms['update'], 's')}; {show(exposed, 's')} of the allreduce is exposed. All GPUs"
-        " are equally fast, so none waits for another. What is the efficiency?",
+        f"In a step on {GPUS} GPUs, forward takes {show(terms['forward'], 's')}, backward"
+        f" {show(terms['backward'], 's')}, and the update {show(terms['update'], 's')}; {show(exposed, 's')} of the"
+        " allreduce is exposed. All GPUs are equally fast, so none waits for another. What is the efficiency?",
         [
             Step("Computation", compute, "s"),
             Step("The step: computation plus exposed communication", compute + exposed, "s"),
@@ -54,7 +57,7 @@ PROBLEMS = [
                 "%",
             ),
         ],
-        100 * waiting_share(Ranks(jitter=0.0, slow=SLOW)),
+        100 * waiting_share(Ranks(ranks=RANKS, jitter=0.0, slow=SLOW)),
     ),
     Problem(
         "Stale gradients",

@@ -9,16 +9,20 @@ from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import cost, predicted
 from lib_dlhpc.prediction.energy import facility_energy
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-BUSY, IDLE, LIMIT = 400.0, 40.0, 250.0
+draw: Cases = globals().get("draw", PAGE)
+
+BUSY, IDLE = draw.any([400.0, 320.0, 560.0, 720.0]), draw.any([40.0, 50.0, 60.0])
+LIMIT = BUSY * draw.any([0.625, 0.7, 0.75])
 static = IDLE + 0.3 * (BUSY - IDLE)
 phi = ((LIMIT - static) / (BUSY - static)) ** 0.25
-HOURS, PUE = 82_432, 1.1
+HOURS, PUE = draw.any([82_432, 61_440, 245_760]), draw.any([1.1, 1.2, 1.4])
 MWH = 3.6e9
-run = predicted(Run())
+OWN = draw.any([Run(), Run(gpus=512), Run(gpus=1024)])
+run = predicted(OWN)
 samples, seconds = float(run.experiment.dataset.samples), float(run.step_time)
-epochs, steps = float(run.to_accuracy.epochs.epochs), ceil(samples / Run().batch)
+epochs, steps = float(run.to_accuracy.epochs.epochs), ceil(samples / OWN.batch)
 own = Here()
 few, many = (ceil(here.epochs(own, batch)[2]) for batch in (own.one, own.other))
 
@@ -40,14 +44,14 @@ PROBLEMS = [
     Problem(
         "Time to accuracy",
         f"ResNet-50 needs {epochs:.0f} epochs of {samples:,.0f} images to reach its accuracy with a batch of"
-        f" {Run().batch:,}; a step takes"
+        f" {OWN.batch:,}; a step takes"
         f" {show(seconds, 's')}. How long does the run take?",
         [
             Step("Steps per epoch, rounded up", steps),
             Step("Seconds of an epoch", steps * seconds, "s"),
             Step("All epochs", epochs * steps * seconds, "s"),
         ],
-        cost(Run()).seconds,
+        cost(OWN).seconds,
     ),
     Problem(
         "Energy of a facility",

@@ -7,13 +7,16 @@ from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.prediction.intervals import system_mtbf, young
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-run = found(Setting(interval=20 * MINUTE))
+draw: Cases = globals().get("draw", PAGE)
+
+TAU = draw.any([20, 15, 30, 45]) * MINUTE
+run = found(Setting(interval=TAU))
 M, C, R = float(run.mtbf), float(run.saving.blocked), float(run.saving.restart)
-TAU = 20 * MINUTE
 cycle = M * exp(R / M) * (exp((TAU + C) / M) - 1)
-COST, NODES, DAYS = 90.0, 600, 300
+COST = draw.any([90.0, 45.0, 60.0, 150.0])
+NODES, DAYS = draw.any([600, 400, 900, 1500]), draw.any([300, 200, 365, 450])
 mtbf = DAYS * DAY / NODES
 asynchronous = saved(Saved(), "asynchronous")
 copy, link = asynchronous.saving, asynchronous.prediction.experiment.machine.host_link

@@ -4,13 +4,15 @@ from lib_dlhpc import Experiment, predict
 from lib_dlhpc.explore.hybrid_parallel.map import Ways, experiment_of
 from lib_dlhpc.explore.model_parallel import pipeline
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+
+draw: Cases = globals().get("draw", PAGE)
 
 layout = experiment_of(Ways(), 8, 12).strategy
 GPUS, T, P = 384, int(layout.tensor), int(layout.pipeline)
 replicas = GPUS // (T * P)
 batch = int(layout.batch) * replicas
-EDGE, CHANNELS, SLABS = 256, 16, 8
+EDGE, CHANNELS, SLABS = draw.any([256, 128, 512]), draw.any([16, 8, 32]), draw.any([8, 4])
 
 
 def sent(kernel: int) -> float:

@@ -7,12 +7,16 @@ from lib_dlhpc.explore.io_bottleneck.limits import Setting, experiment, found
 from lib_dlhpc.explore.io_bottleneck.nodes import Setting as Spread
 from lib_dlhpc.prediction.caching import least_recently_used
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-IMAGES, SIZE, SSD = "neural images, 455 GB", 455e9, 60e9
+draw: Cases = globals().get("draw", PAGE)
+
+IMAGES = draw.any(["neural images, 455 GB", "ImageNet, 140 GB"])
+SIZE, SSD = nodes.DATA[IMAGES][1], 60e9
+OWN = draw.any([Setting(), Setting(size=16e3), Setting(size=48e3)])
 tier = experiment(Setting()).machine.storage["lustre"]
 operations, bandwidth = float(tier.metadata_rate), float(tier.bandwidth)
-CACHED, NODES = 0.5, 512
+CACHED, NODES = draw.any([0.5, 0.3, 0.4, 0.6, 0.7]), draw.any([512, 64, 128, 256])
 eight = nodes.NODES.index(8)
 
 PROBLEMS = [
@@ -20,14 +24,14 @@ PROBLEMS = [
         "Files per second",
         f"A file system does {operations:,.0f} metadata operations per second and {show(bandwidth, 'B/s')}. A"
         " sample is a file of"
-        f" {show(Setting().size, 'B')}, which is looked up, opened and closed. How many samples per second does"
+        f" {show(OWN.size, 'B')}, which is looked up, opened and closed. How many samples per second does"
         " it deliver at most?",
         [
             Step("By metadata: operations / 3", operations / 3, "samples/s"),
-            Step("By bandwidth: B / size", bandwidth / Setting().size, "samples/s"),
+            Step("By bandwidth: B / size", bandwidth / OWN.size, "samples/s"),
             Step("The lower of both", operations / 3, "samples/s"),
         ],
-        float(found(Setting()).rate),
+        float(found(OWN).rate),
     ),
     Problem(
         "An LRU cache",
@@ -54,6 +58,6 @@ PROBLEMS = [
             Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
             Step("All others are remote", 100 * (1 - 1 / NODES), "%"),
         ],
-        100 * nodes.remote(Spread()),
+        100 * nodes.remote(Spread(nodes=NODES)),
     ),
 ]

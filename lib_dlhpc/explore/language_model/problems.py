@@ -7,9 +7,13 @@ from lib_dlhpc.explore.language_model.derivation import NIC, RATE
 from lib_dlhpc.explore.language_model.layout import GPUS, SEQUENCES, mfu, predicted
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-STAGES, MICROBATCHES, FORWARD, BACKWARD = 16, 32, 0.1, 0.2
+draw: Cases = globals().get("draw", PAGE)
+
+STAGES, MICROBATCHES = draw.any([16, 8, 12]), draw.any([32, 24, 48, 64])
+FORWARD, BACKWARD = draw.any([(0.1, 0.2), (0.2, 0.4), (0.3, 0.5)])
+CONTEXT = draw.any([derivation.setting.context, 4, 32, 64])
 work = MICROBATCHES * (FORWARD + BACKWARD)
 free = np.zeros(STAGES - 1)
 passes = (np.full(STAGES, FORWARD), np.full(STAGES, BACKWARD))
@@ -66,13 +70,13 @@ PROBLEMS = [
     Problem(
         "A hidden ring",
         f"Llama 3 8B: heads {derivation.width:,} wide, keys and values {derivation.keys:,} each, in 16 bits. A sequence"
-        f" is divided over {derivation.setting.context} GPUs in a ring; each achieves {RATE / 1e12:.0f} TFLOP/s and"
+        f" is divided over {CONTEXT} GPUs in a ring; each achieves {RATE / 1e12:.0f} TFLOP/s and"
         f" passes on {NIC / 1e9:.0f} GB/s. Half of each block is masked. From how many tokens on is the ring hidden?",
         [
             Step("Tokens of a rank: 2 h_kv / h times F / W", derivation.least),
-            Step("Tokens of a sequence", derivation.setting.context * derivation.least),
+            Step("Tokens of a sequence", CONTEXT * derivation.least),
         ],
-        derivation.setting.context * RATE / NIC * derivation.block / derivation.flop_over_bytes(),
+        CONTEXT * RATE / NIC * derivation.block / derivation.flop_over_bytes(),
     ),
     Problem(
         "MFU",

@@ -2,11 +2,15 @@
 
 from lib_dlhpc.explore.large_batch.rules import lars_step, longer_step, mean, times_base
 from lib_dlhpc.explore.large_batch.time import steps_to_accuracy
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 from lib_dlhpc.training.large_batch_results import paired, stored
 
-WEIGHTS, GRADIENT, RATE, TRUST = 15, 0.6, 20, 0.001
-CRITICAL = 8192.0
+draw: Cases = globals().get("draw", PAGE)
+
+WEIGHTS, GRADIENT = draw.any([15, 12, 18, 22]), draw.any([0.6, 0.4, 0.8, 1.5])
+RATE, TRUST = draw.any([20, 8, 10, 16]), 0.001
+CRITICAL = draw.any([8192.0, 2048.0, 4096.0, 16384.0])
+BEFORE, AFTER = draw.any([(4, 8), (1, 2), (2, 4)])  # of the critical batch
 LARGE = times_base(32)
 linear, tuned, lars = (100 * mean(rule, LARGE).mean for rule in ("linear", "tuned", "lars"))
 
@@ -30,19 +34,23 @@ PROBLEMS = [
     ),
     Problem(
         "Beyond the critical batch",
-        f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * 4:,.0f} samples per step to twice as"
+        f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * BEFORE:,.0f} samples per step to twice as"
         " many. By how many percent does the number of steps fall?",
         [
-            Step("Steps over the fewest, before: 1 + B_c / B", over_least(4 * CRITICAL)),
-            Step("After", over_least(8 * CRITICAL)),
-            Step("Fall", 100 * (1 - over_least(8 * CRITICAL) / over_least(4 * CRITICAL)), "%"),
+            Step("Steps over the fewest, before: 1 + B_c / B", over_least(BEFORE * CRITICAL)),
+            Step("After", over_least(AFTER * CRITICAL)),
+            Step(
+                "Fall",
+                100 * (1 - over_least(AFTER * CRITICAL) / over_least(BEFORE * CRITICAL)),
+                "%",
+            ),
         ],
         100
         * (
             1
             - float(
-                steps_to_accuracy(8 * CRITICAL, CRITICAL)
-                / steps_to_accuracy(4 * CRITICAL, CRITICAL)
+                steps_to_accuracy(AFTER * CRITICAL, CRITICAL)
+                / steps_to_accuracy(BEFORE * CRITICAL, CRITICAL)
             )
         ),
     ),

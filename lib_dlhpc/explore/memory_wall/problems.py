@@ -6,15 +6,20 @@ from lib_dlhpc.explore.memory_wall.outside import Setting as Away
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory import attention_activation_saved
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+
+draw: Cases = globals().get("draw", PAGE)
 
 own = ledger.experiment(Setting())
 parameters = float(own.model.parameters)
 step, need = outside.seconds(Away(), "in core"), outside.needed(Away())
 forward = step * outside.forward_share(Away())
-sharded = predict(ledger.experiment(Setting(), zero=1, nodes=2, devices_per_node=8))
-GPUS = 16
-HEADS, SEQUENCE, HIDDEN = 96, 2048, 12288
+NODES = draw.any([2, 4, 8])
+sharded = predict(ledger.experiment(Setting(), zero=1, nodes=NODES, devices_per_node=8))
+GPUS = 8 * NODES
+HEADS, SEQUENCE, HIDDEN = draw.any(
+    [(96, 2048, 12288), (40, 2048, 5120), (64, 4096, 8192), (32, 1024, 4096)]
+)
 quadratic = 5 * HEADS * SEQUENCE / HIDDEN
 
 PROBLEMS = [

@@ -3,10 +3,13 @@
 from lib_dlhpc.explore.model_parallel import pipeline, products
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
 from lib_dlhpc.explore.model_parallel.products import Products
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-P, M, V = 8, 16, 2
-TENSOR = Products(gpus=8)
+draw: Cases = globals().get("draw", PAGE)
+
+P, V = draw.any([8, 6, 12, 16]), 2
+M = P * draw.any([2, 3, 4])
+TENSOR = draw.any([Products(gpus=8), Products(gpus=4), Products(gpus=16)])
 buffer = 2 * TENSOR.tokens * TENSOR.width
 
 PROBLEMS = [

@@ -5,7 +5,9 @@ from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+
+draw: Cases = globals().get("draw", PAGE)
 
 mine = Mine()
 device = device_of(Setting(), mine)
@@ -20,7 +22,7 @@ V100 = (
     " that at"
     f" {show(half, 'FLOP')}. Its memory moves {show(bandwidth, 'B/s')}, and a launch takes {show(launch, 's')}."
 )
-N = 4096
+N = draw.any([4096, 2048, 8192])
 
 
 def work(batch: int) -> float:
@@ -39,7 +41,8 @@ def arithmetic(batch: int) -> float:
 
 
 a100 = device_of(Setting(device="a100-sxm-40gb"), mine)
-ALPHA, BETA, SIZE = 5e-6, 1 / 12.5e9, 250e3
+ALPHA, BETA = draw.any([5e-6, 3e-6, 8e-6]), 1 / draw.any([12.5e9, 25e9])
+SIZE = draw.any([250e3, 100e3, 400e3, 1e6])
 
 PROBLEMS = [
     Problem(
@@ -52,7 +55,7 @@ PROBLEMS = [
             Step("Memory: m / B, which is longer", moved(1) / bandwidth, "s"),
             Step("The longer of both, plus the launch", moved(1) / bandwidth + launch, "s"),
         ],
-        point(Setting(), device).seconds,
+        point(Setting(width=N), device).seconds,
     ),
     Problem(
         "1,024 samples",
@@ -68,7 +71,7 @@ PROBLEMS = [
             ),
             Step("The longer of both, plus the launch", arithmetic(1024) + launch, "s"),
         ],
-        point(Setting(batch=1024), device).seconds,
+        point(Setting(width=N, batch=1024), device).seconds,
     ),
     Problem(
         "A ridge point",

@@ -8,9 +8,11 @@ from lib_dlhpc.explore.serving.replicas import Setting as Eight
 from lib_dlhpc.explore.serving.replicas import chosen
 from lib_dlhpc.explore.serving.served import PER_NODE, bytes_read
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-thirteen = Room(network="llama2-13b")
+draw: Cases = globals().get("draw", PAGE)
+
+thirteen = Room(network="llama2-13b", tokens=draw.any([Room().tokens, 2048, 8192]))
 own = fit(thirteen, heads_of(thirteen))
 LAYERS, HEADS, SIZE = 40, 40, 128  # of Llama 2 13B; a head has SIZE numbers
 token = 2 * LAYERS * HEADS * SIZE * 2
@@ -21,7 +23,10 @@ step, bandwidth = (
 weights = bytes_read(served(Phases())[1].shard)
 point = chosen(Eight())
 rate, price = point.tokens_per_second, Eight().price
-RATE, HELD = 12, 40  # requests/s, and those in the service
+RATE, HELD = (
+    draw.any([12, 8, 15, 20]),
+    draw.any([40, 50, 70, 90]),
+)  # requests/s, and those in the service
 
 PROBLEMS = [
     Problem(

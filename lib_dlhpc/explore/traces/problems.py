@@ -3,9 +3,12 @@
 from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.explore.traces.waits import Setting, analyzed, gain_of_ideal_network
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
-found = analyzed(Setting())
+draw: Cases = globals().get("draw", PAGE)
+
+OWN = draw.any([Setting(), Setting(late=0.35), Setting(late=0.7), Setting(rank=3, late=0.9)])
+found = analyzed(OWN)
 computed = [float(seconds) for seconds in found.compute]
 own = found.efficiency
 factors = f"load balance {own.load_balance:.3f}, serialization {own.serialization:.3f}, transfer {own.transfer:.3f}"
@@ -41,7 +44,7 @@ PROBLEMS = [
             Step("Its time there: transfer times the run", own.transfer * found.span, "s"),
             Step("What is saved", 100 * (1 - own.transfer), "%"),
         ],
-        gain_of_ideal_network(Setting()),
+        gain_of_ideal_network(OWN),
     ),
     Problem(
         "Which side is the bottleneck?",

@@ -109,6 +109,18 @@ def name_of(folder: Path) -> str:
     return " ".join(name.split())
 
 
+def secret(file: str | None) -> bytes:
+    """Return the instructor's secret of a file. Raises SpecError if it is too short to be one."""
+    if file is None:
+        return b""
+    key = Path(file).read_bytes().strip()
+    if len(key) < 16:
+        raise SpecError(
+            f"--key {file}: {len(key)} bytes; expected 16 or more, such as from `openssl rand -hex 16`."
+        )
+    return key
+
+
 def hidden_name(key: bytes, name: str) -> str:
     """Return the name whose variant is checked as well: without the key nobody can compute it."""
     return hmac.new(key, " ".join(name.split()).casefold().encode(), "sha256").hexdigest()
