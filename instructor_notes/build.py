@@ -19,6 +19,7 @@ from lib_dlhpc.teaching.questions import Draw, exam, key, read, sheet
 from lib_dlhpc.teaching.quizzes import gift, text2qti
 
 HERE = Path(__file__).parent
+TESTS = {"concept_test": "Concept test", "concept_test_b": "Concept test, form B"}
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -38,7 +39,7 @@ def version_of(seed: str, key: bytes) -> int:
 def main(folder: str = "build/course", seed: str = "0", secret_file: str | None = None) -> None:
     """Write all pages into `folder`."""
     into, version = Path(folder), version_of(seed, secret(secret_file))
-    pages = [("concept_test", "Concept test", HERE / "concept_test.py")]
+    pages = [(name, title, HERE / f"{name}.py") for name, title in TESTS.items()]
     pages += [
         (
             f"exam/{module.name}",
@@ -48,7 +49,7 @@ def main(folder: str = "build/course", seed: str = "0", secret_file: str | None 
         for module in PATH
     ]
     for name, title, path in pages:
-        feedback = name != "concept_test"  # asked twice: nobody should know the answers in between
+        feedback = name not in TESTS  # asked twice: nobody should know the answers in between
         order = version if feedback else version_of(seed, b"")  # as evaluation.ipynb knows it
         questions = exam(path, version)
         last = read(path, "OPEN") if feedback else None

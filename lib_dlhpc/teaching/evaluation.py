@@ -99,26 +99,40 @@ def key_of(questions: Sequence[Question], seed: int = 0) -> list[str]:
     return [right_letter(question, seed) for question in questions]
 
 
-def evaluate(answers: Sequence[Answer], key: Sequence[str], seed: int = 0) -> Evaluation:
-    """Return what a class learned; raises SpecError for an unknown item, or fewer than two learners with both tests."""
+def evaluate(
+    answers: Sequence[Answer], key: Sequence[str], seed: int = 0, after: Sequence[str] | None = None
+) -> Evaluation:
+    """Return what a class learned. after: the key of the second test, where it is another form of as many items.
+
+    Raises SpecError for an unknown item, forms that differ in length, or fewer than two learners with both tests.
+    """
+    keys = dict(zip(TIMES, (key, key if after is None else after), strict=True))
+    if len(keys["after"]) != len(key):
+        raise SpecError(
+            f"The forms have {len(key)} and {len(keys['after'])} items; expected as many."
+        )
     given = _given(answers, len(key))
     everybody = {learner for learner, _ in given}
     both = sorted(each for each in everybody if {(each, when) for when in TIMES} <= given.keys())
     if len(both) < 2:
         raise SpecError(f"{len(both)} learners took both tests; an evaluation needs two at least.")
-    right = {when: np.array([_scored(given[each, when], key) for each in both]) for when in TIMES}
-    before, after = (right[when].mean(axis=1) for when in TIMES)
+    right = {
+        when: np.array([_scored(given[each, when], keys[when]) for each in both]) for when in TIMES
+    }
+    first, last = (right[when].mean(axis=1) for when in TIMES)
     wrong = [
         [given[each, "after"].get(item, "") for each in both] for item in range(1, len(key) + 1)
     ]
     return Evaluation(
         learners=len(both),
         left_out=len(everybody) - len(both),
-        before=float(before.mean()),
-        after=float(after.mean()),
-        gain=estimate(normalized_gain, before, after, seed),
-        effect=estimate(effect_size, before, after, seed),
-        items=tuple(_item(place, right, key[place], wrong[place]) for place in range(len(key))),
+        before=float(first.mean()),
+        after=float(last.mean()),
+        gain=estimate(normalized_gain, first, last, seed),
+        effect=estimate(effect_size, first, last, seed),
+        items=tuple(
+            _item(place, right, keys["after"][place], wrong[place]) for place in range(len(key))
+        ),
     )
 
 

@@ -25,6 +25,11 @@ def concept(repository):
     return read(repository / "instructor_notes" / "concept_test.py", "QUESTIONS")
 
 
+@pytest.fixture
+def form_b(repository):
+    return read(repository / "instructor_notes" / "concept_test_b.py", "QUESTIONS")
+
+
 def check(question):
     every = [question.right, *question.wrong]
     assert len(set(every)) == 4, question.name
@@ -59,15 +64,23 @@ def test_each_misconception_of_the_notes_leads_to_a_wrong_option(questions, repo
     assert listed <= found
 
 
-def test_the_length_of_an_option_tells_nothing_in_the_concept_test(concept):
+def test_the_length_of_an_option_tells_nothing_in_the_concept_test(concept, form_b):
     """Of four options each is the longest, or the shortest, in a quarter of the items by chance."""
-    for beats in (int.__gt__, int.__lt__):
-        outstanding = [
-            each.name
-            for each in concept
-            if all(beats(len(each.right), len(wrong)) for wrong in each.wrong)
-        ]
-        assert len(outstanding) <= 0.35 * len(concept), outstanding
+    for form in (concept, form_b):
+        for beats in (int.__gt__, int.__lt__):
+            outstanding = [
+                each.name
+                for each in form
+                if all(beats(len(each.right), len(wrong)) for wrong in each.wrong)
+            ]
+            assert len(outstanding) <= 0.35 * len(form), outstanding
+
+
+def test_form_b_has_the_misconceptions_of_the_first_ten_items_in_other_words(concept, form_b):
+    for one, other in zip(concept[:10], form_b, strict=True):
+        check(other)
+        assert one.name == other.name and set(one.wrong.values()) == set(other.wrong.values())
+        assert one.text != other.text and not {one.right, *one.wrong} & {other.right, *other.wrong}
 
 
 def test_the_concept_test_has_28_items_that_are_not_in_the_exam(concept, questions):

@@ -39,6 +39,21 @@ def test_the_gain_is_hakes_and_the_effect_is_that_of_pairs():
     assert found.effect.value == pytest.approx(more.mean() / more.std(ddof=1))
 
 
+def test_a_second_form_is_marked_with_its_own_key():
+    other = [*KEY[1:], KEY[0]]
+    rows = answers({"a": (4, 12), "b": (8, 14), "c": (6, 16)})
+    letters = dict(zip("ABCD", "BCDA", strict=True))
+    moved = [
+        each if each.when == "before" else each._replace(answer=letters[each.answer])
+        for each in rows
+    ]
+    assert evaluate(moved, KEY, after=other) == evaluate(rows, KEY)._replace(
+        items=evaluate(moved, KEY, after=other).items
+    )
+    with pytest.raises(SpecError, match="20 and 19 items"):
+        evaluate(rows, KEY, after=other[1:])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_truth_of_simulated_answers_lies_in_the_intervals(seed):
     found = evaluate(simulated(KEY, learners=80, before=0.35, after=0.65, seed=seed), KEY)
