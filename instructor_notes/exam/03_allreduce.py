@@ -61,14 +61,14 @@ def short_message(draw: Draw) -> Question:
 
 def rounds_of_a_ring(draw: Draw) -> Question:
     """Rounds of reduce-scatter and all-gather."""
-    ranks = draw.between(9, 200, 1)
+    ranks = draw.between(9, 400, 1)
     return Question(
         "rounds of a ring",
         f"A ring of {ranks} ranks. After how many rounds does every rank have the sum?",
         f"{rounds('ring', ranks, ranks)}",
         {
             f"{rounds('ring', ranks, ranks) // 2}": "The all-gather comes for free.",
-            f"{ranks - 1 + round(log2(ranks))}": "The all-gather is a tree.",
+            f"{3 * (ranks - 1)}": "Sending and adding are rounds of their own.",
             f"{4 * (ranks - 1)}": "A rank sends in one round and receives in the next.",
         },
         "p - 1 rounds of reduce-scatter and p - 1 of all-gather.",
