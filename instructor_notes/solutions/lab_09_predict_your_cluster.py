@@ -61,21 +61,21 @@ def read_off(measured, predicted):
 
 
 # What each machine calls for: a learner needs one of them, under the name `repaired`.
-def card(fit, job, ranks, nodes):
-    """Return the terms where the ranks of a node share its card: in rounds that leave it they share its bandwidth."""
+def nic(fit, job, ranks, nodes):
+    """Return the terms where the ranks of a node share its NIC: in rounds that leave it they share its bandwidth."""
     predicted, each = terms(fit, job, ranks), ranks // nodes
     more = log2(nodes) * (each - 1) * job.gradient * fit["beta"]
     return {**predicted, "communication": predicted["communication"] + more, "waiting": 0.0}
 
 
-def late(fit, job, ranks, nodes):
+def jitter(fit, job, ranks, nodes):
     """Return the terms where ranks are late by chance: all wait for the latest of them (Blom 1958)."""
     predicted = terms(fit, job, ranks)
     latest = NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
     return {**predicted, "waiting": SPREAD * latest * predicted["compute"]}
 
 
-def cores(fit, job, ranks, nodes):
+def contention(fit, job, ranks, nodes):
     """Return the terms where each further rank of a node slows the computing of all its ranks."""
     predicted = terms(fit, job, ranks)
     slower = 1 + SLOWER * (ranks // nodes - 1)

@@ -14,13 +14,13 @@ from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.predict_your_cluster import real_cluster
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
-    CARD,
     CAUSES,
-    CORES,
+    CONTENTION,
     EDGES,
     JITTER,
+    NIC,
+    ROUTES,
     SIZES,
-    WAY,
     calibration,
     experiment_of,
     jobs_of,
@@ -46,14 +46,14 @@ from lib_dlhpc.labs.predict_your_cluster.tables import check_layout
 from lib_dlhpc.launch.mpi import mpiexec
 
 LAB = "09_predict_your_cluster"
-SURPRISES = (CARD, JITTER, CORES)
+SURPRISES = (NIC, JITTER, CONTENTION)
 LEADS = {
-    (CARD, "-"): "Which part of the link do they share",
-    (CARD, "+"): "is latency shared as well",
+    (NIC, "-"): "Which part of the link do they share",
+    (NIC, "+"): "is latency shared as well",
     (JITTER, "-"): "no later than the latest of fewer",
     (JITTER, "+"): "twice as late",
-    (CORES, "-"): "Does each additional rank slow",
-    (CORES, "+"): "that is alone on its node",
+    (CONTENTION, "-"): "Does each additional rank slow",
+    (CONTENTION, "+"): "that is alone on its node",
 }
 
 
@@ -152,14 +152,14 @@ def test_no_repair_is_led_to_before_the_cause_is_named(own, solved, names, why):
         return {**solved.terms(fit, job, ranks), "waiting": 0.0}
 
     given = {**answers(solved, machine), "repaired": plain}
-    early = target_finding({**given, "cause": lambda: WAY}, machine).words
+    early = target_finding({**given, "cause": lambda: ROUTES}, machine).words
     assert f"{SHOWS[why]} is off by -" in early and "Find the cause first" in early
     assert LEADS[why, "-"] not in early
     assert LEADS[why, "-"] in target_finding(given, machine).words
 
 
 def test_a_repair_of_a_term_that_no_run_showed_is_said_to_be_one(own, solved, names):
-    machine = own.own_of(names[CARD])
+    machine = own.own_of(names[NIC])
     given = answers(solved, machine)
 
     def slowed(*where):
@@ -184,7 +184,7 @@ def test_the_starters_band_and_repair_are_diagnosed(own, solved, starter, names)
     scope = dict(vars(solved))
     for each in ("band", "repaired"):
         run_cell(starter(LAB, f"def {each}("), scope)
-    findings = own.findings({**scope, "cause": lambda: WAY}, names[CARD])
+    findings = own.findings({**scope, "cause": lambda: ROUTES}, names[NIC])
     assert "One width for all machines" in found(findings, COVERS).words
     assert "has to come from the spread" in found(findings, NARROW).words
     assert "communication is off by -" in found(findings, TARGET).words
@@ -196,10 +196,10 @@ def test_a_wrong_cause_is_reported_with_where_it_would_show(own, names, why):
     for cause in CAUSES:
         finding = cause_finding(lambda cause=cause: cause, machine)
         assert finding.right is (cause == why)
-    assert "legal: card" in cause_finding(lambda: "nics", machine).words
+    assert "legal: nic" in cause_finding(lambda: "nics", machine).words
     assert "stopped with ZeroDivisionError" in cause_finding(lambda: 1 / 0, machine).words
-    way = cause_finding(lambda: WAY, machine).words
-    assert ("4 ranks of 4 nodes" in way) is (why == CARD)
+    way = cause_finding(lambda: ROUTES, machine).words
+    assert ("4 ranks of 4 nodes" in way) is (why == NIC)
 
 
 @pytest.mark.parametrize("why", SURPRISES)
@@ -237,7 +237,7 @@ def test_every_learner_can_fit_and_is_surprised(own, solved, number):
 
 
 def test_two_ranks_show_nothing_of_what_more_bring(own, names):
-    for why in (CARD, CORES):
+    for why in (NIC, CONTENTION):
         machine = own.own_of(names[why])
         for job in jobs_of(machine):
             with_it, without = (
@@ -268,7 +268,7 @@ def test_what_is_no_number_is_reported_and_arguments_are_copies():
 
 
 def test_a_run_is_compared_with_its_prediction_and_not_before(own, solved, names):
-    name, order = names[CARD], ("fit_messages", "fit_products", "terms", "band", "repaired")
+    name, order = names[NIC], ("fit_messages", "fit_products", "terms", "band", "repaired")
     machine = own.own_of(name)
     functions = [answers(solved, machine)[each] for each in order]
     shown = own.submit(name, 8, 2, *functions).value
@@ -290,14 +290,14 @@ def test_an_unknown_layout_is_reported_with_the_legal_ones():
 
 
 @pytest.mark.parametrize(
-    ("why", "term"), [(CARD, "communication"), (JITTER, "waiting"), (CORES, "compute")]
+    ("why", "term"), [(NIC, "communication"), (JITTER, "waiting"), (CONTENTION, "compute")]
 )
 def test_each_cause_shows_in_a_term_of_its_own(own, names, why, term):
     assert own.most_off(names[why]) == term
 
 
 def test_what_the_notebook_shows_is_shown(own, solved, names, monkeypatch, tmp_path):
-    name = names[CARD]
+    name = names[NIC]
     given = answers(solved, own.own_of(name))
     shown = own.points(name).value
     assert shown.count("<tr>") == len(SIZES) + len(EDGES) + 2 and "slowest" in shown

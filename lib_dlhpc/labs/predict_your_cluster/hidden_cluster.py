@@ -36,12 +36,12 @@ CALM, RESTLESS = (0.01, 0.03), (0.10, 0.16)  # drift from day to day
 STEPS = 120
 LAYOUTS = ((4, 2), (8, 4), (8, 2))  # ranks, nodes
 TERMS = ("compute", "waiting", "communication")
-CARD, JITTER, CORES, WAY = "card", "late", "cores", "way"
+NIC, JITTER, CONTENTION, ROUTES = "nic", "jitter", "contention", "routes"
 CAUSES = {
-    CARD: "the ranks of a node share its network card",
+    NIC: "the ranks of a node share its network interface",
     JITTER: "in each step ranks are late at random, and all wait for the latest",
-    CORES: "the ranks of a node slow down each other's computation",
-    WAY: "with more nodes messages take longer routes",
+    CONTENTION: "the ranks of a node slow down each other's computation",
+    ROUTES: "with more nodes messages take longer routes",
 }
 Points = list[tuple[float, list[float]]]
 Fit = dict[str, float]
@@ -95,8 +95,8 @@ def machine_of(seed: int) -> Cluster:
     step = float(2 ** rng.integers(14, 18))
     jump = rng.uniform(0.8, 1.4) * (alpha + step * beta)
     rate, half = 1e9 * rng.uniform(20, 40), 1e6 * rng.uniform(0.3, 2.0)
-    why = (CARD, JITTER, CORES)[int(rng.integers(3))]
-    much = {CARD: 0.0, JITTER: rng.uniform(0.18, 0.26), CORES: rng.uniform(0.25, 0.5)}[why]
+    why = (NIC, JITTER, CONTENTION)[int(rng.integers(3))]
+    much = {NIC: 0.0, JITTER: rng.uniform(0.18, 0.26), CONTENTION: rng.uniform(0.25, 0.5)}[why]
     return Cluster(int(seed), alpha, beta, step, jump, rate, half, why, float(much))
 
 
@@ -122,8 +122,8 @@ def experiment_of(
 ) -> Experiment:
     """Return a run. fit: in place of the machine's numbers; surprise: whether what two ranks do not show is there."""
     at, each = own.fit if fit is None else fit, ranks // nodes
-    slowed = 1 + own.much * (each - 1) * (surprise and own.why == CORES)
-    shared = surprise and own.why == CARD
+    slowed = 1 + own.much * (each - 1) * (surprise and own.why == CONTENTION)
+    shared = surprise and own.why == NIC
     jitter = (own.much if own.why == JITTER else QUIET) * surprise
     late = at["alpha"] + at["jump"] * (job.gradient >= at["step"])
     # Of the catalog's laptop no number may be left: it has an efficiency and a cost a call of its own.

@@ -18,16 +18,16 @@ from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
     CALM,
-    CARD,
     CAUSES,
-    CORES,
+    CONTENTION,
     EDGES,
     JITTER,
     LAYOUTS,
+    NIC,
     RESTLESS,
+    ROUTES,
     SIZES,
     TERMS,
-    WAY,
     WEEKS,
     Cluster,
     Fit,
@@ -61,7 +61,7 @@ COVERS = "Your bands contain the next day, at least eight times out of ten"
 NARROW = f"Your bands are not too wide: at most {WIDE:g} times as wide as nine days out of ten need"
 CAUSE = "The cause: what two ranks did not show"
 TARGET = "Target: 4 and 8 ranks of unseen networks, each term within 5 % of the step"
-SHOWS = {CARD: "communication", JITTER: "waiting", CORES: "compute", WAY: "communication"}
+SHOWS = {NIC: "communication", JITTER: "waiting", CONTENTION: "compute", ROUTES: "communication"}
 UNNAMED = "Find the cause first: in which of your runs is that term off, and in which is it not?"
 SPOILT = "At two sizes all nine measurements were disturbed. Does your line follow them?"
 LINK, DEVICE = ("alpha", "beta", "step", "jump"), ("rate", "half")
