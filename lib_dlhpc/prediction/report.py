@@ -152,12 +152,24 @@ def _failures(prediction: Breakdown) -> list[str]:
         f"  with failures         {time:>10}   one every"
         f" {show(float(found.mtbf), 's')}; {float(found.goodput):.1%} of the time becomes training"
     ]
+    if not prediction.experiment.run.checkpoint_interval:
+        lines.append(f"  checkpoints                 none   {_no_checkpoints(prediction)}")
     if prediction.experiment.storage.tier:
         lines.append(
             f"  best interval         {show(float(found.best), 's'):>10}   between checkpoints;"
             f" {float(found.best_goodput):.1%} would become training"
         )
     return lines
+
+
+def _no_checkpoints(prediction: Breakdown) -> str:
+    """Return what a failure costs a run without checkpoints, and which fields give it some."""
+    run = prediction.experiment
+    tiers = " or ".join(run.machine.storage)
+    missing = "run.checkpoint_interval"
+    if not run.storage.tier:
+        missing += " and storage.tier" + f" ({tiers})" * bool(tiers)
+    return f"each failure restarts the whole run: set {missing}"
 
 
 def _by_kind(prediction: Breakdown) -> list[str]:

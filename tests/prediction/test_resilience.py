@@ -223,8 +223,21 @@ def test_a_run_that_never_ends_is_reported_as_such():
     assert p.resilience.goodput == 0
     assert sum(p.resilience.shares.values()) == pytest.approx(1)
     assert "never done" in as_text(p, explained=True)
+    assert "none   each failure restarts the whole run: set run.checkpoint_interval\n" in as_text(p)
     reported = json.dumps(as_dict(p), allow_nan=False)
     assert json.loads(reported)["resilience"]["expected_time"] is None
+
+
+def test_a_run_without_checkpoints_says_which_fields_give_it_some():
+    none = {"run.checkpoint_interval": 0.0, "storage.tier": "", "storage.local": ""}
+    text = as_text(predict(RUN.set(none)))
+    assert (
+        f"set run.checkpoint_interval and storage.tier ({' or '.join(RUN.machine.storage)})" in text
+    )
+    assert "restarts the whole run" not in as_text(predict(RUN))
+    assert "restarts the whole run" not in as_text(
+        predict(RUN.set(none | {"machine.node_mtbf": np.inf}))
+    )
 
 
 def test_a_run_of_more_than_ten_thousand_years_is_never_done_either():
