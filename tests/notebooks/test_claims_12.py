@@ -28,6 +28,7 @@ from lib_dlhpc.explore.language_model.questions import (
     computed,
     dense_fp8,
     hops,
+    logarithmic,
     saved_fp8,
     sent,
     zb_part,
@@ -82,8 +83,16 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
         alone(*change) for change in (("machine.inter_node.latency", 0.0), ("strategy.shards", 128))
     )
     assert float(bytes_alone.step_time) < 7
+    assert logarithmic() == "6.93 s" and int(own.experiment.strategy.nodes) == 2**11
     assert float(pod.step_time) == pytest.approx(6.92, abs=5e-3)
     assert pod.fits and float(pod.memory_total) == pytest.approx(79.6e9, rel=1e-3)
+
+
+def test_checkpoints_every_ten_minutes_make_nine_tenths_of_the_time_training():
+    run = layout.base()
+    assert predict(run).resilience.goodput < 1e-3
+    saved = run.set({"run.checkpoint_interval": 600.0, "storage.tier": "tectonic"})
+    assert float(predict(saved).resilience.goodput) == pytest.approx(0.897, abs=5e-4)
 
 
 def test_tensor_collectives_send_the_most_bytes_and_gathered_blocks_are_larger():

@@ -53,6 +53,16 @@ def alone(key: str, value: float | str) -> Any:
     return predict(layout.experiment(layout.ALONE).set({key: value}))
 
 
+def logarithmic() -> str:
+    """Return the step with gathers in lg p rounds, as NCCL's PAT has them at best.
+
+    Its messages are the shorter the farther they go, so it is priced as if uplinks were not oversubscribed.
+    Source: Jeaugey 2025, arXiv:2506.20252.
+    """
+    wide = {"strategy.allreduce": "halving_doubling", "machine.oversubscription": 1.0}
+    return step(predict(layout.experiment(layout.ALONE).set(wide)))
+
+
 def hops() -> str:
     """Return the latency of a ring over all nodes."""
     run = layout.experiment(layout.ALONE)
@@ -146,6 +156,7 @@ LAID = {
     "data_alone": lambda: cause(layout.predicted(layout.ALONE), "gradients, weights"),
     "hops": hops,
     "step_matrices": lambda: step(alone("strategy.zero_unit", "layer")),
+    "step_pat": logarithmic,
     "step_bytes": lambda: step(alone("machine.inter_node.latency", 0.0)),
     "step_pod": lambda: step(alone("strategy.shards", 128)),
     "tensor_sent": lambda: sent("tensor"),
