@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
+from lib_dlhpc import Experiment
 from lib_dlhpc.explore.memory_wall.ledger import (
     PUBLISHED,
     Setting,
@@ -163,3 +164,17 @@ def test_page_by_page_larger_pages_pay_fewer_faults():
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
     has_every_part(repository / "modules" / "08_memory_and_out_of_core.ipynb", 4, 4)
+
+
+def test_adapters_save_gradients_and_optimizer_state_but_not_activations() -> None:
+    split = {"nodes": 1, "batch": 1, "precision": "bf16", "optimizer": "adam"}
+    state, kept = [], []
+    for rank in (0, 16):
+        run = Experiment(model="llama3-8b", machine="h100-pod", strategy=split | {"lora": rank})
+        memory = predict(run).memory
+        state.append(
+            sum(float(memory[k]) for k in ("master weights", "gradients", "optimizer state"))
+        )
+        kept.append(float(memory["activations"]))
+    assert state == pytest.approx([112e9, 0.1e9], abs=0.5e9) and 0.05e9 < state[1] < 0.15e9
+    assert kept == pytest.approx([41e9, 31e9], rel=0.02)

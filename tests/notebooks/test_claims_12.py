@@ -6,6 +6,7 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc.costs.groups import shard_network
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.language_model import experts, layout, sequences
 from lib_dlhpc.explore.language_model.bubbles import (
     ALL,
@@ -85,6 +86,9 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
     assert float(bytes_alone.step_time) < 7
     assert logarithmic() == "6.93 s" and int(own.experiment.strategy.nodes) == 2**11
     assert float(pod.step_time) == pytest.approx(6.92, abs=5e-3)
+    doubled = float(alone("strategy.allreduce", "halving_doubling").step_time)
+    assert doubled / times[0] == pytest.approx(2.5, abs=0.05)
+    assert float(own.experiment.machine.oversubscription) == 7
     assert pod.fits and float(pod.memory_total) == pytest.approx(79.6e9, rel=1e-3)
 
 
@@ -93,6 +97,33 @@ def test_checkpoints_every_ten_minutes_make_nine_tenths_of_the_time_training():
     assert predict(run).resilience.goodput < 1e-3
     saved = run.set({"run.checkpoint_interval": 600.0, "storage.tier": "tectonic"})
     assert float(predict(saved).resilience.goodput) == pytest.approx(0.897, abs=5e-4)
+
+
+def test_where_nvlink_joins_64_gpus_the_pipeline_may_shrink_and_context_may_grow():
+    rack = {
+        "machine.name": "gb200-nvl72",
+        "machine.domain": 16,
+        "machine.nodes": 4608,
+        "strategy.nodes": 4096,
+        "calibration.compute_scale": 1.0,
+    }
+    run = layout.base().set(rack)
+    few = {"pipeline": 4, "batch": 4, "microbatches": 4, "chunks": 32}
+    ring = {"context": 2, "pipeline": 8, "chunks": 16, "context_exchange": "ring"}
+    whole = dict.fromkeys(("pipeline", "batch", "microbatches", "chunks"), 1)
+    whole |= {"schedule": "1f1b", "zero": 3}
+    layouts = [{}, few, ring, whole, whole | {"allreduce": "ring"}]
+    found = [
+        predict(run.set({f"strategy.{key}": value for key, value in each.items()}))
+        for each in layouts
+    ]
+    times = [float(each.step_time) for each in found]
+    assert times == pytest.approx([2.6, 2.49, 2.42, 2.17, 5.64], abs=5e-3)
+    assert all(each.fits for each in found)
+    assert float(found[1].memory_total) == pytest.approx(122e9, rel=5e-3)
+    assert float(found[2].exposed["context"]) == pytest.approx(1.8e-3, abs=5e-5)
+    with pytest.raises(SpecError, match="8 heads of keys and values"):
+        predict(run.set({"strategy.tensor": 16}))
 
 
 def test_tensor_collectives_send_the_most_bytes_and_gathered_blocks_are_larger():

@@ -190,7 +190,14 @@ def own_cache(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
     sequence = 2 * layers * heads * size * 2 * tokens
     fitting = int(draw.integers(60, 300))
     room = round(fitting * sequence / 1e9, 2)
-    own = {"layers": layers, "heads": heads, "size": size, "tokens": tokens, "room": room}
+    own = {
+        "layers": layers,
+        "heads": heads,
+        "plural": "s" * (heads > 1),
+        "size": size,
+        "tokens": tokens,
+        "room": room,
+    }
     return own, room * 1e9 / sequence
 
 
