@@ -61,14 +61,18 @@ def opened(module: str) -> None:
         record(module, "", "open")
 
 
-def last(module: str, question: str) -> Entry | None:
-    """Return the learner's last answer to a question; None without one."""
+def given(module: str, question: str) -> list[Entry]:
+    """Return the learner's answers to a question, in order."""
     found = present()
     if found is None or not module:
-        return None
-    given = [
+        return []
+    return [
         entry
         for entry in file.entries(found.folder)
         if (entry.module, entry.question) == (module, question)
     ]
-    return given[-1] if given else None
+
+
+def last(module: str, question: str) -> Entry | None:
+    """Return the learner's last answer to a question; None without one."""
+    return next(reversed(given(module, question)), None)

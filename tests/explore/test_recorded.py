@@ -6,6 +6,7 @@ import pytest
 
 from lib_dlhpc.classroom import learner, record, recording
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 
 TEXTS = {
     "exposed": {"guess": "How many ms?", "unit": "ms", "because": "So it is."},
@@ -15,14 +16,18 @@ TEXTS = {
         "answers": [["yes", "No: x."], ["no", "Right."]],
         "right": "no",
     },
-    "own": {"compute": "What is {number} squared?", "hint": "Multiply."},
+    "own": {
+        "compute": "What is {number} squared?",
+        "hint": "Multiply.",
+        "mistakes": {"twice": "That is twice {number}. Multiply it by itself."},
+    },
     "try_it": {"steps": [["Double it.", "It fits."], ["Halve it.", "Faster."]]},
 }
 
 
-def draw(rng: np.random.Generator) -> tuple[dict[str, int], float]:
+def draw(rng: np.random.Generator) -> Drawn:
     number = int(rng.integers(1, 10**6))
-    return {"number": number}, float(number**2)
+    return {"number": number}, float(number**2), {"twice": 2.0 * number}
 
 
 def page():
@@ -127,6 +132,22 @@ def test_each_learner_has_a_variant_that_stays(joined):
     _, other = page()
     arrive(other)
     assert other["own"].question != first["own"].question
+
+
+def test_a_second_miss_is_one_after_a_reload_as_well(joined):
+    _, before = page()
+    arrive(before)
+    number = int(before["own"].question.split()[2])
+    said = f"That is twice {number}. Multiply it by itself."
+    assert before["own"].answer(str(2 * number))["words"] == said
+    _, again = page()
+    arrive(again)
+    assert again["own"].verdict["words"] == said, "the same miss, shown once more"
+    assert again["own"].answer("-1")["words"] == "Too small. Multiply."
+    _, after = page()
+    arrive(after)
+    assert after["own"].verdict == again["own"].verdict
+    assert len([entry for entry in record.entries(joined.folder) if entry.question]) == 2
 
 
 def test_an_answer_that_cannot_be_recorded_is_judged_and_says_so(joined):

@@ -1,7 +1,5 @@
 """What module 03 asks: the figures and the numbers of lesson.toml."""
 
-from typing import Any
-
 import numpy as np
 
 from lib_dlhpc.costs import flat
@@ -11,6 +9,7 @@ from lib_dlhpc.explore.allreduce.panel import run_here
 from lib_dlhpc.explore.allreduce.rounds import Example, rounds_and_chunks
 from lib_dlhpc.explore.allreduce.sizes import Flat, crossover, message_sizes, winners
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.labs.network_lab import network_lab
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules import Network
@@ -40,18 +39,26 @@ def small(algorithm: str) -> str:
     return show(float(ALGORITHMS[algorithm](4e3, Nodes().levels).total), "s")
 
 
-def latency(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def latency(draw: np.random.Generator) -> Drawn:
     """Return the ranks of one learner, and how much longer a ring waits for latency than Rabenseifner."""
     ranks = int(draw.choice([64, 128, 256, 512, 1024]))
-    return {"ranks": ranks}, ring_over_rabenseifner(0.0, flat(ranks, 1.0, 0.0))
+    answer = ring_over_rabenseifner(0.0, flat(ranks, 1.0, 0.0))
+    wrong = {"once_around": answer / 2, "one_way": 2 * answer, "natural": answer * np.log(2)}
+    return {"ranks": ranks}, answer, wrong
 
 
-def own_crossover(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def own_crossover(draw: np.random.Generator) -> Drawn:
     """Return the network of one learner, and its crossover in kB."""
     ranks, alpha = int(draw.choice([16, 64, 256])), float(draw.choice([2e-6, 5e-6, 20e-6]))
     rate = float(draw.choice([10e9, 25e9, 100e9]))
     own = {"ranks": ranks, "alpha": show(alpha, "s"), "rate": rate / 1e9}
-    return own, crossover(ranks, alpha, rate / 8) / 1e3
+    answer, rounds = crossover(ranks, alpha, rate / 8) / 1e3, np.log2(ranks)
+    wrong = {
+        "all_rounds": 2 * answer,
+        "of_a_ring": answer * (2 * (ranks - 1) - rounds) / rounds,
+        "in_bits": crossover(ranks, alpha, rate) / 1e3,
+    }
+    return own, answer, wrong
 
 
 lesson = Lesson.read(

@@ -18,7 +18,9 @@ What a module asks is in a file beside its package's questions.py, lesson.toml, 
     [efficiency]
     compute = "A step computes for {compute} ms. What is the efficiency?"                    # each learner another
     unit = "%"
-    hint = "Divide by the sum."
+    hint = "Divide by the sum."                                                              # on the second miss
+    [efficiency.mistakes]
+    all_exposed = "Only what is not hidden counts."                                          # to a number of the draw
 
     [earlier]
     recall = ["one_step.launch"]                                                             # a check of another module
@@ -31,7 +33,7 @@ Answers are kept in the visitor's browser, and in the record of a learner who ha
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -42,18 +44,17 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.numeric import Drawn, Numeric, factor_between, number, shown
 from lib_dlhpc.explore.blocks.panels import wide_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
 from lib_dlhpc.explore.blocks.practice import Practice
 from lib_dlhpc.explore.blocks.question import Card, Judge, Place, Question, verdict
 from lib_dlhpc.labs import attempts
-from lib_dlhpc.spec.units import format_quantity, parse_quantity
-from lib_dlhpc.teaching.problems import SI
 from lib_dlhpc.teaching.questions import shuffled
 
 CLOSE = 0.2  # a guess within 20 % counts as right
 MODULES = Path(__file__).parents[1]
-Draw = Callable[[np.random.Generator], tuple[Mapping[str, Any], float]]
+Draw = Callable[[np.random.Generator], Drawn]
 Outcome = tuple[Callable[[], Any], Callable[[], Any] | None]
 
 
@@ -73,7 +74,8 @@ class Lesson:
 
     module: the name of its package, in a lab that of its folder, as records have it.
     texts: the tables of lesson.toml. By their names: outcomes, what a guess is about and what it uncovers, if anything;
-    draws, from a generator of random numbers to the numbers and the answer of what each learner computes; tables.
+    draws, from a generator of random numbers to the numbers and the answer of what each learner computes, and by the
+    names of mistakes the wrong numbers to which they lead; tables.
     numbers: what stands in braces, a value or what computes it.
     """
 
@@ -127,13 +129,12 @@ class Lesson:
     def _asked(self, name: str, text: Mapping[str, Any], seed: int | None) -> Card:
         """Return the card of a table of lesson.toml."""
         if "compute" in text:
-            own, answer = self.draws[name](np.random.default_rng(seed))
-            asked, unit, hint = text["compute"], text.get("unit", ""), text.get("hint", "")
-            card = self.compute(asked.format(**own), answer, unit, hint)
+            own = self._drawn(name, text, seed)
+            card = self._computed(own)
 
             def variant(seed: int) -> tuple[str, Judge]:
-                own, answer = self.draws[name](np.random.default_rng(seed))
-                return asked.format(**own), _computed(answer, unit, hint)
+                own = self._drawn(name, text, seed)
+                return own.question, own
 
             card.question.variant = None if seed is not None else variant
             return card
@@ -166,7 +167,7 @@ class Lesson:
         return (
             value
             if isinstance(value, str)
-            else _shown(float(value), self.texts[name].get("unit", ""))
+            else shown(float(value), self.texts[name].get("unit", ""))
         )
 
     def predict(
@@ -183,12 +184,12 @@ class Lesson:
         """
 
         def judge(text: str) -> dict[str, Any]:
-            guess = _number(text, unit, "guess") if text else None
+            guess = number(text, unit, "guess") if text else None
             value = float(result() if callable(result) else result)
-            right = _shown(value, unit)
+            right = shown(value, unit)
             if guess is None:
                 return verdict(None, f"It is {right}. {explanation}", final=True)
-            taken = Guess(question, _shown(guess, unit), right, _factor(guess, value))
+            taken = Guess(question, shown(guess, unit), right, factor_between(guess, value))
             bars = [["your guess", guess, taken.guess], ["result", value, right]]
             return self._taken(taken, explanation, text, bars=bars, value=guess)
 
@@ -235,14 +236,28 @@ class Lesson:
         return Card(asked, lambda: [question, *(f"- {answer}" for answer in options)])
 
     def compute(
-        self, question: str, answer: float, unit: str = "", hint: str = "", tolerance: float = 0.02
+        self,
+        question: str,
+        answer: float,
+        unit: str = "",
+        hint: str = "",
+        mistakes: Sequence[tuple[float, str]] = (),
     ) -> Card:
-        """Ask for a number to be worked out; right within `tolerance` (relative), else `hint` and try again."""
+        """Ask for a number to be worked out; a wrong one gets its mistake's sentence, a second one the hint, too."""
+        return self._computed(Numeric(question, answer, unit, hint, mistakes))
 
-        judge = _computed(answer, unit, hint, tolerance)
-        asked = self._placed(Question("number", question, judge, unit=unit), "compute")
+    def _computed(self, judge: Numeric) -> Card:
+        asked = self._placed(Question("number", judge.question, judge, unit=judge.unit), "compute")
         # Its numbers are those of one learner.
         return Card(asked, lambda: ["A number to work out."])
+
+    def _drawn(self, name: str, text: Mapping[str, Any], seed: int | None) -> Numeric:
+        """Return the judge of a question with numbers of one learner."""
+        own, answer, wrong = self.draws[name](np.random.default_rng(seed))
+        said = text.get("mistakes", {})
+        mistakes = [(value, said[mistake].format(**own)) for mistake, value in wrong.items()]
+        unit, hint = text.get("unit", ""), text.get("hint", "")
+        return Numeric(text["compute"].format(**own), answer, unit, hint, mistakes)
 
     def steps(self, *steps: tuple[str, str | Callable[[], str]]) -> Column:
         """List things to do with the experiment above: pairs of an instruction and the answer to compare with."""
@@ -286,7 +301,7 @@ class Lesson:
     ) -> Card:
         def lines() -> list[str]:
             value = _value(result)
-            answer = value if isinstance(value, str) else _shown(float(value), unit)
+            answer = value if isinstance(value, str) else shown(float(value), unit)
             return [question, f"Answer: {answer}. {explanation}", text_of(then) if then else ""]
 
         asked = Question(kind, question, judge, unit=unit, options=list(options))
@@ -317,49 +332,10 @@ def check_of(check: str) -> dict[str, Any]:
     return dict(tomllib.loads(path.read_text(encoding="utf-8"))[name])
 
 
-def _computed(answer: float, unit: str, hint: str, tolerance: float = 0.02) -> Judge:
-    """Return the judge of a number to be worked out."""
-
-    def judge(text: str) -> dict[str, Any]:
-        if not text:
-            return verdict(None, f"It is {_shown(answer, unit)}. {hint}", final=True)
-        given = _number(text, unit, "answer")
-        if math.isclose(given, answer, rel_tol=tolerance):
-            right = _shown(answer, unit)
-            return verdict(True, f"Yes: {right}.", final=True, answer=text, value=given)
-        size = "large" if given > answer else "small"
-        return verdict(False, f"Too {size}. {hint}", value=given)
-
-    return judge
-
-
-def _number(text: str, unit: str, what: str) -> float:
-    if "," in text:  # 85,2 is 85.2 in many languages, and 1,000 is 1000 in others
-        raise SpecError(f"{text!r}: use a point, as in 85.2, and nothing between thousands.")
-    if unit in SI:  # which may have a prefix
-        return parse_quantity(text, unit, what)
-    return parse_quantity(text.strip().removesuffix(unit).strip() or "nothing", "", what)
-
-
 def _value(result: Any) -> Any:
     """Return a result, computed now if it is not there yet; an experiment that comes Later stays unmade."""
     result = getattr(result, "answer", result)
     return result() if callable(result) else result
-
-
-def _shown(value: float, unit: str) -> str:
-    if unit in SI:
-        return format_quantity(value, unit)
-    return f"{value:,.3g} {unit}".strip() if abs(value) < 999.5 else f"{value:,.0f} {unit}".strip()
-
-
-def _factor(guess: float, value: float) -> float:
-    """The factor between two numbers, at least 1; infinite when one is 0 or their signs differ."""
-    if guess == value:
-        return 1.0
-    if guess * value <= 0:
-        return math.inf
-    return max(guess / value, value / guess)
 
 
 def _words(surprise: float) -> str:

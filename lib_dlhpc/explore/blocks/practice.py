@@ -57,9 +57,15 @@ class Practice(Readable, ipywidgets.VBox):
         return self._placed(f"problems.{number}.{place + 1}", asked, step.value, step.unit)
 
     def _whole(self, number: int, problem: Problem) -> Card:
-        *_, last = problem.steps
+        *before, last = problem.steps
         hint = "By steps: " + "; ".join(step.do for step in problem.steps) + "."
-        return self._placed(f"problems.{number}", problem.text, last.value, last.unit, hint)
+        early = [
+            (step.value, f'That is not the end yet: it answers "{step.do}". Go on from there.')
+            for step in before
+            if step.unit == last.unit
+        ]
+        asked = (problem.text, last.value, last.unit, hint, early)
+        return self._placed(f"problems.{number}", *asked)
 
     def _placed(self, name: str, *asked: Any) -> Card:
         card = self.compute(*asked)

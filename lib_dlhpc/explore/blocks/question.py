@@ -81,13 +81,15 @@ class Question(anywidget.AnyWidget):
             pass  # the next answer says what cannot be written
 
     def resume(self) -> None:
-        """Show the learner's variant and the verdict on the last answer in their record."""
+        """Show the learner's variant, and judge the answers in their record as if given now: a second miss is one."""
         seed = recording.seed(self.place.module, self.place.question)
         if self.variant and seed is not None and not self.verdict.get("final"):
             self.question, self._judge = self.variant(seed)
-        before = recording.last(self.place.module, self.place.question)
-        if before is not None and not self.verdict.get("final"):
-            self.verdict = self._judged(before.answer)
+        said = self.verdict
+        for before in recording.given(self.place.module, self.place.question):
+            if not said.get("final"):
+                said = self._judged(before.answer)
+        self.verdict = said
 
     def _hear(self, serial: int, text: str, again: bool | str = False) -> None:
         """Answer. again: shown once more after a reload; LATE: it is not known whether a kernel heard it before."""

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.data_parallel import here, live, race, scaling, updates, waiting
 from lib_dlhpc.explore.data_parallel.buckets import ALLREDUCES, bucket_count, one_step, step_of
@@ -66,13 +67,21 @@ def fastest(allreduce: str) -> str:
     return f"{int(curve.gpus[np.argmax(curve.rate)]):,}"
 
 
-def efficiency(draw: np.random.Generator) -> tuple[dict[str, int], float]:
+def efficiency(draw: np.random.Generator) -> Drawn:
     """Return a step of one learner, and its efficiency in percent."""
     compute = 10 * int(draw.integers(10, 30))
     exchange, overlapped = 10 * int(draw.integers(6, 12)), int(draw.choice([50, 60, 75, 80]))
     wait = int(draw.integers(5, 20))
     own = {"compute": compute, "exchange": exchange, "overlapped": overlapped, "wait": wait}
-    return own, 100 * compute / (compute + wait + exchange * (100 - overlapped) / 100)
+    hidden = exchange * overlapped / 100
+    wrong = {
+        "all_exposed": 100 * compute / (compute + wait + exchange),
+        "no_wait": 100 * compute / (compute + exchange - hidden),
+        "hidden": 100 * compute / (compute + wait + hidden),
+    }
+    if overlapped == 50:
+        del wrong["hidden"]
+    return own, 100 * compute / (compute + wait + exchange - hidden), wrong
 
 
 lesson = Lesson.read(

@@ -7,6 +7,7 @@ import numpy as np
 from lib_dlhpc.convergence import verdict
 from lib_dlhpc.costs import clock
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.energy_planning import budget, here, pipeline_slack, to_accuracy
 from lib_dlhpc.explore.energy_planning.budget import KWH, Setting, layout, planned
@@ -77,13 +78,20 @@ def saving(**setting: Any) -> str:
     return f"{found(Pipe(**setting)).saving:.1%}"
 
 
-def own_limit(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def own_limit(draw: np.random.Generator) -> Drawn:
     """Return the GPU of one learner, and by how many percent a limit lengthens its arithmetic."""
     busy = int(draw.choice([250, 300, 400, 700]))
     idle, limit = busy // 10, busy * int(draw.integers(50, 80)) // 100
     static = idle + 0.3 * (busy - idle)
     own = {"busy": busy, "idle": idle, "limit": limit, "static": f"{static:g}"}
-    return own, 100 * (1 / float(clock(limit, busy, idle)) - 1)
+    same_share = static + (busy - static) * limit / busy  # of what is above the static power
+    phi, plain = (float(clock(each, busy, idle)) for each in (limit, same_share))
+    wrong = {
+        "of_the_clock": 100 * (1 - phi),
+        "linear": 100 * ((busy - static) / (limit - static) - 1),
+        "no_static": 100 * (1 / plain - 1),
+    }
+    return own, 100 * (1 / phi - 1), wrong
 
 
 lesson = Lesson.read(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.failures import interval, ways
 from lib_dlhpc.explore.failures.charts import WAYS
@@ -57,12 +58,15 @@ def changed() -> str:
     return "None of these"
 
 
-def own_interval(draw: np.random.Generator) -> tuple[dict[str, int], float]:
+def own_interval(draw: np.random.Generator) -> Drawn:
     """Return a machine of one learner, and Young's interval for it in minutes."""
     cost, nodes = 10 * int(draw.integers(1, 13)), 100 * int(draw.integers(2, 21))
     days = int(draw.choice([200, 250, 300, 365]))
-    answer = float(young(cost, days * DAY / nodes)) / MINUTE
-    return {"nodes": nodes, "days": days, "cost": cost}, answer
+    mtbf = days * DAY / nodes
+    wrong = {"of_one_node": float(young(cost, days * DAY)), "half": float(young(cost / 2, mtbf))}
+    own = {"nodes": nodes, "days": days, "cost": cost}
+    minutes = {mistake: seconds / MINUTE for mistake, seconds in wrong.items()}
+    return own, float(young(cost, mtbf)) / MINUTE, minutes
 
 
 lesson = Lesson.read(

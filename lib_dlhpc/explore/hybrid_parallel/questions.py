@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.question import Later
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, live
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
@@ -54,18 +55,25 @@ def best(**choice: Any) -> str:
     return deep.name_of(found) if found else "none"
 
 
-def own_halo(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def own_halo(draw: np.random.Generator) -> Drawn:
     """Return the slabs of one learner, and the share of their halos in percent."""
     edge, slabs = int(draw.choice([64, 128, 256])), int(draw.choice([4, 8, 16]))
-    return {"edge": edge, "slabs": slabs}, 100 * 2 * slabs / edge
+    wrong = {"one_side": 100 * slabs / edge, "of_the_cube": 100 * 2 / edge}
+    return {"edge": edge, "slabs": slabs}, 100 * 2 * slabs / edge, wrong
 
 
-def own_bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def own_bubble(draw: np.random.Generator) -> Drawn:
     """Return the layout of one learner, and its bubble in percent."""
     tensor, pipeline = int(draw.choice([2, 4, 8])), int(draw.choice([4, 8, 16]))
     replicas, each = int(draw.choice([4, 8])), int(draw.choice([16, 32, 64]))
     own = {"tensor": tensor, "pipeline": pipeline, "batch": replicas * each}
-    return {**own, "gpus": tensor * pipeline * replicas}, 100 * (pipeline - 1) / each
+    wrong = {
+        "of_the_step": 100 * (pipeline - 1) / (pipeline - 1 + each),
+        "whole_batch": 100 * (pipeline - 1) / (replicas * each),
+        "all_stages": 100 * pipeline / each,
+    }
+    own["gpus"] = tensor * pipeline * replicas
+    return own, 100 * (pipeline - 1) / each, wrong
 
 
 the_map, the_deep = Later(layouts.the_map), Later(deep.the_deep)

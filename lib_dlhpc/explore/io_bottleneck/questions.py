@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.io_bottleneck import batch, limits, live, nodes
 from lib_dlhpc.explore.io_bottleneck.cache import hit_rate, the_cache
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, found
@@ -55,10 +56,15 @@ def step(model: str) -> str:
     return f"{sent} sent, {read} read"
 
 
-def crossing(draw: np.random.Generator) -> tuple[dict[str, int], float]:
+def crossing(draw: np.random.Generator) -> Drawn:
     """Return a file system of one learner, and from which KB of a file on bandwidth is its limit."""
     operations, bandwidth = int(draw.integers(2, 13)) * 15, int(draw.integers(1, 21)) * 10
-    return {"operations": operations, "bandwidth": bandwidth}, 3e3 * bandwidth / operations
+    own, files = {"operations": operations, "bandwidth": bandwidth}, operations / 3
+    wrong = {
+        "one_operation": 1e3 * bandwidth / operations,
+        "three_times": 1e3 * bandwidth / (3 * operations),
+    }
+    return own, 1e3 * bandwidth / files, wrong
 
 
 lesson = Lesson.read(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, sequences
 from lib_dlhpc.explore.language_model.bubbles import ALL, ONE, SCHEDULES, TWO, bubble, fullest
@@ -131,21 +132,33 @@ def dense_fp8() -> Any:
     return predict(layout.base().set({"strategy.precision": FP8}))
 
 
-def own_bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def own_bubble(draw: np.random.Generator) -> Drawn:
     """Return the pipeline of one learner, and its bubble in percent of the work."""
     stages, chunks = int(draw.choice([4, 8, 16])), int(draw.choice([2, 4, 8]))
     microbatches = stages * int(draw.integers(1, 4))
     own = {"stages": stages, "microbatches": microbatches, "chunks": chunks}
-    return own, 100 * (stages - 1) / (chunks * microbatches)
+    wrong = {
+        "no_chunks": 100 * (stages - 1) / microbatches,
+        "of_the_step": 100 * (stages - 1) / (chunks * microbatches + stages - 1),
+        "all_stages": 100 * stages / (chunks * microbatches),
+    }
+    return own, 100 * (stages - 1) / (chunks * microbatches), wrong
 
 
-def own_mfu(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def own_mfu(draw: np.random.Generator) -> Drawn:
     """Return the run of one learner, and its MFU in percent."""
     weights, gpus = int(draw.choice([70, 180, 405])), int(draw.choice([1024, 4096, 16384]))
     wanted = float(draw.uniform(0.3, 0.5))
     rate = float(f"{wanted * gpus * 989e12 / (6 * weights * 1e9) / 1e6:.3g}")
     own = {"weights": weights, "gpus": gpus, "rate": rate}
-    return own, 100 * 6 * weights * 1e9 * rate * 1e6 / (gpus * 989e12)
+    answer = 100 * 6 * weights * 1e9 * rate * 1e6 / (gpus * 989e12)
+    wrong = {
+        "forward": answer * 2 / 6,
+        "recomputed": answer * 8 / 6,
+        "one_flop": answer / 6,
+        "one_gpu": answer * gpus,
+    }
+    return own, answer, wrong
 
 
 LAID = {

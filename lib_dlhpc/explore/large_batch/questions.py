@@ -4,6 +4,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.large_batch import rules
 from lib_dlhpc.explore.large_batch.live import break_and_repair
 from lib_dlhpc.explore.large_batch.real import RANKS, train_here
@@ -44,12 +45,21 @@ def halved() -> float:
     return float(many / few)
 
 
-def first_step(draw: np.random.Generator) -> tuple[dict[str, float], float]:
+def first_step(draw: np.random.Generator) -> Drawn:
     """Return a layer of one learner, and the length of its first step under LARS."""
     weights, gradient = int(draw.integers(8, 20)), round(float(draw.uniform(0.2, 2.0)), 1)
     rate = int(draw.choice([5, 10, 20]))
     own = {"weights": weights, "gradient": gradient, "rate": rate}
-    return own, rules.lars_step(weights, gradient, rate)
+    step = rules.lars_step(weights, gradient, rate)
+    wrong = {
+        "sgd": rate * gradient,
+        "local_rate": step / gradient,
+        "no_rate": rules.lars_step(weights, gradient, 1),
+        "no_trust": rules.lars_step(weights, gradient, rate, trust=1.0),
+    }
+    if gradient == 1:
+        del wrong["local_rate"]
+    return own, step, wrong
 
 
 lesson = Lesson.read(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.memory_wall import ledger, live, outside, ways
 from lib_dlhpc.explore.memory_wall.charts import Way
@@ -71,10 +72,12 @@ def megabytes(offload: str = "none") -> float:
     return live.ledger(live.experiment(Capped(), offload)) / 1e6
 
 
-def bandwidth(draw: np.random.Generator) -> tuple[dict[str, int], float]:
+def bandwidth(draw: np.random.Generator) -> Drawn:
     """Return a forward pass of one learner, and the GB/s that hide its activations."""
     gigabytes, forward = int(draw.integers(8, 40)), 50 * int(draw.integers(2, 9))
-    return {"gigabytes": gigabytes, "forward": forward}, 1e3 * gigabytes / forward
+    answer, passes = 1e3 * gigabytes / forward, 3  # of the forward's length, both together
+    wrong = {"backward": answer / 2, "both_ways": answer * 2 / passes, "once": answer / passes}
+    return {"gigabytes": gigabytes, "forward": forward}, answer, wrong
 
 
 lesson = Lesson.read(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.model_parallel import cuts, live, pipeline, products
 from lib_dlhpc.explore.model_parallel.cuts import Cut
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
@@ -46,12 +47,16 @@ def slow_links() -> list[str]:
     return [name for name, wall in walls.items() if wall.startswith("The message")]
 
 
-def bubble(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def bubble(draw: np.random.Generator) -> Drawn:
     """Return a pipeline of one learner, and its idle share in percent."""
     p, v = int(draw.choice([4, 8, 16])), int(draw.choice([1, 2, 4]))
     m = p * int(draw.integers(1, 5))
-    over_work = (p - 1) / (v * m)
-    return {"p": p, "m": m, "chunks": count(v, "chunk")}, 100 * over_work / (1 + over_work)
+    over_work, plain = (p - 1) / (v * m), (p - 1) / m
+    answer = 100 * over_work / (1 + over_work)
+    wrong = {"over_the_work": 100 * over_work, "busy": 100 - answer}
+    if v > 1:
+        wrong["no_chunks"] = 100 * plain / (1 + plain)
+    return {"p": p, "m": m, "chunks": count(v, "chunk")}, answer, wrong
 
 
 lesson = Lesson.read(

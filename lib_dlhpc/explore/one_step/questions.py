@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.one_step import here, layers
 from lib_dlhpc.explore.one_step.layers import Row
 from lib_dlhpc.explore.one_step.layers import Setting as Step
@@ -73,11 +74,14 @@ def too_big() -> str:
     return predict(layers.experiment(step, layers.device_of(step, mine))).walls[0]
 
 
-def attainable(draw: np.random.Generator) -> tuple[dict[str, float], float]:
+def attainable(draw: np.random.Generator) -> Drawn:
     """Return a layer of one learner, and what it reaches: under the slope or under the flat roof."""
     intensity, bandwidth = int(draw.choice(ASKED)), int(draw.integers(3, 16)) * 100
     own = {"intensity": intensity, "bandwidth": bandwidth, "peak": PEAK}
-    return own, min(intensity * bandwidth / 1e3, PEAK)
+    slope = intensity * bandwidth / 1e3
+    wrong = {"divided": bandwidth / intensity / 1e3}
+    wrong |= {"over_the_roof": slope} if slope > PEAK else {"at_the_peak": PEAK}
+    return own, min(slope, PEAK), wrong
 
 
 lesson = Lesson.read(

@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.serving import drafts, here, load, memory, phases, pools, prefixes, replicas
 from lib_dlhpc.explore.serving.drafts import Setting as Drafted
@@ -183,7 +184,7 @@ def published_table() -> Table:
     return Table(lines)
 
 
-def own_cache(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
+def own_cache(draw: np.random.Generator) -> Drawn:
     """Return the network of one learner, and how many sequences fit."""
     layers, heads = int(draw.choice([32, 48, 64, 80])), int(draw.choice([1, 4, 8, 32]))
     size, tokens = int(draw.choice([64, 128])), int(draw.choice([2048, 4096, 8192]))
@@ -198,7 +199,9 @@ def own_cache(draw: np.random.Generator) -> tuple[dict[str, Any], float]:
         "tokens": tokens,
         "room": room,
     }
-    return own, room * 1e9 / sequence
+    answer = room * 1e9 / sequence
+    wrong = {"factor_two": 2 * answer, "one_layer": layers * answer, "tokens": tokens * answer}
+    return own, answer, wrong
 
 
 lesson = Lesson.read(

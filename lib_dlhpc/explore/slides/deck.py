@@ -280,7 +280,7 @@ def _check(lesson: Lesson, name: str) -> Slide:
     """Return a check whose title is its question, or the last sentence of a long one."""
     text = lesson.texts[name]
     if "compute" in text:
-        own, answer = lesson.draws[name](np.random.default_rng(0))
+        own, answer, _ = lesson.draws[name](np.random.default_rng(0))
         given, question = _asked(text["compute"].format(**own))
         said = f"It is {answer:.3g} {text.get('unit', '')}. {text.get('hint', '')}"
         return Slide(question, given or ("Work it out.",), said, kind=CHECK)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.traces import coupled, coupled_here, here, waits
 from lib_dlhpc.explore.traces.coupled import named, ways
 from lib_dlhpc.explore.traces.live import trace_here
@@ -35,10 +36,15 @@ def best_of(sampling: int) -> str:
     )
 
 
-def load_balance(draw: np.random.Generator) -> tuple[dict[str, int], float]:
+def load_balance(draw: np.random.Generator) -> Drawn:
     """Return the compute times of one learner, and their load balance in percent."""
     usual, most = int(draw.integers(20, 31)), int(draw.integers(35, 51))
-    return {"usual": usual, "most": most}, 100 * (3 * usual + most) / (4 * most)
+    wrong = {
+        "no_mean": 100 * usual / most,
+        "mean_of_two": 100 * (usual + most) / (2 * most),
+        "upside_down": 100 * 4 * most / (3 * usual + most),
+    }
+    return {"usual": usual, "most": most}, 100 * (3 * usual + most) / (4 * most), wrong
 
 
 lesson = Lesson.read(

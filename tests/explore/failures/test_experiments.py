@@ -164,7 +164,7 @@ def test_the_check_asks_for_youngs_interval_of_all_nodes_together() -> None:
     numbers = re.findall(r"(\d+)(?: nodes| days;| s\. What)", asked.question.replace(",", ""))
     nodes, days, cost = (float(number) for number in numbers)
     of_one_node = np.sqrt(2 * cost * days * DAY) / 60
-    assert "all nodes together" in asked.answer(f"{of_one_node:.6g}")["words"]
+    assert "divide by the number of nodes" in asked.answer(f"{of_one_node:.6g}")["words"]
     assert asked.answer(f"{of_one_node / np.sqrt(nodes):.6g}")["right"]
     assert "BLOOM" in ask("published").value
 

@@ -157,7 +157,7 @@ def test_the_check_asks_for_three_operations_a_file():
         float(text.split(word)[0].split()[-1]) for word in (" thousand metadata", " GB/s.")
     )
     wrong = asked.answer(f"{gigabytes * 1e6 / (thousands * 1e3):.6g}")
-    assert "three operations" in wrong["words"] and not wrong["right"]
+    assert "looked up, opened and closed" in wrong["words"] and not wrong["right"]
     assert asked.answer(f"{3 * gigabytes * 1e6 / (thousands * 1e3):.6g}")["right"]
 
 

@@ -195,9 +195,9 @@ def test_an_error_of_a_run_takes_its_place() -> None:
 
 
 def test_checks_compute_with_the_formulas_of_the_page() -> None:
-    asked, share = questions.own_bubble(np.random.default_rng(1))
+    asked, share, _ = questions.own_bubble(np.random.default_rng(1))
     work = asked["chunks"] * asked["microbatches"]
     assert share == pytest.approx(100 * (asked["stages"] - 1) / work)
     assert asked["microbatches"] % asked["stages"] == 0
-    asked, share = questions.own_mfu(np.random.default_rng(1))
+    asked, share, _ = questions.own_mfu(np.random.default_rng(1))
     assert 25 < share < 55 and asked["rate"] * asked["weights"] * 6e15 / asked["gpus"] < 989e12

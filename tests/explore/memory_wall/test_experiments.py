@@ -188,7 +188,7 @@ def test_the_check_asks_for_the_tighter_pass() -> None:
     asked = ask("own_bandwidth", seed=1).question
     text = asked.question
     forward, gigabytes = (float(text.split(word)[0].split()[-1]) for word in (" ms, the", " GB of"))
-    assert "which is tighter" in asked.answer(f"{gigabytes / forward * 500:.6g}")["words"]
+    assert "which is shorter" in asked.answer(f"{gigabytes / forward * 500:.6g}")["words"]
     assert asked.answer(f"{gigabytes / forward * 1e3:.6g}")["right"]
 
 
