@@ -62,9 +62,9 @@ def is_rate(quantity: str) -> bool:
     return quantity.startswith(RATES)
 
 
-def scored(only: str = "") -> list[Row]:
-    """Return the scored rows that are the time of a step, or a rate, in some unit: no ratios of two."""
-    chosen = {
+def chosen(only: str = "") -> set[str]:
+    """Return the ids of scored rows that are the time of a step, or a rate, in some unit: no ratios of two."""
+    return {
         entry["id"]
         for table in families()
         for entry in entries(table, "rows")
@@ -73,7 +73,6 @@ def scored(only: str = "") -> list[Row]:
         and published(entry["id"])["quantity"].startswith((*TIMES, *RATES))
         and only in entry["id"]
     }
-    return list(validate(only=chosen))
 
 
 def measured_step(row: Row) -> float:
@@ -211,7 +210,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="WORD", help="rows with it in their id")
     add_quick(parser)
     options = parser.parse_args()
-    rows = scored("kort22-175b" if options.quick else options.only)
+    rows = validate(only=chosen("kort22-175b" if options.quick else options.only))
     answers = kept()
     missing = [name for name in PEERS if find_spec(name) is None]
     if options.live and missing:

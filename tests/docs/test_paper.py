@@ -4,6 +4,7 @@ import re
 import runpy
 
 import pytest
+from scored import validate_once
 
 SECTIONS = ["Summary", "Statement of need", "Learning objectives", "References"]
 
@@ -11,7 +12,9 @@ SECTIONS = ["Summary", "Statement of need", "Learning objectives", "References"]
 @pytest.fixture(scope="module")
 def paper(repository, tmp_path_factory):
     folder = tmp_path_factory.mktemp("paper")
-    runpy.run_path(str(repository / "docs" / "paper" / "build.py"))["main"](folder)
+    with pytest.MonkeyPatch.context() as patch:
+        validate_once(patch)
+        runpy.run_path(str(repository / "docs" / "paper" / "build.py"))["main"](folder)
     return folder
 
 

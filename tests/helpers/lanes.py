@@ -2,7 +2,8 @@
 
 Tests on ranks exclude each other and tests in a browser (turns.py): of two workers that have them, one waits. So all of
 tests/mpi is one unit of work and begins first. Beside it run tests of one process, then folders that start their own
-runs; after them notebooks, then pages, and at the end quick files, so that the workers end together.
+runs; after them notebooks, then pages, and at the end quick files, so that the workers end together. Files that need
+all published rows with their predictions are one unit, too: one process predicts them (scored.py).
 """
 
 from pathlib import Path
@@ -10,14 +11,18 @@ from pathlib import Path
 LANES = ("mpi", "cluster")  # folders that are one unit of work; a Slurm, too, is started once
 ONE_PROCESS = ("simulation", "training", "prediction", "repository")
 RUNS = ("explore", "labs", "calibration", "cluster", "launch", "comparison", "commands")
+ROWS = ("prediction/test_validate.py", "repository/test_peers.py")
+ROWS += ("repository/test_readme.py", "docs/test_paper.py", "test_cli.py")
 FIRST = ("mpi", *ONE_PROCESS, *RUNS)
 PAGES = "browser"
 
 
 def lane_of(nodeid: str) -> str:
-    """Return the unit of work of a test: its folder if that is a lane, else its file."""
+    """Return the unit of work of a test: its folder if that is a lane, the first of ROWS for these, else its file."""
     file = nodeid.partition("::")[0]
     top, *rest = file.split("/")
+    if top == "tests" and "/".join(rest) in ROWS:
+        return f"{top}/{ROWS[0]}"
     return f"{top}/{rest[0]}" if top == "tests" and rest[0] in LANES else file
 
 

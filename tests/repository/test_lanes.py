@@ -1,7 +1,7 @@
 """Tests on ranks are one worker's, and no worker is left alone with slow files at the end."""
 
 import pytest
-from lanes import FIRST, LANES, PAGES, lane_of, order_of
+from lanes import FIRST, LANES, PAGES, ROWS, lane_of, order_of
 from turns import ALONE
 
 
@@ -11,7 +11,9 @@ from turns import ALONE
         ("tests/mpi/test_x.py::test_a[b::c]", "tests/mpi"),
         ("tests/cluster/test_x.py::test_a", "tests/cluster"),
         ("tests/browser/test_x.py::test_a", "tests/browser/test_x.py"),
-        ("tests/test_cli.py::test_a", "tests/test_cli.py"),
+        ("tests/test_api.py::test_a", "tests/test_api.py"),
+        ("tests/test_cli.py::test_a", "tests/prediction/test_validate.py"),
+        ("tests/prediction/test_validate.py::test_a", "tests/prediction/test_validate.py"),
         ("modules/01_one_step.ipynb::Cell 3", "modules/01_one_step.ipynb"),
         ("labs/mpi/x.ipynb::Cell 0", "labs/mpi/x.ipynb"),
     ],
@@ -33,3 +35,4 @@ def test_tests_on_ranks_begin_and_quick_files_end(repository):
 def test_every_folder_that_has_a_place_is_there(repository):
     assert ALONE in LANES
     assert all((repository / "tests" / folder).is_dir() for folder in (*FIRST, PAGES))
+    assert all((repository / "tests" / file).is_file() for file in ROWS)

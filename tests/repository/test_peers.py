@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from scored import scored
 
 from lib_dlhpc.planner import plan
 
@@ -29,7 +30,8 @@ def searched(repository):
 
 @pytest.fixture(scope="module")
 def rows(peers):
-    return peers.scored()
+    chosen = peers.chosen()
+    return [row for row in scored() if row.id in chosen]
 
 
 def test_the_page_has_the_tables(peers, rows, repository):
