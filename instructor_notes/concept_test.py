@@ -233,14 +233,15 @@ QUESTIONS = [
     Question(
         "sharded state",
         "A large language model fits on thousands of GPUs if each replica shards all of its state (FSDP), one sequence"
-        " each. Why do its trainers also split layers and build a pipeline?",
-        "Each gather over thousands of GPUs pays a latency for each of them",
+        " each, and gathers each block in a ring. Why does a step take longer than with split layers and a pipeline?",
+        "A ring over thousands of GPUs pays a latency for each of them, for each block",
         {
-            "They need not: what fits needs no other split": "FSDP alone is enough if it fits.",
+            "What fits needs no other split, so the network must be faulty": "FSDP alone is enough if it fits.",
             "Sharded gradients are less exact, and a pipeline keeps them whole": "Sharding changes the result.",
-            "A GPU computes a split layer at a higher rate": "Smaller products run faster.",
+            "A GPU computes a split layer at a higher rate": "Smaller matmuls run faster.",
         },
-        "A ring has as many rounds as ranks, for each block of weights, and one sequence hides little of that.",
+        "A ring has as many rounds as ranks. NCCL's PAT (2.23) needs lg p rounds and nearly closes the gap; one"
+        " sequence per replica remains the limit.",
     ),
     Question(
         "inside the node",

@@ -17,15 +17,16 @@ def fsdp_alone(draw: Draw) -> Question:
         "fsdp alone",
         f"{billions} billion weights in {blocks} blocks on {8 * nodes:,} H100. With a pipeline, and the optimizer state"
         f" sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs shard everything (ZeRO 3,"
-        f" in bf16). A GPU's NIC carries {rate} GB/s, and a message takes {latency} us more. Computation is hidden"
+        f" in bf16), with blocks gathered in rings. A GPU's NIC carries {rate} GB/s, and a message takes {latency} us more. Computation is hidden"
         " behind the exchange. About how long does a step take?",
         f"{3 * (rounds + wire):.1f} s",
         {
             f"{step:.1f} s": "FSDP alone is enough if it fits.",
-            f"{3 * wire:.1f} s": "Only bytes count, as they are so many.",
+            f"{3 * wire:.1f} s": "Only bytes count, since there are many.",
             f"{3 * (4 * rounds + wire):.1f} s": "FSDP gathers each matrix of weights by itself.",
         },
-        f"A ring over {nodes:,} nodes pays {nodes - 1:,} latencies for each block, gathered twice and reduced once.",
+        f"A ring over {nodes:,} nodes pays {nodes - 1:,} latencies for each block, gathered twice and reduced once;"
+        " PAT would have lg p rounds.",
         [
             Step("Latencies, once: blocks times (nodes - 1)", rounds, "s"),
             Step("Bytes, once: an eighth of the weights over the NIC", wire, "s"),
