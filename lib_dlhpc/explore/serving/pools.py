@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.served import service
 from lib_dlhpc.results.palette import BACKWARD, COLLECTIVES, FORWARD, IDLE, INPUT
-from lib_dlhpc.serving import Load, Pools, Service, ServiceTrace, simulate_service
+from lib_dlhpc.serving import Load, Pools, Service, simulate_service
 from lib_dlhpc.serving.load import load_of, load_of_pools
 from lib_dlhpc.serving.pools import pools_of, sending
 from lib_dlhpc.serving.predict import room_of
@@ -60,7 +60,7 @@ class Setting(NamedTuple):
 @on_bench(Setting(), "serving_pools", "serving_apart", fine="")
 def two_pools(setting: Setting) -> View:
     """Look for which line stays below the limit longest, and which part of the bars the two pools remove."""
-    own, trace = load(setting, APART), simulated(setting, APART)
+    own, (first, each) = load(setting, APART), simulated(setting, APART)
     both = f"{setting.pool} + {REPLICAS - setting.pool} replicas"
     if own.saturated:
         words = f"<b>{both} are saturated by {setting.rate} requests/s.</b> {best_words(setting)}"
@@ -71,7 +71,7 @@ def two_pools(setting: Setting) -> View:
     )
     words = (
         f"<b>{both}: the first token after {show(own.ttft, 's')}, then one each {show(own.tpot, 's')}</b> (simulated"
-        f" {show(float(trace.ttft.mean()), 's')} and {show(float(trace.tpot.mean()), 's')}); {REPLICAS} mixed ones:"
+        f" {show(first, 's')} and {show(each, 's')}); {REPLICAS} mixed ones:"
         f" {beside}. A cache of {show(cache(setting), 'B')} travels for {show(way(setting), 's')}."
         f" {best_words(setting)}"
     )
@@ -125,7 +125,7 @@ def prices() -> Prices:
     return Prices(served(Setting(), MIXED, 1.0))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _predicted(setting: Setting, way_of: str, rate: float) -> tuple[Load, Pools | None]:
     own = served(setting, way_of, rate)
     reuse = reuse_of(own, prices(), room_of(own, prices()))
@@ -151,13 +151,14 @@ def both_pools(setting: Setting) -> Pools:
     return found
 
 
-@lru_cache(maxsize=2)
-def _simulated(setting: Setting, way_of: str) -> ServiceTrace:
-    return simulate_service(served(setting, way_of, float(setting.rate)))
+@lru_cache(maxsize=64)
+def _simulated(setting: Setting, way_of: str) -> tuple[float, float]:
+    trace = simulate_service(served(setting, way_of, float(setting.rate)))
+    return float(trace.ttft.mean()), float(trace.tpot.mean())
 
 
-def simulated(setting: Setting, way_of: str) -> ServiceTrace:
-    """Return the simulated requests of a way."""
+def simulated(setting: Setting, way_of: str) -> tuple[float, float]:
+    """Return the mean seconds to a first token, and of each after it, of the simulated requests of a way."""
     return _simulated(_alike(setting, way_of), way_of)
 
 
@@ -216,8 +217,8 @@ def pools_state(setting: Setting) -> State:
         every = [(rate, load(setting, name, rate)) for rate in LINE]
         points = [(rate, shown_of(setting, found)) for rate, found in every if not found.saturated]
         curves[name] = (np.array([x for x, _ in points]), np.array([y for _, y in points]))
-        trace = simulated(setting, name)
-        now[name] = float((trace.ttft if setting.shown == FIRST else trace.tpot).mean())
+        first, each = simulated(setting, name)
+        now[name] = first if setting.shown == FIRST else each
     limit = PATIENCE if setting.shown == FIRST else setting.limit / 1e3
     data = {**line_columns(curves), "limit": {"y": [limit], "words": [f"limit {show(limit, 's')}"]}}
     data["now"] = {"line": list(now), "x": [setting.rate] * len(now), "y": list(now.values())}

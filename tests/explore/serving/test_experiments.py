@@ -46,6 +46,7 @@ from lib_dlhpc.explore.serving.questions import lesson, own_cache
 from lib_dlhpc.explore.serving.replicas import SHAPES, cheapest, chosen, paths
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
 from lib_dlhpc.explore.serving.served import COLORS, TERMS
+from lib_dlhpc.serving import simulate_service
 from lib_dlhpc.serving.price import StepTime
 
 FOUND = {
@@ -273,6 +274,16 @@ def test_more_than_a_sustained_rate_is_beyond_a_limit() -> None:
         assert after.saturated or 1e3 * after.tpot > Two().limit or after.ttft > pools.PATIENCE
     pool, most = pools.best(Two())
     assert most == pools.sustained(Two(pool=pool), APART) >= pools.sustained(Two(), APART)
+
+
+@pytest.mark.parametrize("way", [MIXED, MIXED_CHUNKS, APART])
+def test_what_is_called_simulated_is_the_mean_of_the_simulated_requests(way: str) -> None:
+    setting = Two(rate=8, pool=5, link=tuple(pools.LINKS)[1], limit=20, shown=pools.FIRST)
+    trace = simulate_service(pools.served(setting, way, 8.0))
+    means = float(trace.ttft.mean()), float(trace.tpot.mean())
+    assert pools.simulated(setting, way) == means
+    data, _ = pools.pools_state(setting)
+    assert dict(zip(data["now"]["line"], data["now"]["y"], strict=True))[way] == means[0]
 
 
 def test_a_pool_a_path_or_a_limit_is_named() -> None:
