@@ -74,15 +74,15 @@ class Layer:
 
 
 _LIKENESSES: dict[tuple[Any, ...], int] = {}
-# Not a union, which would be made anew for each of many attributes.
-_PLAIN = (str, int, float)
+# Not unions, which would be made anew for each of many attributes.
+_PLAIN, _SEQUENCES = (str, int, float), (list, tuple)
 
 
 def _frozen(value: Any) -> Any:
     """Return an attribute as something hashable; layers by their likeness."""
     if isinstance(value, _PLAIN):
         return value
-    if isinstance(value, list | tuple):
+    if isinstance(value, _SEQUENCES):
         return tuple(map(_frozen, value))
     if isinstance(value, Layer):
         return value.likeness
