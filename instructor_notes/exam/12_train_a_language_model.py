@@ -17,8 +17,8 @@ def fsdp_alone(draw: Draw) -> Question:
         "fsdp alone",
         f"{billions} billion weights in {blocks} blocks on {8 * nodes:,} H100. With a pipeline, and the optimizer state"
         f" sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs shard everything (ZeRO 3,"
-        f" in bf16), with blocks gathered in rings. A GPU's NIC carries {rate} GB/s, and a message takes {latency} us more. Computation is hidden"
-        " behind the exchange. About how long does a step take?",
+        f" in bf16), with blocks gathered in rings. A GPU's NIC carries {rate} GB/s, and a message takes {latency} us"
+        " more. Computation is hidden behind the exchange. About how long does a step take?",
         f"{3 * (rounds + wire):.1f} s",
         {
             f"{step:.1f} s": "FSDP alone is enough if it fits.",
