@@ -80,7 +80,7 @@ class Run:
 class PrefixCache:
     """The blocks of prefixes that a replica stores: pinned by running requests, or left until they are evicted.
 
-    block: tokens of each; 0: nothing is stored. size: bytes of a block. Whoever uses a block uses all before it. So
+    block: tokens of each; 0: nothing is stored. size: bytes of a block. Who uses a block uses all before it. So
     those before the longest pinned beginning of a prefix are pinned, and the rest is a few runs, the later the older.
     """
 
