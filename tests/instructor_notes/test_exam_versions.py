@@ -143,7 +143,7 @@ def test_02_data_parallel(questions):
         return bounded(old) / curvature
 
     loss = "of curvature {} up", "are {} updates"
-    is_right(questions, name, "stale rate", on_a_bowl, *loss, within=2e-3)
+    is_right(questions, name, "stale rate", on_a_bowl, *loss, within=1e-3)
 
     def best(batch, alone, us):
         return min(range(2, 9999), key=lambda p: alone / p + 4 * 2 * (p - 1) * us / 1e6)
