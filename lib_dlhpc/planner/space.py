@@ -153,21 +153,22 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
     devices = {degree for many in nodes for degree in _divisors(each * many)}
     near = {degree for many in nodes for degree in _divisors(each * min(domain, many))}
     flat = len(model.input_shape) < 3
-    attention = any(layer.traits.selective for layer in model.layers)
+    scores = any(layer.traits.selective for layer in model.layers)  # fused attention stores none
+    positions = any(layer.traits.tensor == "heads" for layer in model.layers)
     many = _divisors(samples(experiment))
     return {
         "tensor": sorted({*near, int(now.tensor)}),
         "pipeline": [p for p in sorted(devices) if p < len(cut_points(model, 1))],
         "spatial": [1] if flat else sorted(near),
         "context": [int(now.context)],
-        "sequence_parallel": [False, True] if attention else [False],
+        "sequence_parallel": sorted({False, positions, bool(now.sequence_parallel)}),
         "microbatches": many,
         "schedule": list(dict.fromkeys((*RUN_SCHEDULES, now.schedule))),
         "chunks": sorted({1, 2, int(now.chunks)}),
         "zero": [0, 1, 2, 3],
         "recompute": list(
             dict.fromkeys(
-                (*(way for way in RUN_RECOMPUTES if attention or way != "selective"), now.recompute)
+                (*(way for way in RUN_RECOMPUTES if scores or way != "selective"), now.recompute)
             )
         ),
     }

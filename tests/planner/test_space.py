@@ -2,11 +2,14 @@
 
 from math import prod
 
+import numpy as np
 import pytest
 
+from lib_dlhpc import load
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner.space import SAME, space
+from lib_dlhpc.planner.space import SAME, axes_of, space
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.catalog import names
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import RUN_SCHEDULES, SCHEDULES
 
@@ -73,6 +76,21 @@ def test_no_legal_combination_is_left_out():
                     fields |= {f"strategy.{name}": given for name, given in rest.items()}
                     assert tuple(sorted(fields.items())) in kept, fields
     assert legal > 5 and found.left_out[SAME]
+
+
+@pytest.mark.parametrize("name", names("presets") + names("replays"))
+def test_a_run_of_the_catalog_is_among_its_own_layouts(name):
+    run = load(name)
+    found = space(run)
+    same = [found.columns[field] == getattr(run.strategy, field) for field in axes_of(run)]
+    assert np.logical_and.reduce(same).sum() == 1
+
+
+def test_fused_attention_is_split_by_position_too():
+    """It stores no scores to recompute selectively, but what lies between has positions."""
+    run = RUN.set({"strategy.fused_attention": "on"})
+    found = space(run, {"schedule": ["1f1b"]}).columns
+    assert found["sequence_parallel"].any() and "selective" not in found["recompute"]
 
 
 def test_schedules_that_do_not_run_are_tried_where_they_are_asked_for():
