@@ -59,6 +59,23 @@ def test_a_window_of_some_layers():
     assert windows == [0 if number % 6 == 0 else 512 for number in range(1, 27)]
 
 
+@pytest.mark.parametrize("name", ["command-r7b", "exaone-4-32b"])
+def test_a_pattern_of_windows_is_a_number_or_letters(name):
+    config = MODELS[name]["config"]
+    one, other = (import_model({**config, "sliding_window_pattern": each}) for each in (4, "LLLG"))
+    windows = [
+        layer.attributes["window"] for layer in one.model.layers if layer.kind == "attention"
+    ]
+    assert windows == [4096, 4096, 4096, 0] * (config["num_hidden_layers"] // 4)
+    assert one.model.layers == other.model.layers
+    assert import_model({**config, "sliding_window_pattern": None}).model.layers == one.model.layers
+    for wrong in (0, "", "LX", ["L"]):
+        with pytest.raises(SpecError, match="sliding_window_pattern"):
+            import_model({**config, "sliding_window_pattern": wrong})
+    with pytest.raises(SpecError, match="layer_types"):
+        import_model({**config, "sliding_window_pattern": "LGG"})
+
+
 def groups(name, changes):
     """Return the groups of experts that an imported configuration has, and how many of them a token has."""
     model = import_model({**MODELS[name]["config"], **changes}).model
