@@ -1,7 +1,7 @@
 """The graph of one rank under construction: local layers, and the distribution of each output over the ranks."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -24,6 +24,10 @@ class Held:
     def same_split(self, other: "Held") -> bool:
         """Whether both are distributed alike."""
         return self.axis == other.axis and self.ranges == other.ranges
+
+    def called(self, name: str) -> "Held":
+        """Return an output of another layer with the same distribution."""
+        return Held(name, self.shape, self.axis, self.ranges)
 
 
 @dataclass
@@ -99,8 +103,22 @@ class Graph:
             whole.fp8,
         )
         self.place(local, home)
-        held = self.held[whole.name] = Held(whole.name, gives.shape, gives.axis, gives.ranges)
+        held = self.held[whole.name] = gives.called(whole.name)
         return held
+
+    def repeat(self, home: int, known: Sequence[Layer]) -> None:
+        """Add the local form of layer `home`, like that of a layer which is like it and reads what is split alike.
+
+        known: what was added for that layer, each of which reads the one before.
+        """
+        whole, reads = self.model.layers[home], self.model.layers[home].inputs
+        *before, local = known
+        for each in before:
+            name = whole.name + each.name.removeprefix(local.name)
+            self.place(each.elsewhere(name, reads), home)
+            reads = (name,)
+        self.place(local.elsewhere(whole.name, reads, whole=whole), home)
+        self.held[whole.name] = self.held[local.name].called(whole.name)
 
     def exchange(
         self,
@@ -142,8 +160,7 @@ class Graph:
             attributes=attributes,
         )
         self.place(layer, home)
-        made = replace(gives, name=name)
-        self._converted[source.name, word] = made
+        made = self._converted[source.name, word] = gives.called(name)
         return made
 
     def place(self, layer: Layer, home: int) -> None:

@@ -10,6 +10,7 @@ all-gather, and are replicated after it.
 """
 
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.cuts import Range, Ranges, even, length
@@ -17,6 +18,8 @@ from lib_dlhpc.layout.graph import WHOLE, Graph, Held
 from lib_dlhpc.spec.model import Layer, Model
 
 ROWS = 1  # axis of a sample (channels, rows, ...)
+# By the likeness of a layer, and the rows of what it reads, the layers that were added for the first of its kind.
+Known: TypeAlias = dict[tuple[Any, ...], list[Layer]]
 
 
 @lru_cache(maxsize=16)  # stages, recomputation and microbatches leave it as it is
@@ -27,8 +30,9 @@ def split_space(model: Model, ranks: int, rank: int) -> Graph:
     """
     graph = Graph(model, "spatial", ranks, rank)
     graph.held["input"] = _samples(model, ranks)
+    known = Known()
     for home, layer in enumerate(model.layers):
-        _add(graph, home, layer)
+        _add(graph, home, layer, known)
     last = len(model.layers) - 1
     _whole(graph, last, model.layers[last].name)
     return graph
@@ -56,10 +60,15 @@ def _samples(model: Model, ranks: int) -> Held:
     return Held("input", shape, ROWS, tuple((each,) for each in inside))
 
 
-def _add(graph: Graph, home: int, layer: Layer) -> None:
+def _add(graph: Graph, home: int, layer: Layer, known: Known) -> None:
     sources = [graph.held[name] for name in layer.inputs]
     rows = all(held.axis == ROWS for held in sources) and len(layer.output_shape) >= 3
     way = layer.traits.spatial if rows else ""
+    key = (layer.likeness, *[each.ranges for each in sources])
+    if way and key in known:
+        graph.repeat(home, known[key])
+        return
+    start = len(graph.layers)
     if way == "windows" and _rows(layer) >= graph.ranks:
         _window(graph, home, layer, sources[0])
     elif way == "rows" and len({held.ranges for held in sources}) == 1:
@@ -69,6 +78,9 @@ def _add(graph: Graph, home: int, layer: Layer) -> None:
     else:
         inputs = tuple(_whole(graph, home, name) for name in layer.inputs)
         graph.append(home, inputs, Held("", layer.output_shape))
+        return
+    if "input" not in layer.inputs:
+        known[key] = graph.layers[start:]
 
 
 def _window(graph: Graph, home: int, layer: Layer, source: Held) -> None:

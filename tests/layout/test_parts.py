@@ -1,5 +1,6 @@
 """The parts of all ranks together are the network: nothing is missing, nothing is there twice."""
 
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 
@@ -8,6 +9,7 @@ import pytest
 from lib_dlhpc import layout
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.cuts import even, length
+from lib_dlhpc.layout.spatial import split_space
 from lib_dlhpc.spec.experiment import read_experiment
 
 COMMUNICATES = ("exchange", "halo", "receive", "table")
@@ -285,3 +287,27 @@ def test_memory_of_activations_is_what_korthikanti_count():
         found = sum(2 * x.stored + x.mask_bytes for x in block)
         assert found == pytest.approx(s * h * (10 + 24 / t + 5 * a * s / h / t), rel=1e-12)
         assert prod(block[-1].output_shape) == s * h
+
+
+def test_layers_that_are_alike_are_split_as_if_none_were():
+    """Each is split as the first of its kind: so is a network in which none is like another."""
+    model = split({"name": "resnet50"}).model
+    letters = str.maketrans("0123456789", "abcdefghij")
+    called = {
+        "input": "input",
+        **{each.name: each.name.translate(letters) for each in model.layers},
+    }
+    unlike = tuple(
+        replace(each, name=called[each.name], inputs=tuple(called[name] for name in each.inputs))
+        for each in model.layers
+    )
+    for rank in (0, 1, 3):
+        one, other = (split_space(m, 4, rank) for m in (model, replace(model, layers=unlike)))
+        assert one.homes == other.homes
+        for a, b in zip(one.layers, other.layers, strict=True):
+            same = {"name": b.name, "inputs": b.inputs}
+            if "whole" in a.attributes:
+                same["attributes"] = {**a.attributes, "whole": b.attributes["whole"]}
+            assert replace(a, **same) == b and a.name.translate(letters) == b.name
+            assert tuple(name.translate(letters) for name in a.inputs) == b.inputs
+            assert replace(a).likeness == a.likeness

@@ -72,6 +72,14 @@ class Layer:
         key = (name, self.kind, *shapes, *counts, self.fp8, _frozen(self.attributes))
         return _LIKENESSES.setdefault(key, len(_LIKENESSES))
 
+    def elsewhere(self, name: str, inputs: tuple[str, ...], **attributes: Any) -> "Layer":
+        """Return a layer like this one in another place; name: with the same letters; attributes: like its own."""
+        made = object.__new__(Layer)  # __init__ would take longer than all the rest
+        made.__dict__.update(self.__dict__, likeness=self.likeness, name=name, inputs=inputs)
+        if attributes:
+            made.__dict__["attributes"] = {**self.attributes, **attributes}
+        return made
+
 
 _LIKENESSES: dict[tuple[Any, ...], int] = {}
 # Not unions, which would be made anew for each of many attributes.
