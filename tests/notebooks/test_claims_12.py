@@ -39,6 +39,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.experiment import read_experiment
 
 
 def exposed(setting):
@@ -50,6 +51,34 @@ def test_the_published_rates_are_predicted_within_5_percent():
     rows = {row.id: row for row in validate(["llama3"], PUBLISHED)}
     assert set(rows) == set(PUBLISHED)
     assert all(abs(row.error) < 0.05 for row in rows.values())
+
+
+def said(repository, pattern):
+    """Return the numbers that the module's text gives where it matches."""
+    text = (repository / "modules" / "12_train_a_language_model.ipynb").read_text("utf-8")
+    return [float(number) for number in re.search(pattern, text).groups()]
+
+
+def test_deepseeks_step_is_what_its_replay_predicts(repository):
+    replay = catalog.read("replays", "deepseek-v3-2048-h800")
+    own = predict(read_experiment(replay["experiment"]))
+    texts = said(repository, r"predicts ([\d.]+) s per step; ([\d.]+) s are derived")
+    assert texts == [round(float(own.step_time), 1), round(experts.published_step(), 1)]
+
+
+def test_the_formula_of_mfu_gives_the_mfu_that_the_first_figure_shows(repository):
+    """(6 N + 12 L h s) tokens/s over n F: N without the embedding table, attention without a mask."""
+    own = predicted(Layout())
+    run, of = own.experiment, own.experiment.model.options
+    sequence, hidden = of["sequence"], of["hidden"]
+    weights = 6 * (float(run.model.parameters) - of["vocabulary"] * hidden)
+    attention = 12 * of["layers"] * hidden * sequence
+    tokens = (
+        float(own.throughput) * sequence / (layout.GPUS * float(run.machine.device.peak["bf16"]))
+    )
+    assert (weights + attention) * tokens == pytest.approx(mfu(own), rel=1e-3)
+    shares = [round(100 * each * tokens) for each in (weights, weights + attention)]
+    assert said(repository, r"alone would give (\d+)%; with attention it is the (\d+)%") == shares
 
 
 def test_one_gpu_would_take_three_thousand_years_and_hold_a_tenth():
@@ -179,7 +208,7 @@ def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_less_tha
     assert saved_fp8() == "12%"
 
 
-def test_fp8_saves_a_third_of_llama_3s_step_with_the_same_ratio_to_the_roofline():
+def test_fp8_saves_a_third_of_llama_3s_step_with_the_same_ratio_to_the_roofline(repository):
     own, narrow = predicted(Layout()), dense_fp8()
     scale = own.experiment.calibration.compute_scale
     assert narrow.experiment.calibration.compute_scale == scale > 1.2
@@ -192,6 +221,8 @@ def test_fp8_saves_a_third_of_llama_3s_step_with_the_same_ratio_to_the_roofline(
     assert 1 - 1 / gains[0] == pytest.approx(0.34, abs=5e-3)
     sizes = [float(each.memory_total) for each in (own, narrow)]
     assert sizes == pytest.approx([83.8e9, 74.7e9], rel=1e-3)
+    texts = said(repository, r"take ([\d.]+) s per step instead of ([\d.]+) s, and hold ([\d.]+)")
+    assert texts == pytest.approx([4.50, 6.78, 74.7])
 
 
 def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_node():
@@ -219,11 +250,9 @@ def test_experts_wide_enough_to_hide_their_exchange_would_be_wider_than_deepseek
 
 
 def test_interruptions_are_those_published_and_planned_ones_are_not_failures(repository):
-    text = (repository / "modules" / "12_train_a_language_model.ipynb").read_text("utf-8")
-    said = re.search(
-        r"(\d+) times in 54 days: (\d+) interruptions were planned and (\d+) unexp", text
+    every, planned, unexpected = said(
+        repository, r"(\d+) times in 54 days: (\d+) interruptions were planned and (\d+) unexp"
     )
-    every, planned, unexpected = (int(number) for number in said.groups())
     rows = results()
     assert every == float(rows["llama3-interruptions"]["value"])
     assert unexpected == float(rows["llama3-unexpected"]["value"]) == every - planned

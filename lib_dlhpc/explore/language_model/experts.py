@@ -40,11 +40,12 @@ def the_experts(setting: Setting) -> View:
     alone = computed(parts)
     runs = {"yours": parts, "only computed": alone}
     said = {name: show(sum(each.values()), "s") for name, each in runs.items()}
-    chart = steps_state(runs, said, (published_step(), "published"))
+    chart = steps_state(runs, said, (published_step(), "derived from published GPU hours"))
     words = (
         f"<b>{share(setting):.0%} of the step is the experts' all-to-all.</b> A step takes"
         f" {show(float(own.step_time), 's')}; it would take {said['only computed']} if nobody waited for anything but"
-        f" arithmetic; DeepSeek's own took {show(published_step(), 's')}. A GPU holds"
+        f" arithmetic; DeepSeek's own took {show(published_step(), 's')}, by the published"
+        f" GPU hours. A GPU holds"
         f" {show(float(own.memory_total), 'B')}."
     )
     slower = float(own.step_time) / published_step()

@@ -55,7 +55,7 @@ def the_layout(setting: Setting) -> View:
     runs = {"yours": causes(own), "Llama 3's": causes(theirs)}
     said = {"yours": short(own), "Llama 3's": short(theirs)}
     charts = {
-        "llm_step": steps_state(runs, said, (published_step(), "published")),
+        "llm_step": steps_state(runs, said, (published_step(), "derived from published TFLOP/s")),
         "memory": memory_state(
             {name: float(size) for name, size in own.memory.items()},
             float(own.experiment.machine.device.memory),
@@ -107,7 +107,7 @@ def mfu(step: Breakdown) -> float:
 
 
 def published_step() -> float:
-    """Return the s of a step at the published rate."""
+    """Return the s of a step, derived from the published FLOP/s by the FLOP that this library counts."""
     flop = float(base().model.train_flop) * SEQUENCES / GPUS
     return flop / (float(published(PUBLISHED)["value"]) * 1e12)
 
