@@ -51,7 +51,8 @@ from lib_dlhpc.spec.experiment import read_model
 
 def test_the_answer_takes_many_times_as_long_as_the_prompt_and_is_bound_by_weights():
     prompt, answer = parts(Phases())
-    assert 20 < answer.total / prompt.total < 40
+    assert answer.total / prompt.total == pytest.approx(28, abs=0.5)
+    assert 9 < ANSWER * prompt.total / answer.total < 10
     assert answer.bound == "weights" and prompt.bound == "arithmetic"
     assert Phases().prompt == 8 * ANSWER
 
