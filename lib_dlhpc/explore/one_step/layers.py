@@ -161,7 +161,7 @@ def batch_view(setting: Setting, device: Device) -> State:
         for n, run in runs.items()
         if run.walls
     ]
-    words = f"{show(took, 's')}, {show(took / now, 's')} a sample"
+    words = f"{show(took, 's')}, {show(took / now, 's')} per sample"
     data: Data = {
         "lines": columns(lines),
         "now": {"x": [now], "y": [took], "words": [f"batch {now:,}: {words}"]},
@@ -169,7 +169,7 @@ def batch_view(setting: Setting, device: Device) -> State:
         "room": {"y": [min(seconds[first], one) / 1.5, 2 * seconds[last]]},
     }
     return data, (
-        f"Batch {now:,}: {words}; at the largest batch {show(one, 's')} a sample, so that"
+        f"Batch {now:,}: {words}; at the largest batch {show(one, 's')} per sample, so that"
         f" {max(0.0, 1 - one * now / took):.0%} of this step is not proportional to its samples."
     )
 

@@ -36,8 +36,8 @@ ONE_CORE = "There is one core here: ranks would wait for it, not for messages."
 FINE = 40  # points of a line
 SHOWN = 6  # repeats of a point that are drawn
 NUMBERS = {
-    "device.peak.fp32": ("largest rate of a product", "FLOP/s"),
-    "device.half_work": ("product that is half as fast", "FLOP"),
+    "device.peak.fp32": ("largest rate of a matmul", "FLOP/s"),
+    "device.half_work": ("matmul that is half as fast", "FLOP"),
     "device.launch": ("one numpy call", "s"),
     "device.memory_bandwidth": ("bytes that a sum moves", "B/s"),
     "intra_node.latency": ("message: α", "s"),
@@ -110,7 +110,7 @@ def products_view(setting: Setting, mine: Mine) -> State:
     """Return the columns of "one_step_products": FLOP/s of square products against their edge."""
     device, (low, high) = roofline_of(mine.machine.device), ends(mine.machine)
     half = float(device.half_work)
-    said = f"A product of {show(half, 'FLOP')}, edge {(half / 2) ** (1 / 3):.0f}, is half as fast as a large one."
+    said = f"A matmul of {show(half, 'FLOP')}, edge {(half / 2) ** (1 / 3):.0f}, is half as fast as a large one."
 
     def law(edge: float) -> list[float]:
         return [2 * edge**3 / product(int(edge), of) for of in (low, device, high)]

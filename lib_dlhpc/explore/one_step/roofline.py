@@ -24,11 +24,7 @@ from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 IMAGE = 16  # pixels of an edge, where a layer reads images
-LAYERS = {
-    "dense: a matrix product": "dense",
-    "convolution, 3 × 3": "conv3",
-    "convolution, 1 × 1": "conv1",
-}
+LAYERS = {"dense: a matmul": "dense", "convolution, 3 × 3": "conv3", "convolution, 1 × 1": "conv1"}
 WIDTHS, BATCHES = [2**k for k in range(3, 13)], [2**k for k in range(13)]
 DEVICE = Dropdown("Device", "What computes", DEVICES)
 TIMES = {"as it is": 1.0, "2 ×": 2.0, "4 ×": 4.0, "8 ×": 8.0}
@@ -145,7 +141,7 @@ def roofline_view(setting: Setting, device: Device) -> State:
     ends, most = [WIDEST[0], ridge, WIDEST[1]], f"peak {show(peak, 'FLOP/s')}"
     data: Data = {
         "roof": {"x": ends, "y": [min(peak, peak * x / ridge) for x in ends]},
-        "reached": {"x": [ridge], "y": [reached], "end": ends[-1:], "words": ["large products"]},
+        "reached": {"x": [ridge], "y": [reached], "end": ends[-1:], "words": ["large matmuls"]},
         "path": columns(dots),
         "now": {"x": [here.intensity], "y": [here.rate], "roof": [above], "words": [words[now]]},
         "names": {"x": ends[-1:], "y": [peak], "words": [most]},
@@ -178,7 +174,7 @@ def bound_words(here: Point, device: Device) -> tuple[str, str]:
         MEMORY: f"Memory-bound: {show(here.moved, 'B')} are moved, {plain(here.intensity)} FLOP for each byte, and from"
         f" {plain(ridge)} on it would be compute-bound. A higher peak changes nothing.",
     }
-    fine = f"Compute-bound: {here.rate / peak:.0%} of the peak; large products reach {device.efficiency:.0%}."
+    fine = f"Compute-bound: {here.rate / peak:.0%} of the peak; large matmuls reach {device.efficiency:.0%}."
     return walls.get(here.bound, ""), fine
 
 

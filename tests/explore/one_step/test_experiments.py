@@ -142,7 +142,7 @@ def test_the_wall_says_which_of_the_two_it_is_and_is_gone_under_the_flat_roof(mi
     by_name["Width"].value = 64
     assert "Wall. Launch-bound" in result_text(page)
     by_name["Width"].value, by_name["Batch"].value = 4096, 4096
-    assert "✓ Compute-bound: 79% of the peak; large products reach 80%." in result_text(page)
+    assert "✓ Compute-bound: 79% of the peak; large matmuls reach 80%." in result_text(page)
 
 
 def test_the_check_asks_on_both_sides_of_the_ridge_and_for_the_lower_roof():
