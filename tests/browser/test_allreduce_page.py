@@ -33,7 +33,7 @@ MOVES = {
     1: {"Ranks": "ArrowLeft", "Elements": "ArrowLeft", "Algorithm": "Rabenseifner"},
     2: {
         "Nodes": "ArrowLeft",
-        "Devices a node": "ArrowLeft",
+        "Devices per node": "ArrowLeft",
         "NICs per node": "ArrowRight",
         "NIC": "ArrowLeft",
         "Message": "ArrowLeft",
@@ -95,7 +95,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     experiment(page, 1).get_by_role("slider", name="Elements", exact=True).press("Home")
     eventually(lambda: "messages are empty" in rounds.inner_text())
     tells(nodes, "recursive doubling")
-    experiment(page, 2).get_by_role("slider", name="Devices a node", exact=True).press("Home")
+    experiment(page, 2).get_by_role("slider", name="Devices per node", exact=True).press("Home")
     eventually(lambda: "No algorithm floods" in nodes.inner_text())
 
 

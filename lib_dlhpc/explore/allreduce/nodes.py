@@ -25,7 +25,7 @@ class Nodes(NamedTuple):
     """Nodes, and a message. network: B/s of one NIC; inside: B/s between devices of a node; size: B."""
 
     nodes: Annotated[int, Slider("Nodes", "Nodes", NODES)] = 32
-    devices: Annotated[int, Slider("Devices a node", "They share NICs", (1, 2, 4, 8, 16))] = 8
+    devices: Annotated[int, Slider("Devices per node", "They share NICs", (1, 2, 4, 8, 16))] = 8
     nics: Annotated[int, Slider("NICs per node", "Used together", (1, 2, 4, 8))] = 1
     network: Annotated[float, Slider("NIC", "Rate of one NIC", BANDWIDTHS[2:], gigabits)] = 12.5e9
     inside: Annotated[float, Dropdown("Inside a node", "The links between its devices", INSIDE)] = (
