@@ -29,7 +29,7 @@ QUESTIONS = 29
 MOVES = {
     0: {
         "GPUs": "ArrowLeft",
-        "Images a GPU": "ArrowLeft",
+        "Images per GPU": "ArrowLeft",
         "Bucket": "ArrowLeft",
         "NIC": "ArrowLeft",
         "Exchange": "after backward",
@@ -51,7 +51,7 @@ MOVES = {
     },
     3: {
         "GPUs": "ArrowLeft",
-        "Images a GPU": "ArrowLeft",
+        "Images per GPU": "ArrowLeft",
         "Global batch": "ArrowLeft",
         "NIC": "ArrowLeft",
         "Allreduce": "ring",

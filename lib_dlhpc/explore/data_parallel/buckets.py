@@ -47,7 +47,7 @@ class Step(NamedTuple):
     """One step of Goyal's run. bucket: B of gradients in one allreduce; nic: B/s of a node."""
 
     gpus: Annotated[int, Slider("GPUs", "In nodes of 8", GPUS)] = 256
-    images: Annotated[int, Slider("Images a GPU", "Batch of one GPU", IMAGES)] = 32
+    images: Annotated[int, Slider("Images per GPU", "Batch of one GPU", IMAGES)] = 32
     bucket: Annotated[
         float, Slider("Bucket", "Bytes of gradients in one allreduce", BUCKETS, amount("B"))
     ] = 25e6

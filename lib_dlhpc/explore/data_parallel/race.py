@@ -95,7 +95,7 @@ def _words(setting: Race, runs: Mapping[str, Course], old: NDArray[np.int64]) ->
     )
     without = "; the prediction does not include the slow worker" if setting.slow > 1 else ""
     return (
-        f"<b>{winner}</b><br>Gradients a second, simulated (predicted): {rates}{without}."
+        f"<b>{winner}</b><br>Gradients per second, simulated (predicted): {rates}{without}."
         f" An asynchronous gradient is {old.mean():.3g} updates old on average, {old.max()} at most."
     )
 

@@ -30,7 +30,7 @@ class Scaling(NamedTuple):
 
     gpus: Annotated[int, Slider("GPUs", "To look at", GPUS)] = 256
     images: Annotated[
-        int, Slider("Images a GPU", "Weak scaling: they stay the same", (4, 8, 16, 32, 64))
+        int, Slider("Images per GPU", "Weak scaling: they stay the same", (4, 8, 16, 32, 64))
     ] = 32
     batch: Annotated[int, Slider("Global batch", "Strong scaling: they stay the same", BATCHES)] = (
         8192
@@ -173,7 +173,7 @@ def _wall(setting: Scaling) -> str:
         return ""
     idle = float(there.exposed_communication) + float(there.straggler_wait)
     return (
-        f"The communication floor: {share:g} image{'s' * (share > 1)} a GPU, so a GPU computes for only"
+        f"The communication floor: {share:g} image{'s' * (share > 1)} per GPU, so a GPU computes for only"
         f" {format_quantity(float(there.compute), 's')} per step, and is then idle for {format_quantity(idle, 's')}."
         " More GPUs make the allreduce longer, not shorter."
     )
