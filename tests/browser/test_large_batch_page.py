@@ -27,7 +27,7 @@ QUESTIONS = 21
 SLIDERS = {
     0: ["Batch", "Rate ×", "Warm-up"],
     1: ["Batch"],
-    2: ["GPUs", "Images a GPU", "Critical batch"],
+    2: ["GPUs", "Images per GPU", "Critical batch"],
 }
 CHOICES = {
     0: {"Rule": "LARS"},
@@ -62,7 +62,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "Linear scaling works" in wall(page, 1))
     slider(page, 2, "GPUs").press("End")
     eventually(lambda: "critical batch" in wall(page, 2))
-    slider(page, 2, "Images a GPU").press("End")
+    slider(page, 2, "Images per GPU").press("End")
     eventually(lambda: "Memory" in wall(page, 2))
 
 

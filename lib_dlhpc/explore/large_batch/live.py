@@ -167,7 +167,7 @@ def asked_view(setting: Setting) -> View:
     each = ceil(experiment.dataset.trained / setting.batch)
     words = (
         f"<b>{factor:g} times the base batch of {DIGITS.base_batch}, rate {product}{peak_rate(setting):.3g}</b> after"
-        f" the warm-up: {each} steps an epoch, {each * EPOCHS:,} in all; seed {setting.seed}."
+        f" the warm-up: {each} steps per epoch, {each * EPOCHS:,} in all; seed {setting.seed}."
     )
     return View(words, charts={"rate_schedule": ({"line": {"x": at, "y": rates}}, summary)})
 

@@ -36,7 +36,7 @@ class Cost(NamedTuple):
 
     machine: Annotated[str, Dropdown("Machine", NOT_CALIBRATED, MACHINES)] = "bigbasin"
     gpus: Annotated[int, Slider("GPUs", "To look at", GPUS)] = 256
-    images: Annotated[int, Slider("Images a GPU", TIMES, [2**k for k in range(2, 9)])] = 32
+    images: Annotated[int, Slider("Images per GPU", TIMES, [2**k for k in range(2, 9)])] = 32
     critical: Annotated[int, CRITICAL] = 16384
 
     @property
@@ -81,7 +81,7 @@ def steps_needed(batch: int) -> float:
 
 @on_bench(Cost(), "time_to_accuracy", fine="Twice the GPUs still pay here.")
 def time_to_accuracy(cost: Cost) -> View:
-    """Look for where the line leaves the dots: beyond, a sample more hardly saves a step."""
+    """Look for where the line leaves the dots: beyond it, more samples per step hardly save steps."""
     gpus, turn = np.array(GPUS), cost.critical / cost.images
     seconds, ideal = seconds_to_accuracy(cost, gpus), seconds_to_accuracy(cost, gpus, np.inf)
     step = float(predicted(cost, cost.gpus).step_time)
