@@ -197,7 +197,7 @@ def stages_view(setting: Cut) -> State:
         "room": {"x": [0.0, 1.25 * float((work + sends).max())]},
     }
     return data, (
-        f"Stage {slow} is the slowest: {show(float(work[slow]), 's')} a microbatch, where the mean is"
+        f"Stage {slow} is the slowest: {show(float(work[slow]), 's')} per microbatch, where the mean is"
         f" {show(mean, 's')}. Its layers: {layers[slow]}."
     )
 
@@ -218,7 +218,7 @@ def bytes_view(setting: Cut) -> State:
         "room": {"x": [0, len(names)], "y": [0.0, 1.2 * max(size)]},
     }
     return data, (
-        f"The cuts send {', '.join(row['words'] for row in chosen)} a microbatch. The least that any cut would send"
+        f"The cuts send {', '.join(row['words'] for row in chosen)} per microbatch. The least that any cut would send"
         f" is {show(min(size), 'B')}, the most {show(max(size), 'B')}."
     )
 
@@ -259,12 +259,12 @@ def cut_wall(setting: Cut) -> str:
     message = float(found.ranks.latency[late])
     if message > mean / 2:
         return (
-            f"The message: stage {late} sends {show(float(found.sends[late]), 'B')} a microbatch, which takes"
+            f"The message: stage {late} sends {show(float(found.sends[late]), 'B')} per microbatch, which takes"
             f" {show(message, 's')} one way; a mean stage computes for {show(mean, 's')}."
         )
     if longest > UNEVEN * mean:
         return (
-            f"Stage {slow} is the slowest: it takes {show(longest, 's')} a microbatch, the mean is {show(mean, 's')}."
+            f"Stage {slow} is the slowest: it takes {show(longest, 's')} per microbatch, the mean is {show(mean, 's')}."
             f" However many microbatches there are, the others wait {1 - mean / longest:.0%} of the time."
         )
     return ""
