@@ -135,7 +135,7 @@ def ways_state(ways: Sequence[Way], capacity: float, words: Mapping[str, str]) -
         best = min(inside, key=lambda way: (way.seconds, way.name))
         said = (
             f"{len(inside)} of {len(ways)} ways fit, {len(ways) - len(inside)} do not; the quickest that fits is"
-            f" {best.name}, {show(best.seconds, 's')} a step."
+            f" {best.name}, {show(best.seconds, 's')} per step."
         )
     return {
         "ways": points,
@@ -179,10 +179,13 @@ def link_state(curves: Curves, now: int, required: float, there: Mapping[str, fl
     needed = {"x": required, "words": f"needed: {show(required, 'B/s')}"}
     needed |= beside(required > np.sqrt(first * last), 6)
     times = [f"{name} {show(taken, 's')}" for name, taken in values_at(curves, now)]
-    return {
-        **line_columns(curves),
-        "now": value_at(moving, now, lambda y: show(y, "s")),
-        "room": {"y": [lowest / 8]},
-        "required": columns([needed] * (first <= required <= last)),
-        "links": {"x": list(there.values()), "words": list(there)},
-    }, f"At {show(now, 'B/s')}: {'; '.join(times)} a step. {show(required, 'B/s')} hide all of it."
+    return (
+        {
+            **line_columns(curves),
+            "now": value_at(moving, now, lambda y: show(y, "s")),
+            "room": {"y": [lowest / 8]},
+            "required": columns([needed] * (first <= required <= last)),
+            "links": {"x": list(there.values()), "words": list(there)},
+        },
+        f"At {show(now, 'B/s')}: {'; '.join(times)} per step. {show(required, 'B/s')} hide all of it.",
+    )

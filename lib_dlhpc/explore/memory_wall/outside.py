@@ -51,7 +51,7 @@ class Setting(NamedTuple):
 
 @on_bench(Setting(), "memory_link", fine="Nothing is exposed: all transfers are hidden.")
 def out_of_core(setting: Setting) -> View:
-    """Look for where the solid line leaves the dotted one; and where it crosses that of recomputation."""
+    """Look for where the solid line leaves the dotted one; and where it crosses the line of recomputation."""
     need, where = needed(setting), crossing(setting)
     name = next(word for word, rate in LINKS.items() if rate == setting.link)
     ahead, paged, inside = (
@@ -61,7 +61,7 @@ def out_of_core(setting: Setting) -> View:
     turn = f"below {show(where, 'B/s')}." if loses else "at any bandwidth here: it moves nothing."
     return View(
         f"<b>{show(need.moved, 'B')} move in a step, out and back; hiding them takes"
-        f" {show(need.required, 'B/s')} each way.</b> {name} has {show(setting.link, 'B/s')}: {ahead} a step fetched"
+        f" {show(need.required, 'B/s')} each way.</b> {name} has {show(setting.link, 'B/s')}: {ahead} per step fetched"
         f" ahead, {paged} page by page, {inside} if it fitted. Full recomputation is faster {turn}",
         link_wall(setting),
         {"memory_link": link_state(curves(setting), setting.link, need.required, LINKS)},

@@ -89,7 +89,7 @@ def ways_view(setting: Setting) -> View:
             f" {last.seconds / plain.seconds:.2f} times."
         )
     return View(
-        f"<b>As it is: {show(plain.memory, 'B')} a GPU, {show(plain.seconds, 's')} a step.</b> {words}",
+        f"<b>As it is: {show(plain.memory, 'B')} per GPU, {show(plain.seconds, 's')} per step.</b> {words}",
         ways_wall(setting),
         {"memory_ways": ways_state(ways(setting), setting.memory, WORDS)},
     )
