@@ -107,8 +107,8 @@ def test_who_is_waited_for_is_reported_and_drawn():
     assert (missing["rank"], missing["start"], missing["stop"]) == (0, 3.0, 4.0)
     assert "rank 1 is the last to join, 1 s later" in missing["details"]
     assert [bar["start"] for bar in bars(state, "communication")] == [4.0, 4.0]
-    assert "Rank 1 computes longest, 4 s a step; rank 0 needs 3 s." in state["summary"]
-    assert "500 ms a step on average" in state["summary"]
+    assert "Rank 1 computes longest, 4 s per step; rank 0 needs 3 s." in state["summary"]
+    assert "500 ms per step on average" in state["summary"]
     assert "all of it exposed" in state["summary"]
     assert not any("message" in bar["event"] for bar in bars(state))
 

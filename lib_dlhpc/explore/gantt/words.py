@@ -35,7 +35,7 @@ def gantt_words(timeline: Timeline, shown: Sequence[int], common: bool) -> str:
     stall = measured.terms["input stall"]
     if stall > NOTABLE * measured.step_time:
         said.append(
-            f"Every rank is idle for {show(stall, 's')} a step, waiting for its next batch."
+            f"Every rank is idle for {show(stall, 's')} per step, waiting for its next batch."
         )
     return " ".join(sentence for sentence in said if sentence)
 
@@ -108,15 +108,15 @@ def _waiting_words(computing: NDArray[np.float64], measured: Measured, common: b
     slowest, fastest = int(computing.argmax()), int(computing.argmin())
     longest, shortest = (show(computing[r] / measured.steps, "s") for r in (slowest, fastest))
     if computing[slowest] - computing[fastest] <= NOTABLE * computing[slowest]:
-        return f"All compute equally long, {longest} a step: no rank waits for a slower one."
+        return f"All compute equally long, {longest} per step: no rank waits for a slower one."
     words = (
-        f"Rank {slowest:,} computes longest, {longest} a step; rank {fastest:,} needs {shortest}."
+        f"Rank {slowest:,} computes longest, {longest} per step; rank {fastest:,} needs {shortest}."
     )
     if not common:
         return f"{words} No collective spans all ranks, so none waits for the slowest."
     waiting = show(measured.terms["waiting for the slowest"], "s")
     whom = "it" if measured.steps == 1 else "the slowest of each step"
-    return f"{words} The others wait for {whom}, {waiting} a step on average."
+    return f"{words} The others wait for {whom}, {waiting} per step on average."
 
 
 def _exchange_words(timeline: Timeline, rank: int, steps: int) -> str:
@@ -135,4 +135,4 @@ def _exchange_words(timeline: Timeline, rank: int, steps: int) -> str:
     else:
         rest = f"{hidden}, {show(out / steps, 's')} exposed"
     who = f"Rank {rank:,}" if timeline.ranks > 1 else "It"
-    return f"{who} communicates for {show(talk / steps, 's')} a step, {rest}."
+    return f"{who} communicates for {show(talk / steps, 's')} per step, {rest}."
