@@ -10,12 +10,13 @@ from functools import cache
 from statistics import median
 
 import pytest
-from scored import validate_once
+from scored import scored, validate_once
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.published import entries, families
-from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.prediction.validate import summary, validate
+from lib_dlhpc.serving import published
 from lib_dlhpc.spec.experiment import loads
 
 
@@ -48,6 +49,22 @@ def test_shown_output_is_what_the_command_prints(pages, monkeypatch):
         line, _, tail = command.removeprefix("$ dlhpc ").partition(" | tail -")
         output = output_of(line)
         assert (output[-int(tail) :] if tail else output) == expected.splitlines(), command
+
+
+def test_the_table_of_the_readme_has_the_errors_of_its_classes(pages, repository):
+    errors = [abs(row.error) for row in published() if row.scored]
+    found = {"serving": (len(errors), "-", f"{median(errors):.0%}", f"{max(errors):.0%}")}
+    for group, of in summary(scored()).items():
+        worst, middle = (f"{1 - of[each]:.0%}" for each in ("worst", "median"))
+        found[group] = (of["rows"], of["ok"], middle, worst)
+    rows = re.findall(
+        r"^\| (?:.*`([\w -]+)`.*|data parallel) \| (\d+) \| ([\d-]+) \| (\d+%) \| (\d+%) \|$",
+        pages[repository / "README.md"],
+        re.MULTILINE,
+    )
+    assert len(rows) == 7
+    for group, *numbers in rows:
+        assert numbers == [str(each) for each in found[group or "data parallel"]], group
 
 
 def test_a_process_of_its_own_prints_the_same():
