@@ -24,9 +24,10 @@ except ModuleNotFoundError as error:
 
 from lib_dlhpc.explore.course import PATH, Module
 from lib_dlhpc.explore.slides import layout
-from lib_dlhpc.explore.slides.deck import PREDICT, Slide, deck
+from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.diagram import Diagram, Shape
 from lib_dlhpc.explore.slides.picture import png
+from lib_dlhpc.explore.slides.slide import PREDICT, Slide
 
 REPOSITORY = Path(__file__).parents[1]
 FONT = "Arial"  # layout.py has its widths

@@ -9,8 +9,9 @@ from pptx import Presentation
 from pptx.util import Inches, Pt
 
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import PREDICT, deck
+from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.layout import SMALLEST, boxes, cells
+from lib_dlhpc.explore.slides.slide import PREDICT
 
 PICTURE, GROUP = 13, 6
 

@@ -54,7 +54,7 @@ DERIVATIONS = [
         sum(held(zero) for zero in range(4)),
     ),
     Derivation(
-        "Derivation: how fast must the host link be?",
+        "Derivation: how fast the host link must be",
         [
             Step(
                 r"t_{\text{link}} = \frac{D}{B_{\text{link}}}",

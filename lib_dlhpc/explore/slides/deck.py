@@ -9,14 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
-
-from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.course import Module
+from lib_dlhpc.explore.slides.asked import LETTERS, answered, checks, predicted
 from lib_dlhpc.explore.slides.derivation import Derivation
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.notebook import (
@@ -28,16 +25,21 @@ from lib_dlhpc.explore.slides.notebook import (
     sections,
     sentences,
 )
+from lib_dlhpc.explore.slides.slide import (
+    BOARD,
+    EARLIER,
+    END,
+    IDEA,
+    OPENING,
+    PREDICT,
+    PUBLISHED,
+    REAL,
+    Slide,
+)
 from lib_dlhpc.explore.slides.sources import Titles, derivations, diagrams_of, lesson_of, titles_of
 from lib_dlhpc.explore.slides.tex import readable, spoken
 from lib_dlhpc.teaching.questions import shuffled
 
-LETTERS = "ABCDEFG"
-TITLE = 125  # characters of a question, at most
-OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
-ANSWER = "Answer"
-EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
-PUBLISHED, REAL = "Published", "Do it for real"
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
 WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
 FORMULAS = 4  # on a slide with what they assume, at most
@@ -46,41 +48,17 @@ LINES, BESIDE, SIGNS = 4, 3, 480
 MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
-class Slide(NamedTuple):
-    """A slide: its title, its lines, what to say, and the figure, or the formulas as TeX, that it shows, if any.
-
-    kind: what it is for; section: the heading of the notebook that it belongs to. covered: whether the result of the
-    figure is hidden. stepwise: whether each formula stands beside one line, its reason, and the lines left over below
-    them. table: rows of cells, a heading first. aside: lines beside the others. source: where what it shows is from.
-    diagram: what is drawn beside its lines.
-    """
-
-    title: str
-    lines: tuple[str, ...] = ()
-    notes: str = ""
-    figure: Figure | None = None
-    formulas: tuple[str, ...] = ()
-    stepwise: bool = False
-    kind: str = ""
-    table: tuple[tuple[str, ...], ...] = ()
-    section: str = ""
-    covered: bool = False
-    aside: tuple[str, ...] = ()
-    source: str = ""
-    diagram: Diagram | None = None
-
-
 def deck(module: Module, repository: Path) -> list[Slide]:
     """Return the slides of a module. repository: the folder with modules/ and instructor_notes/."""
     text = notebook_text(repository / "modules" / module.file)
     notes = (repository / "instructor_notes" / f"{module.name}.md").read_text("utf-8")
-    lesson = lesson_of(text)
+    lesson, titles = lesson_of(text), titles_of(text)
     slides = [
         *_opening(module, text, notes, lesson),
-        *_sections(text, lesson, titles_of(text), diagrams_of(text)),
+        *_sections(text, lesson, titles, diagrams_of(text)),
         *_formula(text),
         *map(_derived, derivations(text)),
-        *_checks(lesson),
+        *checks(lesson, titles),
         *_closing(text, notes),
     ]
     return list(_timed(_shortened(slides), module.minutes))
@@ -105,16 +83,6 @@ def _timed(slides: Sequence[Slide], minutes: int) -> Iterator[Slide]:
     ends = [round(minutes * each / sum(weights)) for each in accumulate(weights)]
     for slide, begin, end in zip(slides, [0, *ends], ends, strict=False):
         yield slide._replace(notes=f"Minute {begin} to {end} of {minutes}.\n{slide.notes}")
-
-
-def figures(widget: Any) -> Iterator[Figure]:
-    """Yield the figures of a page's part that are drawn, in order."""
-    if isinstance(widget, Figure):
-        if widget.summary:
-            yield widget
-        return
-    for child in getattr(widget, "children", ()):
-        yield from figures(child)
 
 
 def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[Slide]:
@@ -174,12 +142,12 @@ def _sections(
             )
         for name, paragraph in zip(asks, (*own.paragraphs, ""), strict=False):
             aside = _idea([paragraph]) if own.heading == REAL else ()
-            first, *after = _predicted(lesson, name, titles, own.heading, aside)
+            first, *after = predicted(lesson, name, titles, own.heading, aside)
             yield first._replace(diagram=diagrams[name]()) if name in diagrams else first
             yield from after
             if name in titles.answered:
                 drawn = diagrams[f"{name}: answer"]()
-                yield _answered(lesson, name, titles.answered[name], drawn, own.heading)
+                yield answered(lesson, name, titles.answered[name], drawn, own.heading)
         if apart:
             yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
 
@@ -201,106 +169,6 @@ def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...
     """Return the table of what was published, as the section asks for it, if it does."""
     made = (lesson.tables[name]() for name in own.asked if name in lesson.tables)
     return tuple(tuple(map(tuple, each.rows)) for each in made if isinstance(each, Table))
-
-
-def _predicted(
-    lesson: Lesson, name: str, titles: Titles, heading: str, aside: tuple[str, ...]
-) -> Iterator[Slide]:
-    """Yield a slide to predict on, with its figure, and the figure uncovered; the last has in its notes what to try."""
-    _, uncovered = lesson.outcomes[name]
-    widget: Any = uncovered() if uncovered else None
-    for control, value in titles.settings.get(name, {}).items():
-        widget.controls[control].value = value
-    drawn = list(figures(widget))
-    figure = drawn[titles.figures.get(name, 0)] if drawn else None
-    reveals = figure is not None and name in titles.shown
-    names = list(lesson.texts)
-    following = (*names[names.index(name) + 1 :], "")[0]
-    steps = lesson.texts[following].get("steps", ()) if following else ()
-    try_it = f"On the page, on the projector. Try:\n{_answers(lesson, steps)}" if steps else ""
-    asked = _guess(lesson, name, "" if reveals else try_it)
-    source = f"Figure: {figure.title}" if figure and not reveals else ""
-    yield asked._replace(
-        section=heading,
-        figure=figure,
-        covered=reveals,
-        source=source,
-        aside=() if figure else aside,
-    )
-    if figure and reveals:
-        look = "" if name in titles.figures else getattr(widget, "look", "")
-        own = _shown(lesson, name, figure, look, try_it)
-        yield own._replace(title=titles.shown[name], section=heading)
-
-
-def _guess(lesson: Lesson, name: str, try_it: str) -> Slide:
-    """Return a guess whose title is its question, or the last sentence of a long one."""
-    text = lesson.texts[name]
-    options = [
-        f"{letter}. {lesson.filled(each)}"
-        for letter, each in zip(LETTERS, text.get("options", ()), strict=False)
-    ]
-    number = [f"Write down a number ({text['unit']})."] if text.get("unit") else []
-    because = lesson.filled(text.get("because", ""))
-    said = f"It is {lesson.result(name)}. {because}"
-    notes = ["Everyone commits before anyone speaks.", said, try_it]
-    given, question = _asked(lesson.filled(text["guess"]))
-    return Slide(question, (*given, *(options or number)), "\n".join(notes).strip(), kind=PREDICT)
-
-
-def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) -> Slide:
-    """Return the figure of a guess with what came out, and the first sentence of why."""
-    because = lesson.filled(lesson.texts[name].get("because", ""))
-    said = f"It is {lesson.result(name)}. {sentences(because)[0]}".strip()
-    look = look.removesuffix("Press play.").strip()  # a slide does not move
-    notes = (f"Look for {look}" if look else "", figure.summary, because, try_it)
-    source = f"Figure: {figure.title} · Computed with lib_dlhpc"
-    return Slide("", (said,), "\n".join(filter(None, notes)), figure, kind=RESULT, source=source)
-
-
-def _answered(lesson: Lesson, name: str, title: str, drawn: Diagram, heading: str) -> Slide:
-    """Return the answer to a guess beside a diagram of it."""
-    because = lesson.filled(lesson.texts[name].get("because", ""))
-    lines = (f"It is {lesson.result(name)}.", sentences(because)[0])
-    return Slide(title, lines, because, kind=ANSWER, section=heading, diagram=drawn)
-
-
-def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
-    return "\n".join(
-        f"{number}. {do} {lesson.filled(see)}" for number, (do, see) in enumerate(steps, 1)
-    )
-
-
-def _checks(lesson: Lesson) -> Iterator[Slide]:
-    names = [name for name, text in lesson.texts.items() if {"check", "compute"} & text.keys()]
-    yield from (_check(lesson, name) for name in names)
-
-
-def _check(lesson: Lesson, name: str) -> Slide:
-    """Return a check whose title is its question, or the last sentence of a long one."""
-    text = lesson.texts[name]
-    if "compute" in text:
-        own, answer, _ = lesson.draws[name](np.random.default_rng(0))
-        given, question = _asked(text["compute"].format(**own))
-        said = f"It is {answer:.3g} {text.get('unit', '')}. {text.get('hint', '')}"
-        return Slide(question, given or ("Work it out.",), said, kind=CHECK)
-    given, question = _asked(lesson.filled(text["check"]))
-    feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}
-    options = shuffled(list(feedback), lesson.filled(text["check"]))
-    answers = [(answer, feedback[answer]) for answer in options]
-    lines = [f"{letter}. {answer}" for letter, (answer, _) in zip(LETTERS, answers, strict=False)]
-    notes = [f"{letter}. {said}" for letter, (_, said) in zip(LETTERS, answers, strict=False)]
-    vote = "Vote, discuss with a neighbor, vote again."
-    right = f"Right: {lesson.filled(text['right'])}"
-    return Slide(question, (*given, *lines), "\n".join([vote, right, *notes]), kind=CHECK)
-
-
-def _asked(text: str) -> tuple[tuple[str, ...], str]:
-    """Return what a question gives, and its last sentence; a short one is not cut."""
-    if len(text) <= TITLE:
-        return (), text
-    *given, last = re.split(r"(?<=[.?!:]) (?=[A-Z])", text)
-    return ((" ".join(given),) if given else ()), last
 
 
 def _formula(text: str) -> Iterator[Slide]:
@@ -348,7 +216,7 @@ def _closing(text: str, notes: str) -> Iterator[Slide]:
     believed = misconceptions(notes)
     exposed = "\n".join(f"- {name} {rest}" for name, rest in believed)
     yield Slide(
-        "Who believes this?",
+        "Statements to defend or to refute",
         tuple(name for name, _ in believed[:6]),
         f"Each is wrong. What exposes it:\n{exposed}",
         kind="Discuss",

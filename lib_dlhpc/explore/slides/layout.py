@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.slides.deck import CHECK, EARLIER, OPENING, PREDICT, Slide
 from lib_dlhpc.explore.slides.diagram import Diagram, Shape
+from lib_dlhpc.explore.slides.slide import CHECK, EARLIER, OPENING, PREDICT, Slide
 
 WIDTH, HEIGHT = 13.333, 7.5
 LEFT, TOP, WIDE, END = 0.6, 1.72, 12.1, 6.55  # what a slide shows is between TOP and END

@@ -22,7 +22,8 @@ class Titles(NamedTuple):
     tables: the title of a section's table, if that has a slide of its own; figures: which of a guess's figures, if not
     the first; settings: of its controls, if not those of the page; formulas: of a section's idea, as TeX. The
     figure of a guess that is not among `shown` is what is known beforehand: it stands uncovered beside the question.
-    answered: the title of its answer then, which has a diagram.
+    answered: the title of its answer then, which has a diagram. asked: the topic of each guess, and of a check whose
+    question is too long for a title.
     """
 
     ideas: Mapping[str, str]
@@ -32,6 +33,7 @@ class Titles(NamedTuple):
     settings: Mapping[str, Mapping[str, Any]] = {}
     formulas: Mapping[str, Sequence[str]] = {}
     answered: Mapping[str, str] = {}
+    asked: Mapping[str, str] = {}
 
 
 def lesson_of(text: str) -> Lesson:

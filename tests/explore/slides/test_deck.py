@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import ANSWER, CHECK, IDEA, PREDICT, RESULT, lesson_of, titles_of
+from lib_dlhpc.explore.slides.asked import checks
 from lib_dlhpc.explore.slides.notebook import (
     misconceptions,
     notebook_text,
@@ -15,7 +15,13 @@ from lib_dlhpc.explore.slides.notebook import (
     sections,
     sentences,
 )
+from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, IDEA, OPENING, PREDICT, RESULT
+from lib_dlhpc.explore.slides.sources import Titles, lesson_of, titles_of
 
+# What a title points to when nothing before it says so: "its" may follow its noun, as in "a node and its link".
+POINTS = re.compile(
+    r"^(?:its|that|this|these|they|it)\b|\bthen\b|\b(?:is|does) (?:it|that)\b", re.I
+)
 NAMES = [module.name for module in PATH]
 
 
@@ -158,6 +164,42 @@ It says.
     first, after = sections(text)
     assert first == ("A title: why?", ("A *first* line.",), (), ("one",))
     assert after == ("Next", ("It says.",), ((("a", "b"), ("c", "d")),), ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_title_says_something_by_itself(decks, name, lesson, repository):
+    """A title points to nothing before it; only a whole question of a check ends in a question mark."""
+    texts = lesson(name).texts
+    asked = {each for each, text in texts.items() if {"check", "compute"} & text.keys()}
+    short = asked - titles_of(notebook_text(repository / "modules" / f"{name}.ipynb")).asked.keys()
+    questions = [
+        slide.title for slide in decks[name] if slide.kind == CHECK and slide.title[-1] in "?."
+    ]
+    assert len(questions) == len(short)
+    for slide in decks[name]:
+        if slide.title in questions or slide.kind == OPENING:
+            continue
+        assert not POINTS.search(slide.title), slide.title
+        assert slide.title[-1] not in "?.:", slide.title
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_guess_stands_whole_below_its_topic(decks, name, lesson):
+    own = lesson(name)
+    guesses = [own.filled(text["guess"]) for text in own.texts.values() if "guess" in text]
+    asked = [slide for slide in decks[name] if slide.kind == PREDICT]
+    assert [slide.lines[0] for slide in asked] == guesses
+    assert all(slide.title not in guess for slide, guess in zip(asked, guesses, strict=True))
+
+
+@pytest.mark.parametrize("title", ["How long is it?", "What then", "They wait", "Its share"])
+def test_a_title_that_points_to_nothing_is_seen(title):
+    assert POINTS.search(title)
+
+
+def test_a_guess_without_a_topic_is_refused(lesson):
+    with pytest.raises(SpecError, match=r"no title for 'higher_peak' in \[asked\]"):
+        list(checks(lesson("01_one_step"), Titles({}, {})))
 
 
 def test_a_check_has_its_whole_question_as_title_where_that_is_short(decks):

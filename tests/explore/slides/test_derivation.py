@@ -12,8 +12,8 @@ from lib_dlhpc.explore.failures import derivation as failing
 from lib_dlhpc.explore.hybrid_parallel import derivation as layer
 from lib_dlhpc.explore.large_batch import derivation as batch
 from lib_dlhpc.explore.memory_wall import derivation as zero
-from lib_dlhpc.explore.slides.deck import derivations
 from lib_dlhpc.explore.slides.notebook import notebook_text
+from lib_dlhpc.explore.slides.sources import derivations
 from lib_dlhpc.explore.slides.tex import readable
 
 NUMBERS = ("02", "03", "04", "05", "06", "07", "08", "09", "12")

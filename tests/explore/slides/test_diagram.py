@@ -7,7 +7,6 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH, RECORDED
-from lib_dlhpc.explore.slides.deck import ANSWER, IDEA, PREDICT, RESULT, lesson_of
 from lib_dlhpc.explore.slides.diagram import (
     Bar,
     Diagram,
@@ -24,6 +23,8 @@ from lib_dlhpc.explore.slides.diagram import (
 )
 from lib_dlhpc.explore.slides.layout import ABOVE, BESIDE, SMALLEST, diagram_place, drawn
 from lib_dlhpc.explore.slides.notebook import notebook_text, sections
+from lib_dlhpc.explore.slides.slide import ANSWER, IDEA, PREDICT, RESULT
+from lib_dlhpc.explore.slides.sources import lesson_of
 from lib_dlhpc.schedules import PIPELINES, timetable
 
 NAMES = [module.name for module in PATH]

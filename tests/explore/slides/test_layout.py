@@ -4,7 +4,6 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.explore.slides.deck import IDEA, RESULT, Slide
 from lib_dlhpc.explore.slides.layout import (
     BESIDE,
     END,
@@ -23,6 +22,7 @@ from lib_dlhpc.explore.slides.layout import (
     width,
     wrapped,
 )
+from lib_dlhpc.explore.slides.slide import IDEA, RESULT, Slide
 
 NAMES = [module.name for module in PATH]
 # Helvetica, which Arial has the widths of: Adobe's metrics, in thousandths of an em, from the space to the tilde.

@@ -8,7 +8,7 @@ from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.data_parallel.buckets import one_step
 from lib_dlhpc.explore.one_step import layers
 from lib_dlhpc.explore.one_step.machines import Mine
-from lib_dlhpc.explore.slides.deck import figures
+from lib_dlhpc.explore.slides.asked import figures
 from lib_dlhpc.explore.slides.picture import entries, filled, png, svg
 
 

@@ -26,8 +26,8 @@ from lib_dlhpc.explore.language_model.layout import Setting as Llama
 from lib_dlhpc.explore.large_batch.questions import LARGE
 from lib_dlhpc.explore.large_batch.rules import MNIST, mean
 from lib_dlhpc.explore.serving import replicas
-from lib_dlhpc.explore.slides.deck import titles_of
 from lib_dlhpc.explore.slides.notebook import notebook_text
+from lib_dlhpc.explore.slides.sources import titles_of
 from lib_dlhpc.explore.traces import coupled, puzzle
 from lib_dlhpc.schedules import schedule
 from lib_dlhpc.spec.machine import load_machine

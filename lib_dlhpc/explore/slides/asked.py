@@ -1,0 +1,139 @@
+"""Slides of what a lesson asks: guesses to predict on, their results, checks.
+
+A title is a topic, and the question is below it: "What share of its step is still bubble?" says nothing by itself. The
+topics are in slides.toml; a check whose whole question is short enough is its own title.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.slides.diagram import Diagram
+from lib_dlhpc.explore.slides.notebook import sentences
+from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, Slide
+from lib_dlhpc.explore.slides.sources import Titles
+from lib_dlhpc.teaching.questions import shuffled
+
+LETTERS = "ABCDEFG"
+TITLE = 125  # characters of a question that is a title, at most
+
+
+def figures(widget: Any) -> Iterator[Figure]:
+    """Yield the figures of a page's part that are drawn, in order."""
+    if isinstance(widget, Figure):
+        if widget.summary:
+            yield widget
+        return
+    for child in getattr(widget, "children", ()):
+        yield from figures(child)
+
+
+def predicted(
+    lesson: Lesson, name: str, titles: Titles, heading: str, aside: tuple[str, ...]
+) -> Iterator[Slide]:
+    """Yield a slide to predict on, with its figure, and the figure uncovered; the last has in its notes what to try."""
+    _, uncovered = lesson.outcomes[name]
+    widget: Any = uncovered() if uncovered else None
+    for control, value in titles.settings.get(name, {}).items():
+        widget.controls[control].value = value
+    drawn = list(figures(widget))
+    figure = drawn[titles.figures.get(name, 0)] if drawn else None
+    reveals = figure is not None and name in titles.shown
+    names = list(lesson.texts)
+    following = (*names[names.index(name) + 1 :], "")[0]
+    steps = lesson.texts[following].get("steps", ()) if following else ()
+    try_it = f"On the page, on the projector. Try:\n{_answers(lesson, steps)}" if steps else ""
+    asked = _guess(lesson, name, titles, "" if reveals else try_it)
+    source = f"Figure: {figure.title}" if figure and not reveals else ""
+    yield asked._replace(
+        section=heading,
+        figure=figure,
+        covered=reveals,
+        source=source,
+        aside=() if figure else aside,
+    )
+    if figure and reveals:
+        look = "" if name in titles.figures else getattr(widget, "look", "")
+        own = _shown(lesson, name, figure, look, try_it)
+        yield own._replace(title=titles.shown[name], section=heading)
+
+
+def _guess(lesson: Lesson, name: str, titles: Titles, try_it: str) -> Slide:
+    """Return a guess below its topic."""
+    text = lesson.texts[name]
+    options = [
+        f"{letter}. {lesson.filled(each)}"
+        for letter, each in zip(LETTERS, text.get("options", ()), strict=False)
+    ]
+    number = [f"Write down a number ({text['unit']})."] if text.get("unit") else []
+    because = lesson.filled(text.get("because", ""))
+    said = f"It is {lesson.result(name)}. {because}"
+    notes = ["Everyone commits before anyone speaks.", said, try_it]
+    lines = (lesson.filled(text["guess"]), *(options or number))
+    return Slide(_topic(titles, name), lines, "\n".join(notes).strip(), kind=PREDICT)
+
+
+def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) -> Slide:
+    """Return the figure of a guess with what came out, and the first sentence of why."""
+    because = lesson.filled(lesson.texts[name].get("because", ""))
+    said = f"It is {lesson.result(name)}. {sentences(because)[0]}".strip()
+    look = look.removesuffix("Press play.").strip()  # a slide does not move
+    notes = (f"Look for {look}" if look else "", figure.summary, because, try_it)
+    source = f"Figure: {figure.title} · Computed with lib_dlhpc"
+    return Slide("", (said,), "\n".join(filter(None, notes)), figure, kind=RESULT, source=source)
+
+
+def answered(lesson: Lesson, name: str, title: str, drawn: Diagram, heading: str) -> Slide:
+    """Return the answer to a guess beside a diagram of it."""
+    because = lesson.filled(lesson.texts[name].get("because", ""))
+    lines = (f"It is {lesson.result(name)}.", sentences(because)[0])
+    return Slide(title, lines, because, kind=ANSWER, section=heading, diagram=drawn)
+
+
+def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
+    return "\n".join(
+        f"{number}. {do} {lesson.filled(see)}" for number, (do, see) in enumerate(steps, 1)
+    )
+
+
+def checks(lesson: Lesson, titles: Titles) -> Iterator[Slide]:
+    """Yield the checks of a page, in order."""
+    names = [name for name, text in lesson.texts.items() if {"check", "compute"} & text.keys()]
+    yield from (_check(lesson, name, titles) for name in names)
+
+
+def _check(lesson: Lesson, name: str, titles: Titles) -> Slide:
+    """Return a check below its topic, or with its question as its title."""
+    text = lesson.texts[name]
+    if "compute" in text:
+        own, answer, _ = lesson.draws[name](np.random.default_rng(0))
+        title, given = _titled(titles, name, text["compute"].format(**own))
+        said = f"It is {answer:.3g} {text.get('unit', '')}. {text.get('hint', '')}"
+        return Slide(title, given or ("Work it out.",), said, kind=CHECK)
+    title, given = _titled(titles, name, lesson.filled(text["check"]))
+    feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}
+    options = shuffled(list(feedback), lesson.filled(text["check"]))
+    answers = [(answer, feedback[answer]) for answer in options]
+    lines = [f"{letter}. {answer}" for letter, (answer, _) in zip(LETTERS, answers, strict=False)]
+    notes = [f"{letter}. {said}" for letter, (_, said) in zip(LETTERS, answers, strict=False)]
+    vote = "Vote, discuss with a neighbor, vote again."
+    right = f"Right: {lesson.filled(text['right'])}"
+    return Slide(title, (*given, *lines), "\n".join([vote, right, *notes]), kind=CHECK)
+
+
+def _topic(titles: Titles, name: str) -> str:
+    """Return the title of a question; raises SpecError where slides.toml has none."""
+    if name not in titles.asked:
+        raise SpecError(f"slides.toml has no title for {name!r} in [asked].")
+    return titles.asked[name]
+
+
+def _titled(titles: Titles, name: str, question: str) -> tuple[str, tuple[str, ...]]:
+    """Return the title of a check and what is below it: nothing where the question is short."""
+    if name in titles.asked or len(question) > TITLE:
+        return _topic(titles, name), (question,)
+    return question, ()

@@ -1,0 +1,35 @@
+"""A slide: what it shows, what to say, and what it is for."""
+
+from typing import NamedTuple
+
+from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.slides.diagram import Diagram
+
+OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
+ANSWER = "Answer"
+EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
+PUBLISHED, REAL = "Published", "Do it for real"
+
+
+class Slide(NamedTuple):
+    """A slide: its title, its lines, what to say, and the figure, or the formulas as TeX, that it shows, if any.
+
+    kind: what it is for; section: the heading of the notebook that it belongs to. covered: whether the result of the
+    figure is hidden. stepwise: whether each formula stands beside one line, its reason, and the lines left over below
+    them. table: rows of cells, a heading first. aside: lines beside the others. source: where what it shows is from.
+    diagram: what is drawn beside its lines.
+    """
+
+    title: str
+    lines: tuple[str, ...] = ()
+    notes: str = ""
+    figure: Figure | None = None
+    formulas: tuple[str, ...] = ()
+    stepwise: bool = False
+    kind: str = ""
+    table: tuple[tuple[str, ...], ...] = ()
+    section: str = ""
+    covered: bool = False
+    aside: tuple[str, ...] = ()
+    source: str = ""
+    diagram: Diagram | None = None
