@@ -13,8 +13,8 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.slides.diagram import Diagram
-from lib_dlhpc.explore.slides.notebook import sentences
-from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, Slide
+from lib_dlhpc.explore.slides.notebook import sentences, taken
+from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, WORDS, Slide
 from lib_dlhpc.explore.slides.sources import Titles
 from lib_dlhpc.teaching.questions import shuffled
 
@@ -33,7 +33,7 @@ def figures(widget: Any) -> Iterator[Figure]:
 
 
 def predicted(
-    lesson: Lesson, name: str, titles: Titles, heading: str, aside: tuple[str, ...]
+    lesson: Lesson, name: str, titles: Titles, heading: str, aside: str
 ) -> Iterator[Slide]:
     """Yield a slide to predict on, with its figure, and the figure uncovered; the last has in its notes what to try."""
     _, uncovered = lesson.outcomes[name]
@@ -54,7 +54,8 @@ def predicted(
         figure=figure,
         covered=reveals,
         source=source,
-        aside=() if figure else aside,
+        aside=() if figure else _beside(aside, asked.lines[0]),
+        notes="\n".join(filter(None, (asked.notes, "" if figure else aside))),
     )
     if figure and reveals:
         look = "" if name in titles.figures else getattr(widget, "look", "")
@@ -73,8 +74,15 @@ def _guess(lesson: Lesson, name: str, titles: Titles, try_it: str) -> Slide:
     because = lesson.filled(text.get("because", ""))
     said = f"It is {lesson.result(name)}. {because}"
     notes = ["Everyone commits before anyone speaks.", said, try_it]
-    lines = (lesson.filled(text["guess"]), *(options or number))
+    if name in titles.brief:
+        notes.append(f"In full: {lesson.filled(text['guess'])}")
+    lines = (lesson.filled(titles.brief.get(name, text["guess"])), *(options or number))
     return Slide(_topic(titles, name), lines, "\n".join(notes).strip(), kind=PREDICT)
+
+
+def _beside(aside: str, question: str) -> tuple[str, ...]:
+    """Return what stands beside a question: the sentences for which it leaves room."""
+    return tuple(filter(None, taken(sentences(aside), WORDS - len(question.split()))))
 
 
 def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) -> Slide:

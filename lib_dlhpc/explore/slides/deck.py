@@ -19,11 +19,13 @@ from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.notebook import (
     Section,
     after,
+    first,
     misconceptions,
     notebook_text,
     plain,
     sections,
     sentences,
+    taken,
 )
 from lib_dlhpc.explore.slides.slide import (
     BOARD,
@@ -34,6 +36,7 @@ from lib_dlhpc.explore.slides.slide import (
     PREDICT,
     PUBLISHED,
     REAL,
+    WORDS,
     Slide,
 )
 from lib_dlhpc.explore.slides.sources import Titles, derivations, diagrams_of, lesson_of, titles_of
@@ -42,9 +45,8 @@ from lib_dlhpc.teaching.questions import shuffled
 
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
 WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
-FORMULAS = 4  # on a slide with what they assume, at most
-# Sentences of an idea, of one beside a diagram, and their characters, at most.
-LINES, BESIDE, SIGNS = 4, 3, 480
+FORMULAS = 7  # on a slide, at most
+LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
 MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
@@ -59,7 +61,7 @@ def deck(module: Module, repository: Path) -> list[Slide]:
         *_formula(text),
         *map(_derived, derivations(text)),
         *checks(lesson, titles),
-        *_closing(text, notes),
+        *_closing(text, notes, titles),
     ]
     return list(_timed(_shortened(slides), module.minutes))
 
@@ -141,10 +143,10 @@ def _sections(
                 diagram=draw() if draw else None,
             )
         for name, paragraph in zip(asks, (*own.paragraphs, ""), strict=False):
-            aside = _idea([paragraph]) if own.heading == REAL else ()
-            first, *after = predicted(lesson, name, titles, own.heading, aside)
-            yield first._replace(diagram=diagrams[name]()) if name in diagrams else first
-            yield from after
+            aside = plain(paragraph) if own.heading == REAL else ""
+            asked, *result = predicted(lesson, name, titles, own.heading, aside)
+            yield asked._replace(diagram=diagrams[name]()) if name in diagrams else asked
+            yield from result
             if name in titles.answered:
                 drawn = diagrams[f"{name}: answer"]()
                 yield answered(lesson, name, titles.answered[name], drawn, own.heading)
@@ -152,17 +154,14 @@ def _sections(
             yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
 
 
-def _idea(paragraphs: Iterable[str], title: str = "", most: int = LINES) -> tuple[str, ...]:
-    """Return the first sentences of a section, `most` of them; below a title none is about the page."""
-    lines = list[str]()
-    for sentence in sentences(" ".join(map(plain, paragraphs))):
-        if title and ON_PAGE.search(sentence):
-            continue
-        if len(lines) == most or sum(map(len, [*lines, sentence])) > SIGNS:
-            break
-        if sentence.rstrip(".") != title:
-            lines.append(sentence)
-    return tuple(lines)
+def _idea(paragraphs: Iterable[str], title: str, most: int) -> tuple[str, ...]:
+    """Return the first sentences of a section, `most` of them, of WORDS words; none is about the page."""
+    said = [
+        sentence
+        for sentence in sentences(" ".join(map(plain, paragraphs)))
+        if not ON_PAGE.search(sentence) and sentence.rstrip(".") != title
+    ]
+    return tuple(taken(said[:most], WORDS)) or tuple(filter(None, (first(" ".join(said), WORDS),)))
 
 
 def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...], ...]:
@@ -173,16 +172,16 @@ def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...
 
 def _formula(text: str) -> Iterator[Slide]:
     section = text.split("## The formula, opened", 1)[1].split("\n## ", 1)[0]
-    lines = (
-        f"It assumes {after(section, 'It assumes')}",
-        f"It breaks when {after(section, 'It breaks when')}",
-    )
-    limits = tuple(_sentence(plain(line)) for line in lines)
-    texts = tuple(each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S))
-    said, many = spoken(section.strip()), len(texts) > FORMULAS
-    yield Slide("The formula, opened", () if many else limits, said, formulas=texts, kind=BOARD)
-    if many:
-        yield Slide("What the formulas assume, and when they break", limits, said, kind=BOARD)
+    assumes = f"It assumes {plain(after(section, 'It assumes'))}"
+    breaks = f"It breaks when {plain(after(section, 'It breaks when'))}"
+    short = first(assumes, WORDS // 2 + 3)
+    limits = (short, first(breaks, WORDS - len(short.split())))
+    texts = [each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S)]
+    parts = list(_parted(texts))
+    for number, part in enumerate(parts, 1):
+        title = f"The formulas, {number} of {len(parts)}" if parts[1:] else "The formula, opened"
+        lines = limits if number == len(parts) else ()
+        yield Slide(title, lines, spoken(section.strip()), formulas=tuple(part), kind=BOARD)
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
@@ -192,6 +191,19 @@ def _formula(text: str) -> Iterator[Slide]:
             kind=BOARD,
             table=each,
         )
+
+
+def _parted(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lines of formulas for each slide, FORMULAS at most; those on a line have a space between."""
+    part, held = list[str](), 0
+    for text in texts:
+        own = text.count(r"\qquad") + 1
+        if part and held + own > FORMULAS:
+            yield part
+            part, held = [], 0
+        part.append(text)
+        held += own
+    yield part
 
 
 def _derived(own: Derivation) -> Slide:
@@ -212,23 +224,24 @@ def _derived(own: Derivation) -> Slide:
     )
 
 
-def _closing(text: str, notes: str) -> Iterator[Slide]:
+def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:
     believed = misconceptions(notes)
     exposed = "\n".join(f"- {name} {rest}" for name, rest in believed)
     yield Slide(
         "Statements to defend or to refute",
-        tuple(name for name, _ in believed[:6]),
+        tuple(taken([name for name, _ in believed[:6]], WORDS)),
         f"Each is wrong. What exposes it:\n{exposed}",
         kind="Discuss",
     )
     five = text.split("**In five lines**", 1)[1].split("\n**", 1)[0]
-    summary = tuple(plain(line) for line in re.findall(r"^\d\. (.+)$", five, re.M))
-    yield Slide("In five lines", summary, "Ask for five lines first; then show these.", kind=END)
+    full = map(plain, re.findall(r"^\d\. .+$", five, re.M))
+    said = "\n".join(["Ask for five lines first; then show these. At length:", *full])
+    yield Slide("In five lines", tuple(titles.summary), said, kind=END)
     fails = plain(after(text, "Where the model fails"))
     reading = re.findall(r"^- (.+)$", text.split("**Further reading**", 1)[1], re.M)
     yield Slide(
         "Where the model fails",
-        tuple(sentences(fails)[:4]),
+        tuple(taken(sentences(fails), WORDS)) or (first(fails, WORDS),),
         "\n".join([fails, "Further reading:", *map(plain, reading)]),
         kind=END,
     )

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,24 @@ def plain(text: str) -> str:
 def sentences(text: str) -> list[str]:
     """Return the sentences of a plain text."""
     return SENTENCE.split(text)
+
+
+def first(text: str, words: int) -> str:
+    """Return the first sentences of a plain text that have at most so many words together.
+
+    Where the first one has more, its first clauses, and an ellipsis.
+    """
+    found = taken(sentences(text), words)
+    if found or not words:
+        return " ".join(found)
+    clauses = taken(re.split(r"(?<=[,;:]) ", re.sub(r" \([^()]*\)", "", text)), words)
+    return f"{' '.join(clauses).rstrip(',;: ')} …" if clauses else ""
+
+
+def taken(lines: Sequence[str], words: int) -> list[str]:
+    """Return the first of some lines that have at most so many words together."""
+    counts = accumulate(len(line.split()) for line in lines)
+    return [line for line, count in zip(lines, counts, strict=True) if count <= words]
 
 
 def sections(text: str) -> Iterator[Section]:

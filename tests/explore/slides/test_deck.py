@@ -9,13 +9,25 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.explore.slides.asked import checks
 from lib_dlhpc.explore.slides.notebook import (
+    first,
     misconceptions,
     notebook_text,
     plain,
     sections,
     sentences,
 )
-from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, IDEA, OPENING, PREDICT, RESULT
+from lib_dlhpc.explore.slides.slide import (
+    ANSWER,
+    CHECK,
+    EARLIER,
+    IDEA,
+    LIST,
+    OPENING,
+    PREDICT,
+    QUESTION,
+    RESULT,
+    WORDS,
+)
 from lib_dlhpc.explore.slides.sources import Titles, lesson_of, titles_of
 
 # What a title points to when nothing before it says so: "its" may follow its noun, as in "a node and its link".
@@ -184,12 +196,46 @@ def test_a_title_says_something_by_itself(decks, name, lesson, repository):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_guess_stands_whole_below_its_topic(decks, name, lesson):
+def test_a_guess_stands_whole_below_its_topic(decks, name, lesson, repository):
     own = lesson(name)
-    guesses = [own.filled(text["guess"]) for text in own.texts.values() if "guess" in text]
+    brief = titles_of(notebook_text(repository / "modules" / f"{name}.ipynb")).brief
+    guesses = {each: text["guess"] for each, text in own.texts.items() if "guess" in text}
+    assert brief.keys() <= guesses.keys()
+    guesses = [own.filled(text) for text in (guesses | dict(brief)).values()]
     asked = [slide for slide in decks[name] if slide.kind == PREDICT]
     assert [slide.lines[0] for slide in asked] == guesses
     assert all(slide.title not in guess for slide, guess in zip(asked, guesses, strict=True))
+
+
+def words(slide):
+    """Return the words that are read on a slide: no options, no reasons beside formulas, no heading above."""
+    options = re.compile(r"^[A-G]\.|^Write down a number|^You will be able to")
+    lines = [line for line in slide.lines if not options.match(line)]
+    asides = () if slide.diagram else slide.aside  # beside a diagram, a title
+    return 0 if slide.stepwise else sum(len(line.split()) for line in (*lines, *asides))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_slide_has_few_words_and_no_more_formulas_than_can_be_read(decks, name):
+    most = {PREDICT: QUESTION, CHECK: QUESTION, OPENING: LIST, EARLIER: 2 * QUESTION}
+    for slide in decks[name]:
+        own = LIST if slide.title == "In five lines" else most.get(slide.kind, WORDS)
+        assert words(slide) <= own, slide.title
+        assert sum(tex.count(r"\qquad") + 1 for tex in slide.formulas) <= 7, slide.title
+
+
+def test_what_a_slide_leaves_out_is_in_its_notes(decks):
+    for slides in decks.values():
+        (five,) = (slide for slide in slides if slide.title == "In five lines")
+        assert len(five.lines) == 5 and len(re.findall(r"^\d\. ", five.notes, re.M)) == 5
+    (slide,) = (each for each in decks["03_allreduce"] if each.title == "The formula, opened")
+    assert slide.lines[0].endswith("…") and "a full fat tree" in slide.notes
+
+
+def test_the_first_sentences_and_failing_them_the_first_clauses():
+    assert first("One two. Three four five. Six.", 5) == "One two. Three four five."
+    assert first("One two (three), four five, six seven.", 4) == "One two, four five …"
+    assert first("One two three four.", 3) == first("One.", 0) == ""
 
 
 @pytest.mark.parametrize("title", ["How long is it?", "What then", "They wait", "Its share"])
@@ -229,7 +275,7 @@ def test_what_is_known_beforehand_stands_uncovered_beside_its_question(decks):
     asked = [slide for slide in decks["11_traces_and_waits"] if slide.kind == PREDICT]
     assert [bool(slide.figure) for slide in asked] == [True, True, True, False, False]
     assert [slide.covered for slide in asked] == [True, False, True, False, False]
-    assert all(slide.aside for slide in asked[3:])
+    assert "An ordinary mpi4py program" in asked[3].notes and "workflow" in asked[4].notes
 
 
 def test_sentences_end_where_they_end():
