@@ -40,6 +40,7 @@ LABS = {
     "10_race_the_planner": Lab("Race the planner", 75),
     "11_serve_the_model": Lab("Serve the model", 90),
     "12_lay_out_a_language_model": Lab("Lay out a language model", 100),
+    "13_read_a_trace": Lab("Read a trace", 90),
 }
 # Folders in explore/, as records name modules, and the modules' numbers.
 RECORDED = {
@@ -146,7 +147,7 @@ PATH = (
         "Who waits for whom?",
         50,
         ("02",),
-        ("09_predict_your_cluster",),
+        ("09_predict_your_cluster", "13_read_a_trace"),
     ),
     Module(
         "12_train_a_language_model.ipynb",

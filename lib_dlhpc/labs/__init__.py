@@ -15,6 +15,7 @@ grading/                marks of a class that hold: learners' code in processes 
 race_the_planner/       lab 10: spaces of layouts, a learner's planner and its regret, two plans on real ranks
 serve_the_model/        lab 11: a learner's price of a step, scheduler and plan of a service
 lay_out_a_language_model/  lab 12: weights in shards, attention on a ring, a model laid out on 64 devices
+read_a_trace/           lab 13: a learner's account, wait states, critical path and forecast of traces
 
 Widgets of the labs are in explore/labs/lab.py and explore/labs/predict_your_cluster.py.
 """

@@ -28,6 +28,7 @@ LABS = (
     "10_race_the_planner",
     "11_serve_the_model",
     "12_lay_out_a_language_model",
+    "13_read_a_trace",
 )
 FIGURE = """
 from lib_dlhpc.explore.blocks.charts import chart

@@ -161,6 +161,10 @@ FILES = (
 SERVE = ("cache", "step", "schedule", "forecast", "choose")
 PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
 LAY_OUT = ("step", "zigzag", "ring_attention", "memory", "choose")
+READ = (
+    *("account", "late_senders", "collective_waits", "culprit"),
+    *("critical_path", "dominates", "what_if"),
+)
 LABS = {
     "01_data_parallel_step": Lab(("step",), 7, (MPI,), _step, _step),
     "02_overlap": Lab(("step",), 8, (MPI,), _step, _equal_to_one_rank),
@@ -182,6 +186,7 @@ LABS = {
     "10_race_the_planner": Lab(("planner", "bet"), 5, (), _all, _all),
     "11_serve_the_model": Lab(SERVE, 15, (), _all, _all),
     "12_lay_out_a_language_model": Lab(LAY_OUT, 12, (MPI,), _all, _all),
+    "13_read_a_trace": Lab(READ, 13, (), _all, _all),
 }
 
 

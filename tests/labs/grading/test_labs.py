@@ -174,3 +174,34 @@ def test_a_layout_of_lab_12_cannot_be_found_with_the_library(remote):
     checks = lab_of("12_lay_out_a_language_model")[1]
     finding = checks.step_findings(there["step"], NAME)[0]
     assert finding.right is False and "unit has no seen" in finding.words, finding.words
+
+
+def test_traces_of_lab_13_are_read_across_processes(remote, solution):
+    lab = "13_read_a_trace"
+    known, checks = lab_of(lab)
+    source = source_of(solution(lab))
+    findings = known.judge(checks, remote(source, known.names), NAME)
+    assert passed(findings) and len(findings) == known.laws, as_text(findings)
+    assert as_text(findings) == as_text(known.judge(checks, vars(solution(lab)), NAME))
+    blamed = source.replace("lost[each.rank][last.rank]", "lost[last.rank][each.rank]")
+    there = remote(blamed, known.names)
+    assert as_text(known.judge(checks, there, NAME)).count("Rows and columns are swapped") == 1
+
+
+def test_traces_of_lab_13_cannot_be_analyzed_with_the_library(remote):
+    legal = (*COMPUTES, *LABS["13_read_a_trace"].imports)
+    for stolen in (
+        "from lib_dlhpc.timeline.analysis import analyze\n",
+        "from lib_dlhpc.labs.read_a_trace import traces\n",
+    ):
+        with pytest.raises(NotAllowed, match=r"is not on the list"):
+            check_imports(stolen, "step.py", legal)
+    names = LABS["13_read_a_trace"].names
+    around = "".join(
+        f"def {name}(*given):\n    return given[0][0].__class__.__module__ + given[0][0].source\n"
+        for name in names
+    )
+    checks = lab_of("13_read_a_trace")[1]
+    findings = checks.findings(remote(around, names), NAME)
+    assert not any(each.right for each in findings), as_text(findings)
+    assert "stopped with AttributeError" in findings[0].words

@@ -1,0 +1,147 @@
+"""A learner's account of a training step: what each rank computes, its exposed communication, the rest of its time.
+
+account_findings(account, steps)    three columns, beside timeline/measure.py
+A wrong column is matched with those that classic mistakes give.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.read_a_trace.answers import (
+    ALIKE,
+    EXACT,
+    Floats,
+    Slips,
+    answer,
+    like,
+    numbers,
+    once,
+    seconds,
+)
+from lib_dlhpc.labs.read_a_trace.traces import Step, events_of, step_trace
+from lib_dlhpc.timeline import Timeline, exposed, idle, span
+from lib_dlhpc.timeline.measure import WORK
+from lib_dlhpc.timeline.spans import covered, in_order, union
+
+COMPUTES = "Account: what each rank computes"
+EXPOSED = "Account: communication that no computation hides"
+REST = "Account: the rest, until the last rank is done"
+LAWS = (COMPUTES, EXPOSED, REST)
+SAID = "a row for each rank: seconds of computation, of exposed communication, and the rest"
+ALL = "That is the sum over the ranks. Each rank has a row of its own."
+
+
+def account_findings(account: Callable[..., Any], steps: Sequence[Step]) -> list[Finding]:
+    """Return whether account(events, ranks) is the package's, column by column."""
+    return [_finding(account, steps, column) for column in range(len(LAWS))]
+
+
+def _finding(account: Callable[..., Any], steps: Sequence[Step], column: int) -> Finding:
+    def check(step: Step) -> Callable[[], str]:
+        def wrong() -> str:
+            trace = step_trace(step)
+            given = answer(account, events_of(trace), trace.ranks)
+            return column_off(trace, numbers(given, (trace.ranks, 3), SAID)[:, column], column)
+
+        return wrong
+
+    every = ((step.words, check(step)) for step in steps)
+    return once(LAWS[column], every, f"On every rank of {len(steps)} traces.")
+
+
+def right_account(trace: Timeline) -> Floats:
+    """Return the seconds of computation, of exposed communication and of the rest, (ranks, 3)."""
+    whole, still, shown = span(trace), idle(trace), exposed(trace)
+    return np.stack([whole - still, shown, still - shown], axis=1)
+
+
+def column_off(trace: Timeline, found: Floats, column: int) -> str:
+    """Return what is wrong with a column of an account, empty if nothing is."""
+    right, whole = right_account(trace)[:, column], span(trace)
+    off = np.abs(found - right)
+    if off.max() <= EXACT * whole:
+        return ""
+    hint = like(found, SLIPS[column](trace), ALIKE * whole)
+    rank = int(off.argmax())
+    size = "much" if found[rank] > right[rank] else "little"
+    return f"rank {rank}: {seconds(found[rank])} is too {size}. {hint}".strip()
+
+
+def _sums(trace: Timeline, rows: Any, lengths: Any = None) -> Floats:
+    length = trace.stop - trace.start if lengths is None else lengths
+    found = np.bincount(trace.rank[rows], weights=length[rows], minlength=trace.ranks)
+    return found.astype(np.float64)
+
+
+def _compute_slips(trace: Timeline) -> Slips:
+    right = right_account(trace)
+    own = trace.where("compute", *WORK)
+    still = (
+        "Rows of stream compute in which a rank waits, such as `wait` and `bubble`, are not work."
+    )
+    yield still, _sums(trace, trace.where("compute"))
+    yield ALL, np.full(trace.ranks, right[:, 0].sum())
+    yield "Is the update not work?", _sums(trace, own & ~trace.where("", "update"))
+    yield (
+        "Which kinds are work? Forward, backward, update.",
+        _sums(trace, trace.where("compute", "forward")),
+    )
+    yield (
+        "Which kinds are work? Backward is, as well.",
+        right[:, 0] - _sums(trace, trace.where("", "backward")),
+    )
+    yield "That is no share: return seconds.", right[:, 0] / span(trace)
+
+
+def _exposed_slips(trace: Timeline) -> Slips:
+    trace = in_order(trace)
+    right, talk = right_account(trace)[:, 1], trace.where("communication")
+    buckets = talk & (trace.peer < 0)
+    hidden = (
+        "It counts communication that computation hides. A second counts only if the rank computes"
+        " nothing in it."
+    )
+    yield hidden, _sums(trace, talk)
+    yield hidden, _sums(trace, buckets)
+    yield hidden, covered(trace, talk)
+    yield ALL, np.full(trace.ranks, right.sum())
+    work = union(trace, trace.where("compute", *WORK))
+    beside = work.before(trace.rank, trace.stop) - work.before(trace.rank, trace.start)
+    alone = trace.stop - trace.start - beside
+    twice = (
+        "Rows of communication overlap each other, such as an exchange and its messages. Count each"
+        " second once."
+    )
+    yield twice, _sums(trace, talk, alone)
+    yield twice, _sums(trace, buckets, alone)
+    idles = (
+        "That is time in which the rank does not compute, whatever it waits for. Look at the rows of stream"
+        " communication."
+    )
+    yield idles, _sums(trace, trace.where("compute", "wait"))
+    yield idles, _sums(trace, trace.where("compute", "wait", "bubble"))
+    yield idles, idle(trace)
+    yield "That is no share: return seconds.", right / span(trace)
+
+
+def _rest_slips(trace: Timeline) -> Slips:
+    trace = in_order(trace)
+    computes, shown, rest = right_account(trace).T
+    own = np.array([trace.stop[trace.rank == rank].max() for rank in range(trace.ranks)])
+    done = "A rank that is done waits until the last one is: the run ends with the last event of any rank."
+    yield done, own - trace.start.min() - computes - shown
+    yield "It contains exposed communication, which has a column of its own.", rest + shown
+    bubble = trace.where("compute", "bubble")
+    if bubble.any():
+        yield "What is left of the whole run, for each rank?", _sums(trace, bubble)
+    yield ALL, np.full(trace.ranks, rest.sum())
+    hidden = "What is hidden behind computation is subtracted twice: the three columns add up to the run."
+    yield hidden, span(trace) - computes - _sums(trace, trace.where("communication"))
+    yield hidden, span(trace) - computes - covered(trace, trace.where("communication"))
+    yield "That is no share: return seconds.", rest / span(trace)
+
+
+SLIPS: tuple[Callable[[Timeline], Slips], ...] = (_compute_slips, _exposed_slips, _rest_slips)

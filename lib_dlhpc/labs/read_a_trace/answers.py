@@ -1,0 +1,86 @@
+"""What a learner's function returns, as numbers of a known shape; and what wrong numbers look like."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.labs.findings import Finding, broken, kept, later
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.spec.units import format_quantity
+
+Floats: TypeAlias = NDArray[np.float64]
+Slips: TypeAlias = Iterable[tuple[str, Any]]  # the hint at a mistake, and the numbers that it gives
+EXACT = 1e-6  # of the run's time: sums of the same numbers in another order
+ALIKE = 1e-3  # of the run's time: what a mistake gives
+
+
+def answer(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a learner's function returns. Raises LabError where it stops, or returns nothing."""
+    try:
+        found = function(*arguments)
+    except LabError:
+        raise  # it says what is wrong
+    except Exception as error:
+        raise LabError(
+            f"{function.__name__} stopped with {type(error).__name__}: {error}"
+        ) from None
+    if found is None:
+        raise LabError(f"{function.__name__} returns nothing. Is a `return` missing?")
+    return found
+
+
+def numbers(found: Any, shape: tuple[int, ...], what: str) -> Floats:
+    """Return an answer as an array. what: what it has to be. Raises LabError if it is not."""
+    try:
+        array = np.array(found, np.float64)
+    except (TypeError, ValueError):
+        raise LabError(f"expected {what}, not {str(found)[:60]}.") from None
+    if array.shape != shape:
+        raise LabError(f"expected {what}, of shape {shape}; its shape is {array.shape}.")
+    if not np.isfinite(array).all():
+        raise LabError(f"expected {what}; some of them are not finite.")
+    return array
+
+
+def like(found: Floats, slips: Slips, near: float) -> str:
+    """Return the hint of the mistake whose numbers are nearest to those found, empty if none is within `near`."""
+    best, words = near, ""
+    for hint, wrong in slips:
+        off = float(np.max(np.abs(found - np.asarray(wrong))))
+        if off <= best:
+            best, words = off, hint
+    return words
+
+
+def seconds(value: float) -> str:
+    """Return seconds in words."""
+    return format_quantity(float(value), "s") if value else "0 s"
+
+
+def once(law: str, checks: Iterable[tuple[str, Callable[[], str]]], words: str) -> Finding:
+    """Return whether a law holds in every check: where it runs, and a function that says what is wrong."""
+    for about, check in checks:
+        try:
+            wrong = check()
+        except LabError as error:
+            wrong = str(error)
+        if wrong:
+            return broken(law, f"{about}: {wrong}")
+    return kept(law, words)
+
+
+def in_turn(*makers: Callable[[], Finding]) -> list[Finding]:
+    """Return findings up to the first that is broken; those behind it have to wait."""
+    found: list[Finding] = []
+    for make in makers:
+        found.append(make())
+        if not found[-1].right:
+            break
+    return found
+
+
+def waiting(found: list[Finding], laws: Iterable[str]) -> list[Finding]:
+    """Return the findings, with the laws that were not reached as not looked at yet."""
+    return [*found, *(later(law) for law in list(laws)[len(found) :])]

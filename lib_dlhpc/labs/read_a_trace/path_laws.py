@@ -1,0 +1,194 @@
+"""A learner's critical path: pieces that follow each other, beside timeline/critical.py.
+
+path_findings(critical_path, dominates, runs)    its length, its way, and what it consists of most
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.read_a_trace.answers import answer, in_turn, once, seconds, waiting
+from lib_dlhpc.labs.read_a_trace.traces import Run, events_of, run_trace
+from lib_dlhpc.timeline import critical_path as path_of
+from lib_dlhpc.timeline import span
+
+LENGTH = "Path: its pieces follow each other, from the start to the end of the run"
+WAY = "Path: from where a rank waited, to the rank it waited for"
+MOST = "Path: what it consists of most"
+LAWS = (LENGTH, WAY, MOST)
+WHAT = ("computation", "send", "receive", "collective")
+GAP = "What does a rank do between two calls?"
+OVERLAP = "A call that waited belongs to the path only from when the rank came that it waited for."
+CLOSE = 1e-6  # of the run's time
+SAID = f"pieces (rank, what, start, stop), in order of time; what: {', '.join(WHAT)}"
+
+
+class Piece(NamedTuple):
+    """A piece of a path: what a rank does from when to when, s."""
+
+    rank: int
+    what: str
+    start: float
+    stop: float
+
+
+def path_findings(
+    critical_path: Callable[..., Any], dominates: Callable[..., Any], runs: Sequence[Run]
+) -> list[Finding]:
+    """Return whether critical_path(events, ranks) is the package's, and dominates(pieces) what it has most of."""
+
+    def found(run: Run) -> list[Piece]:
+        return pieces_of(answer(critical_path, events_of(run_trace(run)), run.ranks), run)
+
+    def check(run: Run, off: Callable[[Run, list[Piece]], str]) -> Callable[[], str]:
+        return lambda: off(run, found(run))
+
+    def most(run: Run) -> Callable[[], str]:
+        def wrong() -> str:
+            pieces = [tuple(each) for each in right_path(run)]
+            return most_off(run, answer(dominates, pieces))
+
+        return wrong
+
+    both = in_turn(
+        lambda: once(
+            LENGTH,
+            ((run.words, check(run, length_off)) for run in runs),
+            "As long as the run, in every trace.",
+        ),
+        lambda: once(
+            WAY, ((run.words, check(run, way_off)) for run in runs), f"In {len(runs)} traces."
+        ),
+    )
+    last = once(MOST, ((run.words, most(run)) for run in runs), "Of the package's paths.")
+    return [*waiting(both, LAWS[:2]), last]
+
+
+@lru_cache(maxsize=32)
+def right_path(run: Run) -> tuple[Piece, ...]:
+    """Return the package's critical path of a run, without pieces that take no time."""
+    every = (
+        Piece(
+            each.rank, "computation" if each.kind == "region" else each.kind, each.start, each.stop
+        )
+        for each in path_of(run_trace(run))
+    )
+    return tuple(each for each in every if each.stop > each.start)
+
+
+def pieces_of(found: Any, run: Run) -> list[Piece]:
+    """Return a learner's pieces. Raises LabError for what is none."""
+    if not isinstance(found, Iterable) or isinstance(found, str | dict):
+        raise LabError(f"expected {SAID}; not {str(found)[:60]}.")
+    pieces = list[Piece]()
+    for each in found:
+        try:
+            rank, what, start, stop = each
+            one = Piece(int(rank), str(what), float(start), float(stop))
+        except (TypeError, ValueError):
+            raise LabError(f"{str(each)[:80]} is no piece: expected {SAID}.") from None
+        if one.what not in WHAT or not 0 <= one.rank < run.ranks:
+            raise LabError(f"{str(each)[:80]} is no piece: expected {SAID}.")
+        if not one.stop - one.start >= -CLOSE * span(run_trace(run)):
+            raise LabError(f"{str(each)[:80]} ends before it begins.")
+        pieces.append(one)
+    if not pieces:
+        raise LabError("the path has no pieces.")
+    return pieces
+
+
+def length_off(run: Run, pieces: list[Piece]) -> str:
+    """Return where pieces do not follow each other, or do not reach from the start to the end; empty if they do."""
+    trace = run_trace(run)
+    near, begin, end = CLOSE * span(trace), float(trace.start.min()), float(trace.stop.max())
+    if sorted(pieces, key=lambda each: each.start) != pieces and pieces[0].start > pieces[-1].start:
+        return "the pieces are in order from the end to the start: turn them round."
+    if abs(pieces[-1].stop - end) > near:
+        return (
+            f"it ends at {seconds(pieces[-1].stop)}, and the run at {seconds(end)}: start at the last"
+            " event of any rank."
+        )
+    at = begin
+    for each in pieces:
+        if abs(each.start - at) > near:
+            kind, more = ("a gap", GAP) if each.start > at else ("an overlap", OVERLAP)
+            begins = f"the next piece, of rank {each.rank}, begins at {seconds(each.start)}"
+            return f"{kind} at {seconds(at)}: {begins}. {more}"
+        at = each.stop
+    return ""
+
+
+def way_off(run: Run, pieces: list[Piece]) -> str:
+    """Return where a path leaves the package's, looking back from the end; empty if it does not."""
+    right, near = right_path(run), CLOSE * span(run_trace(run))
+    edges = np.unique([x for each in (*right, *pieces) for x in (each.start, each.stop)])
+    for low, high in zip(edges[-2::-1], edges[:0:-1], strict=True):
+        if high - low <= near:
+            continue
+        mine, own = (_at(those, (low + high) / 2) for those in (pieces, right))
+        if mine.what == own.what and (mine.rank == own.rank or own.what == "collective"):
+            continue
+        return f"from the end back to {seconds(high)} it holds. {_why(run, mine, own, float(high))}"
+    return ""
+
+
+def _at(pieces: Sequence[Piece], time: float) -> Piece:
+    return min(pieces, key=lambda each: max(each.start - time, time - each.stop))
+
+
+def _why(run: Run, mine: Piece, own: Piece, time: float) -> str:
+    """Return what a path missed at a time. own: the piece that is right."""
+    if mine.rank == own.rank:
+        return f"Before, rank {own.rank} is in another activity than {mine.what}."
+    near = CLOSE * span(run_trace(run))
+    waited = any(
+        each.rank == mine.rank
+        and each.kind in WHAT
+        and each.start < time - near
+        and each.stop >= time - near
+        for each in run_trace(run)
+    )
+    if mine.what in ("receive", "collective") and waited:
+        other = "its message is sent" if mine.what == "receive" else "the last rank joins"
+        return (
+            f"Before, rank {mine.rank} waits in its {mine.what} until {other}: a wait is not on the path,"
+            " what the other rank does meanwhile is."
+        )
+    return (
+        f"Before, the path goes on at another rank than {mine.rank}. Go to the sender of a message that was waited"
+        " for, or to the last rank that joined a collective; stay where nobody was waited for."
+    )
+
+
+def most_off(run: Run, found: Any) -> str:
+    """Return what is wrong with the rank and activity that are said to dominate, empty if nothing is."""
+    try:
+        rank, what = found
+        given = int(rank), str(what)
+    except (TypeError, ValueError):
+        raise LabError(f"expected a rank and an activity, not {str(found)[:60]}.") from None
+    sums = sums_of(right_path(run))
+    right = max(sums, key=lambda each: sums[each])
+    if given == right:
+        return ""
+    longest = max(right_path(run), key=lambda each: each.stop - each.start)
+    if given == (longest.rank, longest.what):
+        return "that is the longest single piece. Sum the pieces of each rank and activity."
+    if given not in sums:
+        return f"there is no {given[1]} of rank {given[0]} on the path."
+    return (
+        f"{given[1]} of rank {given[0]} has {seconds(sums[given])} of the path; another has more."
+    )
+
+
+def sums_of(pieces: Iterable[Piece]) -> dict[tuple[int, str], float]:
+    """Return the seconds of each rank and activity on a path."""
+    sums: dict[tuple[int, str], float] = {}
+    for each in pieces:
+        key = (each.rank, each.what)
+        sums[key] = sums.get(key, 0.0) + each.stop - each.start
+    return sums

@@ -1,0 +1,280 @@
+"""A learner's wait states: who waits for whom at messages and collectives, and whose doing it is.
+
+wait_findings(late_senders, collective_waits, runs)    matrices of seconds, beside timeline/analysis/waits.py
+culprit_findings(culprit, runs)                        the late rank, and what it costs the run
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.read_a_trace.answers import (
+    ALIKE,
+    EXACT,
+    Floats,
+    Slips,
+    answer,
+    in_turn,
+    like,
+    numbers,
+    once,
+    seconds,
+    waiting,
+)
+from lib_dlhpc.labs.read_a_trace.traces import SLOW, Run, events_of, run_trace
+from lib_dlhpc.timeline import Timeline, span
+from lib_dlhpc.timeline.analysis.busy import busy
+from lib_dlhpc.timeline.analysis.calls import calls
+from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, waits
+from lib_dlhpc.timeline.spans import in_order
+
+SENDERS = "Waits: for late senders"
+COLLECTIVES = "Waits: at collectives"
+WHO = "Culprit: the rank whose doing it is"
+COST = "Culprit: what it costs the run"
+NEAR = 0.1  # of the cost
+SAID = "a row for each rank that waits, with the seconds that it waits for each rank"
+PAIR = "a rank, and seconds"
+TURNED = "Rows and columns are swapped: the rank that waits is blamed for the one that is late."
+WALL = "That is how long the calls take. A call waits only until {}; from then on data moves."
+
+
+def wait_findings(
+    late_senders: Callable[..., Any], collective_waits: Callable[..., Any], runs: Sequence[Run]
+) -> list[Finding]:
+    """Return whether both matrices, (waits, late), are the package's."""
+    both = ((SENDERS, late_senders, _sender_slips), (COLLECTIVES, collective_waits, _group_slips))
+    return [_matrices(law, function, slips, runs) for law, function, slips in both]
+
+
+def _matrices(
+    law: str,
+    function: Callable[..., Any],
+    slips: Callable[[Timeline, AllWaits], Slips],
+    runs: Sequence[Run],
+) -> Finding:
+    def check(run: Run) -> Callable[[], str]:
+        def wrong() -> str:
+            trace, found = waits_of(run)
+            given = answer(function, events_of(trace), run.ranks)
+            array = numbers(given, (run.ranks, run.ranks), SAID)
+            right = matrix(trace, found.late_sender if law == SENDERS else found.collective)
+            return matrix_off(trace, array, right, slips(trace, found))
+
+        return wrong
+
+    every = ((run.words, check(run)) for run in runs)
+    return once(law, every, f"For every pair of ranks of {len(runs)} traces.")
+
+
+@lru_cache(maxsize=16)
+def waits_of(run: Run) -> tuple[Timeline, AllWaits]:
+    """Return the trace of a run in order, and its waits."""
+    trace = in_order(run_trace(run))
+    return trace, waits(calls(trace), busy(trace))
+
+
+def matrix(trace: Timeline, which: Waits) -> Floats:
+    """Return for how long each rank waits for each, s, (waits, late)."""
+    found = np.zeros((trace.ranks, trace.ranks))
+    np.add.at(found, (trace.rank[which.row], trace.rank[which.cause]), which.seconds)
+    return found
+
+
+def matrix_off(trace: Timeline, found: Floats, right: Floats, slips: Slips) -> str:
+    """Return what is wrong with a matrix of waits, empty if nothing is."""
+    off, whole = np.abs(found - right), span(trace)
+    if off.max() <= EXACT * whole:
+        return ""
+    who, late = np.unravel_index(int(off.argmax()), off.shape)
+    size = "much" if found[who, late] > right[who, late] else "little"
+    hint = like(found, slips, ALIKE * whole)
+    words = f"rank {who} waits {seconds(found[who, late])} for rank {late}, which is too {size}."
+    return f"{words} {hint}".strip()
+
+
+def _sender_slips(trace: Timeline, found: AllWaits) -> Slips:
+    right, which = matrix(trace, found.late_sender), found.late_sender
+    yield TURNED, right.T
+    begin, end = trace.start[which.row], trace.stop[which.row]
+    sent = trace.start[which.cause]
+    wall = _with(trace, which, end - begin)
+    until = WALL.format("its message is sent")
+    yield until, wall
+    yield until, wall.T
+    early = (
+        "Where a message was sent before the receive began, nobody waits: no wait is less than 0."
+    )
+    yield early, _with(trace, which, sent - begin)
+    flight = "That is how long messages are under way. Who waits, and from when until when?"
+    yield flight, _with(trace, which, end - sent)
+    both = right + matrix(trace, found.collective)
+    yield "Waits at collectives have a function of their own.", both
+    yield "Sum over all messages: that is the longest.", _most(trace, which)
+
+
+def _group_slips(trace: Timeline, found: AllWaits) -> Slips:
+    right, which = matrix(trace, found.collective), found.collective
+    yield TURNED, right.T
+    every = trace.where("", "collective")
+    joined = trace.start[every]
+    group = np.unique(trace.match[every], return_inverse=True)[1]
+    last = np.full(int(group.max()) + 1, -1)
+    for row in np.argsort(joined, kind="stable"):
+        last[group[row]] = row
+    first = np.full(len(last), -1)
+    for row in np.argsort(-joined, kind="stable"):
+        first[group[row]] = row
+    rank, length = trace.rank[every], (trace.stop - trace.start)[every]
+    wall = np.zeros_like(right)
+    np.add.at(wall, (rank, rank[last[group]]), length)
+    until = WALL.format("the last rank has joined")
+    yield until, wall
+    yield until, np.where(np.eye(trace.ranks, dtype=bool), 0.0, wall)
+    early = np.zeros_like(right)
+    np.add.at(early, (rank, rank[first[group]]), joined[last[group]] - joined)
+    yield "The first to join is not the one that the others wait for.", early
+    pairs = np.zeros_like(right)
+    for number in range(len(last)):
+        here = np.flatnonzero(group == number)
+        later = np.clip(joined[here][None, :] - joined[here][:, None], 0.0, None)
+        np.add.at(pairs, (rank[here][:, None], rank[here][None, :]), later)
+    yield (
+        "A rank waits once in a collective: for the last one to join, not for each that is later.",
+        pairs,
+    )
+    yield "Messages have a function of their own.", right + matrix(trace, found.late_sender)
+    yield "Sum over all collectives: that is the longest.", _most(trace, which)
+
+
+def _with(trace: Timeline, which: Waits, lengths: Any) -> Floats:
+    found = np.zeros((trace.ranks, trace.ranks))
+    np.add.at(found, (trace.rank[which.row], trace.rank[which.cause]), lengths)
+    return found
+
+
+def _most(trace: Timeline, which: Waits) -> Floats:
+    found = np.zeros((trace.ranks, trace.ranks))
+    np.maximum.at(found, (trace.rank[which.row], trace.rank[which.cause]), which.seconds)
+    return found
+
+
+def culprit_findings(culprit: Callable[..., Any], runs: Sequence[Run]) -> list[Finding]:
+    """Return whether culprit(events, ranks) names the late rank, and its cost to NEAR; of runs that have one."""
+    late = [run for run in runs if run.problem != SLOW]
+
+    def check(run: Run, part: int) -> Callable[[], str]:
+        def wrong() -> str:
+            given = answer(culprit, events_of(run_trace(run)), run.ranks)
+            rank, cost = numbers(given, (2,), PAIR)
+            return cost_off(run, cost) if part else rank_off(run, rank)
+
+        return wrong
+
+    laws = (WHO, COST)
+    words = (f"In {len(late)} traces.", f"To {NEAR:.0%}.")
+    makers = [
+        lambda part=part: once(
+            laws[part], ((run.words, check(run, part)) for run in late), words[part]
+        )
+        for part in range(2)
+    ]
+    return waiting(in_turn(*makers), laws)
+
+
+def rank_off(run: Run, rank: float) -> str:
+    """Return what is wrong with the rank that is named, empty if it is the late one."""
+    if rank == run.rank:
+        return ""
+    if rank not in range(run.ranks):
+        raise LabError(f"there is no rank {rank:g}.")
+    trace, found = waits_of(run)
+    both = matrix(trace, found.late_sender) + matrix(trace, found.collective)
+    words = list[str]()
+    if rank == both.sum(axis=1).argmax():
+        words.append(f"rank {rank:g} waits the longest. For whom does it wait?")
+    if both.sum(axis=0)[int(rank)] > 0.1 * both.sum():
+        words.append(
+            f"others wait for rank {rank:g}, but it is late because it waited itself."
+            " What it waited since the last collective is not its doing."
+        )
+    if words:
+        return " But ".join(words)
+    return f"nobody waits for rank {rank:g} by its own doing."
+
+
+@lru_cache(maxsize=64)
+def doings(run: Run) -> Floats:
+    """Return what each rank waits for each by that one's own doing, of each step: (steps, waits, late).
+
+    A wait, less what the late rank itself had waited in that step before. Of the waits of a rank in a step for
+    another, the sum.
+    """
+    trace, found = waits_of(run)
+    every = [*_waits(trace, found.late_sender), *_waits(trace, found.collective)]
+    ends = [
+        sorted(trace.start[trace.where("", "collective") & (trace.rank == r)])
+        for r in range(run.ranks)
+    ]
+    result = np.zeros((len(ends[0]), run.ranks, run.ranks))
+    for begin, who, until, late, wait in every:
+        step = int(np.searchsorted(ends[who], begin, "left"))
+        since = ends[late][step - 1] if step else 0.0
+        excuse = sum(w for b, r, _, _, w in every if r == late and since < b < until)
+        result[step, who, late] += max(0.0, wait - excuse)
+    return result
+
+
+def _waits(trace: Timeline, which: Waits) -> list[tuple[float, int, float, int, float]]:
+    """Return of each wait when it begins, who waits, when the late rank comes, which it is, and s."""
+    row, cause = which.row, which.cause
+    columns = (
+        trace.start[row],
+        trace.rank[row],
+        trace.start[cause],
+        trace.rank[cause],
+        which.seconds,
+    )
+    return [one for one in zip(*(each.tolist() for each in columns), strict=True) if one[-1] > 0]
+
+
+def cost_of(run: Run) -> float:
+    """Return the seconds that the late rank costs the run: in each step the longest wait for it, by its own doing."""
+    return float(doings(run)[:, :, run.rank].max(axis=1).sum())
+
+
+def cost_off(run: Run, cost: float) -> str:
+    """Return what is wrong with the cost of the late rank, empty if nothing is."""
+    right = cost_of(run)
+    if abs(cost - right) <= NEAR * right:
+        return ""
+    size = "much" if cost > right else "little"
+    hint = like(np.array(cost), _cost_slips(run), NEAR / 2 * cost)
+    return f"{seconds(cost)} for rank {run.rank} is too {size}. {hint}".strip()
+
+
+def _cost_slips(run: Run) -> Slips:
+    own = doings(run)[:, :, run.rank]
+    trace, found = waits_of(run)
+    both = matrix(trace, found.late_sender) + matrix(trace, found.collective)
+    summed = (
+        "That is the sum over all ranks that wait. They wait at the same time: the run is longer by the"
+        " longest of their waits."
+    )
+    yield summed, own.sum()
+    yield summed, both[:, run.rank].sum()
+    yield summed, both.sum()
+    yield (
+        "That is the mean over the ranks: the run is longer by the longest wait.",
+        own.sum() / run.ranks,
+    )
+    yield (
+        "That is the mean over the others: the run is longer by the longest wait.",
+        own.sum() / (run.ranks - 1),
+    )
+    yield "That is one step. Sum over the steps.", own.max()
+    yield "That is what it waits itself.", both[run.rank].sum()
