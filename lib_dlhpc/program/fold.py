@@ -70,6 +70,9 @@ class Queue(NamedTuple):
 
 
 Folded: TypeAlias = Run | Post | Wait
+Piece: TypeAlias = Span | Collective | Move | Wait
+# What one rank does, the s of each span, and those of each instruction of another stream in its order.
+Times: TypeAlias = tuple[list[Piece], list[float], list[float]]
 
 
 class Shape:
@@ -79,7 +82,7 @@ class Shape:
     """
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
-        self.pieces: list[Span | Collective | Move | Wait] = []
+        self.pieces: list[Piece] = []
         self.priced: list[Collective] = []
         self.moves: Counter[Move] = Counter()
         self.numbers = array("l")  # which of `priced` each exchange is
@@ -159,7 +162,7 @@ class Shape:
         return (*zip(self.priced, self.counts, strict=True), *self.moves.items())
 
     @cached_property
-    def compact(self) -> list[Span | Collective | Move | Wait]:
+    def compact(self) -> list[Piece]:
         """The pieces without empty spans, for ranks that are all alike."""
         full = set(self.full)
         return [one for one in self.pieces if not isinstance(one, Span) or one.number in full]
@@ -208,6 +211,17 @@ class Shape:
             return np.zeros((2, self.spans))
         each = seconds[:, self.numbers]
         return np.stack([np.bincount(self.spans_of, one, self.spans) for one in each])
+
+    def timed(self, prices: "Prices", factor: float) -> Times:
+        """Return what one rank does, in s; factor: of compute time."""
+        costs = self.seconds(prices)
+        spent = factor * self.work(prices).sum(axis=1) + self.exchanged(costs)[0]
+        posts = costs[0, self.posts].tolist()
+        if self.moves:
+            rest = iter(posts)
+            every = (each for each in self.compact if isinstance(each, Collective | Move))
+            posts = [each.seconds if isinstance(each, Move) else next(rest) for each in every]
+        return self.compact, spent.tolist(), posts
 
 
 def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> Iterator[Folded]:

@@ -218,9 +218,14 @@ class Path:
         self, place: int, block: Block, start: Any, late: dict[str, Any], call: Call | None = None
     ) -> Any:
         """Return when a pass ends; late: its waits for other streams are added, by kind; call: to record it."""
+        ends = self._ends[place]
+        if self.one and self.record is None and self.ranked is None:
+            end, waited = block.end(self.factor[place], start, self._free[place], ends)
+            for kind, seconds in waited.items():
+                late[kind] += seconds
+            return end
         now, worked = start, 0.0
         posted: list[Posted] = []
-        ends = self._ends[place]
         waits: dict[str, Any] = {}  # s, by what is waited for
         sent, word = 0.0, ""
         for each in block.folded:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
-from lib_dlhpc.program.fold import Folded, Run, Shape, fold
+from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
 from lib_dlhpc.program.instructions import (
     Collective,
     Compute,
@@ -195,34 +195,35 @@ class Block:
     @cached_property
     def folded(self) -> tuple[Folded, ...]:
         """The block as sums, see fold.py."""
-        return tuple(self._sums())
-
-    def _sums(self) -> Iterator[Folded]:
-        return fold([each.shape for each in self.variants], self.prices)
+        return tuple(fold([each.shape for each in self.variants], self.prices))
 
     @cached_property
-    def _known(self) -> dict[float, Alone]:
+    def _alone(self) -> dict[float, Alone]:
+        return {}
+
+    @cached_property
+    def _timed(self) -> dict[float, Times]:
         return {}
 
     def alone(self, factor: float) -> Alone:
         """Return what the pass of one rank takes if it finds all streams free; factor: of compute time."""
-        if factor in self._known:
-            return self._known[factor]
-        now, late = 0.0, dict[str, float]()
-        free, ends = dict[str, float](), dict[str, float]()  # of streams, and by key
-        for each in self._sums():  # read once, and many of them: not kept
-            if isinstance(each, Run):
-                now += factor * (each.head + each.middle + each.tail) + each.messages
-            elif isinstance(each, Wait):
-                until = ends[each.key] if each.key else free.get(each.stream, now)
-                if until > now:
-                    late[each.kind] = late.get(each.kind, 0.0) + (until - now)
-                    now = until
-            else:
-                stream = each.what.stream
-                ends[each.what.key] = free[stream] = max(now, free.get(stream, now)) + each.seconds
-        self._known[factor] = found = now, late, free
-        return found
+        if factor not in self._alone:
+            free = dict[str, float]()
+            times = self.variants[0].shape.timed(self.prices[0], factor)  # read once: not kept
+            self._alone[factor] = *_end_of(times, 0.0, free, {}), free
+        return self._alone[factor]
+
+    def end(
+        self, factor: float, start: float, free: dict[str, float], ends: dict[str, float]
+    ) -> tuple[float, dict[str, float]]:
+        """Return when the pass of one rank ends, and its waits by kind.
+
+        factor: of compute time. free: when each stream is free, and ends: what was posted ends by key; both are moved
+        on.
+        """
+        if factor not in self._timed:
+            self._timed[factor] = self.variants[0].shape.timed(self.prices[0], factor)
+        return _end_of(self._timed[factor], start, free, ends)
 
     @cached_property
     def work(self) -> tuple[Floats, ...]:
@@ -283,6 +284,25 @@ class Block:
                 one = Sent(what.kind, Cost(0.0, what.seconds, 0.0), 0.0, 0.0)
             found[what.kind] = found.get(what.kind, Sent(what.kind)).plus(one, count)
         return tuple(found.values())
+
+
+def _end_of(
+    times: Times, now: float, free: dict[str, float], ends: dict[str, float]
+) -> tuple[float, dict[str, float]]:
+    late, (pieces, spent, posted) = dict[str, float](), times
+    posts = iter(posted)
+    for each in pieces:
+        if isinstance(each, Span):
+            now += spent[each.number]
+        elif isinstance(each, Wait):
+            until = ends[each.key] if each.key else free.get(each.stream, now)
+            if until > now:
+                late[each.kind] = late.get(each.kind, 0.0) + (until - now)
+                now = until
+        else:
+            start = max(now, free.get(each.stream, now))
+            ends[each.key] = free[each.stream] = start + next(posts)
+    return now, late
 
 
 @dataclass(frozen=True, eq=False)
