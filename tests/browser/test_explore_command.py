@@ -96,13 +96,22 @@ def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(
             each.close()
 
 
+# ms after which a page says that an answer was not heard, and between its looks whether its process lives. The tests
+# turn its clock by that, and do not wait.
+UNHEARD, LOOKS = 8_000, 10_000
+
+
+def _page_with_a_clock(chromium):
+    page = chromium.new_context().new_page()
+    page.clock.install()
+    return page
+
+
 def test_an_answer_that_a_restarted_server_did_not_hear_is_recorded(
     chromium, notebook, eventually, tmp_path
 ):
     file, folder, port = notebook(tmp_path / "page.ipynb", LESSON), tmp_path / "class", free_port()
-    page = (
-        chromium.new_context().new_page()
-    )  # it complains of the server that is gone, as it should
+    page = _page_with_a_clock(chromium)  # it complains of the server that is gone, as it should
     with class_served(file, folder, port) as (address, _):
         page.goto(address)
         page.get_by_role("button", name="Keep my answers").click()
@@ -111,6 +120,7 @@ def test_an_answer_that_a_restarted_server_did_not_hear_is_recorded(
     with class_served(file, folder, port):
         page.locator(".dlhpc-question input").fill("16")
         page.get_by_role("button", name="Check my guess").click()
+        page.clock.fast_forward(UNHEARD)
         tells(page.locator(".dlhpc-question"), "not recorded yet")
         page.get_by_role("button", name="Start it again").click()
         tells(page.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
@@ -128,7 +138,7 @@ def test_a_page_whose_process_dies_while_it_is_drawn_or_later_comes_back_with_it
     chromium, notebook, eventually, tmp_path
 ):
     file, folder = notebook(tmp_path / "page.ipynb", LESSON, DIES), tmp_path / "class"
-    page = chromium.new_context().new_page()  # it complains of the process that is gone
+    page = _page_with_a_clock(chromium)  # it complains of the process that is gone
     again = page.get_by_role("button", name="Start it again")
     with class_served(file, folder) as (address, pid):
         page.goto(address)
@@ -145,6 +155,13 @@ def test_a_page_whose_process_dies_while_it_is_drawn_or_later_comes_back_with_it
         tells(page.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
         for kernel in kernels_of(psutil.Process(pid)):
             kernel.kill()
+
+        def noticed():
+            with page.expect_response("**/api/kernels/*"):
+                page.clock.fast_forward(LOOKS)
+            return again.is_visible()
+
+        eventually(noticed)
         again.click()
         eventually(lambda: not again.is_visible())
         tells(page.locator(".dlhpc-question"), "You said 16 ms; it is 8 ms")
