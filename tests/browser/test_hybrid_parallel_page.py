@@ -41,9 +41,9 @@ MOVES = {
     },
     2: {
         "Image": "Home",
-        "Devices a replica": "Home",
+        "Devices per replica": "Home",
         "Devices": "ArrowLeft",
-        "Samples a device": "ArrowLeft",
+        "Samples per device": "ArrowLeft",
         "Microbatch": "ArrowRight",
         "Devices are": "Xeon sockets of 96 GB (Frontera)",
     },
@@ -117,7 +117,7 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
     page.get_by_role("button", name="Tensor: each GPU has less to compute").click()
     eventually(lambda: page.get_by_text("It allreduces in every layer.").count() == 1)
     page.get_by_role("button", name="Data", exact=True).click()
-    eventually(lambda: page.get_by_text("Yes: one allreduce a step").count() == 1)
+    eventually(lambda: page.get_by_text("Yes: one allreduce per step").count() == 1)
 
 
 def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) -> None:

@@ -53,7 +53,7 @@ def the_cubes(setting: Cubes) -> View:
     """Look for which part of the bar grows when each cube is cut finer, and which does not shrink."""
     held = {}
     for slabs in SLABS:
-        name = f"{'yours: ' * (slabs == setting.slabs)}{count(slabs, 'GPU')} a sample"
+        name = f"{'yours: ' * (slabs == setting.slabs)}{count(slabs, 'GPU')} per sample"
         held[name] = held_by(step_of(setting._replace(slabs=slabs)))
     more = setting._replace(gpus=2 * setting.gpus)
     bars = {"yours": setting, "twice: cut finer": finer(setting), "twice: more samples": more}
@@ -132,7 +132,7 @@ def scaling_view(setting: Cubes) -> State:
     words = f"Oyama et al. 2019: 512 GPUs, {rate:,.0f} samples per second"
     published = columns([{"x": 512, "y": rate, "words": words}] * (setting.edge == 512))
     weak = {"weak": curves["weak"]}
-    now = value_at(weak, setting.gpus, lambda y: f"{format_plain(y)} a second")
+    now = value_at(weak, setting.gpus, lambda y: f"{format_plain(y)} per second")
     data = {**line_columns(curves), "published": published, "now": now}
     return data, f"{'; '.join(gains) or 'Nothing fits'}."
 
@@ -164,7 +164,7 @@ def cubes_wall(setting: Cubes) -> str:
     if parts["input stall"] > NOTABLE * whole:
         return (
             f"Input: a batch is {size(run.global_batch * run.dataset.sample_bytes)} and takes"
-            f" {seconds(step.input_time)} to read; every GPU is idle for {seconds(step.input_stall)} a step."
+            f" {seconds(step.input_time)} to read; every GPU is idle for {seconds(step.input_stall)} per step."
         )
     if halos > NOTABLE * whole:
         return (

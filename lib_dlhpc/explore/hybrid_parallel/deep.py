@@ -28,8 +28,8 @@ class Deep(NamedTuple):
     side: Annotated[int, Slider("Image", "Pixels along its side", SIDES)] = 720
     machine: Annotated[str, Dropdown("Devices are", "They differ in memory", MACHINES)] = "lassen"
     devices: Annotated[int, Slider("Devices", "In all", DEVICES)] = 256
-    shared: Annotated[int, Slider("Devices a replica", "Of one replica", SHARED)] = 16
-    each: Annotated[int, Slider("Samples a device", "Of the batch: times the devices", EACH)] = 2
+    shared: Annotated[int, Slider("Devices per replica", "Of one replica", SHARED)] = 16
+    each: Annotated[int, Slider("Samples per device", "Of the batch: times the devices", EACH)] = 2
     microbatch: Annotated[int, Slider("Microbatch", "Samples at once", MICROBATCHES)] = 1
 
 
@@ -103,7 +103,7 @@ def deep_words(ways: Sequence[Way]) -> str:
     best = best_of(ways)
     if best is None:
         return "<b>No layout fits.</b>"
-    words = f"<b>{name_of(best)} is the fastest that fits: {seconds(best.seconds)} a step.</b>"
+    words = f"<b>{name_of(best)} is the fastest that fits: {seconds(best.seconds)} per step.</b>"
     split = [way for way in ways if way.parts and way.pipeline * way.spatial > 1]
     for way in (split[0], split[-1]):
         parts = way.terms
@@ -124,6 +124,6 @@ def deep_wall(ways: Sequence[Way]) -> str:
     fitting = ", ".join(name_of(way) for way in ways if way.fits)
     cure = f"fits: {fitting}" if fitting else "more devices per replica, or fewer samples at once"
     return (
-        f"Memory: {name_of(over)} needs {size(over.memory)} a device, which has {size(over.capacity)}. A pipeline's"
-        f" first stage stores every microbatch in flight, slabs store their shard of one; {cure}."
+        f"Memory: {name_of(over)} needs {size(over.memory)} on each device, which has {size(over.capacity)}. A"
+        f" pipeline's first stage stores every microbatch in flight, slabs store their shard of one; {cure}."
     )

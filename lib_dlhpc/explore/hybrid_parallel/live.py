@@ -154,6 +154,6 @@ def why(setting: Setting, there: int, compute: float) -> str:
         return f"{SMALL}."
     least = show(compute * setting.ranks / there, "s")
     return (
-        f"{ranks_in_words(setting.ranks)} share {count(there, 'core')}: their computation takes {least} a step there,"
+        f"{ranks_in_words(setting.ranks)} share {count(there, 'core')}: their computation takes {least} per step there,"
         f" and a collective waits for ranks without a core. {SMALL}."
     )

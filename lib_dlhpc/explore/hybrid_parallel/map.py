@@ -207,7 +207,7 @@ def cells_state(ways: Sequence[Way], published: tuple[int, int]) -> State:
     ]
     return data, (
         f"{len(fitting)} of {len(ways)} layouts fit. The fastest is {_layout(best)} {order},"
-        f" {seconds(best.seconds)} a step{''.join(was)}."
+        f" {seconds(best.seconds)} per step{''.join(was)}."
     )
 
 
@@ -217,7 +217,7 @@ def _cell_words(way: Way) -> tuple[str, str]:
         return "–", way.illegal
     need, has = size(way.memory), size(way.capacity)
     if way.fits:
-        return seconds(way.seconds), f"{seconds(way.seconds)} a step with {need}"
+        return seconds(way.seconds), f"{seconds(way.seconds)} per step with {need}"
     return f"✗ {need}", f"does not fit: a GPU needs {need} and has {has}"
 
 
@@ -239,7 +239,7 @@ def map_words(setting: Ways, ways: Sequence[Way]) -> str:
         return f"<b>None of {len(ways)} layouts fits.</b>"
     words = (
         f"<b>Best of {len(ways)} layouts: tensor {best.tensor} × pipeline {best.pipeline} × data {best.data},"
-        f" {seconds(best.seconds)} a step.</b>"
+        f" {seconds(best.seconds)} per step.</b>"
     )
     if there.illegal:
         return words

@@ -29,7 +29,7 @@ def comparisons() -> list[tuple[str, str, float, float, str]]:
         "{:.3g} PFlop/s",
         known[cosmos.PUBLISHED],
         flop / float(predict(run).step_time) / 1e15,
-        "the roofline of matrix products",
+        "the roofline of matmuls",
     )
     gpt = (
         "Narayanan et al. 2021: GPT-3, 8 × 12 × 4 A100",

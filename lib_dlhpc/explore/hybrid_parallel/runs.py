@@ -47,7 +47,7 @@ class Setting(NamedTuple):
     """A network, split. inside: ranks that split a layer."""
 
     network: Annotated[str, Dropdown("Network", "What is trained", NAMES)] = "cubes"
-    inside: Annotated[int, Slider("Ranks a layer", "Slabs, or tensor ranks", (1, 2, 4))] = 2
+    inside: Annotated[int, Slider("Ranks per layer", "Slabs, or tensor ranks", (1, 2, 4))] = 2
     stages: Annotated[int, Slider("Stages", "Of a pipeline", (1, 2))] = 1
     replicas: Annotated[int, Slider("Replicas", "Data parallelism", (1, 2))] = 1
     microbatches: Annotated[int, Slider("Microbatches", "Of a replica's batch", PARTS)] = 1
@@ -102,5 +102,5 @@ def asked_words(setting: Setting) -> str:
     )
     return (
         f"<b>{' × '.join(parts)} = {ranks_in_words(setting.ranks)}</b>; {network.batch} samples per step,"
-        f" {many} microbatch{'es' * (many > 1)} a replica; float64."
+        f" {many} microbatch{'es' * (many > 1)} per replica; float64."
     )

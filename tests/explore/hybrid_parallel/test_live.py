@@ -22,7 +22,7 @@ from lib_dlhpc.simulation import simulate
 
 NAMES = {
     "network": "Network",
-    "inside": "Ranks a layer",
+    "inside": "Ranks per layer",
     "stages": "Stages",
     "replicas": "Replicas",
     "microbatches": "Microbatches",
