@@ -32,7 +32,7 @@ PLACES = {
     "each node's SSD, copied": "stage",
     "FanStore, over the SSDs": "cooperative",
 }
-FORMATS = {"one file a sample": "files", "packed": "packed"}
+FORMATS = {"one file per sample": "files", "packed": "packed"}
 DEVICES = {
     "GTX 1080 Ti": "gtx1080ti",
     "V100": "v100-sxm2-16gb",
@@ -40,7 +40,7 @@ DEVICES = {
     "H100": "h100-sxm-80gb",
 }
 WORKLOADS = {  # of MLPerf Storage: row, B of a sample, samples per step
-    "ResNet-50, 115 KB a sample": ("resnet50", 114660.07, 400),
+    "ResNet-50, 115 KB per sample": ("resnet50", 114660.07, 400),
     "CosmoFlow, 2.8 MB per sample": ("cosmoflow", 2828486, 1),
     "3D U-Net, 147 MB per sample": ("3dunet", 146600628, 7),
 }

@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 
 @on_bench(Setting(), "io_efficiency", "io_capacity", fine="The data fits, and input keeps up.")
 def fanstore(setting: Setting) -> View:
-    """Look for where the dashed line leaves the others, and from how many nodes on the data fits."""
+    """Look for where the dashed line leaves the others, and how many nodes it takes to hold the data."""
     at, copies = NODES.index(setting.nodes), setting.copies
     most, ours, theirs = (format_plain(float(rates(setting, way)[at])) for way in WAYS)
     needed = float(nodes_needed(experiment(setting)))

@@ -35,7 +35,7 @@ WHY = (
     " while they read, share the cores with all other processes, and the slowest of them counts. None of that is"
     " predicted. So one request for each sample is slow on a busy machine, and requesting many"
     " at once helps most where the latency is longest. From the disk the store reads its partitions sequentially"
-    " beside the first samples; that gain is not predicted either. FanStore competes not with the"
+    " along with the first samples; that gain is not predicted either. FanStore competes not with the"
     " memory of one computer but with a file system that hundreds of nodes use."
 )
 
