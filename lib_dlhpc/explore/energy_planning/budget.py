@@ -151,7 +151,7 @@ def budget_wall(setting: Setting) -> str:
         most = NODES[-1] * PER_NODE
         more = " More GPUs would be slower." * (gpus(planned(setting.network).best) < most)
         return (
-            f"Time: no layout on up to {most} GPUs takes less than {hours(front[0].seconds)}, that of"
+            f"Time: no layout on up to {most} GPUs takes less than {hours(front[0].seconds)}, the time of"
             f" {front[0].words}.{more}"
         )
     least = min(quick, key=lambda each: each.joules)

@@ -166,7 +166,7 @@ def result_html(setting: Setting, one: Ran, other: Ran) -> str:
     said = (
         f"<b>Error.</b> The time of plan B is predicted from the samples/s of plan A, {off:+.0%} off. <b>Why they"
         " differ.</b> The measured times include evaluations after each epoch, and suffer from other processes on these"
-        " cores; how products speed up with the batch is taken from the catalog's laptop. <b>Accuracy</b> is that at"
+        " cores; how matmuls speed up with the batch is taken from the catalog's laptop. <b>Accuracy</b> is that at"
         " the end; the law counts the first evaluation that met the target, after which a run may fall below it."
         f" <b>Energy</b> is that of ranks alone, {other.source}. Where it is modeled, measured energy follows from"
         " measured time: it confirms nothing."
