@@ -252,10 +252,7 @@ def test_what_is_no_layout_is_reported(own, gives, words):
 
 
 def test_what_is_no_row_of_positions_is_reported(own, solved):
-    for gives, words in (
-        (lambda *a: None, "row of whole numbers"),
-        (lambda *a: 1 / 0, "ZeroDivis"),
-    ):
+    for gives, words in ((lambda *a: None, "array of integers"), (lambda *a: 1 / 0, "ZeroDivis")):
         finding = own.ring_findings(gives, solved.ring_attention, "x")[0]
         assert finding.right is False and words in finding.words
 

@@ -44,7 +44,7 @@ def run_here(
     """Return the prediction and the run, submitted now or before. Raises LabError, SpecError."""
     words = predicted_here(points, given, ranks)
     run = submitted(experiment_here(ranks), ranks, to, site, folder, **more)
-    took = "Run this cell again when the run is done: then its terms stand here."
+    took = "Rerun this cell when the run is done: then it shows the terms of the run."
     if run.job is not None and run.job.state == "done":
         took = measured_terms(run.job)
     below = "Below, the library's own prediction and the run."

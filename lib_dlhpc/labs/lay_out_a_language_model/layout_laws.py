@@ -68,8 +68,8 @@ HINTS = {
     EXPOSED["context"]: "Which ranks are in a node: do keys and values leave it?",
     EXPOSED[
         "data"
-    ]: "How often does this ZeRO stage exchange weights in a step, on which link, and beside which "
-    "computation?",
+    ]: "How often does this ZeRO stage exchange weights in a step, on which link, and during "
+    "which computation?",
     EXPOSED["pipeline"]: "What do stages send, and how many of them share a NIC?",
 }
 
@@ -141,10 +141,12 @@ def _state_slips(
     words = "The projection after attention has hidden x hidden weights."
     yield words, right - scale * model.hidden**2
     if term == "optimizer state":
-        words = "The fp32 copy of the weights belongs to the optimizer: 4 B beside Adam's 8."
+        words = (
+            "The fp32 copy of the weights belongs to the optimizer: 4 B in addition to Adam's 8."
+        )
         yield words, right * 8 / 12
         yield "Weights and gradients are terms of their own: 12 B are left.", right * 16 / 12
-        yield "Adam has two moments, in fp32, beside the fp32 weights.", right * 4 / 12
+        yield "Adam has two moments, in fp32, in addition to the fp32 weights.", right * 4 / 12
     else:
         yield "Weights and gradients take 2 B each in bf16.", 2 * right
         yield "Return bytes: a number in bf16 takes 2.", right / 2

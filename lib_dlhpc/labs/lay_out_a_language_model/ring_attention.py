@@ -87,9 +87,7 @@ def positions_of(zigzag: Callable[..., Any], tokens: int, ranks: int) -> list[Ar
             )
             raise LabError(words) from None
         if own.ndim != 1 or own.dtype.kind not in "iu":
-            words = (
-                f"zigzag({tokens}, {ranks}, {rank}) returns a row of whole numbers, not {own!r}."
-            )
+            words = f"zigzag({tokens}, {ranks}, {rank}) returns an array of integers, not {own!r}."
             raise LabError(words)
         found.append(own)
     return found
