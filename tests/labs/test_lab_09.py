@@ -53,7 +53,7 @@ LEADS = {
     (JITTER, "-"): "no later than the latest of fewer",
     (JITTER, "+"): "twice as late",
     (CONTENTION, "-"): "Does each additional rank slow",
-    (CONTENTION, "+"): "that is alone on its node",
+    (CONTENTION, "+"): "if it is alone on its node",
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tokenize
 
 import pytest
 
@@ -63,6 +64,32 @@ def found_in(text):
         ):
             line = ours.count("\n", 0, match.start()) + 1
             yield line, " ".join(match[0].split()), instead
+
+
+def pieces(path):
+    """Yield (line, end, start) where a string of words follows another one, to which Python joins it."""
+    before = ""
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.STRING:
+                inner = token.string.lstrip("rbfRBF").strip("\"'")
+                if " " in before and " " in inner:
+                    yield token.start[0], before, inner
+                before = inner
+            elif token.type not in (tokenize.NL, tokenize.COMMENT):
+                before = ""
+
+
+def test_words_of_joined_strings_do_not_run_together(repository):
+    mistakes = [
+        f'{path.relative_to(repository)}, line {line}: "{before[-20:]}{after[:20]}"'
+        for path in sorted((repository / "lib_dlhpc").rglob("*.py"))
+        for line, before, after in pieces(path)
+        if re.search(r"[\w,.;:?)}]$", before)
+        and not before.endswith("\\n")
+        and re.match(r"\w", after)
+    ]
+    assert not mistakes, "\n".join(mistakes)
 
 
 @pytest.mark.parametrize("kind", [*PAGES, *LESSONS, *NOTEBOOKS])

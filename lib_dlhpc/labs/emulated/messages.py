@@ -15,7 +15,7 @@ from lib_dlhpc.labs.mistakes import LabError, Mismatch, array_of, bytes_of
 from lib_dlhpc.layers.base.saved import Array
 
 HINT = (
-    " A send may block until it is received: MPI often does not block for small messages, but"
+    " A send may block until it is received: MPI often does not block for small messages, but "
     "does for large ones. Isend never blocks; its Wait may."
 )
 

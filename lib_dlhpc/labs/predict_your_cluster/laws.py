@@ -199,7 +199,7 @@ def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
                 why = UNITS
             elif (np.abs(off[:4]) > FAR).any() and (np.abs(off[-2:]) < FAR).all():
                 why = (
-                    "The large matmuls are right. How long does a matmul take that has"
+                    "The large matmuls are right. How long does a matmul take that has "
                     "almost nothing to compute?"
                 )
             return broken(PRODUCTS, f"{words} {why}")
@@ -296,7 +296,7 @@ def _missing(shares: list[float]) -> str:
         return "One width for all machines? How far apart are the seven days?"
     if low < 0.58:
         return (
-            "Is this a band for the mean of the days, or for a single new day? A new day can"
+            "Is this a band for the mean of the days, or for a single new day? A new day can "
             "be anywhere in the range of the days."
         )
     return (
@@ -388,6 +388,6 @@ def _lead(own: Cluster, term: str, off: float, ranks: int, nodes: int) -> str:
             "much as the first one?"
         )
     return (
-        f"A node has {each} ranks, so {each - 1} beside each. How much is a rank slowed down"
-        "that is alone on its node?"
+        f"A node has {each} ranks, so each has {each - 1} neighbors. How much is a rank slowed down"
+        " if it is alone on its node?"
     )

@@ -115,7 +115,7 @@ def regret_words(plans: list[Measured], ranks: int) -> str:
         max(0.0, getattr(pick, way) / getattr(bet, way) - 1) for way in ("predicted", "step")
     )
     lines.append(
-        "Regret of the pick, of these two: {:.0%} predicted, {:.0%} measured. It gives no marks:"
+        "Regret of the pick, of these two: {:.0%} predicted, {:.0%} measured. It gives no marks: "
         "other programs run here too, and the laptop in the catalog is not your laptop.".format(
             *regrets
         )
