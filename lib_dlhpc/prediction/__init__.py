@@ -20,6 +20,7 @@ memory_timeline.py
 intervals.py    checkpoint intervals: Young, Daly, exact; goodput
 resilience.py   a run with failures: goodput, expected time, best checkpoint interval
 io.py           reading(experiment): the rate of each input limit, the bottleneck; volumes, nodes needed
+striping.py     a checkpoint written to striped files: one for all, one per rank, through aggregators
 caching.py      cache hit rates when every epoch reads everything in a new random order
 profile.py      the founding slides' run: its file system load, where its hours go
 neighbors.py    halo exchange between neighbors: wait states

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore.io_bottleneck import batch, cache, loader, nodes
+from lib_dlhpc.explore.io_bottleneck import batch, cache, loader, nodes, writes
 from lib_dlhpc.explore.io_bottleneck import limits as input_
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, experiment, found, hours
 from lib_dlhpc.explore.io_bottleneck.live import requests
@@ -206,7 +206,7 @@ def test_the_loader_is_short_and_knows_nothing_of_this_package():
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    has_every_part(repository / "modules" / "07_io_bottlenecks.ipynb", 5, 4)
+    has_every_part(repository / "modules" / "07_io_bottlenecks.ipynb", 6, 4)
 
 
 def test_the_table_above_experiment_2_has_what_accelerators_are_fed():
@@ -232,3 +232,27 @@ def test_the_answers_of_the_instructors_notes():
     at = batch.BATCHES.index(64)
     sent = [batch.each_device(batch.Setting(model=m))[1][at] for m in ("alexnet", "resnet50")]
     assert sent == pytest.approx([480e6, 201e6], rel=0.01)
+
+
+def test_a_checkpoint_over_one_target_and_through_aggregators():
+    """Numbers of the questions on writing: 20 GB/s over 16 targets, and what requests of 4 kB cost."""
+    assert writes.COUNT == 16 and writes.CHECKPOINT == 1e12 and writes.STRIPE == 4 * 2**20
+    assert writes.COUNT * writes.targets().bandwidth == 20e9
+    default = writes.Setting()
+    assert (default.stripes, default.ranks) == (1, 256)
+    assert writes.shared_rate(default) == pytest.approx(1.25e9)
+    small = {"stripes": 16, "transfer": 4e3}
+    shared, _, few = writes.WAYS
+    assert writes.limits_of(writes.Setting(**small))[shared] == "ranks"
+    times = {
+        n: writes.seconds(writes.Setting(aggregators=n, **small))[few] for n in (1, 4, 8, 16, 32)
+    }
+    assert times[1] > times[16] > times[32] == pytest.approx(50)
+    assert times[16] < writes.seconds(writes.Setting(**small))[shared] / 5
+
+
+def test_24_files_are_slower_than_64_since_eight_targets_have_two():
+    own = writes.WAYS[1]
+    files = {n: writes.seconds(writes.Setting(ranks=n))[own] for n in (24, 64)}
+    assert files[24] > files[64] and 24 - writes.COUNT == 8
+    assert {writes.limits_of(writes.Setting(ranks=n))[own] for n in files} == {"targets"}

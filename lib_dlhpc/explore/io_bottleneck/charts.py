@@ -69,6 +69,15 @@ def reader_state(parts: Mapping[str, float]) -> State:
     return {"bars": bars, "room": {"x": [0.0, 1.25 * max(whole, 1e-9)]}}, f"{first}{rest}."
 
 
+def writes_state(times: Mapping[str, float], limits: Mapping[str, str]) -> State:
+    """Seconds in which a checkpoint is written, by way, and what limits each."""
+    words = [f"{show(times[way], 's')}, by {limits[way]}" for way in times]
+    bars = {"way": list(times), "seconds": list(times.values()), "words": words}
+    said = ", ".join(f"{way} {word}" for way, word in zip(times, words, strict=True))
+    room = {"x": [0.0, 1.4 * max(times.values())]}
+    return {"bars": bars, "room": room}, f"A checkpoint is written in: {said}."
+
+
 def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
     """Hit rate of a policy, against the cached fraction of the data set."""
     # line_columns spreads labels on a logarithmic axis, where no hits would have no place.

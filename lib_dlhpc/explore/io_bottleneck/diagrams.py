@@ -1,4 +1,4 @@
-"""Diagrams of the slides of module 07: a file system, a full cache, distributed files, bytes of a step."""
+"""Diagrams of the slides of module 07: a file system, a full cache, distributed files, bytes of a step, stripes."""
 
 from lib_dlhpc.explore.io_bottleneck import batch
 from lib_dlhpc.explore.slides.diagram import (
@@ -72,9 +72,22 @@ def moved() -> Diagram:
     return linked(nodes, [("files", "gpu"), ("gpu", "others")], words)
 
 
+def striped() -> Diagram:
+    """Return which parts of a file are on which target, with one stripe and with four, and who writes them."""
+    parts = [str(k + 1) for k in range(NODES)]
+    rows = [
+        Row("one stripe", [" ".join(parts)] + [""] * (NODES - 1), ORANGE),
+        Row("four stripes", parts, GREEN),
+        Row("a file per rank", [f"file of rank {k}" for k in range(NODES)], BLUE),
+        Row("aggregators", [f"one writes {part}" for part in parts], GREEN),
+    ]
+    return held([f"target {k}" for k in range(NODES)], rows, "parts 1 to 4 of a checkpoint")
+
+
 DIAGRAMS = {
     "Why do GPUs wait for files?": files,
     "Does a cache help?": cached,
     "What do remote reads cost?": partitioned,
     "What grows with the batch?": moved,
+    "How is a checkpoint written?": striped,
 }

@@ -16,6 +16,7 @@ SHORT = "format(datum.value, '~s')"
 BELOW: dict[str, Any] = {  # each chart, a table: dataset, column, heading
     "io_limits": {"bars": {"limit": "limit", "words": "samples/s"}, "demand": {"words": ""}},
     "io_reader": {"bars": {"part": "", "words": "time, share"}},
+    "io_writes": {"bars": {"way": "", "words": "time, limit"}},
     "io_cache": {"lines": {"line": "", "x": "share cached", "y": "share found"}},
     "io_policies": {"bars": {"policy": "policy", "words": "hits"}},
     "io_efficiency": {"lines": {"line": "", "x": "nodes", "y": "left"}, "published": {"words": ""}},
@@ -52,6 +53,15 @@ def io_reader() -> Layers:
     x = kit.x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=from_0)
     bars = data("bars", x=x, y=kit.rows_axis("part:N"))
     return kit.room("x"), bars.mark_bar(color=GREEN), kit.words_beside(bars)
+
+
+@drawing(height=120, left=100, right=60, top=12, **BELOW["io_writes"])
+def io_writes() -> Layers:
+    """How long does it take to write a checkpoint?"""
+    title, from_0 = "time to write the checkpoint", {"zero": True}
+    x = kit.x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=from_0)
+    bars = data("bars", x=x, y=kit.rows_axis("way:N"))
+    return kit.room("x"), bars.mark_bar(color=BLUE), kit.words_beside(bars)
 
 
 @drawing(height=220, left=64, right=100, **BELOW["io_cache"])

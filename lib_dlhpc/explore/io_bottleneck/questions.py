@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.io_bottleneck import batch, limits, live, nodes
+from lib_dlhpc.explore.io_bottleneck import batch, limits, live, nodes, writes
 from lib_dlhpc.explore.io_bottleneck.cache import hit_rate, the_cache
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, found
 from lib_dlhpc.explore.io_bottleneck.nodes import Setting as Spread
@@ -56,6 +56,17 @@ def step(model: str) -> str:
     return f"{sent} sent, {read} read"
 
 
+def written(way: int = 0, **changes: Any) -> str:
+    """Say how long a checkpoint takes, and what limits it."""
+    setting, name = writes.Setting(**changes), writes.WAYS[way]
+    return f"{show(writes.seconds(setting)[name], 's')}, by the {writes.limits_of(setting)[name]}"
+
+
+def collected(aggregators: int) -> str:
+    """Say how long aggregators take that collect requests of 4 kB, over all targets."""
+    return written(2, stripes=writes.COUNT, transfer=4e3, aggregators=aggregators)
+
+
 def crossing(draw: np.random.Generator) -> Drawn:
     """Return a file system of one learner, and from which KB of a file on bandwidth is its limit."""
     operations, bandwidth = int(draw.integers(2, 13)) * 15, int(draw.integers(1, 21)) * 10
@@ -74,6 +85,10 @@ lesson = Lesson.read(
         "lru": (lambda: 100 * least_recently_used(0.5), the_cache),
         "remote_reads": (lambda: nodes.cost_of_remote(Spread()), nodes.fanstore),
         "twice_the_batch": (batch.grows, batch.the_batch),
+        "default_stripes": (
+            lambda: writes.shared_rate(writes.Setting()) / 1e9,
+            writes.the_checkpoint,
+        ),
         "requests_at_once": (lambda: live.requests(64), live.read_them),
     },
     numbers={
@@ -104,6 +119,10 @@ lesson = Lesson.read(
         },
         **{model: lambda model=model: step(model) for model in ("alexnet", "resnet50")},
         "requests": live.requests(1),
+        **{f"stripes_{n}": lambda n=n: written(stripes=n) for n in (4, 16)},
+        "small": lambda: written(stripes=16, transfer=4e3),
+        **{f"few_{n}": lambda n=n: collected(n) for n in (1, 16, 32)},
+        **{f"files_{n}": lambda n=n: written(1, ranks=n) for n in (24, 64)},
     },
     draws={"own_crossing": crossing},
     tables={"published": limits.profile_table, "demand": limits.demand_table},

@@ -9,7 +9,7 @@ import pytest
 from experiment_page import controls, each_position_shows_its_own, fills, result_text
 
 from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.io_bottleneck import batch, cache, nodes
+from lib_dlhpc.explore.io_bottleneck import batch, cache, nodes, writes
 from lib_dlhpc.explore.io_bottleneck import drawings as io_bottleneck_drawings
 from lib_dlhpc.explore.io_bottleneck.charts import (
     LINES,
@@ -45,6 +45,7 @@ def states() -> dict[str, Any]:
         **cache.the_cache.view(cache.Setting()).charts,
         **nodes.fanstore.view(nodes.Setting()).charts,
         **batch.the_batch.view(batch.Setting()).charts,
+        **writes.the_checkpoint.view(writes.Setting()).charts,
         "io_measured": measured_state({"folder": (1000.0, 950.0, 900.0)}),
     }
 
@@ -54,6 +55,7 @@ EXPERIMENTS = {
     "cache": cache.the_cache,
     "nodes": nodes.fanstore,
     "batch": batch.the_batch,
+    "writes": writes.the_checkpoint,
 }
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
 
@@ -159,6 +161,31 @@ def test_the_check_asks_for_three_operations_a_file():
     wrong = asked.answer(f"{gigabytes * 1e6 / (thousands * 1e3):.6g}")
     assert "looked up, opened and closed" in wrong["words"] and not wrong["right"]
     assert asked.answer(f"{3 * gigabytes * 1e6 / (thousands * 1e3):.6g}")["right"]
+
+
+# writes -----------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_as_fast_as_its_targets_or_as_those_who_write():
+    for stripes in (1, 4, 16):
+        for transfer in (4e3, 1e6):
+            own = writes.Setting(stripes=stripes, transfer=transfer)
+            times, limits = writes.seconds(own), writes.limits_of(own)
+            on = writes.targets()
+            targets = writes.CHECKPOINT / (stripes * on.bandwidth)
+            ranks = writes.CHECKPOINT / (own.ranks * on.rank_rate(transfer))
+            name = writes.WAYS[0]
+            assert times[name] == pytest.approx(max(targets, ranks))
+            assert limits[name] == ("targets" if targets > ranks else "ranks")
+
+
+def test_a_wall_stands_where_targets_are_idle_or_ranks_are_slow():
+    assert "1 of 16 targets: the others are idle" in result_text(writes.the_checkpoint())
+    page = writes.the_checkpoint()
+    controls(page)["Stripes"].value = 16
+    assert "All targets are busy." in result_text(page)
+    controls(page)["A request"].value = 4e3
+    assert "ranks limit the shared file" in result_text(page)
 
 
 # cache ------------------------------------------------------------------------------------------------
