@@ -13,7 +13,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.slides.diagram import Diagram
-from lib_dlhpc.explore.slides.notebook import sentences, taken
+from lib_dlhpc.explore.slides.notebook import first, sentences, taken
 from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, WORDS, Slide
 from lib_dlhpc.explore.slides.sources import Titles
 from lib_dlhpc.teaching.questions import shuffled
@@ -59,8 +59,8 @@ def predicted(
     )
     if figure and reveals:
         look = "" if name in titles.figures else getattr(widget, "look", "")
-        own = _shown(lesson, name, figure, look, try_it)
-        yield own._replace(title=titles.shown[name], section=heading)
+        own = _shown(lesson, name, titles, figure, look, try_it)
+        yield own._replace(section=heading)
 
 
 def _guess(lesson: Lesson, name: str, titles: Titles, try_it: str) -> Slide:
@@ -85,21 +85,37 @@ def _beside(aside: str, question: str) -> tuple[str, ...]:
     return tuple(filter(None, taken(sentences(aside), WORDS - len(question.split()))))
 
 
-def _shown(lesson: Lesson, name: str, figure: Figure, look: str, try_it: str) -> Slide:
-    """Return the figure of a guess with what came out, and the first sentence of why."""
+def _shown(
+    lesson: Lesson, name: str, titles: Titles, figure: Figure, look: str, try_it: str
+) -> Slide:
+    """Return the figure of a guess with what came out, and why."""
     because = lesson.filled(lesson.texts[name].get("because", ""))
-    said = f"It is {lesson.result(name)}. {sentences(because)[0]}".strip()
+    said = " ".join(_result(lesson, name, titles))
     look = look.removesuffix("Press play.").strip()  # a slide does not move
     notes = (f"Look for {look}" if look else "", figure.summary, because, try_it)
     source = f"Figure: {figure.title} · Computed with lib_dlhpc"
-    return Slide("", (said,), "\n".join(filter(None, notes)), figure, kind=RESULT, source=source)
+    return Slide(
+        titles.shown[name],
+        (said,),
+        "\n".join(filter(None, notes)),
+        figure,
+        kind=RESULT,
+        source=source,
+    )
 
 
-def answered(lesson: Lesson, name: str, title: str, drawn: Diagram, heading: str) -> Slide:
+def _result(lesson: Lesson, name: str, titles: Titles) -> tuple[str, str]:
+    """Return what came out, with the name of the quantity, and why."""
+    because = titles.because.get(name, lesson.texts[name].get("because", ""))
+    said = f"{_topic(titles, name)}: {lesson.result(name)}."
+    return said, first(lesson.filled(because), WORDS - len(said.split()))
+
+
+def answered(lesson: Lesson, name: str, titles: Titles, drawn: Diagram, heading: str) -> Slide:
     """Return the answer to a guess beside a diagram of it."""
     because = lesson.filled(lesson.texts[name].get("because", ""))
-    lines = (f"It is {lesson.result(name)}.", sentences(because)[0])
-    return Slide(title, lines, because, kind=ANSWER, section=heading, diagram=drawn)
+    own = Slide(titles.answered[name], _result(lesson, name, titles), because, kind=ANSWER)
+    return own._replace(section=heading, diagram=drawn)
 
 
 def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:

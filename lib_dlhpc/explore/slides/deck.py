@@ -149,7 +149,7 @@ def _sections(
             yield from result
             if name in titles.answered:
                 drawn = diagrams[f"{name}: answer"]()
-                yield answered(lesson, name, titles.answered[name], drawn, own.heading)
+                yield answered(lesson, name, titles, drawn, own.heading)
         if apart:
             yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
 

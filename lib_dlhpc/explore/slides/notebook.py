@@ -48,7 +48,7 @@ def first(text: str, words: int) -> str:
     found = taken(sentences(text), words)
     if found or not words:
         return " ".join(found)
-    clauses = taken(re.split(r"(?<=[,;:]) ", re.sub(r" \([^()]*\)", "", text)), words)
+    clauses = taken(re.split(r"(?<=[,;:]) ", re.sub(r" \([^()]*\)", "", text)), words - 1)
     return f"{' '.join(clauses).rstrip(',;: ')} …" if clauses else ""
 
 

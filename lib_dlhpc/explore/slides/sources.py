@@ -23,7 +23,9 @@ class Titles(NamedTuple):
     the first; settings: of its controls, if not those of the page; formulas: of a section's idea, as TeX. The
     figure of a guess that is not among `shown` is what is known beforehand: it stands uncovered beside the question.
     answered: the title of its answer then, which has a diagram. asked: the topic of each guess, and of a check whose
-    question is too long for a title. brief: a long guess in fewer words, for its slide. summary: the five lines.
+    question is too long for a title.
+    because: the reason of a result, if not the first sentences of the page's; brief: a long guess in fewer words;
+    summary: the five lines.
     """
 
     ideas: Mapping[str, str]
@@ -34,6 +36,7 @@ class Titles(NamedTuple):
     formulas: Mapping[str, Sequence[str]] = {}
     answered: Mapping[str, str] = {}
     asked: Mapping[str, str] = {}
+    because: Mapping[str, str] = {}
     brief: Mapping[str, str] = {}
     summary: Sequence[str] = ()
 

@@ -82,7 +82,8 @@ def test_a_figure_stands_beside_its_question_without_its_result_and_then_with_it
         assert (slide.kind == RESULT) == before.covered
         if slide.kind == RESULT:
             assert before.kind == PREDICT and slide.figure is before.figure
-            assert slide.lines[0].startswith("It is ") and slide.source.startswith("Figure: ")
+            assert slide.lines[0].startswith(f"{before.title}: ")
+            assert slide.source.startswith("Figure: ")
     assert all(slide.kind in (PREDICT, RESULT) for slide in slides if slide.figure)
 
 
@@ -207,6 +208,16 @@ def test_a_guess_stands_whole_below_its_topic(decks, name, lesson, repository):
     assert all(slide.title not in guess for slide, guess in zip(asked, guesses, strict=True))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_result_names_its_quantity_and_its_reason(decks, name):
+    for slide in decks[name]:
+        if slide.kind in (RESULT, ANSWER):
+            said, _, reason = " ".join(slide.lines).partition(". ")
+            assert re.match(r"\S+ \S+ .*: .", said), slide.title
+            assert len(reason.split()) >= 6 and "…" not in reason, (slide.title, reason)
+            assert not re.search(r"\b(?:below|here|on the page)\b", reason), reason
+
+
 def words(slide):
     """Return the words that are read on a slide: no options, no reasons beside formulas, no heading above."""
     options = re.compile(r"^[A-G]\.|^Write down a number|^You will be able to")
@@ -234,7 +245,7 @@ def test_what_a_slide_leaves_out_is_in_its_notes(decks):
 
 def test_the_first_sentences_and_failing_them_the_first_clauses():
     assert first("One two. Three four five. Six.", 5) == "One two. Three four five."
-    assert first("One two (three), four five, six seven.", 4) == "One two, four five …"
+    assert first("One two (three), four five, six seven.", 5) == "One two, four five …"
     assert first("One two three four.", 3) == first("One.", 0) == ""
 
 
