@@ -23,6 +23,7 @@ from lib_dlhpc.explore.slides.notebook import (
     misconceptions,
     notebook_text,
     plain,
+    plain_lines,
     sections,
     sentences,
     taken,
@@ -40,7 +41,7 @@ from lib_dlhpc.explore.slides.slide import (
     Slide,
 )
 from lib_dlhpc.explore.slides.sources import Titles, derivations, diagrams_of, lesson_of, titles_of
-from lib_dlhpc.explore.slides.tex import readable, spoken
+from lib_dlhpc.explore.slides.tex import readable
 from lib_dlhpc.teaching.questions import shuffled
 
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
@@ -88,7 +89,7 @@ def _timed(slides: Sequence[Slide], minutes: int) -> Iterator[Slide]:
 
 
 def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[Slide]:
-    timing = "\n".join(re.findall(r"^\| \d.*", notes, re.M))
+    timing = "\n".join(_timing(notes))
     said = plain(notes.split("\n\n")[1])
     objectives = after(text, "You will be able to").split(";")
     yield Slide(
@@ -101,6 +102,12 @@ def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[
         answers = ["In pairs, without notes.", *(answer for *_, answer in asked)]
         lines = tuple(line for question, options, _ in asked for line in (question, options))
         yield Slide(EARLIER, lines, "\n".join(answers), kind=EARLIER)
+
+
+def _timing(notes: str) -> Iterator[str]:
+    """Yield what a class of 50 minutes does when, of the table in instructor notes."""
+    for minutes, during in re.findall(r"^\| ([\d-]+) \| ([^|]+) \|", notes, re.M):
+        yield f"Minutes {minutes}: {plain(during)}"
 
 
 def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
@@ -181,7 +188,7 @@ def _formula(text: str) -> Iterator[Slide]:
     for number, part in enumerate(parts, 1):
         title = f"The formulas, {number} of {len(parts)}" if parts[1:] else "The formula, opened"
         lines = limits if number == len(parts) else ()
-        yield Slide(title, lines, spoken(section.strip()), formulas=tuple(part), kind=BOARD)
+        yield Slide(title, lines, plain_lines(section.strip()), formulas=tuple(part), kind=BOARD)
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(

@@ -12,6 +12,8 @@ from lib_dlhpc.explore.slides.tex import spoken
 
 SENTENCE = re.compile(r"(?:(?<=[.?!])|(?<=[.?!]\)))(?<!al\.) (?=[A-Z0-9])")  # "et al. 2017" goes on
 
+ROW = re.compile(r"\| .* \|")  # of a table
+
 
 class Section(NamedTuple):
     """A section of a notebook: its heading, its paragraphs, its tables and the names of what it asks."""
@@ -31,8 +33,20 @@ def notebook_text(path: Path) -> str:
 
 def plain(text: str) -> str:
     """Return Markdown as text: links without their addresses, no marks of emphasis."""
-    text = re.sub(r"\[([^\]]+)\]\((?:[^()]|\([^()]*\))*\)", r"\1", text)
-    return re.sub(r"[*`]", "", re.sub(r"\s+", " ", spoken(text))).strip()
+    return _unmarked(re.sub(r"\s+", " ", spoken(text))).strip()
+
+
+def plain_lines(text: str) -> str:
+    """Return Markdown as text, line by line; a row of a table is what its cells say, its heading first."""
+    return "\n".join(
+        _unmarked(re.sub(r" *\| *", ": ", line.strip("| ")) if ROW.fullmatch(line) else line)
+        for line in map(str.strip, spoken(text).splitlines())
+        if not re.fullmatch(r"\|[-:| ]+\|", line)
+    )
+
+
+def _unmarked(text: str) -> str:
+    return re.sub(r"[*`]", "", re.sub(r"\[([^\]]+)\]\((?:[^()]|\([^()]*\))*\)", r"\1", text))
 
 
 def sentences(text: str) -> list[str]:

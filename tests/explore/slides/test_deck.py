@@ -13,6 +13,7 @@ from lib_dlhpc.explore.slides.notebook import (
     misconceptions,
     notebook_text,
     plain,
+    plain_lines,
     sections,
     sentences,
 )
@@ -30,6 +31,7 @@ from lib_dlhpc.explore.slides.slide import (
 )
 from lib_dlhpc.explore.slides.sources import Titles, lesson_of, titles_of
 
+MARKDOWN = r"^\||`|\]\(|(?<!\S)\*+\w|\w\*+(?!\S)"
 # What a title points to when nothing before it says so: "its" may follow its noun, as in "a node and its link".
 POINTS = re.compile(
     r"^(?:its|that|this|these|they|it)\b|\bthen\b|\b(?:is|does) (?:it|that)\b", re.I
@@ -56,6 +58,23 @@ def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
         assert len(slide.title) < 130 and not re.fullmatch(r"\w+ \d", slide.title), slide.title
         assert sum(map(len, slide.lines)) < 950, slide.title
         assert not re.search(r"[{}]|\*\*|\]\(|\bnan\b", " ".join(slide.lines)), slide.title
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notes_have_no_markdown(decks, name):
+    for slide in decks[name]:
+        assert not re.search(MARKDOWN, slide.notes), (slide.title, slide.notes)
+    assert "\nMinutes 0-" in decks[name][0].notes
+
+
+def test_lines_of_markdown_lose_its_marks_and_keep_norms():
+    text = "**It** is [a](b.md):\n\n| a | b |\n|---|---|\n| $c$ | d |\n\n|w| of *x*"
+    assert plain_lines(text) == "It is a:\n\na: b\nc: d\n\n|w| of x"
+
+
+@pytest.mark.parametrize("text", ["| a | b |", "an *Idea* of", "`make`", "[a](b.md)", "**a**"])
+def test_markdown_is_seen(text):
+    assert re.search(MARKDOWN, text)
 
 
 @pytest.mark.parametrize("name", NAMES)
