@@ -48,6 +48,7 @@ ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lo
 WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
 FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
+CLASS = 50  # minutes of one, as instructor notes have them; a page alone may take longer
 MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
@@ -64,7 +65,7 @@ def deck(module: Module, repository: Path) -> list[Slide]:
         *checks(lesson, titles),
         *_closing(text, notes, titles),
     ]
-    return list(_timed(_shortened(slides), module.minutes))
+    return list(_timed(_shortened(slides), min(CLASS, module.minutes)))
 
 
 def _shortened(slides: list[Slide]) -> list[Slide]:
