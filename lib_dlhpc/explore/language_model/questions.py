@@ -199,6 +199,7 @@ PIPED = {
     "one_memory": lambda: held(schedule=ONE)[1],
     "zb_memory_full": lambda: held(schedule=ZB, recompute="full")[1],
     "zb_part": zb_part,
+    "idle_one": lambda: idle("1F1B"),
     "idle_zb": lambda: idle("ZB-H1"),
     "idle_dual": lambda: idle("DualPipe"),
     "bubble_32": lambda: piped(microbatches=32),

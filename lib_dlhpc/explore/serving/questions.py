@@ -173,6 +173,12 @@ def row(name: str) -> Published:
     return next(each for each in published() if each.name == name)
 
 
+def too_fast() -> list[float]:
+    """Return by how much predictions of published decodes of one sequence, all weights in bf16, are too fast."""
+    decodes = (each for each in published() if each.quantity == "decode_tokens_per_second")
+    return [each.error for each in decodes if each.scored and each.service.service.batch == 1]
+
+
 def published_table() -> Table:
     """Return published figures, predictions and errors, as a table."""
     lines = [["", "published", "predicted", "error"]]
@@ -223,6 +229,8 @@ lesson = Lesson.read(
         "prefill": lambda: show(parts(Phases())[0].total, "s"),
         "weights": lambda: show(bytes_read(served(Phases())[1].shard), "B"),
         "each": lambda: show(token(), "s"),
+        "fast_least": lambda: min(too_fast()),
+        "fast_most": lambda: max(too_fast()),
         "longer_8": lambda: token(batch=8) / token() - 1,
         "more_8": lambda: 8 * token() / token(batch=8),
         "longer_64": lambda: token(batch=64) / token(),

@@ -30,6 +30,7 @@ from lib_dlhpc.explore.slides.slide import (
     WORDS,
 )
 from lib_dlhpc.explore.slides.sources import Titles, lesson_of, titles_of
+from lib_dlhpc.serving.published import published
 
 MARKDOWN = r"^\||`|\]\(|(?<!\S)\*+\w|\w\*+(?!\S)"
 # What a title points to when nothing before it says so: "its" may follow its noun, as in "a node and its link".
@@ -235,6 +236,25 @@ def test_a_result_names_its_quantity_and_its_reason(decks, name):
             assert re.match(r"\S+ \S+ .*: .", said), slide.title
             assert len(reason.split()) >= 6 and "…" not in reason, (slide.title, reason)
             assert not re.search(r"\b(?:below|here|on the page)\b", reason), reason
+
+
+def test_the_reason_of_an_exchange_in_rings_is_the_latency_that_it_says(decks, lesson):
+    """Over half of what is exposed is latency; PAT and shards within a pod come close to a step without any."""
+    own = lesson("12_train_a_language_model")
+    whole = float(own.result("fsdp_alone").split()[0])
+    texts = [
+        own.filled(f"{{{name}}}") for name in ("step_bytes", "step_pat", "step_pod", "data_alone")
+    ]
+    bare, pat, pod, exposed = (float(text.removesuffix(" s")) for text in texts)
+    assert whole - bare > exposed / 2 and max(pat, pod) < 1.01 * bare
+    slide = next(each for each in decks["12_train_a_language_model"] if each.kind == RESULT)
+    assert all(text in " ".join(slide.lines) for text in texts[:3])
+
+
+def test_a_predicted_decode_says_how_far_published_ones_are_off(decks):
+    errors = [row.error for row in published() if row.scored and row.name.startswith("gptfast-")]
+    slide = next(each for each in decks["13_serving"] if each.kind == RESULT)
+    assert f"{min(errors):.0%} to {max(errors):.0%} too fast" in slide.lines[0]
 
 
 def words(slide):

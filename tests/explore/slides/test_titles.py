@@ -69,12 +69,6 @@ def far_off():
     return [len({row[0][:5] for row in rows if abs(row[3] / row[2] - 1) > FAR})]
 
 
-def bubble(schedule):
-    """Return the bubble of a pipeline over its work."""
-    share = bubbles.bubble(bubbles.Setting(schedule=schedule))
-    return share / (1 - share)
-
-
 def kinds():
     """Return in how many ways a token of Llama 3's layouts is divided, context parallelism included."""
     return [len({*Llama._fields} & {"tensor", "pipeline", "context"}) + 1]
@@ -142,8 +136,9 @@ CALLS = {
     ],
     "Llama 3 was trained with four kinds of parallelism at once": kinds,
     "Over four nodes, a ring is exposed until sequences are very long": nodes_of_a_ring,
-    "ZB-H1 halves the bubble of 1F1B": lambda: [
-        bubble(bubbles.SCHEDULES[-1]) / bubble(bubbles.ONE)
+    "ZB-H1 halves the idle seconds of 1F1B": lambda: [
+        bubbles.closed_forms(bubbles.Setting())["ZB-H1"].idle
+        / bubbles.closed_forms(bubbles.Setting())["1F1B"].idle
     ],
     "fp8 halves compute-bound matmuls and the operands that are sent or stored": lambda: [
         peak_rate(H100, "bf16") / peak_rate(H100, "fp8")
