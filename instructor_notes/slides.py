@@ -30,7 +30,7 @@ from lib_dlhpc.explore.slides.picture import png
 from lib_dlhpc.explore.slides.slide import PREDICT, Slide
 
 REPOSITORY = Path(__file__).parents[1]
-FONT = "Arial"  # layout.py has its widths
+FONT, MONO = "Arial", "Courier New"  # layout.py has their widths
 WIDE_PX, BESIDE_PX = 760, 520  # of a figure: so its words are 12 to 14 points high
 FORMULA, STEP = 40, 26  # points of a formula, at most: on its own, and in a derivation
 BLUE, RUST, GRAY = (
@@ -102,7 +102,9 @@ def put(own, box: layout.Box) -> None:
     for paragraph in frame.paragraphs:
         paragraph.alignment = PP_ALIGN.LEFT
         type_(paragraph, box.size, COLORS.get(box.role, INK), box.bold)
-        if paragraph is not frame.paragraphs[-1]:
+        if box.role == "code":
+            paragraph.font.name = MONO
+        elif paragraph is not frame.paragraphs[-1]:
             paragraph.space_after = Pt(layout.PARAGRAPH * box.size)
         if box.bullets and not paragraph.text.endswith(":"):
             mark(paragraph)

@@ -11,8 +11,10 @@ from lib_dlhpc.explore.slides.diagram import (
     Diagram,
     Lane,
     Node,
+    Row,
     Shape,
     circle,
+    held,
     lanes,
     linked,
 )
@@ -44,6 +46,22 @@ def ring() -> Diagram:
     links = [(names[a], names[b]) for a, b in zip(part.source, part.target, strict=True)]
     words = [Shape(0.36, 0.38, 0.28, 0.2, "round 1: each sends a chunk to the next")]
     return linked(circle(names, across=0.8, wide=0.15), links, words)
+
+
+def steps() -> Diagram:
+    """Return what each of four ranks sends in each round of a reduce-scatter: in a ring, and by halving."""
+    rows = []
+    for name, take, fill in (("ring", FEW - 1, BLUE), ("rabenseifner", int(np.log2(FEW)), ORANGE)):
+        for number, part in zip(range(take), schedule(name, FEW, FEW).rounds(), strict=False):
+            cells = [""] * FEW
+            for rank, to, first, count in zip(
+                part.source, part.target, part.offset, part.count, strict=True
+            ):
+                blocks = f"{first}" if count == 1 else f"{first} to {first + count - 1}"
+                cells[rank] = f"{blocks}\n→ rank {to}"
+            label = "ring" if name == "ring" else "halving"
+            rows.append(Row(f"{label}, round {number + 1}", cells, fill))
+    return held([f"rank {rank} sends" for rank in range(FEW)], rows)
 
 
 def shared() -> Diagram:
@@ -78,6 +96,7 @@ def emulated() -> Diagram:
 DIAGRAMS = {
     "Which algorithm, when?": messages,
     "How does a schedule sum?": ring,
+    "rounds": steps,
     "What if devices share a NIC?": shared,
     "A network slow enough to see": emulated,
 }

@@ -1,5 +1,7 @@
 """Diagrams of the slides of module 05: what each kind divides, GPT-3 on its nodes, sixteen devices of a replica."""
 
+from functools import partial
+
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
 from lib_dlhpc.explore.slides.diagram import (
@@ -14,6 +16,7 @@ from lib_dlhpc.explore.slides.diagram import (
     held,
     linked,
 )
+from lib_dlhpc.explore.slides.node import node_of
 from lib_dlhpc.layout import Place, group, rank_at, sizes
 
 TENSOR, STAGES, PER_NODE = 8, 12, 8
@@ -105,4 +108,5 @@ DIAGRAMS = {
     "across_nodes": apart,
     "Stages, slabs, or both?": sixteen,
     "sixteen_devices": chosen,
+    "node": partial(node_of, "selene"),
 }

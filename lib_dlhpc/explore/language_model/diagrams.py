@@ -1,5 +1,7 @@
 """Diagrams of the slides of module 12: four kinds of parallelism, a pipeline, a ring of tokens, experts."""
 
+from functools import partial
+
 from lib_dlhpc.explore.language_model import experts
 from lib_dlhpc.explore.language_model.layout import Setting, experiment
 from lib_dlhpc.explore.slides.diagram import (
@@ -16,6 +18,7 @@ from lib_dlhpc.explore.slides.diagram import (
     linked,
     passes,
 )
+from lib_dlhpc.explore.slides.node import node_of
 from lib_dlhpc.layout import own_tokens, sizes, stride
 from lib_dlhpc.schedules import PIPELINES, timetable
 
@@ -71,11 +74,10 @@ def ring() -> Diagram:
     for rank in range(RANKS):
         early, late = own_tokens(LENGTH, RANKS, rank, "ring")
         part = LENGTH // (2 * RANKS)
-        names.append(
-            f"rank {rank}: parts\n{early[0] // part + 1} and {late[0] // part + 1} of {2 * RANKS}"
-        )
+        names.append(f"rank {rank}: {early[0] // part + 1} and {late[0] // part + 1}")
     links = [(names[rank], names[(rank + 1) % RANKS]) for rank in range(RANKS)]
-    words = [Shape(0.38, 0.34, 0.24, 0.3, "keys and values, rank to rank")]
+    said = f"each has two of {2 * RANKS} parts; keys and values travel"
+    words = [Shape(0.36, 0.29, 0.28, 0.38, said)]
     return linked(circle(names, across=0.72, wide=0.25), links, words)
 
 
@@ -105,4 +107,5 @@ DIAGRAMS = {
     "How much of a pipeline is bubble?": idle,
     "Who waits for keys and values?": ring,
     "Where do tokens travel?": travel,
+    "node": partial(node_of, "h100-pod"),
 }

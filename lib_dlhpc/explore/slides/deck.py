@@ -16,6 +16,7 @@ from lib_dlhpc.explore.course import Module
 from lib_dlhpc.explore.slides.asked import LETTERS, answered, checks, predicted
 from lib_dlhpc.explore.slides.derivation import Derivation
 from lib_dlhpc.explore.slides.diagram import Diagram
+from lib_dlhpc.explore.slides.listing import listed
 from lib_dlhpc.explore.slides.notebook import (
     Section,
     after,
@@ -46,6 +47,7 @@ from lib_dlhpc.teaching.questions import shuffled
 
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
 WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
+CITED = 95  # characters of the sources at the foot of a slide, at most
 FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
 CLASS = 50  # minutes of one, as instructor notes have them; a page alone may take longer
@@ -62,6 +64,8 @@ def deck(module: Module, repository: Path) -> list[Slide]:
         *_sections(text, lesson, titles, diagrams_of(text)),
         *_formula(text),
         *map(_derived, derivations(text)),
+        *_drawn(titles, diagrams_of(text)),
+        *(listed(title, list(names)) for title, names in titles.code.items()),
         *checks(lesson, titles),
         *_closing(text, notes, titles),
     ]
@@ -189,7 +193,8 @@ def _formula(text: str) -> Iterator[Slide]:
     for number, part in enumerate(parts, 1):
         title = f"The formulas, {number} of {len(parts)}" if parts[1:] else "The formula, opened"
         lines = limits if number == len(parts) else ()
-        yield Slide(title, lines, plain_lines(section.strip()), formulas=tuple(part), kind=BOARD)
+        own = Slide(title, lines, plain_lines(section.strip()), formulas=tuple(part), kind=BOARD)
+        yield own._replace(source=_cited(section))
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
@@ -199,6 +204,14 @@ def _formula(text: str) -> Iterator[Slide]:
             kind=BOARD,
             table=each,
         )
+
+
+def _cited(section: str) -> str:
+    """Return the sources of a section, as many as fit a line; the notes have all of them."""
+    found = re.search(r"\bSources?: (.+)", section)
+    works = plain(found[1]).rstrip(".").split("; ") if found else []
+    shown = [sum(map(len, works[: n + 1])) + 2 * n <= CITED for n in range(len(works))].count(True)
+    return f"After {'; '.join(works[:shown])}" if shown else ""
 
 
 def _parted(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -230,6 +243,14 @@ def _derived(own: Derivation) -> Slide:
         stepwise=True,
         kind=BOARD,
     )
+
+
+def _drawn(titles: Titles, diagrams: Mapping[str, Callable[[], Diagram]]) -> Iterator[Slide]:
+    """Yield diagrams that belong to no section."""
+    for title, (name, *lines) in titles.drawn.items():
+        own = diagrams[name]()
+        said = f"Draw it first, one step at a time. It shows: {own.said}."
+        yield Slide(title, tuple(lines), said, kind=BOARD, diagram=own)
 
 
 def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.slides.diagram import Diagram, Shape
-from lib_dlhpc.explore.slides.slide import CHECK, EARLIER, OPENING, PREDICT, Slide
+from lib_dlhpc.explore.slides.slide import CHECK, CODE, EARLIER, OPENING, PREDICT, Slide
 
 WIDTH, HEIGHT = 13.333, 7.5
 LEFT, TOP, WIDE, END = 0.6, 1.72, 12.1, 6.55  # what a slide shows is between TOP and END
@@ -34,6 +34,7 @@ BROAD = {
     1.02: "@…→←↔≈≤≥✓",
 }
 WIDTHS = {sign: em for em, signs in (NARROW | BROAD).items() for sign in signs}
+MONO = 0.61  # em, of Courier New
 USUAL, BOLD = 0.6, 1.08  # em, a letter or a digit at most; how much wider bold type is
 
 
@@ -41,7 +42,7 @@ Place = tuple[float, float, float, float]  # left, top, width, height
 
 
 class Box(NamedTuple):
-    """A text in its place. role: title, kind, body, reason, source, foot; bullets: before each of its lines."""
+    """A text in its place. role: title, kind, body, code, reason, source, foot; bullets: before each of its lines."""
 
     place: Place
     lines: tuple[str, ...]
@@ -91,6 +92,8 @@ def _main(slide: Slide) -> list[Box]:
     lines, marked = slide.lines, slide.kind not in (PREDICT, CHECK, EARLIER)
     if slide.stepwise:
         return _reasons(slide)
+    if slide.kind == CODE:
+        return [fitted(lines, (LEFT, TOP, WIDE, END - TOP), 20, "code")]
     if slide.table:
         return [fitted(lines, (LEFT, TOP, WIDE, above(lines)), 18)] if lines else []
     if slide.formulas:
@@ -229,6 +232,9 @@ def fits(box: Box) -> bool:
     """Whether a text is as high as its box, or less."""
     _, _, wide, high = box.place
     inner = wide - 2 * INSET[0] - (BULLET if box.bullets else 0)
+    if box.role == "code":  # of one width, and without space between its lines
+        across = MONO * max(map(len, box.lines)) * box.size / 72
+        return across <= inner and len(box.lines) * LINE * box.size / 72 + 2 * INSET[1] <= high
     return height(box.lines, inner, box.size, box.bold) + 2 * INSET[1] <= high
 
 

@@ -6,7 +6,7 @@ from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.slides.diagram import Diagram
 
 OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
-ANSWER = "Answer"
+ANSWER, CODE = "Answer", "Code"
 EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
 WORDS, QUESTION, LIST = 40, 45, 60  # on a slide at most: of prose, of a question, of a list
 PUBLISHED, REAL = "Published", "Do it for real"

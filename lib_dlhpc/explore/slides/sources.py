@@ -25,7 +25,7 @@ class Titles(NamedTuple):
     answered: the title of its answer then, which has a diagram. asked: the topic of each guess, and of a check whose
     question is too long for a title.
     because: the reason of a result, if not the first sentences of the page's; brief: a long guess in fewer words;
-    summary: the five lines.
+    summary: the five lines. By their titles: code, the functions of a listing; drawn, the name of a diagram and lines.
     """
 
     ideas: Mapping[str, str]
@@ -39,6 +39,8 @@ class Titles(NamedTuple):
     because: Mapping[str, str] = {}
     brief: Mapping[str, str] = {}
     summary: Sequence[str] = ()
+    code: Mapping[str, Sequence[str]] = {}
+    drawn: Mapping[str, Sequence[str]] = {}
 
 
 def lesson_of(text: str) -> Lesson:

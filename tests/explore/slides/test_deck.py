@@ -20,6 +20,7 @@ from lib_dlhpc.explore.slides.notebook import (
 from lib_dlhpc.explore.slides.slide import (
     ANSWER,
     CHECK,
+    CODE,
     EARLIER,
     IDEA,
     LIST,
@@ -48,16 +49,18 @@ def lesson(repository):
 @pytest.mark.parametrize("name", NAMES)
 def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
     slides = decks[name]
-    assert 18 <= len(slides) <= 27
+    assert 19 <= len(slides) <= 27  # as instructor_notes/README.md says
     titles = [(slide.title, slide.kind) for slide in slides if not slide.figure]
     assert len(set(titles)) == len(titles)
     for slide in slides:
         assert slide.title and slide.notes.strip(), slide.title
-        assert len(slide.lines) <= 6, slide.title
+        assert len(slide.lines) <= (20 if slide.kind == CODE else 6), slide.title
         assert slide.lines or slide.figure or slide.table or slide.formulas, slide.title
         assert slide.kind, slide.title
         assert len(slide.title) < 130 and not re.fullmatch(r"\w+ \d", slide.title), slide.title
         assert sum(map(len, slide.lines)) < 950, slide.title
+        if slide.kind == CODE:
+            continue
         assert not re.search(r"[{}]|\*\*|\]\(|\bnan\b", " ".join(slide.lines)), slide.title
 
 
@@ -262,7 +265,11 @@ def words(slide):
     options = re.compile(r"^[A-G]\.|^Write down a number|^You will be able to")
     lines = [line for line in slide.lines if not options.match(line)]
     asides = () if slide.diagram else slide.aside  # beside a diagram, a title
-    return 0 if slide.stepwise else sum(len(line.split()) for line in (*lines, *asides))
+    return (
+        0
+        if slide.stepwise or slide.kind == CODE
+        else sum(len(line.split()) for line in (*lines, *asides))
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

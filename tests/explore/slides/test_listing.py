@@ -1,0 +1,51 @@
+"""Code on slides is the code that runs; diagrams of steps and of nodes are what schedules and the catalog say."""
+
+import inspect
+
+import pytest
+
+from lib_dlhpc.explore.allreduce.diagrams import steps
+from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.explore.slides.layout import SMALLEST, boxes
+from lib_dlhpc.explore.slides.listing import listed
+from lib_dlhpc.explore.slides.node import node_of
+from lib_dlhpc.explore.slides.notebook import notebook_text
+from lib_dlhpc.explore.slides.slide import CODE
+from lib_dlhpc.explore.slides.sources import titles_of
+from lib_dlhpc.schedules import ring_collectives
+from lib_dlhpc.spec.machine import load_machine
+
+ALLGATHER = "lib_dlhpc.schedules.ring_collectives:allgather"
+
+
+def test_a_listing_is_the_function_without_its_docstring():
+    slide = listed("Title", [ALLGATHER])
+    source = inspect.getsource(ring_collectives.allgather)
+    assert all(line in source.split("\n") for line in slide.lines)
+    assert slide.lines[0].startswith("def allgather(") and '"""' not in "".join(slide.lines)
+    assert "filled on all others" in slide.notes and "ring_collectives.py" in slide.source
+
+
+@pytest.mark.parametrize("name", [module.name for module in PATH])
+def test_listings_are_on_the_slides_and_can_be_read(decks, name, repository):
+    titles = titles_of(notebook_text(repository / "modules" / f"{name}.ipynb"))
+    slides = [slide for slide in decks[name] if slide.kind == CODE]
+    assert [slide.title for slide in slides] == list(titles.code)
+    for slide in slides:
+        (box,) = (each for each in boxes(slide, name) if each.role == "code")
+        assert box.size >= SMALLEST and len(box.lines) <= 16
+
+
+def test_the_steps_are_those_of_the_schedules():
+    """In a ring each rank sends one of four blocks a round; halving sends two, then one."""
+    texts = [shape.text for shape in steps().shapes if "→" in shape.text]
+    counts = [1 + ("to" in text.split("\n")[0]) for text in texts]
+    assert counts == 12 * [1] + 4 * [2] + 4 * [1]
+
+
+def test_a_node_is_the_one_of_the_catalog():
+    own, drawn = load_machine("h100-pod"), node_of("h100-pod")
+    assert sum(shape.text.startswith("GPU ") for shape in drawn.shapes) == own.devices_per_node
+    for text in ("450 GB/s", "8 NICs of 50 GB/s", "85.5 GB", "3.35 TB/s"):
+        assert text in drawn.said
+    assert (own.intra_node.bandwidth, own.nics) == (450e9, 8)
