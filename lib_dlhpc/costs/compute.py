@@ -286,18 +286,24 @@ def dispatched(seconds: Any, issue: Any, exchanged: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the kernels and collectives that the host issues for each layer, in forward and in backward."""
+    """Return the kernels and collectives that the host issues for each layer, in forward and in backward.
+
+    In fp8 each product has a cast before it: of its input, or of the gradient of its output.
+    """
     return _issued(model, "forward"), _issued(model, "backward")
 
 
 def _issued(model: Model, direction: str) -> NDArray[np.float64]:
     found: list[float] = []
     for layer in model.layers:
-        traits, products = layer.traits, 1 if direction == "forward" else layer.gradients
+        traits, times = layer.traits, 1 if direction == "forward" else layer.gradients
         if traits.message:
             found.append(layer.attributes.get(direction) not in ("none", "slice"))
+        elif traits.view or traits.stand_in:
+            found.append(0)
         else:
-            found.append(0 if traits.view or traits.stand_in else products * traits.kernels)
+            kernels, products = traits.issues(layer)
+            found.append(times * kernels + (products if layer.fp8 else 0))
     return np.array(found, dtype=np.float64)
 
 

@@ -132,11 +132,31 @@ class Experts(Kind):
 
         Each expert has its own two products, and STREAMS of them are at work at once.
         """
+        rounds = 2 * -(-cls._here(layer) // STREAMS)
+        return rounds, rounds + cls._beside_products(layer)
+
+    @classmethod
+    def issues(cls, layer: Layer) -> tuple[int, int]:
+        """Return the kernels that are issued, and the products among them: two of each expert, one after another.
+
+        Casts to fp8 are one of each product, too (NVIDIA, TransformerEngine 2.9: a loop over the experts in both).
+        """
+        products = 2 * cls._here(layer)
+        return products + cls._beside_products(layer), products
+
+    @staticmethod
+    def _here(layer: Layer) -> int:
+        """Return the number of experts that a rank computes."""
         options = layer.attributes
         first, stop = options.get("own", options.get("served", (0, options["experts"])))
-        rounds = 2 * -(-(stop - first) // STREAMS)
+        return int(stop - first)
+
+    @classmethod
+    def _beside_products(cls, layer: Layer) -> int:
+        """Return the kernels of the activation and of copies of rows, see `beside`."""
+        options = layer.attributes
         ends = 0 if options.get("gathered") else 2
-        return rounds, rounds + 1 + ends + (2 if "own" in options and stop - first > 1 else 0)
+        return 1 + ends + (2 if "own" in options and cls._here(layer) > 1 else 0)
 
     @classmethod
     def operands(cls, layer: Layer) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.compute import dispatched, kernels, layer_times, update_time
 from lib_dlhpc.costs.streams import loss_bytes
 from lib_dlhpc.costs.tiles import used
+from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment, read_model
 from lib_dlhpc.spec.machine import read_device
@@ -126,3 +127,24 @@ def test_layers_with_equal_counts_take_as_long_as_if_each_were_priced(device, mo
     monkeypatch.setattr(compute, "_distinct", lambda model: (every, np.arange(len(place))))
     for one, other in zip(once, layer_times(GPT, own, batch, "fp16"), strict=True):
         assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("here", [8, 32])
+def test_each_expert_has_its_own_products_and_in_fp8_a_cast_before_each(here):
+    """Of the host; on the device four of the products are at work at once."""
+    run = read_experiment(
+        {
+            "model": {"name": "qwen3-30b-a3b", "layers": 2},
+            "dataset": "webtext",
+            "machine": "h100-pod",
+            "strategy": {"nodes": 2, "batch": 1, "precision": "bf16", "experts": 128 // here},
+        }
+    )
+    model, narrow = (
+        parts(each, 0)[0].model for each in (run, run.set({"strategy.precision": "fp8"}))
+    )
+    (ahead, back), (cast, cast_back) = kernels(model), kernels(narrow)
+    at = [layer.kind for layer in model.layers].index("gated_experts")
+    beside = 5  # rows are copied four times, and activated
+    assert (ahead[at], back[at]) == (2 * here + beside, 2 * (2 * here + beside))
+    assert cast[at] - ahead[at] == cast_back[at] - back[at] == 2 * here

@@ -208,6 +208,11 @@ class Kind:
         return 1, 1
 
     @classmethod
+    def issues(cls, layer: Layer) -> tuple[int, int]:
+        """Return the kernels that a framework issues for a forward pass, and the products with weights among them."""
+        return cls.kernels, 1
+
+    @classmethod
     def operands(cls, layer: Layer) -> tuple[float, float]:
         """Return the elements of a sample that products with weights read: activations forward, gradients backward.
 
