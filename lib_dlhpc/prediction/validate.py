@@ -7,9 +7,10 @@ may serve as a start for larger ones and be scored itself from a smaller one. Ji
 estimated from published rows; they are not scored. What is not used stands under [[left_out]].
 
 `scale_from` names a measured row of another network or split, under [[inputs]]: by what factor compute takes
-longer than the roofline on that machine; `link_from` likewise one that says what share of the line rate
-between nodes exchanges reach. All three fill [calibration], as a user would: the experiment of a row, written
-to TOML, predicts the row. A row `relative_to` a change of its experiment is a ratio of two predictions.
+longer than the roofline on that machine, its host as long; `link_from` likewise one that says what share of
+the line rate between nodes exchanges reach. All three fill [calibration], as a user would: the experiment of a
+row, written to TOML, predicts the row. A row `relative_to` a change of its experiment is a ratio of two
+predictions.
 
 A row that changes its [machine] says by which source. What a row may be off by is fixed before it is
 predicted: by its class (ALLOWED), for arithmetic by the digits that were printed, or by `tolerance` with the
@@ -211,7 +212,9 @@ def experiment_of(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Experim
         experiment = experiment.set(_measured(table, entry["from"], experiment))
     if "scale_from" in entry:
         scale = _scale_from(name, entry["scale_from"])
-        experiment = experiment.set({"calibration.compute_scale": scale})
+        # A scale multiplies all compute, but a host issues kernels no slower for a slower device.
+        host = {"machine.device.dispatch": experiment.machine.device.dispatch / scale}
+        experiment = experiment.set({"calibration.compute_scale": scale, **host})
     if "link_from" in entry:
         share = _link_from(name, entry["link_from"])
         experiment = experiment.set({"calibration.link_efficiency": share})

@@ -1,0 +1,48 @@
+"""The host of published steps: NVIDIA's on H100 and B200 have the time for a kernel that a row on A100 gave."""
+
+import pytest
+from scored import scored
+
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.machine import read_device
+
+
+def test_the_host_of_nvidias_steps_is_that_of_the_a100s_row():
+    """Where the host is priced it takes as long for a kernel on each machine, whatever the scale of its compute."""
+    host = read_device("a100-sxm-80gb").dispatch
+    found = {row.id: row.experiment for row in scored() if row.group.startswith("NeMo")}
+    seconds = {
+        name: e.machine.device.dispatch * e.calibration.compute_scale for name, e in found.items()
+    }
+    without = {name for name, each in seconds.items() if not each}
+    graphs = {"bridge-qwen3-30b-a3b-b200-mxfp8-8"}
+    assert without == graphs | {name for name in found if "-gb200-" in name}
+    assert all(each in (0, pytest.approx(host)) for each in seconds.values())
+    # With one sample in a microbatch the host takes most of a step; with four, or in large dense products, the device.
+    slow, large = (
+        found[name]
+        for name in ("bridge-qwen3-30b-a3b-b200-mxfp8-8-micro1", "dgxc-llama3-8b-bf16-16")
+    )
+    quick = [hostless(each) for each in (slow, large)]
+    assert predict(slow).step_time > 2.5 * predict(quick[0]).step_time
+    assert predict(large).step_time == pytest.approx(predict(quick[1]).step_time, rel=1e-3)
+
+
+def hostless(experiment):
+    """Return the experiment with a host that is always ahead."""
+    scale = {"calibration.compute_scale": experiment.calibration.compute_scale}
+    return experiment.set({"machine.device.dispatch": 0.0, **scale})
+
+
+def test_graphs_of_attention_and_router_are_worth_little_where_the_exchange_binds():
+    """Measured: 41.36 s without CUDA graphs, 42.00 s with them (Megatron-Bridge 067f987, docs/training/cuda-graphs.md).
+
+    Qwen3 30B-A3B in bf16 over 16 H100 with an all-to-all, which is no row: the layout of one that is scored.
+    """
+    row = next(row for row in scored() if row.id == "bridge-qwen3-30b-a3b-h100-fp8-16")
+    other = {"strategy.precision": "bf16", "strategy.expert_exchange": "direct"}
+    scale = {"calibration.compute_scale": row.experiment.calibration.compute_scale}
+    run = row.experiment.set({**other, **scale})
+    step = predict(run).step_time
+    assert step == pytest.approx(predict(hostless(run)).step_time, rel=2e-3)
+    assert step == pytest.approx(41.36, rel=0.15)
