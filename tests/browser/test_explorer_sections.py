@@ -278,7 +278,7 @@ def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
 def test_calibration_shows_how_far_it_is_and_can_be_cancelled(page: Any, eventually: Any) -> None:
     start = page.get_by_role("button", name="Calibrate this machine")
     changes(page, start.click, "Calibrate")
-    tells(results(page), "Measuring products")
+    tells(results(page), "Measuring matmuls")
     start.locator("xpath=..").get_by_role("button", name="Cancel").click()
     tells(results(page), "Cancelled.")
     eventually(start.is_enabled)

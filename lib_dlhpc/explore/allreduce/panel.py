@@ -97,6 +97,6 @@ def result_words(result: Result) -> str:
         f"{calibrated_words(result)} the prediction of each algorithm uses only these."
         f"<br><b>Error.</b> The quietest tenth of the runs takes {quiet[0]:.2g} to {quiet[-1]:.2g} times the"
         f" prediction, the median {usual[0]:.2g} to {usual[-1]:.2g} times."
-        f"<br><b>Why.</b> There is no network: messages are copies in one memory, which all ranks share, and"
+        f"<br><b>Why.</b> There is no network: messages are copies within the memory that all ranks share, and"
         f" {escape(crowd)}. A run on one machine does not show which algorithm a cluster should use."
     )

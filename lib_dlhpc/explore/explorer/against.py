@@ -49,7 +49,7 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str) -> str:
     whole, before = expected_time(p), expected_time(a)
     if abs(whole - before) > SAME * before:
         took = f" The run takes {show(whole, 's')} instead of {show(before, 's')}."
-        never = f" Time to train: {run_time(p)}; that of A: {run_time(a)}."
+        never = f" Time to train: {run_time(p)}; A: {run_time(a)}."
         words += never if endless(p) or endless(a) else took
     held = float(p.memory_total) - float(a.memory_total)
     if abs(held) > 0.01 * float(a.memory_total):

@@ -102,9 +102,9 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     unit, many = "tokens" if tokens(p) else "samples", float(p.throughput) * (tokens(p) or 1)
     used, (_, flop) = mfu(p), model_flop(p)
     batch = f"batch of {int(p.experiment.global_batch):,} samples"
-    peak = f"of {show(peak_of(p), 'FLOP/s')} a device"
+    peak = f"of {show(peak_of(p), 'FLOP/s')} per device"
     need, have = held(p), show(float(p.experiment.machine.device.memory), "B")
-    room = f"of {have} a device" if fits(p) else f"does not fit {have}"
+    room = f"of {have} per device" if fits(p) else f"does not fit {have}"
     hours = float(p.device_hours)
     used_for = (
         f"{format_plain(hours)} device-hours"

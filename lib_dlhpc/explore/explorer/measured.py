@@ -66,7 +66,7 @@ def on_own(experiment: Experiment, changes: Mapping[str, object]) -> Experiment:
     """Return the experiment on the user's own machine, and with `changes`. Raises SpecError where there is none."""
     own = own_machine()
     if own is None:
-        words = "There is no calibration of this machine; open Run here and press Calibrate."
+        words = "This machine is not calibrated; open Run here and press Calibrate."
         raise SpecError(words)
     there = what_if(experiment, {**changes, "machine.name": STAND_IN})
     return replace(there, machine=measured_on(there.machine, own))

@@ -105,13 +105,13 @@ def summaries(e: Experiment, stall: float) -> dict[str, str]:
     size = format_plain(e.model.parameters / (1e9 if large else 1e6))
     degrees = {name: getattr(s, name) for name in ("tensor", "pipeline", "spatial", "context")}
     split = [f"{name} {int(n)}" for name, n in {**degrees, "data": replicas(e)}.items() if n > 1]
-    late = f"waits {show(stall, 's')} a step" if stall > 0 else "no stall"
+    late = f"waits {show(stall, 's')} per step" if stall > 0 else "no stall"
     fails, mtbf = not np.isinf(e.machine.node_mtbf), e.machine.node_mtbf / s.nodes
     return {
         "Model": f"{size} {'B' if large else 'M'} parameters",
         "Machine": f"{count(e.devices, 'device')} in {count(s.nodes, 'node')}",
         "Split": " × ".join(split) or "one device",
-        "Batch and optimizer": f"{int(e.global_batch):,} a step, {s.optimizer}",
+        "Batch and optimizer": f"{int(e.global_batch):,} per step, {s.optimizer}",
         "Input": f"{e.storage.tier or 'in memory'}, {late}",
         "Failures": f"one in {show(mtbf, 's')}" if fails else "none",
     }

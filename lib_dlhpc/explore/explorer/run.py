@@ -74,7 +74,7 @@ def calibration(
         def part(*words: Any, **more: Any) -> Any:
             number = next(parts)
             share = min(number / PARTS, 0.95)
-            runner.say(f"Measuring products, messages and layers, part {number + 1} ...", share)
+            runner.say(f"Measuring matmuls, messages and layers, part {number + 1} ...", share)
             return run(*words, **more)
 
         learn(fit_machine((measured or measure_machine)(min(2, cores()), SECONDS, part)))
@@ -88,7 +88,5 @@ def calibration(
 def _known_words() -> str:
     own = own_machine()
     if own is None or own.measured is None:
-        return (
-            "This machine is not calibrated: predictions of it are those of the catalog's laptop."
-        )
+        return "This machine is not calibrated: predictions for it use the catalog's laptop."
     return f"This machine was calibrated {own.measured.date}: choose it under Machine."

@@ -29,7 +29,7 @@ class Products(NamedTuple):
     """Two products, split. width: of X; A makes it four times as wide. nic: bit/s."""
 
     split: Annotated[str, Dropdown("Split", "How the weights are sharded", BY_WORDS)] = "paired"
-    gpus: Annotated[int, Slider("GPUs", "t: each product is sharded over them", GPUS)] = 16
+    gpus: Annotated[int, Slider("GPUs", "t: each matmul is sharded over them", GPUS)] = 16
     width: Annotated[int, Slider("Width", WIDE, WIDTHS)] = 4096
     tokens: Annotated[int, Slider("Rows", "Rows of X: the tokens of a step", ROWS)] = 2048
     node: Annotated[int, Slider("GPUs per node", "They have NVLink among them", GPUS)] = 8
@@ -128,7 +128,7 @@ def products_words(setting: Products) -> str:
     """Say how long it takes, predicted and simulated, and the share of the messages."""
     whole = seconds(setting)
     if setting.gpus == 1:
-        return f"<b>1 GPU: {show(whole, 's')}</b> for both products, forward and backward."
+        return f"<b>1 GPU: {show(whole, 's')}</b> for both matmuls, forward and backward."
     terms = breakdown(simulate(products(setting))).terms
     simulated = terms["forward"] + terms["backward"] + terms["exposed communication"]
     exposed = float(predicted(setting).exposed_communication)

@@ -16,7 +16,7 @@ SECONDS = [d * 10.0**k for k in range(-9, 6) for d in (1, 2, 5)]
 INTEGERS = "format(datum.value, ',d')"
 LINES = {"a step": (BLUE, [1, 0]), "in proportion": (GRAY, [4, 3])}
 KINDS = {
-    "products": (BLUE, "circle"),
+    "matmuls": (BLUE, "circle"),
     "messages": (BLUE, "circle"),
     "sums": (BLUE, "circle"),
     "copies": (ORANGE, "triangle-down"),
@@ -130,7 +130,7 @@ def one_step_messages() -> Layers:
 @drawing(**MEASURED)
 def one_step_sums() -> Layers:
     """Arrays added up (circles) and copied (triangles)"""
-    return measured(_sizes("size of an array"), _amounts("bytes moved a second", "B/s"), low=True)
+    return measured(_sizes("size of an array"), _amounts("bytes moved per second", "B/s"), low=True)
 
 
 def _corner(now: alt.Chart, low: bool) -> alt.Chart:

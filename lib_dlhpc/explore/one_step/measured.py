@@ -87,8 +87,8 @@ def calibrate_here(
 
         def part(*words: Any, **more: Any) -> Any:
             runner.say(
-                f"{RANKS} ranks at work, part {next(parts)}; in all about {seconds:g} s, longer beside other"
-                " processes ..."
+                f"{RANKS} ranks at work, part {next(parts)}; in all about {seconds:g} s, longer if other"
+                " processes run ..."
             )
             return run(*words, **more)
 
@@ -115,7 +115,7 @@ def products_view(setting: Setting, mine: Mine) -> State:
     def law(edge: float) -> list[float]:
         return [2 * edge**3 / product(int(edge), of) for of in (low, device, high)]
 
-    drawn = {"products": (GEMM, lambda edge, s: 2 * edge**3 / s)}
+    drawn = {"matmuls": (GEMM, lambda edge, s: 2 * edge**3 / s)}
     return _view(mine.raw, drawn, law, setting.edge, ("", "FLOP/s"), said)
 
 

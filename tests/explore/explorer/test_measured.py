@@ -68,7 +68,7 @@ def test_without_a_calibration_nothing_is_offered_and_nothing_has_a_band(digits:
     page = Explorer(digits)
     assert not any("calibrated" in label for label in machines(page)["options"])
     assert "90 %" not in notices(page) + page.figures["step"].summary
-    with pytest.raises(SpecError, match="no calibration of this machine"):
+    with pytest.raises(SpecError, match="This machine is not calibrated"):
         moved(page.choice, "machine.name", OWN)
 
 
