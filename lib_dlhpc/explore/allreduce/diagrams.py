@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from lib_dlhpc.explore.allreduce.bus import points
 from lib_dlhpc.explore.allreduce.rounds import capitalized
 from lib_dlhpc.explore.slides.diagram import (
     BLUE,
@@ -19,6 +20,7 @@ from lib_dlhpc.explore.slides.diagram import (
     linked,
 )
 from lib_dlhpc.schedules import schedule
+from lib_dlhpc.spec.units import format_quantity
 
 FEW, ROUND, ELEMENTS, SLOW = 4, 8, 64, "100 Mbit/s, 1 ms"
 SHOWN = {"ring": BLUE, "recursive_doubling": GREEN, "rabenseifner": ORANGE}
@@ -64,6 +66,19 @@ def steps() -> Diagram:
     return held([f"rank {rank} sends" for rank in range(FEW)], rows)
 
 
+def bus() -> Diagram:
+    """Return a published bus bandwidth beside alpha-beta and NCCL's protocols, by message."""
+    shown = points()[1::2] + points()[-1:]
+    sizes = [format_quantity(round(point.size, -4), "B") for point in shown]
+    rows = [
+        Row("published", [f"{point.published / 1e9:.3g}" for point in shown], GREEN),
+        Row("alpha-beta", [f"{point.line / 1e9:.3g}" for point in shown], BLUE),
+        Row("its error", [f"{point.line / point.published - 1:+.0%}" for point in shown], ORANGE),
+        Row("NCCL's\nprotocols", [f"{point.protocols / 1e9:.3g}" for point in shown], BLUE),
+    ]
+    return held(sizes, rows)
+
+
 def shared() -> Diagram:
     """Return two nodes whose devices share a NIC."""
     nodes, links = dict[str, Node](), list[tuple[str, str]]()
@@ -97,6 +112,7 @@ DIAGRAMS = {
     "Which algorithm, when?": messages,
     "How does a schedule sum?": ring,
     "rounds": steps,
+    "bus": bus,
     "What if devices share a NIC?": shared,
     "A network slow enough to see": emulated,
 }

@@ -193,8 +193,8 @@ def _formula(text: str) -> Iterator[Slide]:
     for number, part in enumerate(parts, 1):
         title = f"The formulas, {number} of {len(parts)}" if parts[1:] else "The formula, opened"
         lines = limits if number == len(parts) else ()
-        own = Slide(title, lines, plain_lines(section.strip()), formulas=tuple(part), kind=BOARD)
-        yield own._replace(source=_cited(section))
+        said, source = plain_lines(section.strip()), _cited(section)
+        yield Slide(title, lines, said, formulas=tuple(part), kind=BOARD, source=source)
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
