@@ -20,8 +20,8 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "07_io_bottlenecks.ipynb"
-PLOTS = 7
-QUESTIONS = 33
+PLOTS = 8
+QUESTIONS = 38
 MOVES = {
     0: {
         "A file": "ArrowRight",
@@ -45,8 +45,9 @@ MOVES = {
         "Stored": "2 : 1, fast (1 GB/s a reader)",
     },
     3: {"Batch": "ArrowRight", "Nodes": "ArrowRight", "Network": "VGG-16", "In": "one epoch"},
+    4: {"Stripes": "ArrowRight", "Ranks": "Home", "A request": "Home", "Aggregators": "Home"},
 }
-GUESSES = {0: "20", 10: "50", 16: 3, 21: 2, 24: "100"}  # a number: that choice of a list
+GUESSES = {0: "20", 10: "50", 16: 3, 21: 2, 24: "5", 29: "100"}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
@@ -76,6 +77,9 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "4 nodes are needed" in wall(page, 2))
     slider(page, 3, "Batch").press("End")
     eventually(lambda: "Memory" in wall(page, 3))
+    eventually(lambda: "1 of 16 targets: the others are idle" in wall(page, 4))
+    slider(page, 4, "Stripes").press("End")
+    eventually(lambda: "All targets are busy." in wall(page, 4))
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
@@ -88,8 +92,8 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 def test_files_are_read_for_real_and_their_prediction_stands_beside_it(
     page: Any, eventually: Any
 ) -> None:
-    live = experiment(page, 4)
-    slider(page, 4, "A file").press("Home")
+    live = experiment(page, 5)
+    slider(page, 5, "A file").press("Home")
     live.get_by_role("button", name="Read").click()
     eventually(lambda: live.get_by_text("the same samples in the same order").count() == 1)
     eventually(lambda: live.locator(".dlhpc-plot[data-serial] svg").count() == 1)
@@ -98,7 +102,7 @@ def test_files_are_read_for_real_and_their_prediction_stands_beside_it(
 
 
 def test_a_reading_can_be_cancelled(page: Any) -> None:
-    can_be_cancelled(experiment(page, 4), "Read")
+    can_be_cancelled(experiment(page, 5), "Read")
 
 
 def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
