@@ -61,6 +61,7 @@ def limited(repository, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     env = {**os.environ, "TMPDIR": str(temporary), "XDG_STATE_HOME": str(tmp_path / "state")}
+    env["PYTHONDONTWRITEBYTECODE"] = "1"  # Python cuts its bytecode at the limit, and then reads it
 
     def run(words, limit=LIMIT, **more):
         words = [str(places.get(word, word)) for word in words]
