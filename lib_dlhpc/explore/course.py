@@ -154,7 +154,7 @@ PATH = (
         "12",
         "Training a large language model",
         "How do 16,000 GPUs train one network?",
-        55,
+        60,
         ("04", "05", "08"),
         ("12_lay_out_a_language_model",),
     ),

@@ -11,6 +11,7 @@ queueing.py     the wait for a place, and the batch that a load settles at
 load.py         the steady state at a rate of requests: batch, wait
 scheduler.py    continuous and static batching: which requests are in the next step
 simulate.py     simulate_service: every request and every step
+rollouts.py     predict_iteration: answers that are generated, scored and learned from, in turn or one step behind
 decoder.py      decode, Decoder: a language model in numpy, with a cache of keys and values
 verify.py       decode_with_draft: a small decoder drafts, a large one verifies
 run.py          run_service: the same requests, decoded for real
@@ -26,6 +27,7 @@ from lib_dlhpc.serving.predict import Point, ServicePrediction, predict_service
 from lib_dlhpc.serving.prefix import PrefixCache, Reuse
 from lib_dlhpc.serving.price import Chunk, Prices, StepTime
 from lib_dlhpc.serving.published import Published, published
+from lib_dlhpc.serving.rollouts import Generation, Iteration, generate, predict_iteration
 from lib_dlhpc.serving.run import run_service
 from lib_dlhpc.serving.service import Drafting, Requests, Service, Serving, read_service
 from lib_dlhpc.serving.simulate import ServiceTrace, simulate_service
@@ -35,6 +37,8 @@ __all__ = [
     "Chunk",
     "Decoder",
     "Drafting",
+    "Generation",
+    "Iteration",
     "Load",
     "Point",
     "Pools",
@@ -50,7 +54,9 @@ __all__ = [
     "StepTime",
     "decode",
     "decode_with_draft",
+    "generate",
     "on_this_machine",
+    "predict_iteration",
     "predict_service",
     "published",
     "read_service",

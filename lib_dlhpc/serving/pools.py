@@ -14,7 +14,7 @@ from collections.abc import Callable
 from math import exp
 from typing import NamedTuple
 
-from lib_dlhpc.costs.groups import wire_on
+from lib_dlhpc.costs.groups import Wire, wire_on
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.queueing import between, queue_wait, settled
@@ -45,16 +45,19 @@ class Pools(NamedTuple):
 
 
 def sending(service: Service, prices: Prices) -> Callable[[int], float]:
-    """Return the function from the tokens of a prompt to the seconds of sending its cache.
-
-    Within a node where all replicas are in one; else between nodes, at a device's part of its node's NICs.
-    """
-    serving = service.service
-    near = service.machine.devices_per_node * service.machine.domain
-    devices = serving.devices * serving.replicas
-    machine, _, _ = joined(service.machine, -(-devices // service.machine.devices_per_node), 1)
-    path = wire_on(machine, devices <= near, machine.devices_per_node, machine.devices_per_node)
+    """Return the function from the tokens of a prompt to the seconds of sending its cache."""
+    path = path_of(service, service.service.devices * service.service.replicas)
     return lambda prompt: path.latency + path.beta * prices.cached(prompt)
+
+
+def path_of(service: Service, devices: int) -> Wire:
+    """Return the path from a device to one of another replica, among `devices` in all.
+
+    Within a node where all are in one; else between nodes, at a device's part of its node's NICs.
+    """
+    near = service.machine.devices_per_node * service.machine.domain
+    machine, _, _ = joined(service.machine, -(-devices // service.machine.devices_per_node), 1)
+    return wire_on(machine, devices <= near, machine.devices_per_node, machine.devices_per_node)
 
 
 def pools_of(service: Service, prices: Prices, most: int) -> Pools:

@@ -17,6 +17,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, Activities, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.costs.groups import collective, network_on
@@ -164,6 +165,36 @@ class Prices:
             found += StepTime(*(float(np.sum(each)) for each in steps))
         return found
 
+    def decodes(self, spans: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.float64]:
+        """Return the seconds of each span: of steps in a row that decode the same sequences, without drafts.
+
+        spans: the tokens that the new token of each sequence sees in the first step, and how many steps there are.
+        """
+        if not spans:
+            return np.zeros(0)
+        steps = np.array([many for _, many in spans])
+        batch = np.array([len(contexts) for contexts, _ in spans])
+        first = np.array([sum(contexts) for contexts, _ in spans])
+        last = first + batch * (steps - 1)
+        each = np.array([self._tokens(many, many, many).total for many in batch.tolist()])
+        found = each * steps
+        for kind in self.shard.attended:
+            begin, middle, end = (
+                self._attended(kind, seen) for seen in (first, (first + last) / 2, last)
+            )
+            # A step is convex in what it sees: if the middle lies on the chord, so does all of the span.
+            straight = np.isclose(middle, (begin + end) / 2, rtol=1e-9, atol=0.0)
+            straight &= not kind.window
+            found += np.where(straight, steps * middle, 0.0)
+            for at in np.flatnonzero(~straight).tolist():
+                contexts, many = spans[at]
+                found[at] += self._attended(kind, _seen(contexts, many, kind.window)).sum()
+        return found
+
+    def _attended(self, kind: Attended, seen: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the seconds of attention of steps whose new tokens see these tokens, of all sequences."""
+        return np.asarray(sum(self._attention(kind, kind.flop * seen, kind.stored * seen)))
+
     def steps(self, answer: int) -> float:
         """Return the mean steps from the first token of an answer to its end: answer - 1, or fewer with drafts."""
         if not self.draft:
@@ -283,6 +314,12 @@ def _decoded(kind: Attended, contexts: Sequence[float], drafts: int = 0) -> tupl
         seen = sum(min(each, kind.window) for each in every)
         read = sum(min(each, kind.window) for each in contexts)
     return kind.flop * seen, kind.stored * (read + len(contexts) * drafts)
+
+
+def _seen(contexts: Sequence[int], steps: int, window: int) -> NDArray[np.int64]:
+    """Return the tokens that all sequences of each step see, each at most `window` of them; 0: all."""
+    every = np.add.outer(np.asarray(contexts), np.arange(steps))
+    return np.asarray((np.minimum(every, window) if window else every).sum(axis=0))
 
 
 def pairs(chunk: Chunk, window: int = 0) -> float:

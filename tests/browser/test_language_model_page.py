@@ -22,21 +22,28 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "12_train_a_language_model.ipynb"
-PLOTS = 6
-QUESTIONS = 36
+PLOTS = 8
+QUESTIONS = 43
 SLIDERS = {
     0: {"Context": "ArrowRight", "Pipeline": "ArrowRight"},
     1: {"Stages": "ArrowLeft", "Microbatches": "ArrowRight"},
     2: {"Sequence": "ArrowRight", "Context": "ArrowLeft"},
     3: {"Expert ranks": "ArrowLeft", "Pipeline": "ArrowLeft", "Busiest rank": "ArrowRight"},
+    4: {
+        "GPUs that generate": "ArrowRight",
+        "Answer": "ArrowRight",
+        "Spread": "ArrowLeft",
+        "Samples": "ArrowRight",
+    },
 }
 DROPDOWNS = {
     0: [("Sharded", "gradients too (ZeRO 2)"), ("Recomputed", "all of a block")],
     1: [("Schedule", "zero bubble (ZB-H1)")],
     2: [("Network", "one NIC per node")],
     3: [("Products", "linear layers in fp8"), ("Recomputed", "nothing")],
+    4: [],
 }
-GUESSES = {0: "10", 9: "10", 15: "5", 20: "25", 26: "4"}
+GUESSES = {0: "10", 9: "10", 15: "5", 20: "25", 26: "20", 33: "4"}
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
@@ -62,6 +69,9 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "8 heads of keys and values" in wall(page, 2))
     choose(page, 2, "Exchange", "ring")
     eventually(lambda: "It fits" in wall(page, 3))
+    eventually(lambda: "times as fast as all GPUs" in wall(page, 4))
+    slider(page, 4, "GPUs that generate").press("Home")
+    eventually(lambda: "Balance: generation takes" in wall(page, 4))
 
 
 @pytest.mark.parametrize("index", SLIDERS)
@@ -80,9 +90,9 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 def test_a_layout_is_trained_while_the_page_stays_usable(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 4)
-    choose(page, 4, "Divided", "stages, zero bubble (pipeline)")
-    slider(page, 4, "Ranks").press("Home")
+    panel = experiment(page, 5)
+    choose(page, 5, "Divided", "stages, zero bubble (pipeline)")
+    slider(page, 5, "Ranks").press("Home")
     panel.get_by_role("button", name="Train").click()
     slider_moves(page, eventually, 3, "Expert ranks", "Home")
     tells(panel, "the same run", "calibrates", "predicted less measured", "Why they differ")

@@ -7,7 +7,7 @@ from module_text import has_every_part
 
 from lib_dlhpc.costs.groups import shard_network
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.language_model import experts, layout, sequences
+from lib_dlhpc.explore.language_model import experts, layout, rollouts, sequences
 from lib_dlhpc.explore.language_model.bubbles import (
     ALL,
     SCHEDULES,
@@ -24,16 +24,19 @@ from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu, predicted
 from lib_dlhpc.explore.language_model.questions import (
     FAR,
+    FULL,
     PUBLISHED,
     alone,
     computed,
     dense_fp8,
     hops,
     logarithmic,
+    longest,
     saved_fp8,
     sent,
     zb_part,
 )
+from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results, validate
@@ -258,5 +261,30 @@ def test_interruptions_are_those_published_and_planned_ones_are_not_failures(rep
     assert unexpected == float(rows["llama3-unexpected"]["value"]) == every - planned
 
 
+def test_the_longest_answer_is_what_an_iteration_waits_for():
+    own, even = rollouts.together(Learned()), rollouts.even(Learned())
+    alone = rollouts.prices().answers(1, rollouts.PROMPT, longest()).total
+    assert alone > 0.9 * own.generation.seconds and own.generation.seconds > 3 * even.seconds
+    assert own.generation.seconds > 0.7 * own.seconds and own.generation.busy < 1 / 3
+    few, many = (rollouts.apart(Learned(pool=each)).generation.seconds for each in (4, 12))
+    assert few < 1.4 * many  # three times the GPUs
+    parts = [rollouts.together(Learned(samples=each)).generation.busy for each in (8, 32)]
+    assert parts == pytest.approx([0.30, 0.29], abs=0.01)
+
+
+def test_the_best_pools_take_nearly_as_long_and_a_wrong_split_is_slower_than_in_turn():
+    pool, seconds = rollouts.best(Learned())
+    both = rollouts.behind(Learned(pool=pool))
+    assert pool == 10 and both.training > 0.6 * both.generation.seconds
+    assert seconds < 0.85 * rollouts.together(Learned()).seconds
+    half = rollouts.behind(FULL)
+    assert half.seconds > rollouts.together(FULL).seconds > rollouts.best(FULL)[1]
+
+
+def test_the_formula_is_too_fast_for_the_published_iteration_one_step_behind():
+    assert rollouts.published() == rollouts.VERL["pool"] == 458
+    assert 0.85 < rollouts.published() / rollouts.VERL["behind"] < 0.9
+
+
 def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "12_train_a_language_model.ipynb", 5, 5)
+    has_every_part(repository / "modules" / "12_train_a_language_model.ipynb", 6, 5)

@@ -1,14 +1,16 @@
-"""Diagrams of the slides of module 12: four kinds of parallelism, a pipeline, a ring of tokens, experts."""
+"""Diagrams of the slides of module 12: four kinds of parallelism, a pipeline, a ring of tokens, experts, rollouts."""
 
 from functools import partial
 
-from lib_dlhpc.explore.language_model import experts
+from lib_dlhpc.explore.language_model import experts, rollouts
 from lib_dlhpc.explore.language_model.layout import Setting, experiment
 from lib_dlhpc.explore.slides.diagram import (
     GREEN,
     ORANGE,
     VIOLET,
+    Bar,
     Diagram,
+    Lane,
     Node,
     Row,
     Shape,
@@ -102,10 +104,33 @@ def travel() -> Diagram:
     return linked(nodes, links, both=True)
 
 
+def iterations() -> Diagram:
+    """Return two iterations in turn on all GPUs, and one step behind on two pools."""
+    one, late = rollouts.together(rollouts.Setting()), rollouts.behind(rollouts.Setting())
+    turns = list[Bar]()
+    for k in range(2):
+        begin = k * one.seconds
+        learn = begin + one.generation.seconds
+        turns += [
+            Bar(begin, learn, f"generate {k + 1}", GREEN),
+            Bar(learn, begin + one.seconds, f"train {k + 1}", ORANGE),
+        ]
+    made = [
+        Bar(k * late.seconds, (k + 1) * late.seconds, f"generate {k + 1}", GREEN) for k in range(2)
+    ]
+    learned = [
+        Bar(at * late.seconds, at * late.seconds + late.training, f"train {at}", ORANGE)
+        for at in (1, 2)
+    ]
+    rows = [Lane("all 16 GPUs", turns), Lane("8 generate", made), Lane("8 train", learned)]
+    return lanes(rows, "time; as predicted", side=0.2)
+
+
 DIAGRAMS = {
     "How do 16,000 GPUs train one network?": kinds,
     "How much of a pipeline is bubble?": idle,
     "Who waits for keys and values?": ring,
     "Where do tokens travel?": travel,
+    "What does reinforcement learning wait for?": iterations,
     "node": partial(node_of, "h100-pod"),
 }

@@ -3,7 +3,9 @@
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import Layers, drawing
 from lib_dlhpc.explore.language_model.charts import CAUSES, HATCHED, LINES
-from lib_dlhpc.results.palette import BUBBLE
+from lib_dlhpc.explore.language_model.rollouts import HATCHED as EMPTY
+from lib_dlhpc.explore.language_model.rollouts import PARTS
+from lib_dlhpc.results.palette import BUBBLE, SERIES
 
 LENGTHS = [2**k for k in range(13, 18)]
 SHARES = [d * 10.0**k for k in range(-4, 1) for d in (1, 2, 5)]
@@ -52,3 +54,33 @@ def llm_context() -> Layers:
         *kit.line_marks(x, y, list(LINES), LINES),
         *kit.values_beside(x, y),
     )
+
+
+@drawing(
+    height=170,
+    left=134,
+    right=76,
+    top=8,
+    parts={"row": "GPUs", "part": "part", "size": "time", "share": "share"},
+)
+def llm_rollout() -> Layers:
+    """What do GPUs do in an iteration? (hatched: nothing)"""
+    return kit.stacked_bars("time of an iteration", "s", PARTS, 130, EMPTY, tickCount=5)
+
+
+@drawing(
+    height=150,
+    left=80,
+    right=24,
+    top=8,
+    all={"x": "until (s)", "y": "not ended, all GPUs"},
+    pool={"x": "until (s)", "y": "not ended, pool"},
+)
+def llm_flight() -> Layers:
+    """How many answers are still being written? (filled: on all GPUs; line: on the pool)"""
+    x = kit.x_axis("x:Q", "time", kit.SI.format("s"), grid=False, scale={"domainMin": 0})
+    y = kit.y_axis("y:Q", "answers", kit.WHOLE, scale={"domainMin": 0})
+    every, pool = (kit.data(name, x=x, y=y) for name in ("all", "pool"))
+    area = every.mark_area(interpolate="step-before", color=SERIES[0], opacity=0.55)
+    line = pool.mark_line(interpolate="step-before", color=SERIES[1], strokeWidth=2)
+    return area, line

@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
-from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, sequences
+from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, rollouts, sequences
 from lib_dlhpc.explore.language_model.bubbles import ALL, ONE, SCHEDULES, TWO, bubble, fullest
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
 from lib_dlhpc.explore.language_model.charts import causes
@@ -16,8 +16,11 @@ from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.here import Setting as Here
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu
+from lib_dlhpc.explore.language_model.rollouts import VERL, apart, best, together
+from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.serving.service import lengths
 from lib_dlhpc.spec.strategy import FP8
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -27,6 +30,7 @@ PUBLISHED = {
 }
 ZB = SCHEDULES[-1]
 FAR = Long(context=32, nics=1)
+FULL = Learned(spread=0.0, samples=32)
 
 
 def step(found: Any) -> str:
@@ -130,6 +134,21 @@ def saved_fp8() -> str:
 def dense_fp8() -> Any:
     """Return the prediction of Llama 3's layout in fp8, as far from the roofline as its run in bf16 was."""
     return predict(layout.base().set({"strategy.precision": FP8}))
+
+
+def longest() -> int:
+    """Return the tokens of the longest answer of an iteration."""
+    return int(max(lengths(rollouts.served(Learned(), rollouts.GPUS))[1]))
+
+
+def generated(**changes: Any) -> str:
+    """Return when the last answer of a pool ends."""
+    return show(apart(Learned(**changes)).generation.seconds, "s")
+
+
+def empty(samples: int) -> str:
+    """Return the part of generation in which a mean slot of a batch is empty, on all GPUs."""
+    return f"{1 - together(Learned(samples=samples)).generation.busy:.0%}"
 
 
 def own_bubble(draw: np.random.Generator) -> Drawn:
@@ -245,6 +264,31 @@ MIXED = {
     "all_to_all_kept": lambda: cause(mixed(recompute="none"), "experts' all-to-all"),
     "step_one_nic": lambda: step(mixed(nics=1)),
 }
+TAILS = {
+    "rl_prompts": rollouts.PROMPTS,
+    "rl_answers": rollouts.samples(Learned()),
+    "rl_longest": lambda: f"{longest():,}",
+    "rl_step": lambda: show(together(Learned()).seconds, "s"),
+    "rl_writing": lambda: show(together(Learned()).generation.seconds, "s"),
+    "rl_alone": lambda: show(rollouts.prices().answers(1, rollouts.PROMPT, longest()).total, "s"),
+    "rl_tail": lambda: show(together(Learned()).generation.tail, "s"),
+    "rl_four": lambda: generated(pool=4),
+    "rl_twelve": lambda: generated(pool=12),
+    "rl_turn": lambda: show(apart(Learned()).seconds, "s"),
+    "rl_behind": lambda: show(rollouts.behind(Learned()).seconds, "s"),
+    "rl_best": lambda: rollouts.split(Learned(pool=best(Learned())[0])),
+    "rl_best_step": lambda: show(best(Learned())[1], "s"),
+    "rl_train_32": lambda: show(apart(FULL).training, "s"),
+    "rl_make_32": lambda: show(apart(FULL).generation.seconds, "s"),
+    "rl_best_32": lambda: rollouts.split(FULL._replace(pool=best(FULL)[0])),
+    "rl_best_step_32": lambda: show(best(FULL)[1], "s"),
+    "rl_step_32": lambda: show(together(FULL).seconds, "s"),
+    "rl_empty_32": lambda: empty(32),
+    "rl_empty_8": lambda: empty(8),
+    "verl_behind": VERL["behind"],
+    "verl_formula": lambda: f"{rollouts.published():.0f}",
+    "verl_share": lambda: f"{VERL['generation'] / VERL['in turn']:.0%}",
+}
 lesson = Lesson.read(
     __file__,
     outcomes={
@@ -252,9 +296,10 @@ lesson = Lesson.read(
         "zero_bubble": (lambda: 100 * bubble(Pipe(schedule=ZB)), bubbles.the_bubble),
         "far_ring": (lambda: 100 * sequences.predicted(FAR).exposed, sequences.the_sequence),
         "waited_for": (lambda: float(mixed().step_time), experts.the_experts),
+        "equal_lengths": (lambda: rollouts.even(Learned()).seconds, rollouts.post_training),
         "ring_here": (lambda: here.times_as_fast(Here()), here.layouts_here),
     },
-    numbers={**LAID, **PIPED, **LONG, **MIXED},
+    numbers={**LAID, **PIPED, **LONG, **MIXED, **TAILS},
     draws={"own_bubble": own_bubble, "own_mfu": own_mfu},
     tables={"published_rates": lambda: published_table(["llama3"], PUBLISHED, "Llama 3 405B")},
 )

@@ -17,6 +17,7 @@ from lib_dlhpc.explore.language_model import (
     here,
     layout,
     questions,
+    rollouts,
     sequences,
 )
 from lib_dlhpc.explore.language_model.bubbles import (
@@ -33,6 +34,7 @@ from lib_dlhpc.explore.language_model.here import LAYOUTS, Ran, layouts_here, re
 from lib_dlhpc.explore.language_model.here import Setting as Here
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu, predicted, the_layout
+from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.explore.language_model.sequences import curves, the_sequence
 from lib_dlhpc.prediction.validate import quantity_of
@@ -44,6 +46,7 @@ def states() -> dict[str, Any]:
     return {
         **the_layout.view(Layout()).charts,
         **the_sequence.view(Long()).charts,
+        **rollouts.post_training.view(rollouts.Setting()).charts,
         "llm_bubbles": bubbles.bubbles_state(Pipe()),
     }
 
@@ -53,6 +56,7 @@ EXPERIMENTS = {
     "bubble": bubbles.the_bubble,
     "sequence": sequences.the_sequence,
     "experts": experts.the_experts,
+    "rollouts": rollouts.post_training,
     "here": layouts_here,
 }
 
@@ -65,6 +69,8 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 def test_nothing_is_said_by_color_alone() -> None:
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     plain = [color for cause, color in CAUSES.items() if cause not in HATCHED]
+    assert len(set(plain)) == len(plain)
+    plain = [color for part, color in rollouts.PARTS.items() if part not in rollouts.HATCHED]
     assert len(set(plain)) == len(plain)
 
 
@@ -163,6 +169,33 @@ def test_the_published_step_is_gpu_hours_over_gpus() -> None:
     tokens = 15_360 * 4_096
     hours = experts.published_step() * 2048 / 3600
     assert hours / tokens * 1e12 == pytest.approx(180_000)
+
+
+# rollouts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", [Learned(), Learned(pool=2), Learned(spread=0.0, samples=32)])
+def test_each_row_is_an_iteration_of_its_way(setting: Learned) -> None:
+    turn, *others = (sum(parts.values()) for parts in rollouts.rows(setting).values())
+    two, late = rollouts.apart(setting), rollouts.behind(setting)
+    assert turn == pytest.approx(rollouts.together(setting).seconds)
+    assert others == pytest.approx([two.seconds] * 2 + [late.seconds] * 2)
+
+
+def test_in_flight_ends_with_generation_and_begins_with_all() -> None:
+    data, _ = rollouts.flight_state(Learned())
+    for name, each in (("all", rollouts.together), ("pool", rollouts.apart)):
+        assert data[name]["y"][0] == rollouts.samples(Learned()) and data[name]["y"][-1] == 0
+        assert data[name]["x"][-1] == each(Learned()).generation.seconds
+
+
+def test_pools_that_are_no_gain_and_a_step_that_does_not_fit_are_walls() -> None:
+    view = rollouts.post_training.view
+    assert "1.17 times as fast" in view(Learned()).fine and not view(Learned()).wall
+    assert view(Learned(pool=2)).wall.startswith("Balance: generation takes")
+    assert view(Learned(spread=0.0, samples=32)).wall.startswith("Balance: training takes")
+    seconds = [rollouts.behind(Learned(pool=pool)).seconds for pool in rollouts.POOLS]
+    assert rollouts.best(Learned())[1] == min(seconds)
 
 
 # here -----------------------------------------------------------------------------------------------
