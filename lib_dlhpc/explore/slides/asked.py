@@ -13,7 +13,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.slides.diagram import Diagram
-from lib_dlhpc.explore.slides.notebook import first, sentences, taken
+from lib_dlhpc.explore.slides.notebook import first, plain, sentences, taken
 from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, WORDS, Slide
 from lib_dlhpc.explore.slides.sources import Titles
 from lib_dlhpc.teaching.questions import shuffled
@@ -120,7 +120,7 @@ def answered(lesson: Lesson, name: str, titles: Titles, drawn: Diagram, heading:
 
 def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
     return "\n".join(
-        f"{number}. {do} {lesson.filled(see)}" for number, (do, see) in enumerate(steps, 1)
+        f"{number}. {plain(do)} {plain(lesson.filled(see))}" for number, (do, see) in enumerate(steps, 1)
     )
 
 
