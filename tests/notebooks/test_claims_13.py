@@ -250,6 +250,21 @@ def test_weights_in_bf16_of_70b_do_not_fit_one_gpu_and_in_int4_do():
     assert served(Phases("llama3-70b", weights="int4"))[1].shard.weights < 80e9
 
 
+def test_a_latent_vector_is_smaller_than_grouped_heads_and_each_rank_has_it():
+    def token(name: str, devices: int) -> float:
+        return Prices(service(name, "h200-pod", {}, devices=devices)).cached(1)
+
+    assert token("deepseek-v3", 8) == token("deepseek-v3", 1) == 576 * 61 * 2
+    assert token("llama3-405b", 1) == 8 * token("llama3-405b", 8) == 516_096
+    layers = [each for each in read_model("deepseek-v3").layers if "values" in each.attributes]
+    own = layers[0].attributes
+    numbers = own["heads"] * (own["size"] + own["values"])
+    assert (len(layers), numbers) == (61, 128 * 320)
+    assert 2 * len(layers) * numbers == pytest.approx(5.0e6, rel=1e-3)
+    (kind,) = Prices(service("deepseek-v3", "h200-pod", {})).shard.attended
+    assert kind.flop == 2 * 128 * 1088  # of a token with one in the cache
+
+
 def test_every_part_is_there(repository):
     has_every_part(repository / "modules" / "13_serving.ipynb", 8, 3)
 
