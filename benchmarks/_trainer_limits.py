@@ -93,7 +93,7 @@ def of_sgemm(effort: Effort) -> None:
         rates.append(flop / seconds(step, effort.spell))
     share = median(rate / peak for rate, peak in zip(rates, peaks, strict=True))
     rate, peak = (f"{median(values) / 1e9:.0f} GFLOP/s" for values in (rates, peaks))
-    line("dense 1024 x 1024", rate, peak, f"{share:.0%}", "60 % of sgemm")
+    line("dense 1024 x 1024", rate, peak, f"{share:.0%}", "60% of sgemm")
 
 
 # channels in, channels out, space, kernel, padding, batch
@@ -163,7 +163,7 @@ def recorder(effort: Effort) -> None:
     both = (noted, plain)
     pairs = [[seconds(step, effort.spell) for step in both] for _ in range(2 * effort.rounds + 1)]
     ours, without = (f"{1e3 * median(times):.2f} ms" for times in zip(*pairs, strict=True))
-    line("step recorded", ours, without, f"{median(a / b for a, b in pairs) - 1:+.1%}", "below 3 %")
+    line("step recorded", ours, without, f"{median(a / b for a, b in pairs) - 1:+.1%}", "below 3%")
 
 
 def memory(cases: dict[str, tuple[Any, int]], effort: Effort) -> None:
@@ -183,7 +183,7 @@ def memory(cases: dict[str, tuple[Any, int]], effort: Effort) -> None:
             tracemalloc.stop()
             predicted = _predicted(model, batch)
             shown = [f"{size / 1e6:.1f} MB" for size in (peak, predicted)]
-            line(f"{name}, batch {batch}", *shown, f"{peak / predicted - 1:+.1%}", "10 %")
+            line(f"{name}, batch {batch}", *shown, f"{peak / predicted - 1:+.1%}", "10%")
 
 
 def _predicted(model: Model, batch: int) -> float:

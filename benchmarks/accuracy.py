@@ -13,9 +13,9 @@ measured step is the median of all steady steps. On a shared machine, a core's s
 time: many short runs are better than a few long ones. Ranks never exceed cores. Times hold on an idle machine only.
 The exit status is 1 if a limit is missed:
 
-    predicted       within 20 % in the median, 35 % at worst
-    simulated       within 15 % in the median, in rounds and in events
-    bands           80 % of measured steps inside the 90 % bands
+    predicted       within 20% in the median, 35% at worst
+    simulated       within 15% in the median, in rounds and in events
+    bands           80% of measured steps inside the 90% bands
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Do the 90 % bands of `dlhpc compare` hold on a machine under load by other processes?
+"""Do the 90% bands of `dlhpc compare` hold on a machine under load by other processes?
 
     python benchmarks/compare_under_load.py                     40 runs, in about six minutes; calibrates first
     python benchmarks/compare_under_load.py --machine FILE      what `dlhpc calibrate --out FILE` wrote
@@ -8,7 +8,7 @@ Each run is a small experiment of labs/experiments on 1 or 2 ranks, beside 0, 1 
 end. Start it on an idle machine: other load competes but is not counted. A line prints whether the measured step lies
 within the band, or why there is no verdict. The exit status is 1 if a limit at the end is missed:
 
-    bands           hold in 85 % of the verdicts
+    bands           hold in 85% of the verdicts
     verdicts        for three quarters of the runs
     idle machine    a verdict for every run
 """
@@ -85,7 +85,7 @@ class Line:
 
 HEAD = (
     f"{'experiment':<12}{'ranks':>6}{'competitors':>12}{'no core':>10}{'measured':>11}{'predicted':>11}{'off':>7}"
-    f"{'90 % band':>17}"
+    f"{'90% band':>17}"
 )
 
 

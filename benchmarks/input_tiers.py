@@ -3,7 +3,7 @@
 Each line is a run on two ranks that reads its samples from files, throttled to a tier: three bandwidths, metadata
 servers and latency of a shared file system, and a cache that holds half after the first epoch. What a step takes beside
 its wait calibrates its prediction, so that only the input can be off. Exits 1 where prediction or simulation
-is off by more than 20 % of the measured stall, and by 5 % of the step.
+is off by more than 20% of the measured stall, and by 5% of the step.
 """
 
 import argparse

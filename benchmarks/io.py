@@ -3,7 +3,7 @@
 A storage tier is fitted to what `dlhpc calibrate io` measures; then file sizes and numbers of readers that the
 fit has not seen are predicted, with the formula of `dlhpc predict`, and measured: one file a sample, and parts
 of packed partitions; cold, and warm with a tier of its own. Settings are interleaved, so that load by other processes
-slows them alike. Exits 1 if a line is off by more than 25 %.
+slows them alike. Exits 1 if a line is off by more than 25%.
 """
 
 import argparse

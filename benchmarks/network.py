@@ -3,7 +3,7 @@
     python benchmarks/network.py              100 Mb/s and 1 ms, 10 Mb/s and 5 ms, 500 Mb/s and 0.2 ms
     python benchmarks/network.py --first      the first only
 
-The aim is 15 % at 100 Mb/s. As root, ranks and switch have real-time priority; otherwise use an idle machine.
+The aim is 15% at 100 Mb/s. As root, ranks and switch have real-time priority; otherwise use an idle machine.
 """
 
 import argparse

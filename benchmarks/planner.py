@@ -7,7 +7,7 @@ layouts that have to be predicted does not. Where Calculon or mlsysim is install
 asked for steps of the same random layouts in the same run. Then one space that Calculon searches, too: the best by
 each, priced by both, and the ratio of their CPU times; without Calculon, with its answers as kept in
 planner_calculon.csv (--store asks it and keeps them). Then the search on 50 small spaces, each enumerated: its regret
-with predictions of 5 % of the layouts, and the predictions until the best is proved.
+with predictions of 5% of the layouts, and the predictions until the best is proved.
 """
 
 import argparse
@@ -144,7 +144,7 @@ def small_spaces(count: int) -> None:
         proofs.append(ours(track, layouts)[1] / layouts)
     exact, near = (sum(regret <= most for regret in regrets) for most in (1e-9, 0.01))
     print(
-        f"{count} small spaces, predictions of {SHARE:.0%} of the layouts: exact best in {exact}, regret of at most 1 %"
+        f"{count} small spaces, predictions of {SHARE:.0%} of the layouts: exact best in {exact}, regret of at most 1%"
         f" in {near}, worst {max(regrets):.1%}; proved after {sum(proofs) / count:.0%} of the layouts on average"
     )
 

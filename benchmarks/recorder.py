@@ -5,7 +5,7 @@
 All variants take turns in one process. A row holds several events, in the sense of Score-P and OTF2: entering,
 leaving, and a message or the two ends of a collective between them; `dlhpc trace convert` writes that many. Both are
 given, the row's cost in readings of the clock as well (a row needs two), for clocks differ more between machines than
-anything else. Wanted: below 1 us a row, below 3 % of a step of the smallest experiment.
+anything else. Wanted: below 1 us a row, below 3% of a step of the smallest experiment.
 """
 
 import argparse
@@ -223,7 +223,7 @@ def steps(batch: int, many: int) -> None:
         # Adjacent in time: the machine's speed drifts over more than a step.
         pairs = zip(found[name], found["none"], strict=True)
         print(
-            f"recorder {name:<17} {median(a / b for a, b in pairs) - 1:>+6.1%}           below 3 %"
+            f"recorder {name:<17} {median(a / b for a, b in pairs) - 1:>+6.1%}           below 3%"
         )
 
 

@@ -38,7 +38,7 @@ AXES = {"strategy.nodes": [1, 2, 8], "strategy.allreduce": ["ring", "rabenseifne
 
 
 def compared():
-    """A comparison whose run is a simulated one, with 90 % bands of nothing."""
+    """A comparison whose run is a simulated one, with 90% bands of nothing."""
     expected = estimated(placed(SMALL))
     timeline = simulate(expected.placed.experiment, steps=12)
     slow = replace(timeline, start=1.1 * timeline.start, stop=1.1 * timeline.stop)

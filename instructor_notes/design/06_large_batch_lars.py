@@ -40,7 +40,7 @@ target = 0.745
     steps = EPOCHS * IMAGES / MOST
     return Design(
         f"{nodes} nodes for one ResNet-50",
-        f"You have {nodes} nodes of eight V100 and want ResNet-50 at 74.5 % on ImageNet ({IMAGES:,} images) as"
+        f"You have {nodes} nodes of eight V100 and want ResNet-50 at 74.5% on ImageNet ({IMAGES:,} images) as"
         f" soon as possible. A colleague fills the GPUs: a batch of"
         f" {LARGE:,}, momentum, linear scaling from a rate of {BASE} for 256 images. Known runs: momentum with"
         f" linear scaling and 5 epochs of warm-up met the"
@@ -67,11 +67,11 @@ target = 0.745
             ),
             Part(
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml --seeds 10`. What does the"
-                " prediction say of 74.5 %, and why?",
+                " prediction say of 74.5%, and why?",
                 [
                     *times(run, now),
                     Step("Parallel efficiency", float(100 * now.efficiency), "%"),
-                    Step("Epochs to 74.5 %", float(now.to_accuracy.epochs.epochs), ""),
+                    Step("Epochs to 74.5%", float(now.to_accuracy.epochs.epochs), ""),
                 ],
                 "The step is efficient, and the answer is none (nan): beyond the largest batch that met the"
                 " target there is no extrapolation. A high efficiency says nothing of accuracy.",
@@ -106,7 +106,7 @@ target = 0.745
                 "Change the optimizer to LARS, and then the batch to half of it. What does the library answer?",
                 [
                     Step("LARS: epochs", float(lars.to_accuracy.epochs.epochs), ""),
-                    Step("LARS: time to 74.5 %", float(lars.to_accuracy.time.median), "s"),
+                    Step("LARS: time to 74.5%", float(lars.to_accuracy.time.median), "s"),
                     Step(
                         f"LARS at {LARGE // 2:,}: epochs",
                         float(between.to_accuracy.epochs.epochs),

@@ -88,7 +88,7 @@ count = 300
                     Step("Time per token, one sequence", decode, "s"),
                     Step("Prefill, predicted", one.prefill.total, "s"),
                     Step("Requests a second that it can answer", capacity["one"], "1/s"),
-                    Step("First token, 99 %, simulated", float(np.percentile(big.ttft, 99)), "s"),
+                    Step("First token, 99%, simulated", float(np.percentile(big.ttft, 99)), "s"),
                 ],
                 "No: it is saturated, so the queue grows with the number of requests, and a longer simulation"
                 " gives a longer first token. The number means nothing but that.",
@@ -129,23 +129,19 @@ count = 300
                 "Choose a service that holds both promises, by simulation, with the fewest GPUs. Would you serve"
                 " in fp8?",
                 [
-                    Step("4 × 2, bf16: first token, 99 %", float(np.percentile(ran.ttft, 99)), "s"),
+                    Step("4 × 2, bf16: first token, 99%", float(np.percentile(ran.ttft, 99)), "s"),
                     Step(
-                        "4 × 2, bf16: time per token, 99 %", float(np.percentile(ran.tpot, 99)), "s"
+                        "4 × 2, bf16: time per token, 99%", float(np.percentile(ran.tpot, 99)), "s"
                     ),
+                    Step("2 × 2, fp8: first token, 99%", float(np.percentile(small.ttft, 99)), "s"),
                     Step(
-                        "2 × 2, fp8: first token, 99 %", float(np.percentile(small.ttft, 99)), "s"
-                    ),
-                    Step(
-                        "2 × 2, fp8: time per token, 99 %",
-                        float(np.percentile(small.tpot, 99)),
-                        "s",
+                        "2 × 2, fp8: time per token, 99%", float(np.percentile(small.tpot, 99)), "s"
                     ),
                 ],
                 f"In bf16, 4 × 2 {_held(ran)}; in fp8, two replicas of two GPUs {_held(small)} with half of the"
                 f" GPUs. Whether fp8 answers as well is no question of"
                 " this model: compare answers on your own tasks first, and choose bf16 until you have.",
-                "Both promises checked at 99 % by simulation, GPUs counted, fp8 with its condition.",
+                "Both promises checked at 99% by simulation, GPUs counted, fp8 with its condition.",
                 "Means in place of percentiles, or one promise.",
             ),
             Part(

@@ -82,8 +82,8 @@ def newer_gpu(draw: Draw) -> Question:
     mean = (computing * peaks + moving * bytes_ + starting) / 100
     return Question(
         "newer gpu",
-        f"Of a step with few images, layers that wait for arithmetic take {computing} %, layers that wait for memory"
-        f" {moving} %, and launches the rest. Another GPU has {peaks:.1f} times the peak FLOP/s and {bytes_:.1f} times"
+        f"Of a step with few images, layers that wait for arithmetic take {computing}%, layers that wait for memory"
+        f" {moving}%, and launches the rest. Another GPU has {peaks:.1f} times the peak FLOP/s and {bytes_:.1f} times"
         " the memory bandwidth; its launches take as long. How many times as fast is the step on it?",
         f"{100 / sum(parts):.2f}",
         {
@@ -107,7 +107,7 @@ def twice_the_batch(draw: Draw) -> Question:
     return Question(
         "twice the batch",
         f"A small network on a laptop's core, {batch} samples per step: what does not grow with the samples, launches"
-        f" and the weights, takes {fixed} % of it. With {2 * batch}, how many times as long does a step take?",
+        f" and the weights, takes {fixed}% of it. With {2 * batch}, how many times as long does a step take?",
         f"{grown:.2f}",
         {
             f"{2:.2f}": "Twice the batch takes twice as long.",
@@ -238,7 +238,7 @@ QUESTIONS = [
     longer_message,
     Question(
         "wide interval",
-        "A calibration gives 10 GB/s for messages, with an interval from 3 to 12. A prediction is 40 % off."
+        "A calibration gives 10 GB/s for messages, with an interval from 3 to 12. A prediction is 40% off."
         " What comes first?",
         "Measure again on an idle machine: the interval is wider than the error",
         {

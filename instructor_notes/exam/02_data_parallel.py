@@ -38,11 +38,11 @@ def twice_the_gpus(draw: Draw) -> Question:
         f" {show(ring, 's')}; on twice the GPUs {show(longer, 's')}. For half of the images a GPU computes for"
         f" {show(float(then.compute), 's')}. On twice the GPUs with half of the images each, what share of the time"
         " does a step take?",
-        f"{100 * float(then.step_time / now.step_time):.1f} %",
+        f"{100 * float(then.step_time / now.step_time):.1f}%",
         {
-            f"{100 / 2:.1f} %": "Twice the GPUs, half the time.",
-            f"{100 * (left + longer) / float(now.step_time):.1f} %": "Twice the GPUs send twice as much each.",
-            f"{100 * (1 + 1 / 2) / 2:.1f} %": "Half of a step is communication.",
+            f"{100 / 2:.1f}%": "Twice the GPUs, half the time.",
+            f"{100 * (left + longer) / float(now.step_time):.1f}%": "Twice the GPUs send twice as much each.",
+            f"{100 * (1 + 1 / 2) / 2:.1f}%": "Half of a step is communication.",
         },
         "Computation nearly halves; the allreduce does not, since each GPU still has all gradients.",
         [
@@ -116,13 +116,13 @@ def jitter(draw: Draw) -> Question:
     above = NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
     return Question(
         "jitter",
-        f"{gpus} GPUs whose steps vary by {percent} % (one standard deviation). By how many percent is a synchronous"
+        f"{gpus} GPUs whose steps vary by {percent}% (one standard deviation). By how many percent is a synchronous"
         " step longer than the mean?",
-        f"{waiting.expected_wait(gpus, percent / 100):.1f} %",
+        f"{waiting.expected_wait(gpus, percent / 100):.1f}%",
         {
-            f"{percent:.1f} %": "Three percent of jitter costs three percent.",
-            f"{percent * gpus**0.5:.1f} %": "Deviations of all GPUs add up.",
-            f"{2 * percent:.1f} %": "The slowest is two standard deviations above the mean.",
+            f"{percent:.1f}%": "Three percent of jitter costs three percent.",
+            f"{percent * gpus**0.5:.1f}%": "Deviations of all GPUs add up.",
+            f"{2 * percent:.1f}%": "The slowest is two standard deviations above the mean.",
         },
         "The slowest of them lies more than two standard deviations above the mean, and all wait for it.",
         [
@@ -138,13 +138,13 @@ def one_slow_gpu(draw: Draw) -> Question:
     idle = waiting.waiting_share(Ranks(ranks=gpus, jitter=0.0, slow=1 + slower / 100))
     return Question(
         "one slow gpu",
-        f"One of {gpus} GPUs takes {slower} % longer than each of the others; all update synchronously. For what share"
+        f"One of {gpus} GPUs takes {slower}% longer than each of the others; all update synchronously. For what share"
         " of the time is the average GPU idle?",
-        f"{100 * idle:.1f} %",
+        f"{100 * idle:.1f}%",
         {
-            f"{100 * slower / 100 / gpus:.1f} %": "The mean decides.",
-            f"{100 * idle / 2:.1f} %": "The others take over half of its work.",
-            f"{100 * idle / gpus:.1f} %": "A wait of one GPU is divided among all.",
+            f"{100 * slower / 100 / gpus:.1f}%": "The mean decides.",
+            f"{100 * idle / 2:.1f}%": "The others take over half of its work.",
+            f"{100 * idle / gpus:.1f}%": "A wait of one GPU is divided among all.",
         },
         "All others wait for it in every step.",
         [
@@ -236,11 +236,11 @@ def efficiency(draw: Draw) -> Question:
     left = exchange * (1 - hidden / 100)
 
     def share(*added: float) -> str:
-        return f"{100 * compute / (compute + sum(added)):.1f} %"
+        return f"{100 * compute / (compute + sum(added)):.1f}%"
 
     return Question(
         "efficiency",
-        f"A step computes for {compute} ms, its allreduce takes {exchange} ms, of which {hidden} % are hidden, and the"
+        f"A step computes for {compute} ms, its allreduce takes {exchange} ms, of which {hidden}% are hidden, and the"
         f" slowest rank is {wait} ms behind the mean. What is the efficiency?",
         share(left, wait),
         {
@@ -260,7 +260,7 @@ def efficiency(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A team trains on 64 GPUs with an efficiency of 90 %. It moves to 512 GPUs with the same batch in all and asks you"
+    "A team trains on 64 GPUs with an efficiency of 90%. It moves to 512 GPUs with the same batch in all and asks you"
     " for a forecast before it has run anything. Which terms of a step do you estimate, how does each change, and which"
     " number do you ask for first?",
     "Computation per GPU falls to an eighth; the bytes of the gradients stay, a ring pays eight times the latencies,"

@@ -86,11 +86,11 @@ def twice_the_bandwidth(draw: Draw) -> Question:
         "twice the bandwidth",
         f"A ring allreduces buckets of {kilobytes} kB on {ranks:,} ranks, {latency} µs, 50 Gb/s, free reduction. You"
         " double the bandwidth. By how many percent does the exchange get shorter?",
-        f"{100 * (1 - fast / slow):.2f} %",
+        f"{100 * (1 - fast / slow):.2f}%",
         {
-            f"{100 * (1 - 50 / 100):.1f} %": "Bandwidth is what matters.",
-            f"{100 * (1 - (50 / 100) ** 0.5):.1f} %": "Latency and bandwidth have equal parts.",
-            f"{100 * (1 - 50 / 100) / 2:.1f} %": "Half of the rounds profit.",
+            f"{100 * (1 - 50 / 100):.1f}%": "Bandwidth is what matters.",
+            f"{100 * (1 - (50 / 100) ** 0.5):.1f}%": "Latency and bandwidth have equal parts.",
+            f"{100 * (1 - 50 / 100) / 2:.1f}%": "Half of the rounds profit.",
         },
         f"2 (p - 1) rounds pay the latency; {kilobytes} kB are a small part of that.",
         [

@@ -46,11 +46,11 @@ def bubble(draw: Draw) -> Question:
         "bubble",
         f"{ranks} equal stages, {microbatches} microbatches, 1F1B, free messages. For what share of the step is a GPU"
         " idle?",
-        f"{100 * over / (1 + over):.1f} %",
+        f"{100 * over / (1 + over):.1f}%",
         {
-            f"{100 * over:.1f} %": "The bubble over the work is its share of the step.",
-            f"{100 / microbatches:.1f} %": "Only one stage waits at a time.",
-            f"{100 * ranks / microbatches:.1f} %": "P microbatches are lost to fill P stages.",
+            f"{100 * over:.1f}%": "The bubble over the work is its share of the step.",
+            f"{100 / microbatches:.1f}%": "Only one stage waits at a time.",
+            f"{100 * ranks / microbatches:.1f}%": "P microbatches are lost to fill P stages.",
         },
         "(p - 1) / m of the work; of the step that over one more than that.",
         [
@@ -116,12 +116,12 @@ def more_rows(draw: Draw) -> Question:
     return Question(
         "more rows",
         f"Two matmuls of {width:,} columns are split over 16 GPUs in two nodes. With {tokens:,} rows messages take"
-        f" {share(few):.1f} % of the time. With {2 * tokens:,} rows? About",
-        f"{share(rows):.1f} %",
+        f" {share(few):.1f}% of the time. With {2 * tokens:,} rows? About",
+        f"{share(rows):.1f}%",
         {
-            f"{share(few) / 2:.1f} %": "A bigger batch makes messages matter less.",
-            f"{share(wide):.1f} %": "Rows act as width does.",
-            f"{share(few) / 4:.1f} %": "Arithmetic grows with the square of the rows.",
+            f"{share(few) / 2:.1f}%": "A bigger batch makes messages matter less.",
+            f"{share(wide):.1f}%": "Rows act as width does.",
+            f"{share(few) / 4:.1f}%": "Arithmetic grows with the square of the rows.",
         },
         "Rows raise arithmetic and messages alike. Width raises arithmetic more.",
         [Step("Both arithmetic and messages double: their share stays", share(few), "%")],
@@ -134,13 +134,13 @@ def schedules(draw: Draw) -> Question:
     over = 100 * (ranks - 1) / microbatches
     return Question(
         "1f1b",
-        f"{ranks} stages, {microbatches} microbatches: GPipe has a bubble of {over:.1f} % of the computation. With"
+        f"{ranks} stages, {microbatches} microbatches: GPipe has a bubble of {over:.1f}% of the computation. With"
         " 1F1B, the same stages and microbatches?",
-        f"{over:.1f} %",
+        f"{over:.1f}%",
         {
-            f"{over / 2:.1f} %": "1F1B has a smaller bubble than GPipe.",
-            f"{over / 3:.1f} %": "1F1B fills its bubble with weight gradients.",
-            f"{100 * over / (100 + over):.1f} %": "With 1F1B a bubble is a share of the step.",
+            f"{over / 2:.1f}%": "1F1B has a smaller bubble than GPipe.",
+            f"{over / 3:.1f}%": "1F1B fills its bubble with weight gradients.",
+            f"{100 * over / (100 + over):.1f}%": "With 1F1B a bubble is a share of the step.",
         },
         "The same bubble; 1F1B has less memory, and so room for more microbatches.",
         [Step("Both: (p - 1) / m", over, "%")],

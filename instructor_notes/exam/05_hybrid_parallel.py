@@ -134,7 +134,7 @@ def larger_microbatch(draw: Draw) -> Question:
     return Question(
         "larger microbatch",
         f"{stages} equal stages, 1F1B, a replica's batch of {sequences} sequences, free messages. Microbatches of"
-        f" {microbatch} sequences instead of 1: larger matmuls run at a rate that is {gain} % higher. How many times"
+        f" {microbatch} sequences instead of 1: larger matmuls run at a rate that is {gain}% higher. How many times"
         " as long is a step?",
         f"{longer:.2f}",
         {
@@ -162,11 +162,11 @@ def share_of_a_halo(draw: Draw) -> Question:
         "share of a halo",
         f"A cube of {edge}³ points is cut into {slabs} slabs; a convolution needs one plane of each neighbor. Which"
         " share of its own points does an inner slab receive?",
-        f"{100 * right:.2f} %",
+        f"{100 * right:.2f}%",
         {
-            f"{100 * right / 2:.2f} %": "A slab has one surface.",
-            f"{100 * 2 / edge:.2f} %": "A halo is a share of the cube.",
-            f"{200 / (thick + 2):.2f} %": "A share is of all that a slab holds, with its halo.",
+            f"{100 * right / 2:.2f}%": "A slab has one surface.",
+            f"{100 * 2 / edge:.2f}%": "A halo is a share of the cube.",
+            f"{200 / (thick + 2):.2f}%": "A share is of all that a slab holds, with its halo.",
         },
         "Two planes over the thickness of a slab.",
         [

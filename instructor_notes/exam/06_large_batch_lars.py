@@ -53,14 +53,14 @@ def what_closes_the_gap(draw: Draw) -> Question:
     closed = 100 * (again - scaled) / gap
     return Question(
         "what closes the gap",
-        f"At a large batch linear scaling reaches {scaled:.1f} %, plain SGD with its rate tuned again {again:.1f} %,"
-        f" LARS {own:.1f} %; the small batch had {small:.1f} %. How much of the gap between linear scaling and the"
+        f"At a large batch linear scaling reaches {scaled:.1f}%, plain SGD with its rate tuned again {again:.1f}%,"
+        f" LARS {own:.1f}%; the small batch had {small:.1f}%. How much of the gap between linear scaling and the"
         " small batch does the tuned rate alone close?",
-        f"{closed:.1f} %",
+        f"{closed:.1f}%",
         {
-            f"{100 * (own - scaled) / gap:.1f} %": "LARS is what saved it.",
-            f"{closed / 2:.1f} %": "A tuned rate and LARS each close half.",
-            f"{100 - closed:.1f} %": "What is left of the gap is what the rate was worth.",
+            f"{100 * (own - scaled) / gap:.1f}%": "LARS is what saved it.",
+            f"{closed / 2:.1f}%": "A tuned rate and LARS each close half.",
+            f"{100 - closed:.1f}%": "What is left of the gap is what the rate was worth.",
         },
         "Most of it is the learning rate; LARS has an end, too.",
         [
@@ -179,7 +179,7 @@ QUESTIONS = [
     steps,
     Question(
         "one run",
-        "Rule A reaches 95.1 % with one seed, rule B 94.6 % with another. What follows?",
+        "Rule A reaches 95.1% with one seed, rule B 94.6% with another. What follows?",
         "Nothing yet: runs differ by about a percent from seed to seed",
         {
             "A is better, by half a point": "The best of a few runs is the result.",

@@ -83,7 +83,7 @@ def lru(draw: Draw) -> Question:
     return Question(
         "lru",
         f"One reader reads a data set of {samples} thousand samples once per epoch, each time in a new random order."
-        f" {100 * share:.0f} % of it fit into an LRU cache. How many thousand samples of an epoch does it hit?",
+        f" {100 * share:.0f}% of it fit into an LRU cache. How many thousand samples of an epoch does it hit?",
         f"{samples * hit:.1f} thousand",
         {
             f"{samples * share:.1f} thousand": "A cache of half the data hits half.",
@@ -109,7 +109,7 @@ def best_policy(draw: Draw) -> Question:
     return Question(
         "best policy",
         f"One reader reads a data set of {samples} thousand samples once per epoch, each time in a new random order."
-        f" {100 * share:.0f} % of it fit into a cache. How many thousand samples of an epoch does a replacement policy"
+        f" {100 * share:.0f}% of it fit into a cache. How many thousand samples of an epoch does a replacement policy"
         " hit at most, one that knows the order included?",
         hits(float(best(share))),
         {
@@ -134,11 +134,11 @@ def remote_reads(draw: Draw) -> Question:
         f"{count} nodes hold a data set together, an equal part in the memory of each, and read it in a random order."
         f" The GPUs of a node can train {needed} MB of samples per second; its NIC carries {link} MB/s. All samples are"
         " fetched ahead. Which share of their speed do the GPUs reach?",
-        f"{100 * link / far:.1f} %",
+        f"{100 * link / far:.1f}%",
         {
-            f"{100 / (1 + far / link):.1f} %": "Reading from other nodes must be slow.",
-            f"{100 * link / needed:.1f} %": "All samples come from other nodes.",
-            f"{100 / count:.1f} %": "Only what a node holds itself is fast.",
+            f"{100 / (1 + far / link):.1f}%": "Reading from other nodes must be slow.",
+            f"{100 * link / needed:.1f}%": "All samples come from other nodes.",
+            f"{100 / count:.1f}%": "Only what a node holds itself is fast.",
         },
         "Remote samples are fetched while others are trained: the NIC limits only what crosses it.",
         [

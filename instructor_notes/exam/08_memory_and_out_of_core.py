@@ -91,11 +91,11 @@ def recomputation_on_a_slow_network(draw: Draw) -> Question:
         f"Forward takes {forward} ms, backward {2 * forward} ms. Gradients are exchanged from the start of backward on,"
         f" which takes {exchange} ms: a step of {step} ms. Full recomputation repeats forward within backward. By how"
         " much does a step get longer?",
-        f"{100 * longer / step:.1f} %",
+        f"{100 * longer / step:.1f}%",
         {
-            f"{100 / 3:.1f} %": "Recomputation costs a third.",
-            f"{100 / 2:.1f} %": "Forward is half of the computation.",
-            f"{100 * forward / step:.1f} %": "What is computed twice is waited for twice.",
+            f"{100 / 3:.1f}%": "Recomputation costs a third.",
+            f"{100 / 2:.1f}%": "Forward is half of the computation.",
+            f"{100 * forward / step:.1f}%": "What is computed twice is waited for twice.",
         },
         "A third of the compute; but the exchange is the bottleneck here, and it overlaps.",
         [
@@ -154,7 +154,7 @@ def too_slow(draw: Draw) -> Question:
     return Question(
         "too slow",
         f"Hiding the offload of a network's activations takes {needed} GB/s; the host link has {link} GB/s."
-        f" Forward is {share} % of a step in core, and all is prefetched. How many times as long as in core does a step"
+        f" Forward is {share}% of a step in core, and all is prefetched. How many times as long as in core does a step"
         " take?",
         f"{longer:.2f}",
         {
@@ -172,7 +172,7 @@ def too_slow(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A training run is out of memory by 30 %. Its owner lists ZeRO 1, recomputation, smaller microbatches and"
+    "A training run is out of memory by 30%. Its owner lists ZeRO 1, recomputation, smaller microbatches and"
     " offloading, and asks which to take. What do you want to know first, how does the answer decide, and what does"
     " each cost?",
     "First which term is large: state, activations or both, at the peak. ZeRO helps state only, at little cost;"

@@ -37,11 +37,11 @@ def as_often_as_you_can(draw: Draw) -> Question:
         "as often as you can",
         f"A checkpoint takes {save} s; failures are rare. With a checkpoint after every {minutes} minutes of training,"
         " what share of the time do the checkpoints take?",
-        f"{share:.1f} %",
+        f"{share:.1f}%",
         {
-            f"{100 * save / HOUR:.1f} %": "A minute is a small part of an hour.",
-            f"{100 * save / (60 * minutes):.1f} %": "The share is of the training between two checkpoints.",
-            f"{share * 2:.1f} %": "Each failure doubles what was saved.",
+            f"{100 * save / HOUR:.1f}%": "A minute is a small part of an hour.",
+            f"{100 * save / (60 * minutes):.1f}%": "The share is of the training between two checkpoints.",
+            f"{share * 2:.1f}%": "Each failure doubles what was saved.",
         },
         "Its time over that of training and checkpoint together.",
         [
@@ -82,13 +82,13 @@ def asynchronous_loss(draw: Draw) -> Question:
     return Question(
         "asynchronous loss",
         f"Synchronous checkpoints after every {minutes} minutes of training take {blocked} s each; with them a run"
-        f" loses {whole:.1f} % of its time, of which {restarts:.1f} % are restarts. About how much does it lose with"
+        f" loses {whole:.1f}% of its time, of which {restarts:.1f}% are restarts. About how much does it lose with"
         " asynchronous ones after the same interval?",
-        f"{work + restarts:.1f} %",
+        f"{work + restarts:.1f}%",
         {
-            f"{restarts:.1f} %": "Then asynchronous saving removes the loss.",
-            f"{whole:.1f} %": "Written is written, no matter who waits.",
-            f"{whole - restarts:.1f} %": "A state in memory needs no restart.",
+            f"{restarts:.1f}%": "Then asynchronous saving removes the loss.",
+            f"{whole:.1f}%": "Written is written, no matter who waits.",
+            f"{whole - restarts:.1f}%": "A state in memory needs no restart.",
         },
         "The stall disappears; lost work and restarts stay. It makes a shorter interval affordable.",
         [
@@ -125,13 +125,13 @@ def off_the_optimum(draw: Draw) -> Question:
     twice = restarts + 1.25 * (at_best - restarts)
     return Question(
         "off the optimum",
-        f"The best interval loses {at_best:.1f} % of the time, of which {restarts:.1f} % are restarts. You save half as"
+        f"The best interval loses {at_best:.1f}% of the time, of which {restarts:.1f}% are restarts. You save half as"
         " often. About how much do you lose?",
-        f"{twice:.1f} %",
+        f"{twice:.1f}%",
         {
-            f"{2 * at_best:.1f} %": "You must hit the optimum.",
-            f"{4 * at_best:.1f} %": "The loss grows with the square of the interval.",
-            f"{at_best / 2:.1f} %": "Half as many checkpoints cost half.",
+            f"{2 * at_best:.1f}%": "You must hit the optimum.",
+            f"{4 * at_best:.1f}%": "The loss grows with the square of the interval.",
+            f"{at_best / 2:.1f}%": "Half as many checkpoints cost half.",
         },
         "The optimum is flat, since half of what is not restarts falls when the other half rises. Find the"
         " decade, not the digit.",

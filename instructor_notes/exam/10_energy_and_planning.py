@@ -42,12 +42,12 @@ def lowest_limit(draw: Draw) -> Question:
     return Question(
         "lowest limit",
         f"A GPU draws {busy} W, and its share of host and switches {host} W, which no limit changes. With a power limit"
-        f" of {limit} W for the GPU a run takes {slower} % longer. What does that do to its energy?",
-        f"{100 * (grown - 1):.1f} % more than without a limit",
+        f" of {limit} W for the GPU a run takes {slower}% longer. What does that do to its energy?",
+        f"{100 * (grown - 1):.1f}% more than without a limit",
         {
-            f"{100 * (1 - limit / busy):.1f} % less": "A lower limit always saves.",
-            f"{100 * (1 - limit * (1 + slower / 100) / busy):.1f} % less": "Only GPUs draw power.",
-            f"{slower:.1f} % more": "Energy grows with the time.",
+            f"{100 * (1 - limit / busy):.1f}% less": "A lower limit always saves.",
+            f"{100 * (1 - limit * (1 + slower / 100) / busy):.1f}% less": "Only GPUs draw power.",
+            f"{slower:.1f}% more": "Energy grows with the time.",
         },
         "Hosts, switches and the static part of the GPU draw power for longer.",
         [
@@ -94,11 +94,11 @@ def limit_and_clock(draw: Draw) -> Question:
         f"A GPU draws {busy} W when it computes, {idle} W idle; what remains at any clock is idle power and"
         f" three tenths of the rest; the other seven fall with the fourth power of the clock. A limit of {limit} W:"
         " by how much is arithmetic slower?",
-        f"{slower:.1f} %",
+        f"{slower:.1f}%",
         {
-            f"{100 * (busy / limit - 1):.1f} %": "Time grows as watts fall.",
-            f"{100 * (1 - limit / busy):.1f} %": "A tenth less power is a tenth less speed.",
-            f"{100 * ((busy / limit) ** 0.25 - 1):.1f} %": "All watts fall with the fourth power of the clock.",
+            f"{100 * (busy / limit - 1):.1f}%": "Time grows as watts fall.",
+            f"{100 * (1 - limit / busy):.1f}%": "A tenth less power is a tenth less speed.",
+            f"{100 * ((busy / limit) ** 0.25 - 1):.1f}%": "All watts fall with the fourth power of the clock.",
         },
         "The dynamic part falls with the fourth power of the clock.",
         [
@@ -116,14 +116,14 @@ def free_joules(draw: Draw) -> Question:
     left = 0.7 * f**3 + 0.3 / f
     return Question(
         "free joules",
-        f"The stages of a pipeline are idle for {idle} % of the time. Passes that have slack take {share} % of its"
-        f" energy; they are slowed to {clocked} % of the clock. Three tenths of their power stay at any clock, seven"
+        f"The stages of a pipeline are idle for {idle}% of the time. Passes that have slack take {share}% of its"
+        f" energy; they are slowed to {clocked}% of the clock. Three tenths of their power stay at any clock, seven"
         " fall with its fourth power. How much of the energy is saved?",
-        f"{share * (1 - left):.1f} %",
+        f"{share * (1 - left):.1f}%",
         {
-            f"{idle:.1f} %": "What is idle can be saved.",
-            f"{share * (1 - f**3):.1f} %": "All of the power falls with the clock.",
-            f"{share * (1 - 0.7 * f**4 - 0.3):.1f} %": "A slowed pass takes as long as before.",
+            f"{idle:.1f}%": "What is idle can be saved.",
+            f"{share * (1 - f**3):.1f}%": "All of the power falls with the clock.",
+            f"{share * (1 - 0.7 * f**4 - 0.3):.1f}%": "A slowed pass takes as long as before.",
         },
         "Energy is power times time: what falls with the fourth power falls with the third, what stays grows.",
         [
@@ -153,7 +153,7 @@ def epochs(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A center may spend 20 % less energy on training next year. One proposal is a power limit on all GPUs, another is"
+    "A center may spend 20% less energy on training next year. One proposal is a power limit on all GPUs, another is"
     " to halve the GPUs of each run, a third is a larger batch. Judge the three, and say what you would measure before"
     " you recommend one.",
     "A moderate limit saves, since power falls faster than the clock, until hosts and static power draw for longer."
@@ -170,7 +170,7 @@ OPEN = Open(
 QUESTIONS = [
     Question(
         "the fastest run",
-        "Of all runs of ResNet-50 to 76 % on 32 to 2,048 P100, the fastest takes more than twice the energy of"
+        "Of all runs of ResNet-50 to 76% on 32 to 2,048 P100, the fastest takes more than twice the energy of"
         " the cheapest. Which part has grown most?",
         grown.capitalize(),
         {
@@ -197,7 +197,7 @@ QUESTIONS = [
     ),
     Question(
         "twice the batch",
-        "A planner finds that GPT-3 with twice the batch takes 10 % less time and energy per epoch. May it"
+        "A planner finds that GPT-3 with twice the batch takes 10% less time and energy per epoch. May it"
         " offer that?",
         "No: nobody has measured how many epochs that batch needs",
         {

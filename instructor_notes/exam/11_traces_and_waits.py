@@ -8,7 +8,7 @@ from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 def percent(share: float) -> str:
     """Return a share as a percentage with a digit after the point."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}%"
 
 
 def ideal_network(draw: Draw) -> Question:
@@ -18,8 +18,8 @@ def ideal_network(draw: Draw) -> Question:
     idle = 1 - balance * serial * transfer
     return Question(
         "ideal network",
-        f"Ranks do not compute for {percent(idle)} of the time. Load balance is {100 * balance:.0f} %, serialization"
-        f" {100 * serial:.0f} %, transfer {100 * transfer:.0f} %. By how much would an ideal network shorten the run?",
+        f"Ranks do not compute for {percent(idle)} of the time. Load balance is {100 * balance:.0f}%, serialization"
+        f" {100 * serial:.0f}%, transfer {100 * transfer:.0f}%. By how much would an ideal network shorten the run?",
         percent(1 - transfer),
         {
             percent(idle): "Communication time is network time.",
@@ -37,7 +37,7 @@ def faster_network(draw: Draw) -> Question:
     span = draw.between(12.2, 58.0, 0.2)
     return Question(
         "faster network",
-        f"Four ranks, of which one computes {late} % longer in each step: the run takes {show(span, 's')}"
+        f"Four ranks, of which one computes {late}% longer in each step: the run takes {show(span, 's')}"
         f" on {slow} Gbit/s, and nearly all waits are for that rank. About how long on {slow * times} Gbit/s?",
         show(span, "s"),
         {
@@ -56,7 +56,7 @@ def each_in_turn(draw: Draw) -> Question:
     always = nobody * (1 + late / 100)
     return Question(
         "each in turn",
-        f"With rank 2 of four computing {late} % longer in every step a run takes {show(always, 's')}; with nobody"
+        f"With rank 2 of four computing {late}% longer in every step a run takes {show(always, 's')}; with nobody"
         f" slow {show(nobody, 's')}. Now each rank is slow in turn, so that all compute for the same time over the run."
         " Ranks meet in each step. About how long does it take?",
         show(always, "s"),
@@ -80,7 +80,7 @@ def sends_late(draw: Draw) -> Question:
     return Question(
         "sends late",
         f"All ranks compute for {show(computed, 's')}, and rank 2 sends its messages late. Load balance is"
-        f" {1:.2f}, parallel efficiency {share} %. How long does the run take?",
+        f" {1:.2f}, parallel efficiency {share}%. How long does the run take?",
         show(span, "s"),
         {
             show(computed, "s"): "Balance the average and waits vanish.",
@@ -116,7 +116,7 @@ def product(draw: Draw) -> Question:
     balance, serial, transfer = (draw.between(60, 95, 1) / 100 for _ in range(3))
     return Question(
         "product",
-        f"Load balance {100 * balance:.0f} %, serialization {100 * serial:.0f} %, transfer {100 * transfer:.0f} %. For"
+        f"Load balance {100 * balance:.0f}%, serialization {100 * serial:.0f}%, transfer {100 * transfer:.0f}%. For"
         " what share of the time do ranks compute?",
         percent(balance * serial * transfer),
         {
@@ -157,7 +157,7 @@ def nobody_waits(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A trace of 128 ranks shows that 40 % of the time is in MPI calls. Your manager wants a network that is twice as"
+    "A trace of 128 ranks shows that 40% of the time is in MPI calls. Your manager wants a network that is twice as"
     " fast. Write down what you look at in the trace, in which order, and what would make you agree.",
     "Split the time in MPI into transfer and waits: load balance, serialization, transfer. Find who comes last in each"
     " step, not who waits longest, and whether it is always the same rank. Replay with an ideal network: only what that"

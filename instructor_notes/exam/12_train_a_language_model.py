@@ -75,13 +75,13 @@ def half_the_stages(draw: Draw) -> Question:
     over = 100 * (stages // 2 - 1) / microbatches
     return Question(
         "half the stages",
-        f"{stages} stages and {microbatches} microbatches with 1F1B have a bubble of {one:.1f} % of a step. And"
+        f"{stages} stages and {microbatches} microbatches with 1F1B have a bubble of {one:.1f}% of a step. And"
         f" {stages // 2} stages?",
-        f"{fewer:.1f} %",
+        f"{fewer:.1f}%",
         {
-            f"{one / 2:.1f} %": "The share of the bubble is proportional to the stages.",
-            f"{one:.1f} %": "Only the microbatches decide the bubble.",
-            f"{over:.1f} %": "The bubble over the work is its share of the step.",
+            f"{one / 2:.1f}%": "The share of the bubble is proportional to the stages.",
+            f"{one:.1f}%": "Only the microbatches decide the bubble.",
+            f"{over:.1f}%": "The bubble over the work is its share of the step.",
         },
         "Bubble over work is (p - 1) / m; of the whole step it is (p - 1) / (m + p - 1).",
         [
@@ -145,14 +145,14 @@ def fp8(draw: Draw) -> Question:
     saved = arithmetic * linear / 200
     return Question(
         "fp8",
-        f"No exchange of a step is hidden. Arithmetic is {arithmetic} % of the step, and linear layers are {linear} %"
+        f"No exchange of a step is hidden. Arithmetic is {arithmetic}% of the step, and linear layers are {linear}%"
         " of the arithmetic. If they compute in fp8, at twice the rate of bf16, the bubble falls by"
-        f" {idle:.1f} % of a step, too. By what percentage does the step time drop?",
-        f"{saved + idle:.1f} %",
+        f" {idle:.1f}% of a step, too. By what percentage does the step time drop?",
+        f"{saved + idle:.1f}%",
         {
-            f"{100 / 2:.1f} %": "fp8 halves the step.",
-            f"{arithmetic:.1f} %": "Arithmetic in fp8 is free.",
-            f"{saved:.1f} %": "A bubble does not depend on the arithmetic.",
+            f"{100 / 2:.1f}%": "fp8 halves the step.",
+            f"{arithmetic:.1f}%": "Arithmetic in fp8 is free.",
+            f"{saved:.1f}%": "A bubble does not depend on the arithmetic.",
         },
         "Half of the arithmetic of linear layers, and of its bubble, is saved; exchanges stay.",
         [
@@ -169,12 +169,12 @@ def recomputed(draw: Draw) -> Question:
     return Question(
         "recomputed",
         f"Tensor parallelism in {nodes} nodes of 8 H100, nearly all of a step is computing: an MFU of"
-        f" {once:.1f} % if nothing is recomputed. About what is the MFU if all of a block is?",
-        f"{once * 3 / 4:.1f} %",
+        f" {once:.1f}% if nothing is recomputed. About what is the MFU if all of a block is?",
+        f"{once * 3 / 4:.1f}%",
         {
-            f"{once:.1f} %": "MFU counts all arithmetic.",
-            f"{once * 4 / 3:.1f} %": "A GPU that computes more is used better.",
-            f"{once / 2:.1f} %": "Recomputation doubles the step.",
+            f"{once:.1f}%": "MFU counts all arithmetic.",
+            f"{once * 4 / 3:.1f}%": "A GPU that computes more is used better.",
+            f"{once / 2:.1f}%": "Recomputation doubles the step.",
         },
         "MFU counts what the network needs; recomputation is what hardware utilization (HFU) counts.",
         [

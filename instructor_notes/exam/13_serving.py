@@ -172,8 +172,8 @@ def more_requests(draw: Draw) -> Question:
     longer = (1 - before) / (1 - after)
     return Question(
         "more requests",
-        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * before:.0f} % of the"
-        f" time. Requests rise until it is busy for {100 * after:.0f} %. By which factor does the mean time of a"
+        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * before:.0f}% of the"
+        f" time. Requests rise until it is busy for {100 * after:.0f}%. By which factor does the mean time of a"
         " request, wait and service, grow?",
         f"{longer:.2f}",
         {
@@ -199,7 +199,7 @@ def chunks(draw: Draw) -> Question:
     return Question(
         "chunks",
         f"At {rate} requests/s with prompts of {prompt:,} tokens the pause of an answer is {show(whole.pause, 's')}"
-        " (90 % are shorter). What does chunked prefill change?",
+        " (90% are shorter). What does chunked prefill change?",
         f"The pause, to {show(pieces.pause, 's')}; a first token comes a little later",
         {
             "The first token and the pause get shorter": "Chunked prefill makes everything faster.",
@@ -236,7 +236,7 @@ def twice_the_split(draw: Draw) -> Question:
     return Question(
         "twice the split",
         f"One sequence at a time on {ranks} tensor-parallel ranks: a token takes {token} ms, of which launches and two"
-        f" allreduces per layer take {share} %, and reading weights the rest. The replica gets {2 * ranks} ranks;"
+        f" allreduces per layer take {share}%, and reading weights the rest. The replica gets {2 * ranks} ranks;"
         " launches and allreduces take as long as before. How long does a token take?",
         show((token + stays) / 2e3, "s"),
         {

@@ -16,7 +16,7 @@ step_fit.py        fit: slowdown of whole steps over the sum of their parts (run
 messages.py        fit: latency, bandwidth, eager to rendezvous switch
 host_link.py       fit: the host link of offloading (points: training/probe_disk.py)
 numbers.py         fit: numpy's matrix products, calls and sums
-robust.py          robust statistics of noisy repeats; fits with 90 % intervals
+robust.py          robust statistics of noisy repeats; fits with 90% intervals
 machine_report.py  the machine as TOML, a table, JSON
 device/            the same of a device of torch: `dlhpc calibrate --device`
 expected.py        the predicted time of a point

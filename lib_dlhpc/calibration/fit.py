@@ -35,7 +35,7 @@ Floats = Any
 
 @dataclass(frozen=True)
 class Fit:
-    """A tier, with the 10 % and 90 % quantiles of the resampled fits for each number."""
+    """A tier, with the 10% and 90% quantiles of the resampled fits for each number."""
 
     tier: StorageTier
     intervals: dict[str, tuple[float, float]]

@@ -25,7 +25,7 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A number of a machine, its 90 % interval, and the lines that it was fitted to."""
+    """A number of a machine, its 90% interval, and the lines that it was fitted to."""
 
     key: str
     value: float

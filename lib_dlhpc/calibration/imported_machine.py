@@ -26,7 +26,7 @@ INCLUDED = "the measured bandwidth includes it"
 
 @dataclass(frozen=True)
 class ImportedMachine:
-    """A machine, its table, the origin of each number of files or of --set, and 90 % intervals of those measured.
+    """A machine, its table, the origin of each number of files or of --set, and 90% intervals of those measured.
 
     origins, intervals: by dotted name below the machine; all other numbers are of `base`.
     """

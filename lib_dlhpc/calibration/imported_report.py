@@ -21,7 +21,7 @@ def as_toml(found: ImportedMachine) -> str:
     day, files = (found.table["measured"][key] for key in ("date", "host"))
     head = [
         f"Imported by `dlhpc import machine` on {day} from {files}{base}.",
-        "After a measured number: its 90 % interval, file, lines, tool.",
+        "After a measured number: its 90% interval, file, lines, tool.",
         *found.notes,
     ]
     return commented(found, head)

@@ -1,6 +1,6 @@
 """Fit the trainer's layers, optimizer updates and steps: rates of each kind, fixed cost of a pass, jitter.
 
-The fit minimizes the error relative to the step: an error of a layer with 1 % of its network's time counts 1 %.
+The fit minimizes the error relative to the step: an error of a layer with 1% of its network's time counts 1%.
 Predictions are of steps, and no straight line fits a layer at all sizes, from in-cache to out-of-cache.
 """
 

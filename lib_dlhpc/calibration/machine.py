@@ -69,7 +69,7 @@ class Calibrated(Result):
         return columns(self)
 
     def plot(self) -> "alt.LayerChart":
-        """Return the 90 % interval of each parameter, relative to its value."""
+        """Return the 90% interval of each parameter, relative to its value."""
         from lib_dlhpc.results.charts import intervals
 
         return intervals(self.to_columns(), "parameter", self.summary().title)

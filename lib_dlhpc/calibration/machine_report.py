@@ -56,7 +56,7 @@ def as_toml(found: "Calibrated") -> str:
 
 
 def as_lines(found: "Calibrated") -> list[str]:
-    """Return a readable table: each number with its 90 % interval, the curves, the protocol switch, fit errors."""
+    """Return a readable table: each number with its 90% interval, the curves, the protocol switch, fit errors."""
     return [*_numbers(found), "", *_curves(found), *_step(found), "", *_fits(found), *_busy(found)]
 
 
@@ -74,7 +74,7 @@ def as_dict(found: "Calibrated") -> dict[str, Any]:
 
 
 def _numbers(found: "Calibrated") -> Iterator[str]:
-    yield f"{'':<38}{'measured':>14}   90 % interval"
+    yield f"{'':<38}{'measured':>14}   90% interval"
     for key, name in NAMES.items():
         ends = _measured(found).intervals.get(key)
         if ends is not None:

@@ -77,7 +77,7 @@ class Point:
 
 
 def as_dicts(points: Iterable[Point]) -> list[dict[str, Any]]:
-    """Return the points as plain tables, each with its 10 %, 50 % and 90 % quantiles."""
+    """Return the points as plain tables, each with its 10%, 50% and 90% quantiles."""
     return [
         {
             **asdict(point),

@@ -28,7 +28,7 @@ def as_toml(fit: Fit, points: Sequence[Point], host: Mapping[str, str]) -> str:
         *(f"# {line}".rstrip() for line in as_lines(points)),
         "#",
         f"# Fitted to files and random reads; median error {fit.error:.0%}, largest"
-        f" {max(map(abs, fit.errors)):.0%}. After each number: 10 % and 90 % quantiles of resampled fits.",
+        f" {max(map(abs, fit.errors)):.0%}. After each number: 10% and 90% quantiles of resampled fits.",
         *_not_found(fit),
         f"[machine.storage.{name}]",
     ]

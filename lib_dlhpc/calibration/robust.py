@@ -1,4 +1,4 @@
-"""Robust statistics of noisy repeats: only the calmer half counts; fits of least relative error; 90 % intervals.
+"""Robust statistics of noisy repeats: only the calmer half counts; fits of least relative error; 90% intervals.
 
 An interval covers bootstrap fits (repeats and points resampled: Efron 1979), and the distance of single points from
 the fit: a prediction is for one size, not for the mean of all.
@@ -59,7 +59,7 @@ class Points:
         return (self.terms @ x + self.known) / took - 1
 
     def intervals(self, x: Floats, shown: Callable[[Floats], Floats]) -> list[tuple[float, float]]:
-        """Return 90 % intervals of the numbers `shown(x)`."""
+        """Return 90% intervals of the numbers `shown(x)`."""
         dice, best = np.random.default_rng(0), np.asarray(shown(x), float)
         tries = np.array([shown(self.fit(dice)) for _ in range(TRIES)], float)
         off = np.quantile(1 / (1 + self.errors(x)), (LOW, HIGH))

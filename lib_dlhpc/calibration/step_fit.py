@@ -169,7 +169,7 @@ def interval(middle: float, values: Sequence[float], most: Ends, about: Ends) ->
     """Return a prediction interval for one more run: from the smallest value to the largest.
 
     One more run lies between the extremes of n runs with probability (n - 1) / (n + 1), for any distribution (Wilks
-    1941): 89 % for 18 runs. about: the interval of the parts, as factors of `middle`; always included.
+    1941): 89% for 18 runs. about: the interval of the parts, as factors of `middle`; always included.
     """
     held = np.clip([middle, *values], *most)
     return min(float(held.min()), middle * about[0]), max(float(held.max()), middle * about[1])

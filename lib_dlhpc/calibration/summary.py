@@ -21,7 +21,7 @@ FACTS = {
 
 
 def summary(of: "Calibrated") -> Summary:
-    """Return the measured parameters with their 90 % intervals."""
+    """Return the measured parameters with their 90% intervals."""
     found = columns(of)
     rows = [
         (NAMES.get(name, name), shown(value, unit), f"{shown(low, unit)} to {shown(high, unit)}")
@@ -33,11 +33,11 @@ def summary(of: "Calibrated") -> Summary:
     facts = {word: shown(*values[name]) for name, word in FACTS.items() if name in values}
     measured = of.machine.measured
     on = f"{count(measured.ranks, 'rank')}, {measured.date}" if measured else ""
-    return Summary(f"this machine, {on}", facts, ("parameter", "value", "90 % interval"), rows)
+    return Summary(f"this machine, {on}", facts, ("parameter", "value", "90% interval"), rows)
 
 
 def columns(of: "Calibrated") -> Columns:
-    """Return a row for each measured parameter: its value, its 90 % interval, and its SI unit."""
+    """Return a row for each measured parameter: its value, its 90% interval, and its SI unit."""
     intervals = of.machine.measured.intervals if of.machine.measured else {}
     rows = [
         (name, float(value_of(of.machine, name)), *map(float, ends), field_of(name)["unit"])

@@ -36,7 +36,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "machine",
         help="the trainer's layers, numpy, messages, collectives: a machine (default)",
         description="Times the trainer's own layers, numpy, messages and allreduces on MPI ranks, and fits the"
-        " numbers that predictions need, each with a 90 % interval. Without --out the result is the user's own"
+        " numbers that predictions need, each with a 90% interval. Without --out the result is the user's own"
         " calibration, which dlhpc compare uses for experiments whose machine is the laptop.",
     )
     _add_machine_options(machine)

@@ -36,7 +36,7 @@ class Known:
     @property
     def lines(self) -> list[str]:
         """A line with the source of the bands, and the notes."""
-        line = f"  90 % bands: from the intervals of the machine's numbers, {self.calibration}"
+        line = f"  90% bands: from the intervals of the machine's numbers, {self.calibration}"
         return [line] * bool(self.bands) + [f"  NOTE  {note}" for note in self.notes]
 
     def carried(

@@ -57,7 +57,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         aliases=["analyse"],  # its name in version 0.1
         help="what limits a run: wait states, imbalance, slow links and disks, efficiencies",
         description="Prints what limits the run, then the findings and where to look. Anything that costs"
-        " less than 2 % of the run, or is within its scatter, is not reported. A trace of fewer than about 25 steps"
+        " less than 2% of the run, or is within its scatter, is not reported. A trace of fewer than about 25 steps"
         " may be too short for findings; the report then says so.",
     )
     analyze.add_argument("files", nargs="+", metavar="FILE", help=FILE)

@@ -58,7 +58,7 @@ class Comparison(Result):
     terms: Mapping[str, Mapping[str, float]]  # name -> way -> s
     step: Mapping[str, float]  # way -> s
     spread: Band  # of measured steps, from p10 to p90
-    bands: Mapping[str, Mapping[str, Band]]  # way -> name or ALL -> 90 % band
+    bands: Mapping[str, Mapping[str, Band]]  # way -> name or ALL -> 90% band
     steps: int  # measured steps that count
     notes: tuple[str, ...] = ()
     folder: Path | None = None

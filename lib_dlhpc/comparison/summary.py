@@ -28,7 +28,7 @@ def summary(of: "Comparison") -> Summary:
 
 
 def columns(of: "Comparison") -> Columns:
-    """Return a row for each term of each way; low, high: the 90 % band, NaN where it is unknown."""
+    """Return a row for each term of each way; low, high: the 90% band, NaN where it is unknown."""
     experiment = of.placed.experiment
     model = experiment.model.name or experiment.model.family
     rows = [

@@ -27,7 +27,7 @@ def cells(of: "Sweep") -> list[list[str]]:
     """Return a header and a row of cells for each setting; a failed one is shorter and ends with the reason."""
     names = [name.rpartition(".")[2] for name in of.axes]
     rows = [
-        [*names, *WITHOUT_RUN, MEASURED, "90 % band", *(f"{way} off" for way in WITHOUT_RUN), ""]
+        [*names, *WITHOUT_RUN, MEASURED, "90% band", *(f"{way} off" for way in WITHOUT_RUN), ""]
     ]
     for row in of.rows:
         setting = [str(value) for value in row.setting.values()]
@@ -68,7 +68,7 @@ def summary(of: "Sweep") -> list[str]:
     held, many = inside(judged)
     if many:
         lines.append(
-            f"{held} of {count(many, 'measured step')} inside the 90 % bands of the prediction"
+            f"{held} of {count(many, 'measured step')} inside the 90% bands of the prediction"
         )
     return lines
 

@@ -115,7 +115,7 @@ def _table(of: "Comparison") -> list[str]:
     lines = [" " * len(left[0]) + over.rjust(len(right[0]))]
     lines += [line + row for line, row in zip(left, right, strict=True)]
     lines += [
-        f"  {way + ', 90 % band':<30}{show(band[ALL][0], 's')} to {show(band[ALL][1], 's')}"
+        f"  {way + ', 90% band':<30}{show(band[ALL][0], 's')} to {show(band[ALL][1], 's')}"
         for way, band in of.bands.items()
     ]
     low, high = of.spread

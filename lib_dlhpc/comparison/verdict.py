@@ -73,7 +73,7 @@ def _whole(of: "Comparison") -> str:
         return words
     low, high = of.bands["predicted"][ALL]
     place = "inside" if inside else "outside"
-    return f"{words} It is {place} the 90 % band of {show(low, 's')} to {show(high, 's')}."
+    return f"{words} It is {place} the 90% band of {show(low, 's')} to {show(high, 's')}."
 
 
 def _without_core(of: "Comparison") -> list[str]:

@@ -57,7 +57,7 @@ def epochs_of(experiment: Experiment) -> Epochs:
 
 
 def cost_of(experiment: Experiment, work: Workload) -> tuple[float, str]:
-    """Return the accuracy that settings of a scalar experiment may cost, upper end of 90 %, and the source; or nan."""
+    """Return the accuracy that settings of a scalar experiment may cost, upper end of 90%, and the source; or nan."""
     found = _deviations(experiment, work)
     if len(found) > 1:
         both = " and ".join(f"{name} = {value}" for name, value in found.items())

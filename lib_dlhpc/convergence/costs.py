@@ -97,7 +97,7 @@ def around(rows: Iterable[Row], value: Any, workers: int) -> list[Row]:
 
 
 def upper(changes: Iterable[float]) -> float:
-    """Return the upper end of 90 % of what runs lost, in the mean; a gain is not credited."""
+    """Return the upper end of 90% of what runs lost, in the mean; a gain is not credited."""
     loss = -np.array([*changes])
     wide = NORMAL * loss.std(ddof=1) / np.sqrt(len(loss)) if len(loss) > 1 else 0.0
     return max(0.0, float(loss.mean() + wide))

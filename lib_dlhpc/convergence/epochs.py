@@ -9,7 +9,7 @@ from lib_dlhpc.convergence.workloads import HALF, Target, Workload, target_of, t
 
 
 class Epochs(NamedTuple):
-    """Median epochs of a run and its 90 % interval, whole evaluations; nan: refused. reason: where from, or why not."""
+    """Median epochs of a run and its 90% interval, whole evaluations; nan: refused. reason: where from, or why not."""
 
     epochs: Any
     low: Any

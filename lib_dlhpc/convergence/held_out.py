@@ -15,7 +15,7 @@ from lib_dlhpc.convergence.workloads import HALF, Workload, target_of
 
 
 class HeldOut(NamedTuple):
-    """One batch left out: median epochs, their prediction, and the fraction of its runs within the 90 % interval."""
+    """One batch left out: median epochs, their prediction, and the fraction of its runs within the 90% interval."""
 
     workload: str
     target: float

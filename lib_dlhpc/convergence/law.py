@@ -22,7 +22,7 @@ Density = Callable[[Array], Array]
 LEAST, FAR, NEAR, MISFIT, NOISE = (-0.5, 1.5), (1.0, 2.0), (-1.0, 2.0), (-2.5, 1.0), (-3.0, 1.0)
 NODES = np.linspace(-3.5, 3.5, 61)  # of the misfit, in deviations
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
-NORMAL = 1.645  # deviations on either side of the middle 90 % of a normal distribution
+NORMAL = 1.645  # deviations on either side of the middle 90% of a normal distribution
 STEP = 1e-3  # of a derivative, in a logarithm
 ROUNDS = 60
 
@@ -42,10 +42,10 @@ class Law:
 
     logs: Array  # shape (5,)
     covariance: Array  # shape (5, 5)
-    band: float  # deviations on either side of the middle 90 %
+    band: float  # deviations on either side of the middle 90%
 
     def epochs(self, batch: Array | float) -> tuple[Array, Array, Array]:
-        """Return median epochs of a run and its 90 % interval: constants, misfit and noise are uncertain."""
+        """Return median epochs of a run and its 90% interval: constants, misfit and noise are uncertain."""
         middle, variance = self._center(batch)
         return self._band(middle, variance)
 
@@ -78,7 +78,7 @@ class Law:
 
     @property
     def critical_batch(self) -> tuple[float, float, float]:
-        """B_crit and its 90 % interval, in samples."""
+        """B_crit and its 90% interval, in samples."""
         wide = self.band * float(np.sqrt(self.covariance[1, 1]))
         middle = float(self.logs[1])
         return float(np.exp(middle)), float(np.exp(middle - wide)), float(np.exp(middle + wide))
@@ -114,7 +114,7 @@ def fit(runs: Runs) -> Law:
 
 
 def _student(freedom: int) -> float:
-    """Return the 95 % quantile of Student's t: the misfit is that of a few batches, three constants fitted to them.
+    """Return the 95% quantile of Student's t: the misfit is that of a few batches, three constants fitted to them.
 
     Source: Abramowitz and Stegun 1964, equation 26.7.5, two terms.
     """

@@ -40,7 +40,7 @@ def density(training: Training, epoch: float) -> float:
     """Return the fraction of a tensor that is sent, between 0 and 1.
 
     The fraction falls by the same factor in each epoch of the warm-up: with sparsity 0.999 after 4 epochs, 75, 94,
-    98.4, 99.6, then 99.9 % stay local (Lin et al. 2018, section 3.3).
+    98.4, 99.6, then 99.9% stay local (Lin et al. 2018, section 3.3).
     """
     last = 1 - training.sparsity
     if epoch >= training.sparsity_warm_up:

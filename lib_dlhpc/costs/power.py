@@ -40,7 +40,7 @@ SHAPE = Shape()
 
 
 # Power of a device by what it does, as a fraction of what lies between idle and busy power. Estimates: streaming
-# kernels draw 50 to 70 % of a GPU's limit, ranks that poll in a collective 100 to 200 W of 400 W.
+# kernels draw 50 to 70% of a GPU's limit, ranks that poll in a collective 100 to 200 W of 400 W.
 ARITHMETIC, MEMORY, EXCHANGE = 1.0, 0.6, 0.3
 
 

@@ -23,7 +23,7 @@ _LARGEST = np.array([NormalDist().inv_cdf((p - 0.375) / (p + 0.25)) for p in 2.0
 
 
 def largest_of(ranks: Any) -> Any:
-    """Return the expected largest of `ranks` standard normal numbers, to 5 % (0 for one rank)."""
+    """Return the expected largest of `ranks` standard normal numbers, to 5% (0 for one rank)."""
     return np.interp(np.log2(ranks), _LOG_RANKS, _LARGEST)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Interval(NamedTuple):
-    """A median and its 90 % interval; nan where the estimate is refused. Arrays where the experiment has them."""
+    """A median and its 90% interval; nan where the estimate is refused. Arrays where the experiment has them."""
 
     median: Any
     low: Any
@@ -78,12 +78,12 @@ def accuracy_lines(of: "Breakdown") -> list[str]:
     if not of.experiment.run.target:
         return []
     found = to_accuracy(of)
-    name, lines = f"{100 * found.target:.4g} %", []
+    name, lines = f"{100 * found.target:.4g}%", []
     lines.append(f"  time of an epoch      {show(float(found.epoch_time), 's'):>10}")
     if not found.known:
         return [*lines, f"  time to {name:<13} {'unknown':>10}   {found.epochs.reason}"]
     epochs, low, high = (f"{float(value):,.4g}" for value in found.epochs[:3])
-    ends = f", {low} to {high} with 90 %" * (low != high)
+    ends = f", {low} to {high} with 90%" * (low != high)
     watt_hours = Interval(*(value / 3600 for value in found.energy))
     time, energy = show(float(found.time.median), "s"), show(float(watt_hours.median), "Wh")
     lines += [
@@ -98,7 +98,7 @@ def accuracy_facts(of: "Breakdown") -> dict[str, str]:
     target = of.experiment.run.target
     if np.ndim(target) or np.ndim(of.step_time) or not target:
         return {}
-    found, name = to_accuracy(of), f"{100 * target:.4g} %"
+    found, name = to_accuracy(of), f"{100 * target:.4g}%"
     if not np.all(found.known):
         return {f"time to {name}": "unknown"}
     time, watt_hours = float(found.time.median), float(found.energy.median) / 3600

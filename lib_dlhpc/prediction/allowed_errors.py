@@ -9,16 +9,16 @@ from lib_dlhpc.prediction.published import published, rounding
 # What a prediction may be off by, by class, and where that comes from. Arithmetic: see allowed().
 OTHERS = (
     0.15,
-    "class: about the mean error of the best published model over all strategies, 13.3 % (Kahira 2021)",
+    "class: about the mean error of the best published model over all strategies, 13.3% (Kahira 2021)",
 )
 ALLOWED = {
     "collective": OTHERS,
     "3-D": (0.10, "class: fixed when the rows were collected"),
     "pipeline": (
         0.10,
-        "class: the bubble of GPipe holds within 10 % (fixed when the rows were collected)",
+        "class: the bubble of GPipe holds within 10% (fixed when the rows were collected)",
     ),
-    "recompute": (0.03, "class: closed forms of FLOP hold within 3 %"),
+    "recompute": (0.03, "class: closed forms of FLOP hold within 3%"),
 }
 EXACT = 0.03  # at most, for arithmetic
 

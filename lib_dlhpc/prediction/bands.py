@@ -1,6 +1,6 @@
-"""Uncertainty bands of a prediction: each measured number of the machine is drawn from its 90 % interval.
+"""Uncertainty bands of a prediction: each measured number of the machine is drawn from its 90% interval.
 
-The closed form takes all draws at once, as arrays. The band spans the 5 % and 95 % quantiles of the results. A Latin
+The closed form takes all draws at once, as arrays. The band spans the 5% and 95% quantiles of the results. A Latin
 hypercube (McKay, Beckman & Conover 1979) stratifies the draws of each number, so few draws suffice.
 
 Effects common to all parts of a step are one draw: layers and updates share device.slowdown, whose interval covers the

@@ -207,7 +207,7 @@ class Breakdown(Result):
 
     @property
     def to_accuracy(self) -> "ToAccuracy":
-        """Epochs, time and energy to run.target, each with its 90 % interval, or why they are unknown."""
+        """Epochs, time and energy to run.target, each with its 90% interval, or why they are unknown."""
         from lib_dlhpc.prediction.accuracy import to_accuracy
 
         return to_accuracy(self)

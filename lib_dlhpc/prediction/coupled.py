@@ -112,7 +112,7 @@ def placements(workflow: Workflow, costs: Costs, ranks: int) -> list[CoupledPred
 
 
 def enough_depth(workflow: Workflow, costs: Costs, ranks: int) -> int:
-    """Return the smallest depth at which variation costs less than 1 % of the time."""
+    """Return the smallest depth at which variation costs less than 1% of the time."""
     simulation, training = sides_of(workflow, costs, ranks)
     p, c = simulation.paced(costs.jitter), training.paced(costs.jitter)
     spread = costs.jitter * (simulation.compute**2 + training.compute**2) ** 0.5

@@ -101,7 +101,7 @@ def _compute(p: Breakdown) -> Explanation:
         tuple(inputs),
         "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
         "Kernels run serially; no fusion, no Winograd or FFT convolution. Without a measured rate this is"
-        " an estimate: 37 % off in the median over published single-device rates, 117 % at worst; with one it"
+        " an estimate: 37% off in the median over published single-device rates, 117% at worst; with one it"
         " is exact at that point." + "".join(f" Note: {warning}" for warning in e.warnings),
     )
 

@@ -44,8 +44,8 @@ def source_of(prediction: "Breakdown", owner: str, key: str) -> str:
         unit = field_of(name)["unit"]
         low, high = (show(end, unit) for end in machine.measured.intervals[name])
         if machine.measured.complete:
-            return f"imported on {machine.measured.date}; {low} to {high} with 90 %"
-        return f"measured on {machine.measured.date}; {low} to {high} with 90 % (calibration)"
+            return f"imported on {machine.measured.date}; {low} to {high} with 90%"
+        return f"measured on {machine.measured.date}; {low} to {high} with 90% (calibration)"
     noun: Any = machine if owner == "machine" else getattr(machine, owner)
     kind = {"machine": "machines", "device": "devices"}.get(owner, "links")
     found: dict[str, str] = {}

@@ -18,7 +18,7 @@ Narayanan et al. 2021, section 2.2). In general:
 every w microbatches take at least one round trip. An interleaved rank runs two passes ahead of the next one, so a
 message may take as long as the other pass. GPipe is exact; the others are for equal
 stages (1F1B with messages: where p divides m - 1). Beside the longest path through the schedule 1F1B was
-within 15 % in 114 random cases; interleaved within 15 % where messages hide, and up to 70 % too long where
+within 15% in 114 random cases; interleaved within 15% where messages hide, and up to 70% too long where
 links are slower than stages.
 """
 
@@ -170,9 +170,9 @@ BUBBLES = {
 }
 CLOSE = {  # to the longest path through the schedule, each link between two stages carrying a message at a time
     "gpipe": "The formula is exact.",
-    "1f1b": "The formula is exact for equal stages and free messages, else within 15 %.",
-    "interleaved": "The formula is exact for equal stages and free messages, within 15 % where messages hide behind"
-    " passes, and up to 70 % too long where they do not.",
+    "1f1b": "The formula is exact for equal stages and free messages, else within 15%.",
+    "interleaved": "The formula is exact for equal stages and free messages, within 15% where messages hide behind"
+    " passes, and up to 70% too long where they do not.",
     "zb-h1": "The formula is exact for equal stages, free messages, m >= p and w no longer than f and i.",
     "dualpipe": "The formula is exact for equal stages, free messages and W <= F = B - W; the bubble is within a"
     " quarter of it where F is within a fifth of B - W and W is 0.4 to 0.5 of B. With other times the bubble can be a"

@@ -129,7 +129,7 @@ def slowed_to(experiment: Experiment, time: float) -> Experiment:
 def share_of_peak(experiment: Experiment, rate: Any) -> Any:
     """Return what `rate` samples/s of a whole run read in each node, over the bandwidth of its own tier.
 
-    FanStore's slides have 7.8 to 9.5 % of the peak of a benchmark that reads files of 128 KB; that peak they
+    FanStore's slides have 7.8 to 9.5% of the peak of a benchmark that reads files of 128 KB; that peak they
     do not give. Raises SpecError without a local tier.
     """
     storage = experiment.storage

@@ -79,7 +79,7 @@ def as_text(
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",
     ]
-    lines += [f"{'':<37}90 % band {_between(known['one step'])}"] if known else []
+    lines += [f"{'':<37}90% band {_between(known['one step'])}"] if known else []
     lines += [
         f"    {name:<23} {show(float(seconds), 's'):>6}   {float(seconds) / step:6.1%}"
         + (f"   {_between(known[name])}" if name in known else "")

@@ -9,7 +9,7 @@ ends, so with W = static + (busy - static) phi^4 and the time d / phi of a pass,
 phi^4 = (static - idle) / (3 (busy - static)).
 
 Idea: Chung et al. 2024, "Perseus: Reducing energy bloat in large model training", SOSP, arXiv 2312.06902, which
-optimizes the clocks of profiled passes by graph cuts, and reports that it saves up to 30 % of the energy, slack for
+optimizes the clocks of profiled passes by graph cuts, and reports that it saves up to 30% of the energy, slack for
 stragglers of other pipelines included.
 """
 

@@ -59,7 +59,7 @@ class Seeds(Result):
         title = (
             f"{e.model.name or 'a model'} on {e.machine.name or 'a machine'}, steps {self.steps}"
         )
-        header = ("", "predicted", "mean", "deviation", *(f"{each} %" for each in PERCENTILES))
+        header = ("", "predicted", "mean", "deviation", *(f"{each}%" for each in PERCENTILES))
         return Summary(title, facts, header, rows)
 
     def to_columns(self) -> Columns:

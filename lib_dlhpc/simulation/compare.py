@@ -53,7 +53,7 @@ def as_text(
     lines = [
         "",
         f"  {'':<25} {'predicted':>10} {'simulated':>10} {f'rank {measured.slowest}':>10}{DIFFERENCE}"
-        + ("   90 % band" if known else ""),
+        + ("   90% band" if known else ""),
         _line("one step", step, measured.step_time, measured.step_time, step, known),
     ]
     lines += [

@@ -19,7 +19,7 @@ OF_IMPORTED = {"ranks": 1, "cores": 1, "versions": {}}  # what outputs of other 
 
 @dataclass(frozen=True)
 class Measured:
-    """Provenance of a machine's parameters; `intervals` are 90 % confidence intervals, 5 % to 95 %.
+    """Provenance of a machine's parameters; `intervals` are 90% confidence intervals, 5% to 95%.
 
     host: a class of machines, not a host name. intervals: by dotted name below the machine, such as
     "device.half_work" or "intra_node.latency", in SI units; every parameter named there was measured.

@@ -341,7 +341,7 @@ def exchange_in_words(strategy: Strategy, training: Training) -> str:
     if training.low_rank:
         return f"gradients in factors of rank {training.low_rank}"
     if training.sparsity:
-        return f"{100 * (1 - training.sparsity):.3g} % of the gradients, all-gathered"
+        return f"{100 * (1 - training.sparsity):.3g}% of the gradients, all-gathered"
     if strategy.update == "asynchronous":
         several = "s" * (strategy.servers > 1)
         bound = f", at most {strategy.staleness} steps ahead" * bool(strategy.staleness)

@@ -48,7 +48,7 @@ KINDS = (
     Kind(
         "Estimate by hand",
         2,
-        "each number has its formula, its inputs and its unit, and is right within 5 %",
+        "each number has its formula, its inputs and its unit, and is right within 5%",
         "one number is wrong, or the formulas are right and an input is not",
     ),
     Kind(
@@ -57,7 +57,7 @@ KINDS = (
     Kind(
         "Explain the difference",
         2,
-        "each gap of more than 10 % is explained by a term of the prediction, with its size",
+        "each gap of more than 10% is explained by a term of the prediction, with its size",
         "the right term without a number, or only the largest gap",
     ),
     Kind(

@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A number and its 95 % interval, from a bootstrap over learners."""
+    """A number and its 95% interval, from a bootstrap over learners."""
 
     value: float
     low: float

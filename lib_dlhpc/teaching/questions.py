@@ -115,7 +115,7 @@ def drawn(item: Callable[[Draw], Question], seed: int, taken: Set[tuple[str, str
 
 
 def fair(question: Question) -> bool:
-    """Return whether each number could be the answer: none equals another, is far off, or is a share of 0 or 100 %."""
+    """Return whether each number could be the answer: none equals another, is far off, or is a share of 0 or 100%."""
     right = value(question.right)
     every = [question.right, *question.wrong]
     numbers = [number for option in every if (number := value(option)) is not None]

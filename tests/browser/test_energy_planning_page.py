@@ -45,7 +45,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "LLaMA 65B: the same"
-    a_guess_uncovers(closed, eventually, GUESSES, 12, before, "it is 11.6 %", "a factor of 2.31")
+    a_guess_uncovers(closed, eventually, GUESSES, 12, before, "it is 11.6%", "a factor of 2.31")
 
 
 @pytest.mark.parametrize("index", SLIDERS)

@@ -84,7 +84,7 @@ def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(
         tells(board.locator(".question"), "How many ms?", "1 learner answered")
         has(board.get_by_text("It is 8 ms"), 0)
         board.get_by_role("button", name="Reveal").click()
-        tells(board.locator(".question"), "It is 8 ms. 0 of 1 learner came within 20 %.", "16")
+        tells(board.locator(".question"), "It is 8 ms. 0 of 1 learner came within 20%.", "16")
         eventually(lambda: findings(board) == [], lambda: str(findings(board)))
         other.get_by_role("button", name="Change").click()
         other.get_by_role("button", name="Forget them").click()

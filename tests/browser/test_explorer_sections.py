@@ -223,13 +223,13 @@ def test_own_values_move_the_chart_and_a_mistake_is_reported(page: Any) -> None:
 
 def test_the_own_machine_gives_bands(page: Any) -> None:
     control(page, "machine.name").locator("select").select_option(index=0)
-    tells(results(page), "90 % bands: by the intervals", "calibrated on")
+    tells(results(page), "90% bands: by the intervals", "calibrated on")
     has(page.locator(".dlhpc-plot[aria-label*='One step takes'][aria-label*=' to ']"))
 
 
 def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> None:
     use(page, DIGITS.format(ranks=1, batch=32))  # two ranks run below
-    calibrated = "90 % bands: by the intervals"
+    calibrated = "90% bands: by the intervals"
     eventually(lambda: calibrated not in results(page).inner_text(), what="another machine")
     tells(page.locator(".dl-nums"), "epoch of digits")
     settled(page)
@@ -242,7 +242,7 @@ def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> No
     settled(page)
     page.get_by_role("button", name="Run them here").click()
     shown = page.locator(".dlhpc-wide").first
-    tells(shown, "measured", "rounds off", "90 % band")
+    tells(shown, "measured", "rounds off", "90% band")
     eventually(lambda: shown.locator("tbody tr").count() == 2, what="two rows")
     move(page, "strategy.batch")
     eventually(lambda: "measured" not in shown.inner_text(), what="the end of what was measured")

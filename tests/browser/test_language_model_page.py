@@ -50,7 +50,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "131,072 tokens, 16 context ranks"
-    a_guess_uncovers(closed, eventually, GUESSES, 9, before, "it is 31.8 %", "a factor of 3.18")
+    a_guess_uncovers(closed, eventually, GUESSES, 9, before, "it is 31.8%", "a factor of 3.18")
 
 
 def test_walls_say_why(page: Any, eventually: Any) -> None:

@@ -46,7 +46,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "How far did others get? ResNet-50"
-    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "Chance is 10 %", "a factor of")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "Chance is 10%", "a factor of")
 
 
 @pytest.mark.parametrize("index", SLIDERS)

@@ -40,7 +40,7 @@ SLIDERS = {
 DROPDOWNS = {
     0: [("GPU", "H200 141 GB"), ("Weights", "fp8, 1 byte")],
     1: [("Network", "Llama 2 13B"), ("Cache", "fp8, 1 byte")],
-    2: [("Batching", "continuous"), ("Latency", "longest pause, 90 %")],
+    2: [("Batching", "continuous"), ("Latency", "longest pause, 90%")],
     3: [("Memory", "H200")],
     4: [("Weights", "fp8, 1 byte"), ("Cost in", "joules")],
     5: [("Network", "Ethernet, 25 Gb/s a GPU"), ("Latency", "first token")],

@@ -44,7 +44,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "in each of eight steps. On average a rank spends 30% of the time not computing"
-    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 2.09 %", "a factor of 4.77")
+    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 2.09%", "a factor of 4.77")
 
 
 def test_findings_are_clicked_a_puzzle_is_solved_and_a_check_answers(

@@ -178,7 +178,7 @@ def test_what_is_shown_names_step_errors_and_intervals():
     text = "\n".join(as_lines(found))
     assert "eager to rendezvous switch at 8.19 kB" in text
     assert "message: latency" in text and "median error  gemm" in text
-    assert "90 % interval" in text and "25 networks" in text
+    assert "90% interval" in text and "25 networks" in text
     assert "messages and collectives from 4.1 kB on: linear fit off by" in text
     assert "capped at the GEMM peak rate" not in text
     result = json.loads(json.dumps(as_dict(found)), parse_constant=lambda name: pytest.fail(name))

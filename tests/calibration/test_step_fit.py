@@ -71,7 +71,7 @@ def test_what_slows_all_steps_has_slowed_the_tiny_run_s_and_does_not_count_twice
 
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.25])
 def test_compute_slowdown_and_bandwidth_in_a_step_are_distinguished(parts, share):
-    """A rank by itself has no exchange, others have more or less of it; shares are tried in steps of 2.8 %."""
+    """A rank by itself has no exchange, others have more or less of it; shares are tried in steps of 2.8%."""
     machine = found([moment(parts, 1.2, share, alone=1.2)] * 3).machine
     assert machine.intra_node.efficiency == pytest.approx(share, rel=0.03)
     assert machine.device.slowdown == pytest.approx(1.2, rel=0.01)
@@ -139,7 +139,7 @@ def test_a_single_rank_measures_no_messages(parts):
 def test_slowdown_factors_of_a_moment_are_those_of_work_and_of_calls(
     parts, slower, work, calls, ranks
 ):
-    """To 3 %: a tiny run's overhead enters a second time beside a slowdown."""
+    """To 3%: a tiny run's overhead enters a second time beside a slowdown."""
     results = moment(slowed(parts, work, calls), 1.2, alone=1.2)["runs"]
     assert slowdown_factors(results, slower, ranks) == pytest.approx((work, calls), rel=0.03)
 

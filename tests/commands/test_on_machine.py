@@ -15,7 +15,7 @@ from lib_dlhpc.spec.experiment import load
 
 CALIBRATED = str(SHIPPED / MACHINE)
 COMMANDS = ("predict", "simulate")
-FROM = "90 % bands: from the intervals of the machine's numbers, calibrated on 2026-"
+FROM = "90% bands: from the intervals of the machine's numbers, calibrated on 2026-"
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_a_machine_that_was_not_measured_has_no_bands(
 ) -> None:
     output = json.loads(prints(command, digits, "--json"))
     assert not {"bands", "predicted_bands", "calibration"} & set(output)
-    assert "90 %" not in prints(command, digits)
+    assert "90%" not in prints(command, digits)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,4 +1,4 @@
-"""Bands: 90 % uncertainty of a prediction from the intervals of its machine's numbers."""
+"""Bands: 90% uncertainty of a prediction from the intervals of its machine's numbers."""
 
 from dataclasses import replace
 

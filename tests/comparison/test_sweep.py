@@ -22,7 +22,7 @@ def test_several_axes_are_a_grid(mpi, digits, calibrated, monkeypatch):
     assert [int(each.placed.experiment.global_batch) for each in found.judged] == [16, 32]
     text = found.as_text()
     assert text.count("share") == 2
-    assert "measured steps inside the 90 % bands" in text
+    assert "measured steps inside the 90% bands" in text
     rows = json.loads(json.dumps(found.as_dict()))["rows"]
     assert [row["oversubscribed"] for row in rows] == [False, True] * 2
 

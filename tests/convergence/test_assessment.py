@@ -100,7 +100,7 @@ def test_a_sparsity_is_assessed_with_the_warm_up_that_was_measured_alone(run, ep
 
 
 def test_between_two_measured_strengths_the_dearer_counts():
-    """On MNIST, 90 % of the gradients left out cost more than 99 %: a stronger setting is no bound."""
+    """On MNIST, 90% of the gradients left out cost more than 99%: a stronger setting is no bound."""
     work = read("mnist-linear")
     at = {s: cost_of(MNIST.set(sparse(s)), work)[0] for s in (0.9, 0.95, 0.99, 0.999)}
     assert at[0.95] == at[0.9] > at[0.999] > at[0.99] > 0

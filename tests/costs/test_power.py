@@ -88,7 +88,7 @@ def pooled(columns, shapes):
 
 
 def test_limits_of_a_workload_left_out(left_out):
-    """From the rows without a limit: time 4.4 %, power 3.7 % at all lower limits, 766 rows of both GPUs."""
+    """From the rows without a limit: time 4.4%, power 3.7% at all lower limits, 766 rows of both GPUs."""
     columns = table(dict, below)
     time, power = pooled(columns, left_out)
     assert columns.shape[1] == 766
@@ -103,7 +103,7 @@ def from_two_batches(measured):
 
 
 def test_batches_and_limits_of_a_workload_left_out(left_out):
-    """From the smallest and the largest batch without a limit: time 8.9 %, power 4.3 %, all batches and limits."""
+    """From the smallest and the largest batch without a limit: time 8.9%, power 4.3%, all batches and limits."""
     columns = table(from_two_batches)
     time, power = pooled(columns, left_out)
     assert columns.shape[1] == 886

@@ -106,7 +106,7 @@ def test_an_all_to_all_by_levels_avoids_the_spine_that_pairs_cross(topology, ove
 @pytest.mark.parametrize(("topology", "fast"), [("rails", 1.0), ("rails-pxn", 0.91)])
 @pytest.mark.parametrize("nics", [2, 3])
 def test_pairs_on_few_nics_are_as_near(nics, topology, fast, over):
-    """Through a relay they are faster than priced, by at most 9 %."""
+    """Through a relay they are faster than priced, by at most 9%."""
     on, ranks = machine(topology, nics, over=over), NODES * EACH
     pairs, levels = times("pairwise_all_to_all", on), times("hierarchical_all_to_all", on)
     assert fast * pairs[0] <= pairs[3] * (1 + 1e-9) <= pairs[0] * (ranks - 1) / (ranks - EACH)

@@ -1,7 +1,7 @@
 """Groups that cross the edge of a node: their price is that of the links that their ranks really use.
 
 Three tensor ranks on nodes of eight devices are inside a node or on two, and the slowest group has everyone wait.
-Tolerances: 1e-9 between prices and rounds, as elsewhere; 10 % to events, which have no rounds (tests/parallel).
+Tolerances: 1e-9 between prices and rounds, as elsewhere; 10% to events, which have no rounds (tests/parallel).
 """
 
 import random

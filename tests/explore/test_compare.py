@@ -195,7 +195,7 @@ def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin: Any) -> None:
     assert "3 settings" in words(panel)
     click(panel, "Run them here")
     expected = words(panel)
-    assert "in the median" in expected and "strategy.batch" in expected and "90 % band" in expected
+    assert "in the median" in expected and "strategy.batch" in expected and "90% band" in expected
 
 
 def test_runs_of_a_page_go_with_its_kernel_and_at_the_end(tmp_path: Path) -> None:

@@ -21,17 +21,17 @@ PAGES = Path(lesson_file.__file__).parents[1]
 def test_a_guess_is_final_and_stands_beside_the_result():
     lesson = Lesson()
     card = lesson.predict("How many?", 90.0, "%", "So it is.", then=ipywidgets.Label("the chart"))
-    said = card.question.answer("50 %")
-    assert said["words"] == "You said 50 %; it is 90 %. So it is."
-    assert said["bars"] == [["your guess", 50.0, "50 %"], ["result", 90.0, "90 %"]]
+    said = card.question.answer("50%")
+    assert said["words"] == "You said 50%; it is 90%. So it is."
+    assert said["bars"] == [["your guess", 50.0, "50%"], ["result", 90.0, "90%"]]
     assert said["final"] and said["right"] is False
-    assert card.question.answer("90 %") == said and len(lesson.guesses) == 1
+    assert card.question.answer("90%") == said and len(lesson.guesses) == 1
 
 
 def test_a_question_may_be_skipped_and_is_no_guess_then():
     lesson = Lesson()
     said = lesson.predict("How many?", 90.0, "%", "So it is.").question.answer("")
-    assert (said["words"], said["right"], said["final"]) == ("It is 90 %. So it is.", None, True)
+    assert (said["words"], said["right"], said["final"]) == ("It is 90%. So it is.", None, True)
     assert not lesson.guesses
 
 
@@ -43,7 +43,7 @@ def test_what_is_no_number_is_reported_and_reveals_nothing(nonsense):
     assert not lesson.guesses
 
 
-@pytest.mark.parametrize("text", ["85,2", "85,2 %", "1,000"])
+@pytest.mark.parametrize("text", ["85,2", "85,2%", "1,000"])
 def test_a_comma_is_refused_with_a_hint(text):
     said = Lesson().predict("How many?", 85.2, "%").question.answer(text)
     assert "use a point" in said["words"] and text in said["words"] and not said["final"]

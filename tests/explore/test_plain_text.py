@@ -48,7 +48,7 @@ def test_a_question_says_its_answer_and_what_it_unlocks_without_unlocking_it():
     lesson = Lesson()
     card = lesson.predict("How many?", lambda: 90.0, "%", "So it is.", then=figure("The chart."))
     question, answer, chart_ = shown(card).splitlines()
-    assert (question, answer) == ("How many?", "Answer: 90 %. So it is.")
+    assert (question, answer) == ("How many?", "Answer: 90%. So it is.")
     assert chart_.endswith("The chart.") and not lesson.guesses
     choice = lesson.predict_choice("Which?", ("a", "b"), "b", "Because.")
     assert shown(choice).splitlines() == ["Which?", "Answer: b. Because."]

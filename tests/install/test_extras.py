@@ -21,7 +21,7 @@ WORK = {
     "catalog machines": "bigbasin",
     "trace show trace.npz": "compute",
     "import machine nccl.log inter_node=osu.txt --base h100-pod --out my.toml -q": "intra_node.bandwidth",
-    "predict digits.toml --machine my.toml": "90 % bands",
+    "predict digits.toml --machine my.toml": "90% bands",
 }
 REFUSE = {
     "simulate goyal-2017": "sim",

@@ -76,8 +76,8 @@ def test_01_one_step(questions):
     is_right(
         questions, name, "faster arithmetic", lambda arithmetic, memory: arithmetic / memory, *times
     )
-    is_right(questions, name, "twice the batch", lambda same: 2 - same / 100, "takes {} % of it")
-    parts = "arithmetic take {} %", "for memory {} %", "has {} times the p", "FLOP/s and {} times"
+    is_right(questions, name, "twice the batch", lambda same: 2 - same / 100, "takes {}% of it")
+    parts = "arithmetic take {}%", "for memory {}%", "has {} times the p", "FLOP/s and {} times"
 
     def newer(a, m, peak, rate):
         return 1 / (a / 100 / peak + m / 100 / rate + 1 - (a + m) / 100)
@@ -126,7 +126,7 @@ def test_02_data_parallel(questions):
     is_right(questions, name, "exposed", late, *full, within=0.01)
     rings = "With {} buckets of up", "latency takes {} of", "in {} buckets"
     is_right(questions, name, "small buckets", lambda n, s, m: s * m / n, *rings)
-    ranks = "{} GPUs whose", "vary by {} %"
+    ranks = "{} GPUs whose", "vary by {}%"
     is_right(questions, name, "jitter", lambda p, sigma: sigma * largest_of(int(p)), *ranks)
     is_right(
         questions,
@@ -134,7 +134,7 @@ def test_02_data_parallel(questions):
         "one slow gpu",
         lambda p, more: 100 * (p - 1) / p * more / (100 + more),
         "One of {} GPUs",
-        "takes {} % longer",
+        "takes {}% longer",
     )
     asynchronous = "{} asynchronous", "takes {} times"
     is_right(questions, name, "staleness", lambda p, slower: slower * (p - 1), *asynchronous)
@@ -150,7 +150,7 @@ def test_02_data_parallel(questions):
 
     strong = "{} images per step", "compute for {}.", "buckets, with a latency of {} µs"
     is_right(questions, name, "end of strong scaling", best, *strong)
-    step = "for {} ms, its", "takes {} ms, of", "which {} % are", "is {} ms behind"
+    step = "for {} ms, its", "takes {} ms, of", "which {}% are", "is {} ms behind"
     is_right(
         questions,
         name,
@@ -289,7 +289,7 @@ def test_05_hybrid_parallel(questions):
         )
         return many / one
 
-    pipe = "{} equal stages", "batch of {} sequences", "Microbatches of {} seq", "is {} % higher"
+    pipe = "{} equal stages", "batch of {} sequences", "Microbatches of {} seq", "is {}% higher"
     is_right(questions, name, "larger microbatch", filled, *pipe)
 
 
@@ -318,7 +318,7 @@ def test_06_large_batch_lars(questions):
 
     rule = "Batch {} trains", "rate of {} with", "momentum {}; the", "loss is {}."
     is_right(questions, name, "linear scaling", stable, *rule)
-    reached = "scaling reaches {} %", "tuned again {} %", "batch had {} %"
+    reached = "scaling reaches {}%", "tuned again {}%", "batch had {}%"
     is_right(
         questions,
         name,
@@ -344,7 +344,7 @@ def test_07_io_bottlenecks(questions):
     name = "07_io_bottlenecks"
     files = "images of {} KB", "servers do {} thousand"
     is_right(questions, name, "bytes per second", lambda kb, ops: kb * ops * 1e6 / 3, *files)
-    cached = "set of {} thousand", "random order. {} % of it"
+    cached = "set of {} thousand", "random order. {}% of it"
     is_right(questions, name, "best policy", lambda n, s: n * s / 100, *cached, within=1e-3)
 
     def evicted(samples, share):
@@ -404,7 +404,7 @@ def test_08_memory_and_out_of_core(questions):
         return forward * times + max(1 - forward, forward * times)
 
     is_right(
-        questions, name, "too slow", late, "takes {};", "link has {}.", "is {} % of", within=0.025
+        questions, name, "too slow", late, "takes {};", "link has {}.", "is {}% of", within=0.025
     )
 
 
@@ -421,7 +421,7 @@ def test_09_state_and_failures(questions):
     )
     saving = "takes {};", "every {} minutes"
     is_right(questions, name, "as often as you can", lambda s, m: 100 * s / (s + 60 * m), *saving)
-    lost = "after every {} minutes", "take {} s each", "loses {} %"
+    lost = "after every {} minutes", "take {} s each", "loses {}%"
 
     def unstalled(minutes, blocked, whole):
         return whole - 100 * blocked / (60 * minutes + blocked)
@@ -451,8 +451,8 @@ def test_09_state_and_failures(questions):
         name,
         "off the optimum",
         lambda best, restarts: restarts + 1.25 * (best - restarts),
-        "loses {} %",
-        "which {} %",
+        "loses {}%",
+        "which {}%",
         within=0.05,
     )
     layer = "{} inputs", "{} outputs"
@@ -469,13 +469,13 @@ def test_10_energy_and_planning(questions):
         lambda energy, few, many, longer: energy * few * longer / many,
         *half,
     )
-    limited = "A GPU draws {} W", "switches {} W", "limit of {} W", "takes {} % longer"
+    limited = "A GPU draws {} W", "switches {} W", "limit of {} W", "takes {}% longer"
 
     def grown(busy, host, limit, longer):
         return 100 * ((limit + host) * (1 + longer / 100) / (busy + host) - 1)
 
     is_right(questions, name, "lowest limit", grown, *limited, within=0.03)
-    slack = "slack take {} %", "slowed to {} %"
+    slack = "slack take {}%", "slowed to {}%"
 
     def saved(share, clock):
         power = 0.3 + 0.7 * (clock / 100) ** 4
@@ -516,13 +516,13 @@ def test_11_traces_and_waits(questions):
         "for {} each",
         "more for {}.",
     )
-    factors = "balance {} %", "serialization {} %", "transfer {} %"
+    factors = "balance {}%", "serialization {}%", "transfer {}%"
     is_right(questions, name, "product", lambda b, s, t: b * s * t / 1e4, *factors)
-    late = "compute for {},", "efficiency {} %"
+    late = "compute for {},", "efficiency {}%"
     is_right(questions, name, "sends late", lambda s, share: 100 * s / share, *late)
     is_right(questions, name, "faster network", lambda s: s, "takes {} on")
     is_right(questions, name, "each in turn", lambda s: s, "run takes {};")
-    is_right(questions, name, "ideal network", lambda t: 100 - t, "transfer {} %")
+    is_right(questions, name, "ideal network", lambda t: 100 - t, "transfer {}%")
 
 
 def test_12_train_a_language_model(questions):
@@ -546,7 +546,7 @@ def test_12_train_a_language_model(questions):
 
     wire = "{} billion", "in {} blocks", "pipeline, {} replicas", "carries {} GB", "takes {} us"
     is_right(questions, name, "fsdp alone", gathered, *wire)
-    fp8 = "Arithmetic is {} %", "are {} %", "falls by {} %"
+    fp8 = "Arithmetic is {}%", "are {}%", "falls by {}%"
     is_right(questions, name, "fp8", lambda a, x, d: a * x / 200 + d, *fp8)
     far = "block in {} ms", "over {} GB/s of", "NIC of {} GB/s"
     is_right(
@@ -559,7 +559,7 @@ def test_12_train_a_language_model(questions):
         name,
         "recomputed",
         lambda once: once * 3 / 4,  # a forward pass more, of three
-        "an MFU of {} %",
+        "an MFU of {}%",
     )
 
 
@@ -568,7 +568,7 @@ def test_13_serving(questions):
     is_right(questions, name, "one user", lambda step: step, "one sequence: {} per token")
     read_ = "{} GB of weights", "cache of {} GB", "for {} sequences"
     is_right(questions, name, "a batch", lambda w, c, batch: (w + batch * c) / (w + c), *read_)
-    ranks = "takes {} ms", "take {} %"
+    ranks = "takes {} ms", "take {}%"
     is_right(
         questions, name, "twice the split", lambda ms, stays: ms * (0.5 + stays / 200) / 1e3, *ranks
     )
@@ -577,8 +577,8 @@ def test_13_serving(questions):
         name,
         "more requests",
         lambda before, after: (100 - before) / (100 - after),
-        "busy for {} % of the",
-        "until it is busy for {} %",
+        "busy for {}% of the",
+        "until it is busy for {}%",
     )
     fit = "{} are left", "a token takes {}", "sequences of {} tokens"
     is_right(

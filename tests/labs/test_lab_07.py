@@ -394,9 +394,9 @@ def test_the_numbers_of_the_notes_are_the_librarys(own, solved, repository):
         quicker.append(repaired / script.rate)
         limits.append(script.limit)
         one_by_one += single < needed
-    assert f"take {100 * min(bandwidth):.1f} to {max(bandwidth):.0%}".replace("%", " %") in notes
-    assert f"{100 * min(shares):.0f} to {100 * max(shares):.0f} % of the time" in notes
-    assert f"less than {100 * median(shares):.0f} %" in notes
+    assert f"take {100 * min(bandwidth):.1f} to {max(bandwidth):.0%}" in notes
+    assert f"{100 * min(shares):.0f} to {100 * max(shares):.0f}% of the time" in notes
+    assert f"less than {100 * median(shares):.0f}%" in notes
     assert f"{min(quicker):.0f} to {max(quicker):.0f} times as fast" in notes
     assert f"of {one_by_one} in 30 large runs" in notes
     assert limits.count("metadata servers") == 8 and "In eight of thirty scripts" in notes

@@ -383,7 +383,7 @@ def test_the_numbers_of_the_notes(own, repository):
             alone[job.name].append(100 - 100 * rate / step)
             without[job.name].append(100 - 100 * (rate + 3 * job.gradient * machine.beta) / step)
     for shares in (*alone.values(), *without.values()):
-        assert f"{min(shares):.0f} to {max(shares):.0f} %" in text
+        assert f"{min(shares):.0f} to {max(shares):.0f}%" in text
 
 
 def test_the_notes_count_the_mistakes(solved, repository):

@@ -1,7 +1,7 @@
-"""The ledger's peak of each rank is what the trainer's ranks measure, within 10 %, in every mode.
+"""The ledger's peak of each rank is what the trainer's ranks measure, within 10%, in every mode.
 
 Arrays live outside the heap, and return to the system when they are freed. What a heap keeps beside them depends on
-the order in which messages arrive: up to 13 % in the same mode.
+the order in which messages arrive: up to 13% in the same mode.
 """
 
 import os

@@ -39,7 +39,7 @@ def test_a_result_reports_bytes_and_staleness(mpiexec, tmp_path):
     job = start(experiment, 2, tmp_path / "small")
     result = job.wait()
     sizes = [(64 * 64, 64), (64 * 32, 32), (32 * 10, 10)]
-    # Of both ranks 1 % of each matrix as pairs of a value and an index, 4 B each; biases as they are.
+    # Of both ranks 1% of each matrix as pairs of a value and an index, 4 B each; biases as they are.
     sent = sum(2 * round(0.01 * matrix) * 8 + 4 * bias for matrix, bias in sizes)
     assert result["sent"] == sent < 0.06 * result["gradients"]
     assert "% of the gradients'" in as_text(experiment, job, result)

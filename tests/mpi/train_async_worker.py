@@ -271,7 +271,7 @@ def compressed_runs_resume_bit_for_bit():
     train(experiment.set({"run.epochs": 1.0}), comm, folder)
     rest = train(experiment, comm, folder)
     same(rest.network.weights, whole.network.weights, "resumed")
-    # Of all ranks 1 % of each matrix as pairs of a value and an index of 4 B; vectors as they are.
+    # Of all ranks 1% of each matrix as pairs of a value and an index of 4 B; vectors as they are.
     sizes = [(each.stop - each.start, each.decays) for each in rest.network.parameters]
     value = rest.network.weights.itemsize
     pairs = sum(round(0.01 * size) for size, is_matrix in sizes if is_matrix)

@@ -156,7 +156,7 @@ def test_on_512_nodes_nearly_all_is_remote_and_costs_nothing():
 
 
 def behind(setting):
-    """The nodes from which on the shared file system is more than 5 % behind."""
+    """The nodes from which on the shared file system is more than 5% behind."""
     found = nodes.curves(setting)
     left = found["shared file system"][1] / found["never waiting"][1]
     return next(n for n, share in zip(nodes.NODES, left, strict=True) if share < 0.95)

@@ -232,11 +232,11 @@ def test_the_notes_and_the_guide_have_the_errors_of_the_published_rows(repositor
     notes = (repository / "instructor_notes" / "13_serving.md").read_text("utf-8")
     fast = sum(each.error > 0 for each in rows)
     assert (
-        f"{len(rows)} scored published rows are predicted with a median error of {median:.0f} %, {fast} of"
+        f"{len(rows)} scored published rows are predicted with a median error of {median:.0f}%, {fast} of"
         in notes
     )
     guide = (repository / "docs" / "guide" / "serve.md").read_text("utf-8")
-    assert f"{len(rows)} are scored: the median error is {median:.0f} %" in guide
+    assert f"{len(rows)} are scored: the median error is {median:.0f}%" in guide
     assert lesson.numbers["int4_row"]() == pytest.approx(3.5, abs=0.05)
 
 
@@ -270,7 +270,7 @@ def test_every_part_is_there(repository):
 
 
 def test_near_the_largest_rate_a_fifth_more_requests_wait_several_times_as_long():
-    """80 % and 96 % of the largest rate, 600 requests: for 9 of 10 the first token takes about five times as long."""
+    """80% and 96% of the largest rate, 600 requests: for 9 of 10 the first token takes about five times as long."""
 
     def last_and_first(rate: float) -> tuple[float, float]:
         load = {"prompt": 1024, "answer": 64, "answer_spread": 1.0, "count": 600, "seed": 1}

@@ -210,7 +210,7 @@ def rounds_and_events(run):
 @given(splits())
 def test_events_are_rounds_where_every_rank_has_a_node(strategy):
     """Within 1e-4: events take the time to sum a table that two stages share."""
-    """Within 1 %: blocks of a collective may be an element longer."""
+    """Within 1%: blocks of a collective may be an element longer."""
     rounds, events = rounds_and_events(run_of("gpt", **small(strategy) | {"node": 1}))
     assert events == pytest.approx(rounds, rel=1e-4)
 

@@ -41,7 +41,7 @@ def test_the_epochs_of_the_file_are_the_users_and_change_nothing():
 
 def test_report_and_json_have_it_only_with_a_target():
     text, table = as_text(predict(MNIST), explained=True), as_dict(predict(MNIST))
-    for words in ("time of an epoch", "time to 90 %", "energy to 90 %", "with 90 %", "McCandlish"):
+    for words in ("time of an epoch", "time to 90%", "energy to 90%", "with 90%", "McCandlish"):
         assert words in text
     own = json.loads(json.dumps(table, allow_nan=False))["to_accuracy"]
     low, high = own["time_interval"]
@@ -60,8 +60,8 @@ def test_a_refusal_has_a_reason_and_no_number():
 
 
 def test_a_short_repr_has_it():
-    for run, words in ((MNIST, "energy to 90 %"), (GOYAL.set({"strategy.batch": 512}), "unknown")):
-        assert words in repr(predict(run)) and "to 90 %" not in repr(predict(GOYAL))
+    for run, words in ((MNIST, "energy to 90%"), (GOYAL.set({"strategy.batch": 512}), "unknown")):
+        assert words in repr(predict(run)) and "to 90%" not in repr(predict(GOYAL))
 
 
 def test_frames_have_columns_of_it():

@@ -137,7 +137,7 @@ def test_what_limits_a_pass_adds_up(recompute):
 
 
 def test_a_limit_below_the_lowest_clock_saves_nothing_more():
-    """Idle 40 W, static 30 % of 260 W above it, and (1 / 4)^4 of the rest."""
+    """Idle 40 W, static 30% of 260 W above it, and (1 / 4)^4 of the rest."""
     low, lower = (predict(RUN.set({"strategy.power_limit": w})) for w in (100.0, 50.0))
     assert (low.step_time, low.energy) == (lower.step_time, lower.energy)
     least = 118 + 182 / 256

@@ -49,7 +49,7 @@ def test_the_metadata_servers_hold_the_run_up_and_bytes_do_not():
 
 
 def test_eight_hours_are_metadata_servers_of_12_000_operations():
-    """Within 1 %; the rest of the run is not that slow."""
+    """Within 1%; the rest of the run is not that slow."""
     slow = slowed_to(slides_run(), HOURS * 3600)
     assert slow.machine.storage["lustre"].metadata_rate == pytest.approx(12_000, rel=0.01)
     assert profile(slow).time == pytest.approx(HOURS * 3600)
@@ -60,7 +60,7 @@ def test_eight_hours_are_metadata_servers_of_12_000_operations():
 
 
 def test_what_a_node_reads_is_a_few_percent_of_its_disk():
-    """5 % at the rate of the eight hours, 19 % if nothing waits; the slides' 7.8-9.5 % lie between."""
+    """5% at the rate of the eight hours, 19% if nothing waits; the slides' 7.8-9.5% lie between."""
     ours = slides_run(access="cooperative")
     waiting = share_of_peak(ours, profile(slides_run()).samples / (HOURS * 3600))
     computing = share_of_peak(ours, predict(ours).throughput)
@@ -86,7 +86,7 @@ def test_the_table_of_data_sets():
 
 
 def test_over_90_percent_at_512_nodes_and_what_the_shared_file_system_leaves():
-    """FanStore: "over 90 % scaling efficiency". On the shared file system metadata takes a fifth more."""
+    """FanStore: "over 90% scaling efficiency". On the shared file system metadata takes a fifth more."""
     assert weak_scaling(skylake_run()) > 0.9
     assert weak_scaling(skylake_run(access="stream")) < 0.8
     nodes = np.array([1, 8, 64, 256])

@@ -67,7 +67,7 @@ def run_of(pair: Pair) -> Experiment:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.size}-{pair.sequence}")
 def test_fp8_is_as_many_times_as_fast_as_was_published(pair):
-    """1 to 12 % too much with the ratio retained; without it 15 to 42 %, since bf16 has it and fp8 has not."""
+    """1 to 12% too much with the ratio retained; without it 15 to 42%, since bf16 has it and fp8 has not."""
     plain = run_of(pair)
     assert plain.model.parameters == pair.weights
     measured = {"rate": pair.bf16 / pair.sequence, "devices": GPUS}

@@ -90,7 +90,7 @@ def test_the_clock_of_least_energy():
 
 
 def test_1f1b_saves_what_is_published():
-    """Up to 30 % (arXiv 2312.06902, abstract), slack for stragglers included: the order of magnitude, no more."""
+    """Up to 30% (arXiv 2312.06902, abstract), slack for stragglers included: the order of magnitude, no more."""
     equal = RUN.set(
         {"model.vocabulary": 64}
     )  # no stage has much more to do, so that only the bubble is slack
@@ -141,7 +141,7 @@ def test_the_guide_shows_our_frontier_beside_that_of_perseus(microbatches, repos
         f"{float(step):.1f} s, {joules / 1e3:.1f} kJ"
         for step, joules in ((fast.step_time, least), (slow.step_time, gpus(slow)))
     ]
-    fewer = [f"{100 * each:.1f} %" for each in (saved / gpus(fast), 1 - gpus(slow) / least)]
+    fewer = [f"{100 * each:.1f}%" for each in (saved / gpus(fast), 1 - gpus(slow) / least)]
     row = (str(microbatches), fewer[0], *ends, fewer[1])
     assert f"| here | {' | '.join(row)} |" in page
-    assert f"{100 * (1 - SLOW[1] / FAST[1]):.1f} %" in page
+    assert f"{100 * (1 - SLOW[1] / FAST[1]):.1f}%" in page

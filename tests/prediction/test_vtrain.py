@@ -24,7 +24,7 @@ def test_small_models_on_one_node_are_predicted_without_calibration():
 
 
 def test_pipelines_with_a_tensor_group_on_each_node_are_predicted_without_calibration():
-    """Their stages send one copy of an output between nodes; a copy for each rank would be up to 15 % off."""
+    """Their stages send one copy of an output between nodes; a copy for each rank would be up to 15% off."""
     with ROWS.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["set"] == "multi-node"]
     scored = [row for row in rows if row["tensor"] == "8" and row["pipeline"] != "1"]

@@ -73,5 +73,5 @@ def test_a_plan_and_calculons_search_of_one_space_agree_within_model_differences
     above = theirs[here] / min(theirs.values()) - 1, ours[there] / ours[here] - 1
     assert found.gap == 0 and max(above) < 0.05
     page = (repository / "docs" / "peers.md").read_text(encoding="utf-8")
-    for part in (*(f"{100 * each:.1f} %" for each in above), f"{found.legal:,}", str(len(theirs))):
+    for part in (*(f"{100 * each:.1f}%" for each in above), f"{found.legal:,}", str(len(theirs))):
         assert part in page.partition("## The same search")[2].partition("## ")[0], part

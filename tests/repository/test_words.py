@@ -28,6 +28,7 @@ INSTEAD = {
 PAGES = ("*.md", "modules/*.md", "labs/**/*.md", "instructor_notes/*.md")
 LESSONS = ("lib_dlhpc/explore/*/*.toml",)
 NOTEBOOKS = ("modules/*.ipynb", "labs/*/*.ipynb")
+SPACED = re.compile(r"\d[ \u00a0]%(?![\w(*{])")
 # Code and links are no text.
 NOT_OURS = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 
@@ -58,6 +59,8 @@ def texts(path):
 def found_in(text):
     """Yield (line, word, word to use instead)."""
     ours = NOT_OURS.sub(blank, text)
+    for match in SPACED.finditer(ours):
+        yield ours.count("\n", 0, match.start()) + 1, match[0], "no space before %"
     for pattern, instead in INSTEAD.items():
         for match in re.finditer(
             rf"\b({pattern.replace(' ', chr(92) + 's+')})\b", ours, re.IGNORECASE

@@ -53,6 +53,6 @@ def test_the_command(capsys):
     assert main([*words, "--seeds", "5", "--seed", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["seed"] == [3, 4, 5, 6, 7]
     assert main([*words, "--seeds", "5"]) == 0
-    assert "95 %" in capsys.readouterr().out
+    assert "95%" in capsys.readouterr().out
     assert main([*words, "--on", "processes"]) == 2
     assert main([*words, "--seeds", "5", "--trace", "x.json"]) == 2

@@ -258,7 +258,7 @@ def test_a_rank_sends_one_message_after_another(schedule, p, m, v, link):
 )
 @pytest.mark.parametrize("bandwidth", [2e8, 2e9])
 def test_ports_that_stages_share_are_shared_in_rounds_too(schedule, p, v, bandwidth):
-    """Within 10 % of events: activations and gradients leave a rank by one port, one after another."""
+    """Within 10% of events: activations and gradients leave a rank by one port, one after another."""
     ways = {"schedule": schedule, "pipeline": p, "chunks": v, "microbatches": 8, "batch": 256}
     run = split({"name": "resnet50"}, {"latency": 1e-5, "bandwidth": bandwidth}, **ways)
     rounds, events = (
@@ -270,7 +270,7 @@ def test_ports_that_stages_share_are_shared_in_rounds_too(schedule, p, v, bandwi
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 16), (8, 16)])
 @pytest.mark.parametrize(("bandwidth", "off"), [(2e8, 0.2), (1e10, 0.01), (1e11, 0.01)])
 def test_microbatches_from_both_ends_take_as_long_in_rounds_as_with_events(p, m, bandwidth, off):
-    """Within 1 % where links are faster than stages; else events find that both neighbors send to a rank at once."""
+    """Within 1% where links are faster than stages; else events find that both neighbors send to a rank at once."""
     link = {"latency": 1e-5, "bandwidth": bandwidth}
     ways = {"schedule": "dualpipe", "pipeline": p, "microbatches": m, "batch": 256}
     run = split({"name": "resnet50"}, link, **ways)
@@ -294,7 +294,7 @@ def test_microbatches_from_both_ends_take_as_long_in_rounds_as_with_events(p, m,
     ],
 )
 def test_copies_of_stages_share_the_nics_of_their_node(p, tensor, nodes, topology, low, high):
-    """As with events, or slower by at most 4 %: stages that are through early have the NICs to themselves."""
+    """As with events, or slower by at most 4%: stages that are through early have the NICs to themselves."""
     run = copies(p, tensor, nodes, topology)
     if nodes == 1:  # each rank has its own positions: no gather beside the messages between stages
         run = run.set({"strategy.sequence_parallel": tensor > 1})

@@ -59,7 +59,7 @@ def test_without_queues_and_chance_a_step_is_the_predicted_one(changes, fidelity
 @pytest.mark.parametrize("fidelity", ["rounds", "events"])
 @pytest.mark.parametrize("prefetch", [0, 1, 4])
 def test_saturated_servers_give_their_rate_whoever_asks(prefetch, fidelity):
-    """All 16 readers of two nodes wait for the same servers; within 1 %."""
+    """All 16 readers of two nodes wait for the same servers; within 1%."""
     run = RUN.set({"machine.storage.lustre.metadata_rate": 1000.0, "storage.prefetch": prefetch})
     expected = run.global_batch * limits(run)["metadata servers"]
     assert period(simulate(run, fidelity, steps=STEPS)) == pytest.approx(expected, rel=0.01)

@@ -20,7 +20,7 @@ AT_ONCE = {**dict.fromkeys(SLOW, 0.0), "machine.storage.lustre.reader_bandwidth"
 
 @pytest.mark.parametrize("load", [0.1, 0.3, 0.5])
 def test_requests_at_random_wait_what_pollaczek_and_khinchine_say(load):
-    """Within 2 % over 400,000 requests."""
+    """Within 2% over 400,000 requests."""
     played = arrivals(load / 3e-4, 3e-4, 400_000, seed=1)
     assert played.waits["server"] == pytest.approx(open_wait(load / 3e-4, 3e-4), rel=0.02)
     assert played.use["server"] == pytest.approx(load, rel=0.02)
@@ -28,7 +28,7 @@ def test_requests_at_random_wait_what_pollaczek_and_khinchine_say(load):
 
 @pytest.mark.slow
 def test_near_saturation_it_takes_longer_to_see():
-    """Within 2 % over 3 million requests: one long queue is many waits that are alike."""
+    """Within 2% over 3 million requests: one long queue is many waits that are alike."""
     played = arrivals(0.9, 1.0, 3_000_000, seed=2)
     assert played.waits["server"] == pytest.approx(open_wait(0.9, 1.0), rel=0.02)
 
@@ -59,7 +59,7 @@ def test_an_open_queue_beyond_its_server_has_no_mean():
 
 @pytest.mark.parametrize("readers", [1, 8, 64, 100, 256, 2000])
 def test_readers_get_what_they_ask_for_until_the_metadata_servers_are_the_limit(readers):
-    """Within 2 % over 20,000 files: N / alone below saturation, the servers' rate above it."""
+    """Within 2% over 20,000 files: N / alone below saturation, the servers' rate above it."""
     run = slides_run().set(SLOW)
     alone, service = sum(reader_time(run).values()), limits(run)["metadata servers"]
     played = clients(run, 20_000, readers)

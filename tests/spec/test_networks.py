@@ -68,7 +68,7 @@ def tolerance(row):
         digits = len(row["value"].partition(".")[2])
         return 0.51 * 10**-digits / float(row["value"]), "the printed digits"
     if row["name"] == "CosmoFlow 128^3 (Mathuriya)" and row["quantity"] == "train":
-        return 0.09, "recalled; the layer shapes of the published code give 8 % less"
+        return 0.09, "recalled; the layer shapes of the published code give 8% less"
     if row["name"].startswith("BERT") and row["quantity"] in ("fwd", "train"):
         return 0.05, "the reference counts the encoder only, without the heads"
     if row["name"] == "SRGAN generator":

@@ -98,8 +98,8 @@ def with_options(right, *wrong):
         (("4 ms", "8 ms", "2 ms", "0 s"), False),
         (("4 ms", "8 ms", "2 ms", "81 ms"), False),  # more than twenty times as long
         (("4 ms", "8 ms", "2 ms", "4.1 ms"), False),  # nearly the answer
-        (("40 %", "80 %", "20 %", "10 %"), True),
-        (("40 %", "80 %", "20 %", "100 %"), False),
+        (("40%", "80%", "20%", "10%"), True),
+        (("40%", "80%", "20%", "100%"), False),
         (("one", "two", "three", "four"), True),
     ],
 )

@@ -383,7 +383,7 @@ def test_convert_takes_the_files_of_several_ranks(tmp_path, capsys, monkeypatch)
 
 
 def planted(folder, steps, buckets):
-    """The files of two ranks, 15 % of jitter; rank 1 computes 30 % longer, then all meet in each bucket."""
+    """The files of two ranks, 15% of jitter; rank 1 computes 30% longer, then all meet in each bucket."""
     rng, clock, events = random.Random(steps), 100.0, ([], [])
     for step in range(steps):
         work = [1000 * pace * rng.uniform(0.85, 1.15) for pace in (1.0, 1.3)]

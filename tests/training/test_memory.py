@@ -1,4 +1,4 @@
-"""Training uses the memory that the ledger predicts, within 10 %."""
+"""Training uses the memory that the ledger predicts, within 10%."""
 
 import tracemalloc
 from dataclasses import replace

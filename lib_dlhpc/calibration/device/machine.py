@@ -29,7 +29,7 @@ Ends = tuple[float, float]
 
 
 class Number(NamedTuple):
-    """A measured number, its 90 % interval, and what it was measured with."""
+    """A measured number, its 90% interval, and what it was measured with."""
 
     value: float
     ends: Ends

@@ -19,7 +19,7 @@ def as_toml(found: ImportedMachine, raw: Mapping[str, Any]) -> str:
     where = f"{count(raw['ranks'], 'rank')} on {raw['kind']}, {count(raw['threads'], 'thread')} each, {raw['title']}"
     head = [
         f"Measured by `dlhpc calibrate --device {raw['kind']}` on {found.table['measured']['date']}: {where}.",
-        "These numbers replace those of the machine that an experiment names. After each: its 90 % interval, how.",
+        "These numbers replace those of the machine that an experiment names. After each: its 90% interval, how.",
         *curves(raw),
         *found.notes,
     ]

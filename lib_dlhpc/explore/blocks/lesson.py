@@ -52,7 +52,7 @@ from lib_dlhpc.explore.blocks.question import Card, Judge, Place, Question, verd
 from lib_dlhpc.labs import attempts
 from lib_dlhpc.teaching.questions import shuffled
 
-CLOSE = 0.2  # a guess within 20 % counts as right
+CLOSE = 0.2  # a guess within 20% counts as right
 MODULES = Path(__file__).parents[1]
 Draw = Callable[[np.random.Generator], Drawn]
 Outcome = tuple[Callable[[], Any], Callable[[], Any] | None]

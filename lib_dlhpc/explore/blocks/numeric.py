@@ -16,7 +16,7 @@ from lib_dlhpc.spec.units import format_quantity, parse_quantity
 from lib_dlhpc.teaching.problems import SI
 
 TOLERANCE = 0.02  # relative, of an answer and of what a mistake leads to
-EXACT = 0.005  # 1,024 in place of 1,000 is a difference of 2.4 %
+EXACT = 0.005  # 1,024 in place of 1,000 is a difference of 2.4%
 MOST = 1e6  # of the factors that are said in numbers
 BYTES = re.compile(r"\b[kKMGT]?i?(?:[bB]|bits?|bytes?)\b")
 EIGHT = "8 times too {size}: 8 bits (b) are one byte (B). Convert everything to bytes first."

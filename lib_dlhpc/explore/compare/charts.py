@@ -71,7 +71,7 @@ def _bars(terms: Terms, spans: Spans) -> State:
 
 
 def _may_be(way: str, spans: Spans) -> str:
-    kind = "p10 to p90 of its steps" if way == "measured" else "90 % band"
+    kind = "p10 to p90 of its steps" if way == "measured" else "90% band"
     return f"{kind}: {between(spans[way])}"
 
 

@@ -12,7 +12,7 @@ from lib_dlhpc.explore.blocks.charts import State, marked
 COUNTS = tuple(2**k for k in range(12))
 JITTERS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 SIGMA = "Standard deviation of a step's compute time, of its mean"
-SLOW = {"none": 1.0, "10 % slower": 1.1, "half as fast": 2.0}
+SLOW = {"none": 1.0, "10% slower": 1.1, "half as fast": 2.0}
 BARS = 129  # more ranks are shown by evenly spaced ones
 WALL = 0.1  # idle share of the machine, from which it is a wall
 

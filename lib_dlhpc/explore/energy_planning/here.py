@@ -20,7 +20,7 @@ from lib_dlhpc.training.large_batch_steps import STUDY, TARGET
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 RANKS = (1, 2)
 SHOWN = 5  # the step on the chart: the first ones fill caches
-SURE = {"the median": 0, "the upper end of 90 %": 2}  # of what the law says of epochs
+SURE = {"the median": 0, "the upper end of 90%": 2}  # of what the law says of epochs
 
 
 class Setting(NamedTuple):
@@ -54,7 +54,7 @@ def asked_words(setting: Setting) -> str:
     for name, batch in (("A", setting.one), ("B", setting.other)):
         median, low, high = epochs(setting, batch)
         said.append(
-            f"plan {name}, batch {batch:,}: {median:.3g} epochs, {low:.3g} to {high:.3g} in 90 % of runs"
+            f"plan {name}, batch {batch:,}: {median:.3g} epochs, {low:.3g} to {high:.3g} in 90% of runs"
         )
     plans = [experiment(setting, batch) for batch in (setting.one, setting.other)]
     takes = " and ".join(count(int(plan.run.epochs), "epoch") for plan in plans)

@@ -40,7 +40,7 @@ def limit_words(watts: float) -> str:
 
 def percent(share: float) -> str:
     """Return a share in percent."""
-    return f"{100 * share:.4g} %"
+    return f"{100 * share:.4g}%"
 
 
 class Setting(NamedTuple):

@@ -103,5 +103,5 @@ def known_of(prediction: Breakdown) -> Known:
         found = bands(prediction.experiment)
     except SpecError as error:
         return Known(notes=(f"No bands: {error}", *notes))
-    words = f"90 % bands: by the intervals of the machine's numbers, {calibration_of(machine)}."
+    words = f"90% bands: by the intervals of the machine's numbers, {calibration_of(machine)}."
     return Known(found, tuple([words, *notes] if found else notes))

@@ -64,7 +64,7 @@ def step_state(p: Breakdown, a: Breakdown | None, bands: Mapping[str, Any]) -> S
     """Return the columns of "explorer_step". bands: (low, high) s where the machine was measured."""
     if "one step" in bands:
         low, high = bands["one step"]
-        words = f"90 % band: {between(bands['one step'])}"
+        words = f"90% band: {between(bands['one step'])}"
     else:
         low, high = (float(bound) for bound in p.step_time_bounds)
         most = f"{show(high, 's')} with none hidden"

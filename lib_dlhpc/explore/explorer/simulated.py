@@ -86,7 +86,7 @@ def simulated_html(run: Simulated) -> str:
     shown = ways[run.fidelity]
     held = _bands_of(run, shown)
     head = ["", "predicted", *(f"simulated, {way}" for way in ways), "difference"]
-    head += [f"rank {shown.slowest:,}", *["90 % band"] * bool(held)]
+    head += [f"rank {shown.slowest:,}", *["90% band"] * bool(held)]
     columns = "".join(f"<th scope=col>{escape(text)}</th>" for text in head)
     names = [ALL, *(n for n, value in run.predicted.items() if value or shown.terms[n])]
     rows = "".join(_row(name, run, list(ways.values()), held) for name in names)

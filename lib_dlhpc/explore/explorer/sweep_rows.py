@@ -103,7 +103,7 @@ def rows_html(rows: Sequence[Row]) -> str:
     """Return a row for each setting, as a table."""
     some = any(row.bands.get("predicted") for row in rows)
     head = rows[0].name.rpartition(".")[2].replace("_", " ")
-    lines = [[head, *WAYS, *["90 % band"] * some]]
+    lines = [[head, *WAYS, *["90% band"] * some]]
     for row in rows:
         times = [show(row.step[way], "s") if way in row.step else "-" for way in WAYS]
         band = row.bands.get("predicted")

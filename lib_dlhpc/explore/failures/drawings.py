@@ -34,7 +34,7 @@ TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 
     top=58,
     lines={"line": "", "x": "interval (s)", "y": "share of the time"},
     marks={"words": "best interval"},
-    simulated={"x": "simulated at (s)", "y": "mean loss", "low": "10 %", "high": "90 %"},
+    simulated={"x": "simulated at (s)", "y": "mean loss", "low": "10%", "high": "90%"},
 )
 def failures_loss() -> Layers:
     """Which interval loses the least? (crosses: simulated)"""

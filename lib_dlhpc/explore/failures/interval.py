@@ -50,7 +50,7 @@ FACTORS, RUNS = (0.25, 0.5, 1.0, 2.0, 4.0), 200  # of the best interval, and run
 HOPELESS = 0.9  # share of the time that is lost, above which runs take too long to simulate
 SEED = 9
 PUBLISHED = {
-    "llama3-effective-time": ("Llama 3, 54 days: time that became training (at least)", "{:.3g} %"),
+    "llama3-effective-time": ("Llama 3, 54 days: time that became training (at least)", "{:.3g}%"),
     "daly06-opt-24h": ("Daly: saving takes 5 min, a failure a day: best interval", "{:.3g} min"),
     "daly06-opt-15min": ("Daly: the same, a failure in 15 min", "{:.3g} min"),
     "bloom-ckpt-size": ("BLOOM, a checkpoint of 176 G weights", "{:.3g} TiB"),
@@ -175,7 +175,7 @@ def phases_view(setting: Setting) -> State:
 
 
 def simulated_points(setting: Setting) -> Simulated:
-    """Return the losses of simulated runs at some intervals: (s, mean, 10 %, 90 %)."""
+    """Return the losses of simulated runs at some intervals: (s, mean, 10%, 90%)."""
     own, points = found(setting), []
     for factor in FACTORS:
         interval = factor * float(own.best)

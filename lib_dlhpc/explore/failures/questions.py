@@ -40,7 +40,7 @@ def luck() -> str:
 
 
 def checkfreq() -> str:
-    """Return the shortest interval with less than 3.5 % of checkpoints."""
+    """Return the shortest interval with less than 3.5% of checkpoints."""
     shares = ((s, found(Run(interval=s)).shares["checkpoints"]) for s in INTERVALS)
     return show(next(seconds for seconds, share in shares if share < 0.035), "s")
 

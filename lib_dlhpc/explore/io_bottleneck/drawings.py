@@ -92,7 +92,7 @@ def io_policies() -> Layers:
 
 @drawing(height=220, left=64, right=130, **BELOW["io_efficiency"])
 def io_efficiency() -> Layers:
-    """How efficient is each node? (triangle: published, over 90 %)"""
+    """How efficient is each node? (triangle: published, over 90%)"""
     x, title = kit.by_two("nodes"), "rate of a node over one that never waits"
     y = kit.y_axis("y:Q", title, kit.PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
     names = ("never waiting", "shared file system", "FanStore")

@@ -161,7 +161,7 @@ files looked up, opened, closed | {opened / 1e6:.0f} M, 256 at a time
 calls of read | about {READ_CALLS / 1e6:.0f} M | {own.reads / 1e6:.0f} M (given)
 duration | about {HOURS:.0f} h
  | at least {own.time / 3600:.1f} h; {HOURS:.0f} h if servers do {rate / 1e3:.0f} k operations/s
-read rate of a node, of a benchmark's peak | 7.8 to 9.5 % | {low:.0%} to {high:.0%} of its SSD
+read rate of a node, of a benchmark's peak | 7.8 to 9.5% | {low:.0%} to {high:.0%} of its SSD
 nodes of 60 GB that hold 455 GB | {nodes:.0f} | {nodes_needed(images, NODE_STORAGE):.0f}
 FanStore's weak scaling, 512 nodes | over {efficiency:.0%} | {weak_scaling(skylake_run()):.0%}
 """

@@ -62,7 +62,7 @@ def the_layout(setting: Setting) -> View:
         ),
     }
     inside = BAND[0] <= round(mfu(own), 2) <= BAND[1]
-    fine = "It fits, within the published 38 to 43 %." if inside else "It fits, but is slow."
+    fine = "It fits, within the published 38 to 43%." if inside else "It fits, but is slow."
     return View(layout_words(setting), wall(own), charts, fine if own.fits else "")
 
 

@@ -52,7 +52,7 @@ def collapsed() -> Diagram:
         rows.append(
             Lane(f"batch {times_base(factor):,}", [Bar(0, reached, f"{reached:.0%}", fill)])
         )
-    return lanes(rows, "test accuracy", (1.0, "100 %"))
+    return lanes(rows, "test accuracy", (1.0, "100%"))
 
 
 DIAGRAMS = {

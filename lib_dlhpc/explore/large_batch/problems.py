@@ -56,8 +56,8 @@ PROBLEMS = [
     ),
     Problem(
         "What the rate repairs",
-        f"At batch {LARGE:,} linear scaling reaches {linear:.2f} %, SGD with a tuned rate {tuned:.2f} %, LARS"
-        f" {lars:.2f} %. What share of"
+        f"At batch {LARGE:,} linear scaling reaches {linear:.2f}%, SGD with a tuned rate {tuned:.2f}%, LARS"
+        f" {lars:.2f}%. What share of"
         " the gain of LARS comes from tuning the rate?",
         [
             Step("LARS over linear scaling", lars - linear, "points"),

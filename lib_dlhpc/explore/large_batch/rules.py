@@ -30,7 +30,7 @@ RULES = {name: rule for rule, name in NAMES.items()}
 BATCHES = MNIST.rules["linear"].batches
 COLLAPSED = 0.4  # accuracy at and below which a run has learned next to nothing
 CLOSE = 0.015  # of the base batch's accuracy
-NOTABLE = 2.26  # Student's t from which ten seeds tell two rules apart (5 %, two sides, 9 degrees of freedom)
+NOTABLE = 2.26  # Student's t from which ten seeds tell two rules apart (5%, two sides, 9 degrees of freedom)
 
 
 class Compared(NamedTuple):
@@ -77,7 +77,7 @@ def times_base(factor: int) -> int:
 def accuracy_view(batch: int) -> State:
     """Return the chart "batch_accuracy": mean and deviation on the test samples against the batch.
 
-    Drawn is what is wrong, on a logarithmic axis: 95 and 93 % lie as far apart as 60 and 46 %.
+    Drawn is what is wrong, on a logarithmic axis: 95 and 93% lie as far apart as 60 and 46%.
     """
     found = {
         name: [(size, mean(rule, size)) for size in batches(stored(), rule)]

@@ -246,7 +246,7 @@ def cut_words(setting: Cut) -> str:
     return (
         f"<b>{setting.stages} stages are {work / expected:.3g} times as fast as one GPU.</b> The batch takes"
         f" {show(expected, 's')} predicted, {show(simulated, 's')} simulated. The slowest stage takes"
-        f" {unevenness(setting):.0f} % longer than the mean; the largest message of a microbatch is"
+        f" {unevenness(setting):.0f}% longer than the mean; the largest message of a microbatch is"
         f" {show(float(found.sends.max()), 'B')}.{why if abs(expected / simulated - 1) > APART else ''}"
     )
 

@@ -245,7 +245,7 @@ def numbers_html(machine: Machine) -> str:
     """Return what was fitted, with its intervals, as a table."""
     measured = machine.measured
     assert measured is not None
-    lines = [["", "measured", "90 % interval"]]
+    lines = [["", "measured", "90% interval"]]
     for key, (name, unit) in NUMBERS.items():
         value: Any = machine
         for part in key.split("."):

@@ -24,7 +24,7 @@ BATCHINGS: dict[str, dict[str, Any]] = {
     CONTINUOUS: {"batching": "continuous"},
     CHUNKED: {"batching": "continuous", "chunk": CHUNK},
 }
-FIRST, EACH, PAUSE = "first token, 90 %", "each token after, mean", "longest pause, 90 %"
+FIRST, EACH, PAUSE = "first token, 90%", "each token after, mean", "longest pause, 90%"
 PATIENCE = 1.0  # s that a user waits for a first token
 FINE = f"9 of 10 users see a first token within {PATIENCE:g} s."
 
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 class Felt(NamedTuple):
-    """What users feel, s: to the first token (90 % wait less), a token after it, the longest pause (90 % less)."""
+    """What users feel, s: to the first token (90% wait less), a token after it, the longest pause (90% less)."""
 
     first: float
     each: float

@@ -120,7 +120,8 @@ def answered(lesson: Lesson, name: str, titles: Titles, drawn: Diagram, heading:
 
 def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
     return "\n".join(
-        f"{number}. {plain(do)} {plain(lesson.filled(see))}" for number, (do, see) in enumerate(steps, 1)
+        f"{number}. {plain(do)} {plain(lesson.filled(see))}"
+        for number, (do, see) in enumerate(steps, 1)
     )
 
 

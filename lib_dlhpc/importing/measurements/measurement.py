@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from lib_dlhpc.errors import SpecError
 
 LINKS = ("intra_node", "inter_node")
-WITHIN = 1.645  # standard deviations that hold 90 % of a normal distribution
+WITHIN = 1.645  # standard deviations that hold 90% of a normal distribution
 SHOWN = 70  # characters of a line that an error quotes
 
 
@@ -130,7 +130,7 @@ def rated(
 
 
 def spread(mean: float, deviation: float) -> tuple[float, ...]:
-    """Return mean and ends of the range that holds 90 % of a normal distribution; the mean if that reaches 0."""
+    """Return mean and ends of the range that holds 90% of a normal distribution; the mean if that reaches 0."""
     ends = (mean - WITHIN * deviation, mean, mean + WITHIN * deviation)
     return ends if ends[0] > 0 else (mean,)
 

@@ -222,7 +222,7 @@ def _noisy(
 
 
 class Week(NamedTuple):
-    """Numbers of seven days, and what a step takes on the eighth. wide: s, 90 % of all days lie so far apart."""
+    """Numbers of seven days, and what a step takes on the eighth. wide: s, 90% of all days lie so far apart."""
 
     fits: list[Fit]
     step: float

@@ -284,7 +284,7 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
         ]
         near = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (save, restart, float(node), nodes), right, near))
-    return compared(INTERVAL, interval, cases, "Where the expected time is lowest, to 1 %.")
+    return compared(INTERVAL, interval, cases, "Where the expected time is lowest, to 1%.")
 
 
 def simulated_finding(

@@ -36,7 +36,7 @@ def why_nothing(found: Calls, when: Busy, late: AllWaits) -> str:
     looked = f"{f' in {count(steps, unit)}' if steps else ''}; looked for: {_looked_for(found)}."
     most = max((suspect.seconds for suspect in suspects), default=0.0)
     if not most >= LEAST * (when.end - when.begin):
-        small = f"below {100 * LEAST:.0f} % of the run"
+        small = f"below {100 * LEAST:.0f}% of the run"
         return f"No finding: what differs between ranks is {small}{looked}"
     large = [one for one in suspects if one.seconds >= most / 2]
     if steps and steps < ENOUGH:

@@ -1,14 +1,14 @@
 """When is a difference more than scatter? The one rule that all findings share.
 
-Nothing is reported that costs less than 2 % of the span of the trace. Beyond that a difference must be
+Nothing is reported that costs less than 2% of the span of the trace. Beyond that a difference must be
 
     persistent    its mean over all occasions is as far above 0 as a mean of scatter is once in 30,000 cases: 4
                   standard errors of many occasions, more of few (Student's t, by the approximation of D. L.
                   Wallace, Annals of Mathematical Statistics 30, 1959); of 4 to 7 occasions once in 500 cases
-                  will do if it is 10 % of the span. Fewer do not define scatter: they yield no
+                  will do if it is 10% of the span. Fewer do not define scatter: they yield no
                   finding. So that one long delay hides nothing, the same is asked of the differences drawn in
                   to what is called far below; either will do; or
-    exceptional   single occasions that by themselves cost 2 % of the span and as much time as ten occasions
+    exceptional   single occasions that by themselves cost 2% of the span and as much time as ten occasions
                   last, and are far: beyond 8 robust standard deviations (1.4826 times the median distance
                   from the median) from the median, beyond twice the largest difference of the other sign, and
                   beyond twice the largest deviation of any other rank. Only they are counted then. A busy

@@ -27,7 +27,7 @@ from lib_dlhpc.prediction.bands import bands
 from lib_dlhpc.spec.experiment import dumps, load
 from lib_dlhpc.spec.measured_machine import measured_on
 
-FROM = "90 % bands: by the intervals of the machine&#x27;s numbers, calibrated on"
+FROM = "90% bands: by the intervals of the machine&#x27;s numbers, calibrated on"
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def notices(page: Explorer) -> str:
 def test_without_a_calibration_nothing_is_offered_and_nothing_has_a_band(digits: Any) -> None:
     page = Explorer(digits)
     assert not any("calibrated" in label for label in machines(page)["options"])
-    assert "90 %" not in notices(page) + page.figures["step"].summary
+    assert "90%" not in notices(page) + page.figures["step"].summary
     with pytest.raises(SpecError, match="This machine is not calibrated"):
         moved(page.choice, "machine.name", OWN)
 
@@ -102,11 +102,11 @@ def test_the_step_and_the_simulation_show_their_bands(calibrated: Path, digits: 
     page.move("machine.name", OWN)
     known = bands(page.experiment)
     figure = page.figures["step"]
-    assert f"90 % band: {between(known['one step'])}" in figure.summary
+    assert f"90% band: {between(known['one step'])}" in figure.summary
     span = figure.data["span"]
     assert (span["low"], span["high"]) == tuple([end] for end in known["one step"])
     page.simulation.opened.value = True
-    assert "90 % band" in page.simulation.table.value
+    assert "90% band" in page.simulation.table.value
     forward = re.search(r">forward</th>(.*?)</tr>", page.simulation.table.value)
     assert forward and " to " in forward.group(1)
 

@@ -163,7 +163,7 @@ def test_a_measured_machine_has_bands_around_every_point() -> None:
         assert band and band[0] < row.step[way] < band[1]
     points = rows_state([row], "Batch")[0]["points"]
     assert all(low < high for low, high in zip(points["low"], points["high"], strict=True))
-    assert "90 % band" in rows_html([row])
+    assert "90% band" in rows_html([row])
 
 
 def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out() -> None:
@@ -326,4 +326,4 @@ def test_a_measured_machine_is_named_once_for_all_points(home: Path) -> None:
     page.sweep.opened.value = True
     points = shown(page.sweep)
     assert all(low < high for low, high in zip(points["low"], points["high"], strict=True))
-    assert words(page.widget).count("90 % bands: by the intervals") == 1
+    assert words(page.widget).count("90% bands: by the intervals") == 1

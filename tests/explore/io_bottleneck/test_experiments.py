@@ -143,7 +143,7 @@ def test_the_tables_have_the_published_figures():
         "about 180 M",
         "about 8 h",
         "12 k operations/s",
-        "7.8 to 9.5 %",
+        "7.8 to 9.5%",
         "over 90%",
     ):
         assert text in table

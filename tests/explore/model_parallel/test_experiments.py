@@ -283,7 +283,7 @@ def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_the_formula_of_a_zero_bubble_holds_for_these_stages(recompute: str) -> None:
-    """Within 2 %: the first and the last stage have the embeddings as well."""
+    """Within 2%: the first and the last stage have the embeddings as well."""
     setting = Pipe(schedule="zero bubble", recompute=recompute)
     assert bubble_of(setting) == pytest.approx(formula(setting), rel=0.02)
     assert bubble_of(setting) < 0.8 * bubble_of(setting._replace(schedule="1F1B"))

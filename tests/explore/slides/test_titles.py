@@ -50,7 +50,7 @@ def numbers(title):
 
 
 def best_number():
-    """Return the GPUs with which a fixed batch is as fast as it gets, within 5 %."""
+    """Return the GPUs with which a fixed batch is as fast as it gets, within 5%."""
     curve = strong(Scaling())
     return float(curve.gpus[np.flatnonzero(curve.rate > 0.95 * curve.rate.max())[0]])
 
@@ -119,10 +119,10 @@ CALLS = {
     "At 32 times the batch, linear scaling collapses in spite of its warm-up": lambda: [
         LARGE / MNIST.base_batch
     ],
-    "The next version stores only 3 % of its bytes: the last layer": lambda: [
+    "The next version stores only 3% of its bytes: the last layer": lambda: [
         100 * last_layer_bytes() / Learner().network.weights.nbytes
     ],
-    "A growing batch can replace a decaying rate, in 44 % of the steps": lambda: [
+    "A growing batch can replace a decaying rate, in 44% of the steps": lambda: [
         100 * mean("growth", MNIST.base_batch).steps / mean("decay", MNIST.base_batch).steps
     ],
     "A published run of ResNet-50 opened 117 million files": lambda: [hours(Files()).opened],

@@ -144,8 +144,8 @@ def test_names_from_a_trace_are_shown_as_text() -> None:
 def test_the_check_asks_for_the_mean_over_the_most() -> None:
     card = ask("load_balance", seed=3)
     usual, most = map(float, re.findall(r"for (\d+) s", card.question.question))
-    assert "busiest" in card.question.answer(f"{100 * usual / most:.5g} %")["words"]
-    assert card.question.answer(f"{100 * (3 * usual + most) / 4 / most:.5g} %")["right"]
+    assert "busiest" in card.question.answer(f"{100 * usual / most:.5g}%")["words"]
+    assert card.question.answer(f"{100 * (3 * usual + most) / 4 / most:.5g}%")["right"]
 
 
 # the puzzle -----------------------------------------------------------------------------------------

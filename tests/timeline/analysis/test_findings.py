@@ -23,7 +23,7 @@ def found(timeline, kind):
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_is_found_in_a_balanced_run(ranks, seed):
-    """Ranks whose computation scatters by 5 % wait for each other all the time, and nobody is to blame."""
+    """Ranks whose computation scatters by 5% wait for each other all the time, and nobody is to blame."""
     world = Ranks(ranks)
     for work in noisy(seed, ranks):
         world.compute(work)

@@ -56,7 +56,7 @@ def test_what_is_little_is_said_to_be_little():
         world.compute(0.001, 2)
         world.together()
     assert said(world) == (
-        "No finding: what differs between ranks is below 2 % of the run in 3 collectives;"
+        "No finding: what differs between ranks is below 2% of the run in 3 collectives;"
         " looked for: ranks that compute more than the others, late at collectives."
     )
 
@@ -110,7 +110,7 @@ def test_enough_steps_are_those_that_show_a_difference_as_large_as_its_scatter()
 
 def test_one_rank_differs_from_nobody_and_a_run_with_findings_says_nothing_of_it():
     alone = analyze(from_rows([(0, "compute", "forward", "f", 0.0, 1.0)], 1, "measured"))
-    assert "below 2 % of the run" in alone.nothing
+    assert "below 2% of the run" in alone.nothing
     world = Ranks(3)
     for _ in range(20):
         world.compute(0.1)

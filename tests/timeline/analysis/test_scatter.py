@@ -8,7 +8,7 @@ from lib_dlhpc.timeline.analysis.scatter import FEW, above, judge, student
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 20, 100, 1000])
 def test_of_many_draws_of_scatter_almost_none_is_reported(count):
-    """Scatter of 4 % of an occasion: at most one in a thousand draws; one in a hundred where occasions are few."""
+    """Scatter of 4% of an occasion: at most one in a thousand draws; one in a hundred where occasions are few."""
     rng = np.random.default_rng(count)
     span, drawn = float(count), rng.normal(0.0, 0.04, (4000, count))
     verdicts = [judge(one, np.maximum(one, 0.0), span) for one in drawn]
