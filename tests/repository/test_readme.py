@@ -123,7 +123,7 @@ def test_the_error_of_the_roofline_alone_is_what_the_guide_says(pages, repositor
                 measured[row.experiment.model.name, rate.rate] = abs(predicted / rate.rate - 1)
     trust = pages[repository / "docs" / "guide" / "trust.md"]
     said = re.search(
-        r"(\d+) single-device rows.*?by (\d+) % in the median and by (\d+) %", trust, re.S
+        r"(\d+) single-device rows.*?by (\d+)% in the median and by (\d+)%", trust, re.S
     )
     assert said
     count, middle, worst = (int(word) for word in said.groups())
