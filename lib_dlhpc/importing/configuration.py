@@ -50,7 +50,7 @@ class Configuration:
 
     def __init__(self, table: Mapping[str, Any], where: str) -> None:
         self.table = {key: value for key, value in table.items() if value is not None}
-        self.where = where
+        self.where, self.named = where, frozenset(table)
         self._read: set[str] = set()
 
     def take(self, *names: str, default: Any = REQUIRED) -> Any:
@@ -62,6 +62,10 @@ class Configuration:
         if default is REQUIRED:
             raise SpecError(f"{self.where}: needs the key {' or '.join(map(repr, names))}.")
         return default
+
+    def default(self, **values: Any) -> None:
+        """Fill in what the file does not name; what it names as null stays absent."""
+        self.table |= {name: each for name, each in values.items() if name not in self.named}
 
     def require(self, name: str, *legal: Any) -> None:
         """Raise SpecError if a field is there with another value than these."""

@@ -7,10 +7,10 @@ may serve as a start for larger ones and be scored itself from a smaller one. Ji
 estimated from published rows; they are not scored. What is not used stands under [[left_out]].
 
 `scale_from` names a measured row of another network or split, under [[inputs]]: by what factor compute takes
-longer than the roofline on that machine, its host as long; `link_from` likewise one that says what share of
-the line rate between nodes exchanges reach. All three fill [calibration], as a user would: the experiment of a
-row, written to TOML, predicts the row. A row `relative_to` a change of its experiment is a ratio of two
-predictions.
+longer than the roofline on that machine; the `dispatch` of a host is divided by it, since a scale multiplies
+all compute. `link_from` likewise names a row that says what share of the line rate between nodes exchanges
+reach. All three fill [calibration], as a user would: the experiment of a row, written to TOML, predicts the
+row. A row `relative_to` a change of its experiment is a ratio of two predictions.
 
 A row that changes its [machine] says by which source. What a row may be off by is fixed before it is
 predicted: by its class (ALLOWED), for arithmetic by the digits that were printed, or by `tolerance` with the

@@ -76,6 +76,29 @@ def test_a_pattern_of_windows_is_a_number_or_letters(name):
         import_model({**config, "sliding_window_pattern": "LGG"})
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("command-r7b", "sliding_window", 4096),
+        ("gemma-2-9b", "sliding_window", 4096),
+        ("seed-oss-36b", "attention_dropout", 0.1),
+        ("glm-4-9b", "attention_bias", True),
+        ("glm-4.5-air", "first_k_dense_replace", 1),
+        ("afm-4.5b", "hidden_act", "relu2"),
+        ("ernie-4.5-0.3b", "head_dim", 128),
+    ],
+)
+def test_a_field_that_is_not_there_has_the_value_of_transformers(name, field, value):
+    config = {key: each for key, each in MODELS[name]["config"].items() if key != field}
+    found = import_model(config, 8).model.layers
+    assert found == import_model({**config, field: value}, 8).model.layers
+
+
+def test_a_window_that_is_null_is_none():
+    model = import_model({**MODELS["exaone-4-32b"]["config"], "sliding_window": None}).model
+    assert not any(layer.attributes.get("window") for layer in model.layers)
+
+
 def groups(name, changes):
     """Return the groups of experts that an imported configuration has, and how many of them a token has."""
     model = import_model({**MODELS[name]["config"], **changes}).model

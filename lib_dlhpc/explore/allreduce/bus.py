@@ -1,4 +1,4 @@
-"""A published bus bandwidth of allreduce beside alpha-beta through two of its points, and beside NCCL's protocols."""
+"""A published bus bandwidth of allreduce compared with alpha-beta from two of its points, and with NCCL's protocols."""
 
 import tomllib
 from typing import Any, NamedTuple

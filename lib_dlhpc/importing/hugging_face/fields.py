@@ -72,6 +72,7 @@ def windows(config: Configuration) -> Options:
 
 def patterned(config: Configuration, every: int) -> None:
     """Write down which layers see all words: each n-th, where the file has no list; every: where it has no number."""
+    config.default(sliding_window=4096)
     pattern = config.take("sliding_window_pattern", default=every)
     if isinstance(pattern, int) and pattern > 0:
         pattern = "L" * (pattern - 1) + "G"

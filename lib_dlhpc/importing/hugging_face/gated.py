@@ -80,11 +80,13 @@ def phi3(config: Configuration) -> Options:
 
 def smollm3(config: Configuration) -> Options:
     """SmolLM3: Llama with some layers without positions."""
+    config.default(num_key_value_heads=4)
     return llama(config) | {"tied": config.take("tie_word_embeddings", default=True)}
 
 
 def seed_oss(config: Configuration) -> Options:
     """Seed-OSS: Llama with biases of queries, keys and values, and dropout."""
+    config.default(num_key_value_heads=8, head_dim=128, attention_dropout=0.1)
     bias = config.take("attention_bias", default=True)
     return llama(
         config,
@@ -98,6 +100,7 @@ def seed_oss(config: Configuration) -> Options:
 
 def ernie(config: Configuration) -> Options:
     """ERNIE 4.5: Llama in which one key says whether there are biases."""
+    config.default(num_key_value_heads=2, head_dim=128)
     bias = config.take("use_bias", default=False)
     found = llama(config, attention={"qkv_bias": bias, "output_bias": bias})
     found["feed_forward"]["bias"] = bias
@@ -117,13 +120,15 @@ def exaone4(config: Configuration) -> Options:
 
 def arcee(config: Configuration) -> Options:
     """AFM: Llama with two products in place of the gated network."""
+    config.default(hidden_act="relu2")
     found = llama(config)
     return found | {"feed_forward": found["feed_forward"] | {"gated": False}}
 
 
 def glm(config: Configuration) -> Options:
     """GLM-4: biases of queries, keys and values alone."""
-    bias = config.take("attention_bias", default=False)
+    config.default(num_key_value_heads=2)
+    bias = config.take("attention_bias", default=True)
     return llama(
         config,
         attention={

@@ -101,6 +101,7 @@ def dots1(config: Configuration) -> Options:
 
 def glm4_moe(config: Configuration) -> Options:
     """GLM-4.5: biases of queries, keys and values alone."""
+    config.default(num_key_value_heads=8, first_k_dense_replace=1, n_shared_experts=1)
     bias = config.take("attention_bias", default=False)
     return grouped(
         config,

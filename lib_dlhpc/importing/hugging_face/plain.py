@@ -221,6 +221,7 @@ def cohere2(config: Configuration) -> Options:
 def stablelm(config: Configuration) -> Options:
     """StableLM: gated, with layer norms."""
     config.require("qk_layernorm", False)
+    config.default(num_key_value_heads=32)
     side = config.take("use_parallel_residual", default=False)
     bias = config.take("use_qkv_bias", default=False)
     return {
