@@ -21,7 +21,7 @@ from playwright.sync_api import Page, sync_playwright
 from lib_dlhpc.explore.blocks import built, figure
 
 HERE = Path(__file__).parent
-WIDTH = 760  # px
+WIDTH = 680  # px
 LARGEST, ROOM = 64_000, 170_000  # bytes of a picture, and of all pictures of a notebook
 WIDGET = "application/vnd.jupyter.widget-view+json"
 STYLE = """body { font: 14px sans-serif; margin: 0; background: white }
