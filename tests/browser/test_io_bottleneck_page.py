@@ -45,7 +45,7 @@ MOVES = {
         "Stored": "2 : 1, fast (1 GB/s a reader)",
     },
     3: {"Batch": "ArrowRight", "Nodes": "ArrowRight", "Network": "VGG-16", "In": "one epoch"},
-    4: {"Stripes": "ArrowRight", "Ranks": "Home", "A request": "Home", "Aggregators": "Home"},
+    4: {"Stripe count": "ArrowRight", "Ranks": "Home", "A request": "Home", "Aggregators": "Home"},
 }
 GUESSES = {0: "20", 10: "50", 16: 3, 21: 2, 24: "5", 29: "100"}  # a number: that choice of a list
 
@@ -78,7 +78,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 3, "Batch").press("End")
     eventually(lambda: "Memory" in wall(page, 3))
     eventually(lambda: "1 of 16 targets: the others are idle" in wall(page, 4))
-    slider(page, 4, "Stripes").press("End")
+    slider(page, 4, "Stripe count").press("End")
     eventually(lambda: "All targets are busy." in wall(page, 4))
 
 

@@ -1,4 +1,4 @@
-"""Laws of striped files: no bound is beaten, what more stripes and larger requests do, where aggregators win."""
+"""Laws of striped files: no bound is beaten, what more targets and larger requests do, where aggregators win."""
 
 import math
 
@@ -21,21 +21,21 @@ WRITERS, TRANSFER, SIZE = st.integers(1, 1000), st.floats(1e3, 1e9), 2e12
 
 @given(TARGETS, WRITERS, TRANSFER, st.data())
 def test_no_way_beats_all_targets_or_all_writers(on, writers, transfer, data):
-    stripes = data.draw(st.integers(1, on.count))
+    stripe_count = data.draw(st.integers(1, on.count))
     bound = max(SIZE / (on.count * on.bandwidth), SIZE / (writers * on.client))
     for way in (shared_file, file_per_process):
-        assert way(SIZE, on, stripes, writers, transfer) >= bound * (1 - 1e-9)
+        assert way(SIZE, on, stripe_count, writers, transfer) >= bound * (1 - 1e-9)
 
 
 @given(TARGETS, WRITERS, TRANSFER, st.data())
-def test_more_stripes_writers_and_larger_requests_never_slow_a_shared_file(
+def test_more_targets_writers_and_larger_requests_never_slow_a_shared_file(
     on, writers, transfer, data
 ):
-    stripes = data.draw(st.integers(1, on.count))
-    now = shared_file(SIZE, on, stripes, writers, transfer) * (1 + 1e-9)
+    stripe_count = data.draw(st.integers(1, on.count))
+    now = shared_file(SIZE, on, stripe_count, writers, transfer) * (1 + 1e-9)
     assert shared_file(SIZE, on, on.count, writers, transfer) <= now
-    assert shared_file(SIZE, on, stripes, writers + 1, transfer) <= now
-    assert shared_file(SIZE, on, stripes, writers, 2 * transfer) <= now
+    assert shared_file(SIZE, on, stripe_count, writers + 1, transfer) <= now
+    assert shared_file(SIZE, on, stripe_count, writers, 2 * transfer) <= now
 
 
 @given(TARGETS, st.integers(1, 20), TRANSFER)
@@ -58,7 +58,7 @@ def test_without_latency_requests_may_be_small():
 
 
 @pytest.mark.parametrize(
-    ("stripes", "writers", "transfer", "words"),
+    ("stripe_count", "writers", "transfer", "words"),
     [
         (0, 1, 1.0, "expected 1 to 4"),
         (5, 1, 1.0, "expected 1 to 4"),
@@ -66,6 +66,6 @@ def test_without_latency_requests_may_be_small():
         (1, 1, 0.0, "above 0"),
     ],
 )
-def test_what_cannot_be_is_refused(stripes, writers, transfer, words):
+def test_what_cannot_be_is_refused(stripe_count, writers, transfer, words):
     with pytest.raises(SpecError, match=words):
-        shared_file(1.0, Targets(4, 1.0, 1.0, 1.0), stripes, writers, transfer)
+        shared_file(1.0, Targets(4, 1.0, 1.0, 1.0), stripe_count, writers, transfer)

@@ -73,15 +73,15 @@ def moved() -> Diagram:
 
 
 def striped() -> Diagram:
-    """Return which parts of a file are on which target, with one stripe and with four, and who writes them."""
-    parts = [str(k + 1) for k in range(NODES)]
+    """Return which stripes of a file are on which target, with stripe counts 1 and 4, and who writes them."""
+    stripes = [str(k + 1) for k in range(NODES)]
     rows = [
-        Row("one stripe", [" ".join(parts)] + [""] * (NODES - 1), ORANGE),
-        Row("four stripes", parts, GREEN),
+        Row("stripe count 1", [" ".join(stripes)] + [""] * (NODES - 1), ORANGE),
+        Row("stripe count 4", stripes, GREEN),
         Row("a file per rank", [f"file of rank {k}" for k in range(NODES)], BLUE),
-        Row("aggregators", [f"one writes {part}" for part in parts], GREEN),
+        Row("aggregators", [f"one writes {stripe}" for stripe in stripes], GREEN),
     ]
-    return held([f"target {k}" for k in range(NODES)], rows, "parts 1 to 4 of a checkpoint")
+    return held([f"target {k}" for k in range(NODES)], rows, "stripes 1 to 4 of a checkpoint")
 
 
 DIAGRAMS = {

@@ -64,7 +64,7 @@ def written(way: int = 0, **changes: Any) -> str:
 
 def collected(aggregators: int) -> str:
     """Say how long aggregators take that collect requests of 4 kB, over all targets."""
-    return written(2, stripes=writes.COUNT, transfer=4e3, aggregators=aggregators)
+    return written(2, stripe_count=writes.COUNT, transfer=4e3, aggregators=aggregators)
 
 
 def crossing(draw: np.random.Generator) -> Drawn:
@@ -119,10 +119,10 @@ lesson = Lesson.read(
         },
         **{model: lambda model=model: step(model) for model in ("alexnet", "resnet50")},
         "requests": live.requests(1),
-        **{f"stripes_{n}": lambda n=n: written(stripes=n) for n in (4, 16)},
-        "small": lambda: written(stripes=16, transfer=4e3),
-        **{f"few_{n}": lambda n=n: collected(n) for n in (1, 16, 32)},
-        **{f"files_{n}": lambda n=n: written(1, ranks=n) for n in (24, 64)},
+        **{f"stripes_{n}": lambda n=n: written(stripe_count=n) for n in (4, 16)},
+        "small": lambda: written(stripe_count=16, transfer=4e3),
+        **{f"few_{n}": lambda n=n: collected(n) for n in (1, 16, 32, 64)},
+        **{f"files_{n}": lambda n=n: written(1, ranks=n, transfer=4e6) for n in (40, 64)},
     },
     draws={"own_crossing": crossing},
     tables={"published": limits.profile_table, "demand": limits.demand_table},

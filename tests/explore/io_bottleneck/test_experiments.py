@@ -167,12 +167,12 @@ def test_the_check_asks_for_three_operations_a_file():
 
 
 def test_a_checkpoint_is_as_fast_as_its_targets_or_as_those_who_write():
-    for stripes in (1, 4, 16):
+    for count in (1, 4, 16):
         for transfer in (4e3, 1e6):
-            own = writes.Setting(stripes=stripes, transfer=transfer)
+            own = writes.Setting(stripe_count=count, transfer=transfer)
             times, limits = writes.seconds(own), writes.limits_of(own)
             on = writes.targets()
-            targets = writes.CHECKPOINT / (stripes * on.bandwidth)
+            targets = writes.CHECKPOINT / (count * on.bandwidth)
             ranks = writes.CHECKPOINT / (own.ranks * on.rank_rate(transfer))
             name = writes.WAYS[0]
             assert times[name] == pytest.approx(max(targets, ranks))
@@ -182,10 +182,34 @@ def test_a_checkpoint_is_as_fast_as_its_targets_or_as_those_who_write():
 def test_a_wall_stands_where_targets_are_idle_or_ranks_are_slow():
     assert "1 of 16 targets: the others are idle" in result_text(writes.the_checkpoint())
     page = writes.the_checkpoint()
-    controls(page)["Stripes"].value = 16
+    controls(page)["Stripe count"].value = 16
     assert "All targets are busy." in result_text(page)
     controls(page)["A request"].value = 4e3
     assert "ranks limit the shared file" in result_text(page)
+
+
+def test_the_wall_names_ranks_first_where_they_are_the_limit_and_targets_are_idle():
+    own = writes.Setting(stripe_count=8, ranks=8, transfer=4e3)
+    assert writes.limits_of(own)[writes.WAYS[0]] == "ranks"
+    wall = writes.the_checkpoint.view(own).wall
+    assert wall.startswith("The ranks limit") and "8 of 16 targets" in wall and "idle" not in wall
+
+
+def test_a_write_request_has_the_latency_of_data_not_of_metadata():
+    tier = experiment(Setting()).machine.storage["lustre"]
+    assert writes.targets().latency == float(tier.read_latency) != float(tier.operation_latency)
+
+
+def test_no_more_aggregators_write_than_there_are_ranks():
+    few, all_of_them = (
+        writes.Setting(stripe_count=16, ranks=8, transfer=4e6, aggregators=n) for n in (32, 8)
+    )
+    assert writes.seconds(few) == writes.seconds(all_of_them)
+    assert writes.limits_of(few)[writes.WAYS[2]] == "aggregators"
+    own = 8 * writes.targets().rank_rate(writes.STRIPE)
+    assert writes.seconds(few)[writes.WAYS[2]] == pytest.approx(writes.CHECKPOINT / own)
+    assert "all 8 (no more ranks) at" in writes.the_checkpoint.view(few).words
+    assert "no more ranks" not in writes.the_checkpoint.view(all_of_them).words
 
 
 # cache ------------------------------------------------------------------------------------------------
