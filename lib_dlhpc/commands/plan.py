@@ -115,7 +115,7 @@ def _lines(found: "Plan") -> list[str]:
     for first, *rest in table:
         cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append(f"  {first.ljust(widths[0])}  {'  '.join(cells)}")
-    if len(found.objectives) > 1:
+    if len(found.objectives) > 1 and found.along_the_front:
         lines += ["", "  along the front:", *(f"    {each}" for each in found.along_the_front)]
     lines += ["", "  left out:", *(f"    {each}" for each in found.reasons[:REASONS])]
     return lines

@@ -40,6 +40,13 @@ def test_the_table_of_the_file_is_what_is_asked(file, capsys):
     assert all(row["memory"] <= 1e9 for row in found["layouts"])
 
 
+def test_a_front_of_one_layout_has_nothing_along_it(file, capsys):
+    one = ("--choose", "microbatches=[1]", "zero=[0]", "pipeline=[1]")
+    assert main(["plan", str(file), *one]) == 0
+    text = capsys.readouterr().out
+    assert "knee" in text and "along the front" not in text
+
+
 def test_flags_override_it_and_the_saved_file_has_what_was_asked(file, tmp_path, capsys):
     saved = tmp_path / "best.toml"
     more = ("--objective", "cost", "--choose", 'recompute=["full"]', "--limit", "energy=1MWh")
