@@ -70,7 +70,7 @@ def culprit(events, ranks):
     ends = sorted(
         min(call.stop for call in calls) for calls in meetings(events).values()
     )  # of the steps
-    cost = [[0.0] * len(ends) for _ in range(ranks)]
+    lost = [[[0.0] * ranks for _ in ends] for _ in range(ranks)]  # [late][step][waits]
     for one, other in waits:
         step = sum(end <= one.start for end in ends)
         since = ends[step - 1] if step else 0.0
@@ -79,11 +79,10 @@ def culprit(events, ranks):
             for held, cause in waits
             if held.rank == other.rank and since <= held.start < other.start
         )
-        own = other.start - one.start - excuse
-        cost[other.rank][step] = max(cost[other.rank][step], own)
-    total = [sum(each) for each in cost]
-    rank = total.index(max(total))
-    return rank, total[rank]
+        lost[other.rank][step][one.rank] += max(0.0, other.start - one.start - excuse)
+    cost = [sum(max(waits) for waits in steps) for steps in lost]
+    rank = cost.index(max(cost))
+    return rank, cost[rank]
 
 
 def calls_of(events, ranks):
@@ -283,29 +282,28 @@ MISTAKES = {
     ),
     "who waits longest": (
         "culprit",
-        "cost[other.rank][step] = max(cost[other.rank][step], own)",
-        "cost[one.rank][step] += other.start - one.start",
+        "lost[other.rank][step][one.rank] += max(0.0, other.start - one.start - excuse)",
+        "lost[one.rank][step][one.rank] += other.start - one.start",
         "Culprit: the",
         "waits the longest. For whom",
     ),
     "no excuse": (
         "culprit",
-        "own = other.start - one.start - excuse\n"
-        "        cost[other.rank][step] = max(cost[other.rank][step], own)",
-        "cost[other.rank][step] += (other.start - one.start) * (one.kind == 'collective')",
+        "[step][one.rank] += max(0.0, other.start - one.start - excuse)",
+        "[step][0] += (other.start - one.start) * (one.kind == 'collective')",
         "Culprit: the",
         "it is late because it waited itself",
     ),
     "the sum over the ranks": (
         "culprit",
-        "cost[other.rank][step] = max(cost[other.rank][step], own)",
-        "cost[other.rank][step] += max(0.0, own)",
+        "sum(max(waits) for waits in steps)",
+        "sum(sum(waits) for waits in steps)",
         "Culprit: what",
         "They wait at the same time",
     ),
     "the mean over the ranks": (
         "culprit",
-        "return rank, total[rank]",
+        "return rank, cost[rank]",
         "return rank, sum(max(0.0, other.start - one.start) for one, other in waits"
         " if other.rank == rank) / ranks",
         "Culprit: what",
@@ -313,8 +311,8 @@ MISTAKES = {
     ),
     "one step": (
         "culprit",
-        "return rank, total[rank]",
-        "return rank, max(cost[rank])",
+        "return rank, cost[rank]",
+        "return rank, max(max(waits) for waits in lost[rank])",
         "Culprit: what",
         "Sum over the steps",
     ),

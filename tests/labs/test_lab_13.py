@@ -1,13 +1,14 @@
 """Lab 13: the starter fails with a reason, the solution passes, and each mistake is named."""
 
 import inspect
+from itertools import repeat
 
 import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
 from lib_dlhpc.labs.findings import as_text, passed, seed_of
-from lib_dlhpc.labs.read_a_trace import path_laws, wait_laws, what_if_laws
+from lib_dlhpc.labs.read_a_trace import path_laws, traces, wait_laws, what_if_laws
 from lib_dlhpc.labs.read_a_trace.account_laws import account_findings
 from lib_dlhpc.labs.read_a_trace.path_laws import path_findings
 from lib_dlhpc.labs.read_a_trace.traces import (
@@ -23,8 +24,14 @@ from lib_dlhpc.labs.read_a_trace.traces import (
 )
 from lib_dlhpc.labs.read_a_trace.wait_laws import culprit_findings, wait_findings
 from lib_dlhpc.labs.read_a_trace.what_if_laws import what_if_findings
+from lib_dlhpc.simulation import program, ring, simulate_neighbors
 from lib_dlhpc.timeline import Event, span
 from lib_dlhpc.timeline.analysis import analyze
+from lib_dlhpc.timeline.analysis.busy import busy
+from lib_dlhpc.timeline.analysis.calls import calls
+from lib_dlhpc.timeline.analysis.waits import waits
+from lib_dlhpc.timeline.spans import in_order
+from lib_dlhpc.timeline.table import from_rows
 
 LAB = "13_read_a_trace"
 NAMES = ["your name", "another", "x"]
@@ -124,6 +131,72 @@ def test_the_late_rank_costs_what_was_planted(seed):
             assert wait_laws.cost_of(run) == pytest.approx(STEPS * run.late, rel=0.1), run
 
 
+def without(run):
+    """How long a run takes whose late rank is as early as the others."""
+    late = run.late * (np.arange(run.ranks) == run.rank)
+    before, after, reading = traces._seconds(run)
+    if run.problem == "sends late":  # it does this part behind its messages, as the others do
+        before, after = before - late, after + late
+    elif run.problem == "reads slowly":
+        reading = reading - late
+    else:
+        after = after - late
+    every = program(STEPS, run.ranks, before, after, reading, traces.SIZE)
+    return span(simulate_neighbors(every, ring(traces._machine(run), run.ranks, -1, 1.0)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_late_rank_costs_what_a_run_gains_where_it_is_not_late(seed):
+    for run in (*runs_of(seed), *runs_of(seed, True)):
+        if run.problem != SLOW:
+            gain = span(run_trace(run)) - without(run)
+            assert gain <= wait_laws.cost_of(run) <= 1.05 * gain, run
+
+
+def tiny(*ranks):
+    """The trace of the handout, with the ranks given."""
+    rows = [
+        (0, "communication", "send", "", 3.0, 3.0, 8, 1, 0, 0),
+        (0, "communication", "collective", "MPI_Allreduce", 6.0, 7.0, 8, -1, 0, 1),
+        (1, "communication", "receive", "", 1.0, 3.5, 8, 0, 0, 0),
+        (1, "communication", "collective", "MPI_Allreduce", 4.5, 7.0, 8, -1, 0, 1),
+        (2, "communication", "collective", "MPI_Allreduce", 2.5, 7.0, 8, -1, 0, 1),
+    ]
+    begins = [(rank, "compute", "input", "", 0.0, 0.0, 0, -1, 0, -1) for rank in ranks]
+    return from_rows([*begins, *(row for row in rows if row[0] in ranks)], len(ranks), "")
+
+
+@pytest.mark.parametrize("ranks", [(0, 1), (0, 1, 2)])
+def test_waits_of_a_rank_in_a_step_are_added_and_those_of_several_ranks_are_not(solved, ranks):
+    trace = in_order(tiny(*ranks))
+    own = wait_laws.own_doings(trace, waits(calls(trace), busy(trace)))
+    assert own[0, 1, 0] == 2 + 1.5
+    assert wait_laws.cost_in(own, 0) == 3.5
+    assert solved.culprit(events_of(trace), len(ranks)) == (0, 3.5)
+
+
+def test_the_answers_of_the_handout_to_its_tiny_traces(solved):
+    step = [
+        Event(0, "compute", "forward", "", 0.0, 4.0, 0, -1, 0, -1),
+        Event(0, "communication", "communication", "", 2.0, 7.0, 8, -1, 0, -1),
+        Event(0, "communication", "communication", "", 3.0, 5.0, 8, 1, 0, -1),
+        Event(0, "compute", "wait", "", 4.0, 7.0, 0, -1, 0, -1),
+        Event(0, "compute", "update", "", 7.0, 8.0, 0, -1, 0, -1),
+        Event(1, "compute", "forward", "", 0.0, 10.0, 0, -1, 0, -1),
+    ]
+    assert solved.account(step, 2) == [(5.0, 3.0, 2.0), (10.0, 0.0, 0.0)]
+    events = events_of(tiny(0, 1, 2).sorted())
+    assert solved.late_senders(events, 3) == [[0] * 3, [2.0, 0, 0], [0] * 3]
+    assert solved.collective_waits(events, 3) == [[0] * 3, [1.5, 0, 0], [3.5, 0, 0]]
+    pieces = [each for each in solved.critical_path(events, 3) if each[3] > each[2]]
+    work = [(0, "computation", 0.0, 3.0), (0, "computation", 3.0, 6.0)]
+    assert pieces == [*work, (0, "collective", 6.0, 7.0)]
+    assert solved.dominates(pieces) == (0, "computation")
+    flight = [[0, 0.5, 0], [0] * 3, [0] * 3]
+    assert solved.what_if(events, 3, [1, 1, 1], flight) == 7.0
+    assert solved.what_if(events, 3, [0.25, 1, 1], flight) == 3.5
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_critical_path_is_as_long_as_its_run(seed):
     for run in runs_of(seed):
@@ -172,6 +245,20 @@ def test_learners_have_different_traces():
         (lambda *given: "x", "not x."),
         (lambda events, ranks, *more: [[float("nan")] * 3] * ranks, ""),
         (lambda *given: 7, ""),
+        (lambda *given: 10**400, ""),
+        (lambda *given: 10**5000, "a int that is too long to show"),
+        (lambda *given: True, "not True"),
+        (lambda *given: "0.15", "not 0.15."),
+        (lambda *given: np.float32("inf"), ""),
+        (lambda *given: np.int64(3), ""),
+        (lambda *given: [], ""),
+        (lambda *given: [10**400, 10**400], ""),
+        (lambda *given: (float("inf"), "send"), ""),
+        (lambda *given: (0, float("nan")), ""),
+        (lambda *given: repeat((0, "computation", 0.0, 1.0)), "does it end?"),
+        (lambda *given: (1 / 0 for _ in "x"), "stopped with ZeroDivisionError"),
+        (lambda events, ranks, *more: [[None] * ranks] * ranks, ""),
+        (lambda events, ranks, *more: [[10**400] * 3] * ranks, ""),
     ],
 )
 def test_what_is_no_answer_is_reported_in_a_line(own, gives, words):
@@ -189,7 +276,19 @@ def test_what_is_no_answer_is_reported_in_a_line(own, gives, words):
         ([(0, "computation", 0.0)], "is no piece"),
         ([(99, "computation", 0.0, 1.0)], "is no piece"),
         ([(0, "waits", 0.0, 1.0)], "is no piece"),
+        ([(float("inf"), "computation", 0.0, 1.0)], "is no piece"),
+        ([(10**400, "computation", 0.0, 1.0)], "is no piece"),
+        ([(0.5, "computation", 0.0, 1.0)], "is no piece"),
+        ([(True, "computation", 0.0, 1.0)], "is no piece"),
+        ([("0", "computation", 0.0, 1.0)], "is no piece"),
+        ([(0, "computation", float("nan"), 1.0)], "is no piece"),
+        ([(0, "computation", 0.0, float("inf"))], "is no piece"),
+        ([(0, "computation", 0.0, 10**400)], "is no piece"),
+        ([(0, "computation", 0.0, None)], "is no piece"),
+        (repeat((0, "computation", 0.0, 1.0)), "more than 10000 values: does it end?"),
+        ((1 / 0 for _ in "x"), "stopped with ZeroDivisionError"),
         ([(0, "computation", 1.0, 0.0)], "ends before it begins"),
+        ([(np.int64(0), np.str_("computation"), 0.0, np.float64(0.01))], "start at the last event"),
         ([(0, "computation", 0.0, 0.01)], "start at the last event of any rank"),
     ],
 )
@@ -197,6 +296,26 @@ def test_what_is_no_path_is_reported(own, solved, pieces, words):
     run = runs_of(SEEDS[0])[:1]
     length, way, _ = path_findings(lambda *given: pieces, solved.dominates, run)
     assert length.right is False and words in length.words and way.right is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *[(float("inf"), "send"), (float("nan"), "send"), (10**400, "send"), ("0", "send")],
+        *[
+            (True, "send"),
+            (0.5, "send"),
+            (None, None),
+            (0, 10**5000),
+            repeat(0),
+            (1 / 0 for _ in "x"),
+        ],
+    ],
+)
+def test_what_does_not_dominate_is_reported(own, solved, given):
+    findings = path_findings(solved.critical_path, lambda pieces: given, runs_of(SEEDS[0])[:1])
+    assert [each.right for each in findings] == [True, True, False]
+    assert len(findings[-1].words) < 300
 
 
 def test_one_long_piece_is_as_long_as_the_run_and_no_path(own, solved):

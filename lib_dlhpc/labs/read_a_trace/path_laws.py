@@ -11,7 +11,17 @@ import numpy as np
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.read_a_trace.answers import answer, in_turn, once, seconds, waiting
+from lib_dlhpc.labs.read_a_trace.answers import (
+    NOT_NUMBERS,
+    answer,
+    in_turn,
+    number_of,
+    once,
+    rank_of,
+    seconds,
+    short,
+    waiting,
+)
 from lib_dlhpc.labs.read_a_trace.traces import Run, events_of, run_trace
 from lib_dlhpc.timeline import critical_path as path_of
 from lib_dlhpc.timeline import span
@@ -83,18 +93,18 @@ def right_path(run: Run) -> tuple[Piece, ...]:
 def pieces_of(found: Any, run: Run) -> list[Piece]:
     """Return a learner's pieces. Raises LabError for what is none."""
     if not isinstance(found, Iterable) or isinstance(found, str | dict):
-        raise LabError(f"expected {SAID}; not {str(found)[:60]}.")
+        raise LabError(f"expected {SAID}; not {short(found)}.")
     pieces = list[Piece]()
     for each in found:
         try:
             rank, what, start, stop = each
-            one = Piece(int(rank), str(what), float(start), float(stop))
-        except (TypeError, ValueError):
-            raise LabError(f"{str(each)[:80]} is no piece: expected {SAID}.") from None
+            one = Piece(rank_of(rank), str(what), number_of(start), number_of(stop))
+        except NOT_NUMBERS:
+            raise LabError(f"{short(each, 80)} is no piece: expected {SAID}.") from None
         if one.what not in WHAT or not 0 <= one.rank < run.ranks:
-            raise LabError(f"{str(each)[:80]} is no piece: expected {SAID}.")
-        if not one.stop - one.start >= -CLOSE * span(run_trace(run)):
-            raise LabError(f"{str(each)[:80]} ends before it begins.")
+            raise LabError(f"{short(each, 80)} is no piece: expected {SAID}.")
+        if one.stop - one.start < -CLOSE * span(run_trace(run)):
+            raise LabError(f"{short(each, 80)} ends before it begins.")
         pieces.append(one)
     if not pieces:
         raise LabError("the path has no pieces.")
@@ -168,9 +178,9 @@ def most_off(run: Run, found: Any) -> str:
     """Return what is wrong with the rank and activity that are said to dominate, empty if nothing is."""
     try:
         rank, what = found
-        given = int(rank), str(what)
-    except (TypeError, ValueError):
-        raise LabError(f"expected a rank and an activity, not {str(found)[:60]}.") from None
+        given = rank_of(rank), str(what)
+    except NOT_NUMBERS:
+        raise LabError(f"expected a rank and an activity, not {short(found)}.") from None
     sums = sums_of(right_path(run))
     right = max(sums, key=lambda each: sums[each])
     if given == right:
@@ -179,7 +189,7 @@ def most_off(run: Run, found: Any) -> str:
     if given == (longest.rank, longest.what):
         return "that is the longest single piece. Sum the pieces of each rank and activity."
     if given not in sums:
-        return f"there is no {given[1]} of rank {given[0]} on the path."
+        return f"there is no {short(given[1])} of rank {given[0]:g} on the path."
     return (
         f"{given[1]} of rank {given[0]} has {seconds(sums[given])} of the path; another has more."
     )

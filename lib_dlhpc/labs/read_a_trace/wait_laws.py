@@ -209,18 +209,22 @@ def rank_off(run: Run, rank: float) -> str:
 
 @lru_cache(maxsize=64)
 def doings(run: Run) -> Floats:
-    """Return what each rank waits for each by that one's own doing, of each step: (steps, waits, late).
+    """Return what each rank waits for each by that one's own doing, s, of each step of a run: (steps, waits, late)."""
+    return own_doings(*waits_of(run))
 
-    A wait, less what the late rank itself had waited in that step before. Of the waits of a rank in a step for
-    another, the sum.
+
+def own_doings(trace: Timeline, found: AllWaits) -> Floats:
+    """Return what each rank waits for each by that one's own doing, s, of each step: (steps, waits, late).
+
+    A wait, less what the late rank itself had waited in that step before. The waits of a rank in a step for another
+    are added: without the first, the second would be as much longer.
     """
-    trace, found = waits_of(run)
     every = [*_waits(trace, found.late_sender), *_waits(trace, found.collective)]
     ends = [
         sorted(trace.start[trace.where("", "collective") & (trace.rank == r)])
-        for r in range(run.ranks)
+        for r in range(trace.ranks)
     ]
-    result = np.zeros((len(ends[0]), run.ranks, run.ranks))
+    result = np.zeros((len(ends[0]), trace.ranks, trace.ranks))
     for begin, who, until, late, wait in every:
         step = int(np.searchsorted(ends[who], begin, "left"))
         since = ends[late][step - 1] if step else 0.0
@@ -243,8 +247,16 @@ def _waits(trace: Timeline, which: Waits) -> list[tuple[float, int, float, int, 
 
 
 def cost_of(run: Run) -> float:
-    """Return the seconds that the late rank costs the run: in each step the longest wait for it, by its own doing."""
-    return float(doings(run)[:, :, run.rank].max(axis=1).sum())
+    """Return the seconds that the late rank costs the run."""
+    return cost_in(doings(run), run.rank)
+
+
+def cost_in(own: Floats, late: int) -> float:
+    """Return the seconds that a rank costs, of own_doings: in each step those of the rank that waits most for it.
+
+    That one would be done so much earlier. The step gains as much, if no other rank becomes the last.
+    """
+    return float(own[:, :, late].max(axis=1).sum())
 
 
 def cost_off(run: Run, cost: float) -> str:
