@@ -11,6 +11,7 @@ class GroupNorm(Kind):
     """
 
     backward_reads = frozenset({"input"})
+    light = True
 
     @staticmethod
     def describe(site: Site, groups: int = 32) -> Counts:

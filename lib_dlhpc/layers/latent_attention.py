@@ -42,6 +42,14 @@ class LatentAttention(Kind):
         )
 
     @staticmethod
+    def attended(layer: Layer) -> tuple[float, float]:
+        """Return the elements that it reads: queries, and the keys and values of its heads with the shared part."""
+        (positions, queries), options = layer.input_shape, layer.attributes
+        heads, rotary = queries // options["size"], options["rotated"]
+        keys = heads * (options["size"] - rotary + options["values"]) + rotary
+        return float(positions * queries), float(positions * keys)
+
+    @staticmethod
     def extra_traffic(layer: Layer) -> float:
         """Return the elements that kernels move besides: scores in separate kernels, rotated queries and keys."""
         positions = layer.output_shape[0]

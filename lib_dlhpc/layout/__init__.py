@@ -43,6 +43,7 @@ from lib_dlhpc.layout.limits import is_partitioned, untrained
 from lib_dlhpc.layout.parts import Part, chain, parts, stage_cut
 from lib_dlhpc.layout.spatial import rows_read
 from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
+from lib_dlhpc.layout.tensor import too_few
 
 __all__ = [
     "Part",
@@ -72,5 +73,6 @@ __all__ = [
     "stage_cut",
     "stage_ends",
     "stride",
+    "too_few",
     "untrained",
 ]

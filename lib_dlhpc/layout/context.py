@@ -44,7 +44,8 @@ def check_context(experiment: Experiment) -> None:
             raise SpecError(
                 f"{asked}: {layer.name} ({layer.kind}) does not treat each token by itself; the legal value is 1."
             )
-        many, kv = ranks * int(s.tensor), layer.attributes.get("kv_heads", 0)
+        options, many = layer.attributes, ranks * int(s.tensor)
+        kv = options.get("kv_heads", options.get("heads", 0))
         if way != RING and kv % many:
             raise SpecError(
                 f"{asked} with strategy.context_exchange = 'heads': strategy.tensor x strategy.context = {many} must"
@@ -84,7 +85,9 @@ def ring_blocks(layer: Layer) -> int:
 
 def _own(layer: Layer, ranks: int, options: dict[str, object], context: object) -> Layer:
     attributes = {**layer.attributes, **options}
-    if layer.traits.tensor == "heads":
+    if (
+        layer.traits.tensor == "heads" and layer.traits.product
+    ):  # attention, not the norm of its heads
         attributes["context"] = context
     if "routed" in attributes:
         attributes["routed"] /= ranks

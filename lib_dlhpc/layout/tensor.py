@@ -41,6 +41,17 @@ def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: boo
     return graph
 
 
+def too_few(model: Model, ranks: int) -> str:
+    """Return which heads or experts are fewer than tensor ranks, so that each has all of them; "" if none are."""
+    for layer in model.layers:
+        way = layer.traits.tensor
+        if way in ("heads", "experts") and layer.attributes[way] < ranks:
+            many = layer.attributes[way]
+            whole = f"{layer.name} has {many} {way}, so each rank holds and computes all of them"
+            return f"{whole}; up to {many} ranks divide them"
+    return ""
+
+
 class _Splitter:
     """The rules, layer by layer."""
 

@@ -24,8 +24,8 @@ def with_context(layer: Layer, work: Compute) -> list[Instruction]:
     if ring_blocks(layer) > 1:
         return _ring(layer, work)
     there, home = (
-        Collective(NAME, NAME, "all_to_all", float(prod(shape)))
-        for shape in (layer.input_shape, layer.output_shape)
+        Collective(NAME, NAME, "all_to_all", elements)
+        for elements in (sum(layer.traits.attended(layer)), float(prod(layer.output_shape)))
     )
     return [there, work, home] if work.phase == "forward" else [home, work, there]
 
@@ -51,7 +51,7 @@ def _ring(layer: Layer, work: Compute) -> list[Instruction]:
 def _shift(layer: Layer, key: str) -> Collective:
     """Return the messages with the keys and values of a rank's tokens, or with their gradients, to the next rank."""
     ranks = ring_blocks(layer)
-    elements = float(prod(layer.input_shape) - prod(layer.output_shape))
+    _, elements = layer.traits.attended(layer)
     pairs = _to_next(ranks, elements)
     return Collective(NAME, NAME, SHIFT, elements, stream=NAME, key=key, pairs=pairs)
 

@@ -21,6 +21,7 @@ from lib_dlhpc.spec.strategy import Strategy
 
 ORDERS = ("step_time", "device_hours")
 MOST = 400  # predictions
+MOST_PARTS = 4096  # microbatches of a configuration that is tried
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def _numbers(prediction: Breakdown) -> tuple[float, ...]:
 def _tries(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield changes with their words, the simple ones first."""
     yield "as it is", {}
-    kinds = [list(kind(experiment)) for kind in (_recompute, _shards, _parts, _splits, _offload)]
+    all_kinds = (_recompute, _shards, _parts, _splits, _experts, _offload)
+    kinds = [list(kind(experiment)) for kind in all_kinds]
     for kind in kinds:
         yield from kind
     for several in (2, 3):
@@ -139,11 +141,11 @@ def _shards(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _parts(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
-    """More microbatches, up to one sample each."""
+    """More microbatches, up to one sample each where these are few enough to be predicted at once."""
     strategy = experiment.strategy
     now, batch = int(strategy.microbatches), int(strategy.batch)
     for many in sorted({now * 4, now * 16, batch}):
-        if now < many <= batch:
+        if now < many <= min(batch, MOST_PARTS):
             yield f"{many} microbatches", {"strategy.microbatches": many}
 
 
@@ -165,6 +167,14 @@ def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
                 parts = min(batch, 4 * now * factor * max(1, int(strategy.microbatches)))
                 changes["strategy.microbatches"] = parts
             yield f"{name} parallelism over {now * factor}", changes
+
+
+def _experts(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Experts sharded over more replicas; illegal numbers are left out where they are predicted."""
+    if any(layer.traits.tensor == "experts" for layer in experiment.model.layers):
+        for many in (2, 4, 8, 16, 32, 64):
+            if many > int(experiment.strategy.experts):
+                yield f"experts over {many} replicas", {"strategy.experts": many}
 
 
 def _degrees(strategy: Strategy) -> tuple[str, ...]:

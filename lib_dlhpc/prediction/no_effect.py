@@ -4,9 +4,12 @@ from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
-from lib_dlhpc.layout import chain, expert_nodes, sizes
+from lib_dlhpc.layout import chain, expert_nodes, sizes, too_few
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.fusion import PAIRS
 from lib_dlhpc.spec.strategy import BY_NODE, FP8, LIGHT, SAME
+
+FUSED = {fused for _, fused in PAIRS}  # kinds of attention in one kernel
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -54,8 +57,10 @@ def without_effect(experiment: Experiment) -> list[str]:
 
 
 def _of_experts(experiment: Experiment) -> list[str]:
-    """Return a sentence for each setting of experts that has no effect."""
+    """Return a sentence for each setting of experts and heads that has no effect."""
     s, found = experiment.strategy, list[str]()
+    if few := too_few(experiment.model, int(s.tensor)):
+        found.append(f"strategy.tensor = {s.tensor}: {few}.")
     if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
         found.append(
             f"strategy.expert_imbalance = {s.expert_imbalance}: experts are not split over ranks, so no rank waits."
@@ -102,7 +107,7 @@ def _of_attention(experiment: Experiment) -> list[str]:
     """Return a sentence for each setting of attention that has no effect."""
     s, found = experiment.strategy, list[str]()
     attends = any(layer.traits.selective for layer in experiment.model.layers)
-    fused = any(layer.kind == "fused_attention" for layer in experiment.model.layers)
+    fused = any(layer.kind in FUSED for layer in experiment.model.layers)
     if s.recompute == "selective" and not attends:
         why = "attention is fused and stores no scores" if fused else "the network has no attention"
         found.append(f"strategy.recompute = 'selective': {why} to recompute.")

@@ -19,6 +19,7 @@ import numpy as np
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.power import drawn
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layout import too_few
 from lib_dlhpc.results import Columns, Result, Summary, shown
 from lib_dlhpc.serving.load import Load, load_of, load_of_pools
 from lib_dlhpc.serving.pools import Pools, pools_of, sending
@@ -202,13 +203,14 @@ def room_of(service: Service, prices: Prices) -> float:
     room = float(device.memory - device.reserved_memory) - weights
     room -= activations_of(service, prices)
     if room <= 0:
+        few = too_few(service.model, service.service.devices)
         raise SpecError(
             f"service.devices = {service.service.devices}: the weights of {service.model.name or 'the model'} in"
             f" {service.service.precision} take {format_quantity(weights, 'B')} per device, activations of a step"
             f" {format_quantity(activations_of(service, prices), 'B')}, and"
             f" {device.name or 'the device'} has"
-            f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal: more devices, a"
-            " precision of fewer bytes, or chunks of prompts."
+            f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal:"
+            f" {f'fewer devices ({few})' if few else 'more devices'}, a precision of fewer bytes, or chunks of prompts."
         )
     return room
 

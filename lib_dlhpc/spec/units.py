@@ -102,6 +102,11 @@ def _example(unit: str) -> str:
     return examples.get(unit, "a number")
 
 
+def with_unit(text: str, unit: str) -> str:
+    """Return a number and its unit, such as "3 s" and "5%"."""
+    return f"{text}{unit}" if unit == "%" else f"{text} {unit}".strip()
+
+
 def format_quantity(value: float, unit: str, digits: int = 3) -> str:
     """Return `value` (SI) with an SI prefix and `digits` significant digits, such as "12.5 GB/s"."""
     if math.isnan(value):

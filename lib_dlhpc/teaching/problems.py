@@ -11,7 +11,7 @@ import runpy
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import format_quantity, with_unit
 
 SI = ("s", "B", "B/s", "FLOP", "FLOP/s", "J", "W")
 KINDS = ("worked", "faded: complete it", "yours", "yours")
@@ -51,11 +51,7 @@ class Step(NamedTuple):
         if self.unit in SI:
             return format_quantity(self.value, self.unit)
         whole = float(self.value).is_integer() and abs(self.value) < 1e9
-        return (
-            f"{self.value:,.0f} {self.unit}".strip()
-            if whole
-            else f"{self.value:.4g} {self.unit}".strip()
-        )
+        return with_unit(f"{self.value:,.0f}" if whole else f"{self.value:.4g}", self.unit)
 
 
 class Problem(NamedTuple):

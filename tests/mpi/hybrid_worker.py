@@ -111,6 +111,15 @@ MODELS["llama"] = {
 # Whole numbers of tokens and heads on up to four ranks.
 MODELS["long words"] = {**MODELS["words"], "layers": 2, "sequence": 16}
 MODELS["long llama"] = {**MODELS["llama"], "layers": 2, "sequence": 16, "window": 7}
+MODELS["long qwen"] = {
+    "family": "decoder",
+    "layers": 2,
+    "hidden": 8,
+    "attention": {"heads": 4, "kv_heads": 2, "normed": True},
+    "feed_forward": {"features": 10},
+    "sequence": 16,
+    "vocabulary": 11,
+}
 MODELS["short words"] = {**MODELS["words"], "sequence": 3}
 DATA = {
     "images": "waves",
@@ -121,6 +130,7 @@ DATA = {
     "short words": "words",
     "long words": "words",
     "long llama": "words",
+    "long qwen": "words",
     "sequences": "words",
 }
 BATCH, SAMPLES = 24, 58  # of all replicas together; 46 samples to train with: batches of 24 and 22
@@ -604,6 +614,12 @@ def mistakes_are_found():
             assert comm.bcast(error("long llama", {}, split)) > 1e-6, "tokens of other places"
 
 
+def norms_of_heads():
+    """Queries and keys are normalized head by head, each rank its own tokens, before they travel."""
+    for way in ({}, RING):
+        equals_one_rank("long qwen", {"context": p, **way}, epochs=1)
+
+
 def bytes_around_attention():
     """Ranks that divide a sequence send what the program says."""
     for model, way in (("long words", {}), ("long llama", RING)):
@@ -753,7 +769,7 @@ if __name__ == "__main__":
         checks += [divergence_is_reported, resumes_under_another_layout, recorded_events]
         checks += [program_is_carried_out]
     checks += [single_precision] if p in (2, 4) else []
-    checks += [gathered_once] if p == 2 else []
+    checks += [gathered_once, norms_of_heads] if p == 2 else []
     checks += [bytes_around_attention, bytes_of_gathered_weights] if p in (2, 4) else []
     checks += [empty_microbatches] if p == 3 else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []

@@ -64,6 +64,38 @@ def test_heads_are_exchanged_before_and_after_the_work_of_attention(tensor, reco
         assert len(exchanged(instructions)) == 2 * len(worked)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_norm_of_heads_sends_nothing(way):
+    """It treats each token by itself: what travels is what travels without it (Qwen3)."""
+    size = {"layers": 2, "hidden": 64, "sequence": 32, "vocabulary": 64}
+    attention = {"heads": 8, "kv_heads": 4}
+    model = {"family": "decoder", **size, "feed_forward": {"features": 96}}
+    found = [
+        [
+            [(each.elements, each.pairs) for each in exchanged(instructions)]
+            for _, _, instructions in blocks(run_of(way, model | {"attention": own}, context=2))
+        ]
+        for own in (attention, attention | {"normed": True})
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_latent_attention_sends_the_keys_and_values_of_its_heads(way, tensor):
+    """Queries, keys and values of a head, and the rotated part that all share (DeepSeek-V2, section 2.1.2)."""
+    latent = {"heads": 8, "latent": 16, "plain": 6, "rotated": 4, "values": 5}
+    size = {"layers": 2, "hidden": 64, "sequence": 32, "vocabulary": 64}
+    model = {"family": "decoder", **size, "feed_forward": {"features": 96}, "attention": latent}
+    run = run_of(way, model, context=2, tensor=tensor)
+    heads, tokens = 8 // tensor, 32 // 2
+    keys = tokens * (heads * (6 + 5) + 4)
+    there, home = tokens * heads * (6 + 4) + keys, tokens * heads * 5
+    _, _, instructions = next(blocks(run))
+    sent = [each.elements for each in exchanged(instructions)]
+    assert sent == (2 * [there, home] if way == "heads" else 2 * [keys])
+
+
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_a_ring_sends_keys_and_values_c_minus_one_times_and_their_gradients_once_more(ranks):
     run = run_of("ring", context=ranks)

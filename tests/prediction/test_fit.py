@@ -102,6 +102,13 @@ def test_what_is_said_to_train_here_does_and_no_way_is_reported_twice(devices):
         assert any(way.untrained for way in ways) and not all(way.untrained for way in ways)
 
 
+def test_experts_may_be_sharded():
+    strategy = 'nodes = 4\nbatch = 1\nprecision = "bf16"\noptimizer = "adam"\nzero = 1\n'
+    what = 'model = "mixtral-8x7b"\ndataset = "imagenet"\nmachine = "h100-pod"\n'
+    ways = ways_to_fit(loads(f"{what}[strategy]\n{strategy}"), most=40)
+    assert "experts over 8 replicas" in [way.words for way in ways]
+
+
 def test_what_fits_needs_no_way_round():
     small = TOO_LARGE.set({"model.layers": 2, "model.hidden": 256, "strategy.batch": 1})
     assert ways_to_fit(small, most=1)[0].words == "as it is"

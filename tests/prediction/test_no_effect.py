@@ -93,6 +93,26 @@ def test_what_has_an_effect_is_not_said_to_have_none(base, change):
     assert numbers(run) != numbers(without)
 
 
+@pytest.mark.parametrize(
+    ("model", "tensor", "words"),
+    [("mixtral-8x7b", 16, "has 8 experts"), ("gpt2-1.5b", 32, "has 25 heads")],
+)
+def test_ranks_beyond_the_heads_or_experts_are_reported(model, tensor, words):
+    run = loads(f'model = "{model}"\ndataset = "imagenet"\nmachine = "gb200-nvl72"\n')
+    nodes = tensor // int(run.devices_per_node)
+    (note,) = without_effect(run.set({"strategy.nodes": nodes, "strategy.tensor": tensor}))
+    assert words in note and f"strategy.tensor = {tensor}" in note
+    few = {"strategy.nodes": nodes, "strategy.tensor": 8}
+    assert not any("each rank holds" in note for note in without_effect(run.set(few)))
+
+
+@pytest.mark.parametrize("change", [{"fused_attention": "on"}, {"recompute": "selective"}])
+def test_latent_attention_is_attention(change):
+    run = loads('model = "deepseek-v3"\ndataset = "imagenet"\nmachine = "h100-pod"\n')
+    changes = {f"strategy.{name}": value for name, value in change.items()}
+    assert not any("no attention" in note for note in without_effect(run.set(changes)))
+
+
 def test_no_attention_is_made_again_where_there_is_none():
     run = loads('model = "resnet50"\ndataset = "imagenet"\nmachine = "h100-pod"\n')
     (note,) = without_effect(run.set({"strategy.recompute": "selective"}))

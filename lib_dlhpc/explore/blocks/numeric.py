@@ -12,7 +12,7 @@ from typing import Any
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.question import verdict
-from lib_dlhpc.spec.units import format_quantity, parse_quantity
+from lib_dlhpc.spec.units import format_quantity, parse_quantity, with_unit
 from lib_dlhpc.teaching.problems import SI
 
 TOLERANCE = 0.02  # relative, of an answer and of what a mistake leads to
@@ -123,7 +123,7 @@ def shown(value: float, unit: str) -> str:
     """Return a number with its unit, three digits of it."""
     if unit in SI:
         return format_quantity(value, unit)
-    return f"{value:,.3g} {unit}".strip() if abs(value) < 999.5 else f"{value:,.0f} {unit}".strip()
+    return with_unit(f"{value:,.3g}" if abs(value) < 999.5 else f"{value:,.0f}", unit)
 
 
 def factor_between(guess: float, value: float) -> float:

@@ -16,6 +16,7 @@ from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.notebook import first, plain, sentences, taken
 from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, WORDS, Slide
 from lib_dlhpc.explore.slides.sources import Titles
+from lib_dlhpc.spec.units import with_unit
 from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
@@ -137,7 +138,7 @@ def _check(lesson: Lesson, name: str, titles: Titles) -> Slide:
     if "compute" in text:
         own, answer, _ = lesson.draws[name](np.random.default_rng(0))
         title, given = _titled(titles, name, text["compute"].format(**own))
-        said = f"It is {answer:.3g} {text.get('unit', '')}. {text.get('hint', '')}"
+        said = f"It is {with_unit(f'{answer:.3g}', text.get('unit', ''))}. {text.get('hint', '')}"
         return Slide(title, given or ("Work it out.",), said, kind=CHECK)
     title, given = _titled(titles, name, lesson.filled(text["check"]))
     feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}

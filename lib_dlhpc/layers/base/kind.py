@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NewType
 
@@ -196,6 +197,12 @@ class Kind:
     def extra_traffic(layer: Layer) -> float:
         """Return the elements that an accelerator's kernels move beside input, output and stored elements."""
         return 0.0
+
+    @staticmethod
+    def attended(layer: Layer) -> tuple[float, float]:
+        """Return the elements of a sample that attention reads: queries, and keys and values."""
+        queries = float(prod(layer.output_shape))
+        return queries, prod(layer.input_shape) - queries
 
     @classmethod
     def beside(cls, layer: Layer) -> tuple[float, float]:
