@@ -31,7 +31,7 @@ function finding(question, open) {
   if (kind === "lab") return `${right} of ${people(learners)} passed.`;
   if (!open) return `${people(learners)} answered.`;
   const is = result ? `It is ${result}. ` : "";
-  return `${is}${right} of ${people(learners)} ${kind === "guess" ? "came within 20 %" : "got it right"}.`;
+  return `${is}${right} of ${people(learners)} ${kind === "guess" ? "came within 20%" : "got it right"}.`;
 }
 
 function detail() {

@@ -18,7 +18,7 @@ function hatch(svg) {
   return `url(#${svg.id}-idle)`;
 }
 
-const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
 
 function step(now, animate) {
   const svg = at("step");
@@ -117,7 +117,7 @@ function proof() {
     draw(svg, "text", { x: x(tick), y: top + groups.length * row + 15, "text-anchor": "middle", class: "soft" }, String(tick));
   }
   const titled = phone ? { x: width, "text-anchor": "end" } : { x: (left + width) / 2, "text-anchor": "middle" };
-  draw(svg, "text", { ...titled, y: height - 3, class: "soft" }, "predicted / published; shaded: within 10 %");
+  draw(svg, "text", { ...titled, y: height - 3, class: "soft" }, "predicted / published; shaded: within 10%");
   const far = ([, , ratio]) => Math.abs(Math.log(ratio));
   const worst = groups.map(([, rows]) => rows.filter(([, , , miss]) => miss).sort((a, b) => far(b) - far(a))[0]).filter(Boolean);
   const named = new Set(phone ? [] : worst.sort((a, b) => far(b) - far(a)).slice(0, 6));
