@@ -29,6 +29,7 @@ from lib_dlhpc.explore.slides.notebook import (
     sentences,
     taken,
 )
+from lib_dlhpc.explore.slides.notes import unrepeated
 from lib_dlhpc.explore.slides.slide import (
     BOARD,
     EARLIER,
@@ -51,6 +52,7 @@ CITED = 95  # characters of the sources at the foot of a slide, at most
 FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
 CLASS = 50  # minutes of one, as instructor notes have them; a page alone may take longer
+EXPLAINED = "The notes of the slide with the first formulas explain all letters and limits."
 MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
@@ -69,7 +71,8 @@ def deck(module: Module, repository: Path) -> list[Slide]:
         *checks(lesson, titles),
         *_closing(text, notes, titles),
     ]
-    return list(_timed(_shortened(slides), min(CLASS, module.minutes)))
+    said_once = list(unrepeated(_shortened(slides)))
+    return list(_timed(said_once, min(CLASS, module.minutes)))
 
 
 def _shortened(slides: list[Slide]) -> list[Slide]:
@@ -78,7 +81,7 @@ def _shortened(slides: list[Slide]) -> list[Slide]:
     while len(slides) > MOST and at >= 0:
         idea, asked = slides[at : at + 2]
         if (idea.kind, asked.kind) == (IDEA, PREDICT) and not idea.table:
-            said = "\n".join((*idea.lines, idea.notes, asked.notes))
+            said = f"{idea.notes}\n{asked.notes}"
             merged = asked._replace(aside=(idea.title,), diagram=idea.diagram, notes=said)
             slides[at : at + 2] = [merged]
         at -= 1
@@ -104,7 +107,7 @@ def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[
         kind=OPENING,
     )
     if asked := list(_retrieval(lesson)):
-        answers = ["In pairs, without notes.", *(answer for *_, answer in asked)]
+        answers = ["In pairs, without notes.", *(why for *_, why in asked)]
         lines = tuple(line for question, options, _ in asked for line in (question, options))
         yield Slide(EARLIER, lines, "\n".join(answers), kind=EARLIER)
 
@@ -116,15 +119,19 @@ def _timing(notes: str) -> Iterator[str]:
 
 
 def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
-    """Yield the checks of earlier modules that the page asks again, with their options and answers."""
+    """Yield the checks of earlier modules that the page asks again, with their options, and which is right and why."""
     for check in lesson.texts.get("earlier", {}).get("recall", ()):
         text = check_of(check)
-        options = shuffled([answer for answer, _ in text["answers"]], text["check"])
+        feedback = dict(text["answers"])
+        options = shuffled(list(feedback), text["check"])
         lettered = (
             f"{letter}.\N{NO-BREAK SPACE}{each}"
             for letter, each in zip(LETTERS, options, strict=False)
         )
-        yield text["check"], "   ".join(lettered), text["right"]
+        right = text["right"]
+        letter = LETTERS[options.index(right)]
+        because = re.sub("^Yes[:,] ", "", feedback[right])
+        yield text["check"], "   ".join(lettered), f"{letter}. {right}: {because}"
 
 
 def _sections(
@@ -193,14 +200,15 @@ def _formula(text: str) -> Iterator[Slide]:
     for number, part in enumerate(parts, 1):
         title = f"The formulas, {number} of {len(parts)}" if parts[1:] else "The formula, opened"
         lines = limits if number == len(parts) else ()
-        said, source = plain_lines(section.strip()), _cited(section)
+        said = EXPLAINED if number > 1 else plain_lines(section.strip())
+        source = _cited(section)
         yield Slide(title, lines, said, formulas=tuple(part), kind=BOARD, source=source)
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
             "The formulas, side by side",
             (),
-            "\n".join(map(plain, own.paragraphs)),
+            f"Ask what each row counts, and which one you would choose. {EXPLAINED}",
             kind=BOARD,
             table=each,
         )
@@ -249,7 +257,7 @@ def _drawn(titles: Titles, diagrams: Mapping[str, Callable[[], Diagram]]) -> Ite
     """Yield diagrams that belong to no section."""
     for title, (name, *lines) in titles.drawn.items():
         own = diagrams[name]()
-        said = f"Draw it first, one step at a time. It shows: {own.said}."
+        said = f"Draw it first, one step at a time. What to see: {title}. {' '.join(lines)}"
         yield Slide(title, tuple(lines), said, kind=BOARD, diagram=own)
 
 

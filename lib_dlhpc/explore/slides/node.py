@@ -26,9 +26,11 @@ def node_of(name: str) -> Diagram:
         for link in (machine.intra_node, machine.inter_node)
     )
     nics = int(machine.nics)
-    nodes["in"] = Node(0.5, 0.62, f"within the node: {inside} for each device", GREEN, 0.9, 0.14)
-    words = f"out of the node: {nics} NIC{'s' * (nics > 1)} of {outside}"
-    nodes["out"] = Node(0.5, 0.92, words, ORANGE, 0.9, 0.14)
+    within = f"within the node: {inside} for each device"
+    nodes["in"] = Node(0.5, 0.62, within, GREEN, 0.9, 0.14)
+    way_out = f"out of the node: {nics} NIC{'s' * (nics > 1)} of {outside}"
+    nodes["out"] = Node(0.5, 0.92, way_out, ORANGE, 0.9, 0.14)
     links = [*((f"{k}", "in") for k in range(shown)), ("in", "out")]
     head = f"a node of {name}: {count} devices, each with {size} of memory at {memory}"
-    return linked(nodes, links, [Shape(0.02, 0, 0.96, 0.16, head)], both=True)
+    drawn = linked(nodes, links, [Shape(0.02, 0, 0.96, 0.16, head)], both=True)
+    return drawn._replace(words=f"{head}; {within}; {way_out}")
