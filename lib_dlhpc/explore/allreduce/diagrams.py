@@ -19,11 +19,12 @@ from lib_dlhpc.explore.slides.diagram import (
     lanes,
     linked,
 )
-from lib_dlhpc.schedules import schedule
+from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity
 
 FEW, ROUND, ELEMENTS, SLOW = 4, 8, 64, "100 Mbit/s, 1 ms"
 SHOWN = {"ring": BLUE, "recursive_doubling": GREEN, "rabenseifner": ORANGE}
+SENT = (1_000, 10_000, 50_000, 200_000, 1_000_000)  # B
 GAP = ELEMENTS / 40  # between two messages
 
 
@@ -108,6 +109,15 @@ def emulated() -> Diagram:
     return linked(nodes, [(f"rank {rank}", "bridge") for rank in range(FEW)], words, both=True)
 
 
+def textbook() -> Diagram:
+    """Return what two algorithms take on the slow links by the textbook, for messages around their crossover."""
+    rows = []
+    for name in ("recursive_doubling", "rabenseifner"):
+        costs = [price(schedule(name, FEW, size // 4), 1e-3, 8 / 100e6).total for size in SENT]
+        rows.append(Row(capitalized(name), [f"{1e3 * cost:.3g} ms" for cost in costs], SHOWN[name]))
+    return held([format_quantity(size, "B") for size in SENT], rows)
+
+
 DIAGRAMS = {
     "Which algorithm, when?": messages,
     "How does a schedule sum?": ring,
@@ -115,4 +125,5 @@ DIAGRAMS = {
     "bus": bus,
     "What if devices share a NIC?": shared,
     "A network slow enough to see": emulated,
+    "slow_network: answer": textbook,
 }

@@ -64,6 +64,14 @@ class Background(Bench[S]):
         else:
             self._thread(target=self._work, args=(setting, self._newest), daemon=True).start()
 
+    def complete(self) -> None:
+        """Show all of what the controls say before anything else happens: slides do not wait."""
+        self._newest += 1
+        setting = self.setting
+        if setting not in self._known:
+            self._known[setting] = list(self._compute(setting))
+        self._draw(setting, self._known[setting], True)
+
     def _work(self, setting: S, number: int) -> None:
         time.sleep(REST)
         ways: list[Way] = []

@@ -59,7 +59,7 @@ def apart() -> Diagram:
     nodes, links = dict[str, Node](), list[tuple[str, str]]()
     for k in range(4):
         nodes[f"near {k}"] = Node(0.13 + 0.247 * k, 0.22, f"GPU {k}", wide=0.18, high=0.14)
-        nodes[f"far {k}"] = Node(0.13 + 0.247 * k, 0.62, f"GPU {k}\nNIC", ORANGE, 0.18, 0.2)
+        nodes[f"far {k}"] = Node(0.13 + 0.247 * k, 0.62, f"GPU {k}\nNIC", ORANGE, 0.18, 0.23)
         links.append((f"far {k}", "network"))
         links += [(f"near {k - 1}", f"near {k}")] if k else []
     nodes["network"] = Node(0.5, 0.93, "network", GREEN, 0.4, 0.13)

@@ -1,7 +1,5 @@
 """Diagrams of the slides of module 12: four kinds of parallelism, a pipeline, a ring of tokens, experts, rollouts."""
 
-from functools import partial
-
 from lib_dlhpc.explore.language_model import experts, rollouts
 from lib_dlhpc.explore.language_model.layout import Setting, experiment
 from lib_dlhpc.explore.slides.diagram import (
@@ -20,7 +18,6 @@ from lib_dlhpc.explore.slides.diagram import (
     linked,
     passes,
 )
-from lib_dlhpc.explore.slides.node import node_of
 from lib_dlhpc.layout import own_tokens, sizes, stride
 from lib_dlhpc.schedules import PIPELINES, timetable
 
@@ -132,5 +129,4 @@ DIAGRAMS = {
     "Who waits for keys and values?": ring,
     "Where do tokens travel?": travel,
     "What does reinforcement learning wait for?": iterations,
-    "node": partial(node_of, "h100-pod"),
 }

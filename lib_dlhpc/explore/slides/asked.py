@@ -12,6 +12,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.question import Empty
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.notebook import first, plain, sentences, taken
 from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, WORDS, Slide
@@ -20,17 +21,29 @@ from lib_dlhpc.spec.units import with_unit
 from lib_dlhpc.teaching.questions import shuffled
 
 LETTERS = "ABCDEFG"
+NOTHING = "Nothing measured"  # what a figure without its run says: a slide does not show it
+TRY = "On the page, on the projector. Try:"
+ASK = "Ask those who were close how they got there, and those who were not what they left out."
 TITLE = 125  # characters of a question that is a title, at most
 
 
 def figures(widget: Any) -> Iterator[Figure]:
     """Yield the figures of a page's part that are drawn, in order."""
     if isinstance(widget, Figure):
-        if widget.summary:
+        if widget.summary and not widget.summary.startswith(NOTHING):
             yield widget
         return
     for child in getattr(widget, "children", ()):
         yield from figures(child)
+
+
+def made(widget: Any) -> Any:
+    """Return an experiment; one that is made later, or computed in the background, with all that it shows."""
+    if isinstance(widget, Empty):
+        widget.fill()
+        (widget,) = widget.children
+        widget.complete()
+    return widget
 
 
 def predicted(
@@ -38,17 +51,14 @@ def predicted(
 ) -> Iterator[Slide]:
     """Yield a slide to predict on, with its figure, and the figure uncovered; the last has in its notes what to try."""
     _, uncovered = lesson.outcomes[name]
-    widget: Any = uncovered() if uncovered else None
+    widget: Any = made(uncovered()) if uncovered else None
     for control, value in titles.settings.get(name, {}).items():
         widget.controls[control].value = value
     drawn = list(figures(widget))
     figure = drawn[titles.figures.get(name, 0)] if drawn else None
     reveals = figure is not None and name in titles.shown
-    names = list(lesson.texts)
-    following = (*names[names.index(name) + 1 :], "")[0]
-    steps = lesson.texts[following].get("steps", ()) if following else ()
-    try_it = f"On the page, on the projector. Try:\n{_answers(lesson, steps)}" if steps else ""
-    asked = _guess(lesson, name, titles, "" if reveals else try_it)
+    try_it = _tried(lesson, name)
+    asked = _guess(lesson, name, titles, "" if reveals or name in titles.answered else try_it)
     source = f"Figure: {figure.title}" if figure and not reveals else ""
     yield asked._replace(
         section=heading,
@@ -112,14 +122,25 @@ def _result(lesson: Lesson, name: str, titles: Titles) -> tuple[str, str]:
     return said, first(lesson.filled(because), WORDS - len(said.split()))
 
 
-def answered(lesson: Lesson, name: str, titles: Titles, drawn: Diagram, heading: str) -> Slide:
-    """Return the answer to a guess beside a diagram of it."""
-    because = lesson.filled(lesson.texts[name].get("because", ""))
-    own = Slide(titles.answered[name], _result(lesson, name, titles), because, kind=ANSWER)
+def answered(
+    lesson: Lesson, name: str, titles: Titles, drawn: Diagram | None, heading: str
+) -> Slide:
+    """Return the answer to a guess, beside a diagram of it if there is one; its notes have what to try."""
+    said = "\n".join(filter(None, (ASK, _tried(lesson, name))))
+    own = Slide(titles.answered[name], _result(lesson, name, titles), said, kind=ANSWER)
     return own._replace(section=heading, diagram=drawn)
 
 
-def _answers(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
+def _tried(lesson: Lesson, name: str) -> str:
+    """Return what to try after a guess, with the answers, or nothing."""
+    names = list(lesson.texts)
+    following = (*names[names.index(name) + 1 :], "")[0]
+    steps = lesson.texts[following].get("steps", ()) if following else ()
+    return f"{TRY}\n{to_try(lesson, steps)}" if steps else ""
+
+
+def to_try(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
+    """Return things to try, numbered, each with what is seen."""
     return "\n".join(
         f"{number}. {plain(do)} {plain(lesson.filled(see))}"
         for number, (do, see) in enumerate(steps, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.course import Module
-from lib_dlhpc.explore.slides.asked import LETTERS, answered, checks, predicted
+from lib_dlhpc.explore.slides.asked import LETTERS, TRY, answered, checks, predicted, to_try
 from lib_dlhpc.explore.slides.derivation import Derivation
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.listing import listed
@@ -141,6 +141,8 @@ def _sections(
     opening, *others = sections(text)
     for own in (opening._replace(heading=_upper(opening.heading.partition(": ")[2])), *others):
         shown = own.tables or _published(lesson, own)
+        if own.heading in titles.writes:
+            yield _written(lesson, own, *titles.writes[own.heading])
         asks = [name for name in own.asked if "guess" in lesson.texts.get(name, ())]
         if own.heading == "The formula, opened" or not (asks or shown):
             continue
@@ -167,8 +169,8 @@ def _sections(
             yield asked._replace(diagram=diagrams[name]()) if name in diagrams else asked
             yield from result
             if name in titles.answered:
-                drawn = diagrams[f"{name}: answer"]()
-                yield answered(lesson, name, titles, drawn, own.heading)
+                drawn = diagrams.get(f"{name}: answer")
+                yield answered(lesson, name, titles, drawn and drawn(), own.heading)
         if apart:
             yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
 
@@ -187,6 +189,14 @@ def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...
     """Return the table of what was published, as the section asks for it, if it does."""
     made = (lesson.tables[name]() for name in own.asked if name in lesson.tables)
     return tuple(tuple(map(tuple, each.rows)) for each in made if isinstance(each, Table))
+
+
+def _written(lesson: Lesson, own: Section, title: str, start: str, *task: str) -> Slide:
+    """Return the slide of what learners write: code to begin with, the task, and what is checked."""
+    steps = [each for name in own.asked for each in lesson.texts[name].get("steps", ())]
+    said = "\n".join((*map(plain, own.paragraphs), TRY, to_try(lesson, steps)))
+    code = listed(title, [start])
+    return code._replace(aside=tuple(task), notes=said, section=own.heading)
 
 
 def _formula(text: str) -> Iterator[Slide]:

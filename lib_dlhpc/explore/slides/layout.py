@@ -22,6 +22,7 @@ BESIDE = (5.5, TOP, 7.2, 4.75)
 # Of a diagram, and of a figure below it.
 ABOVE, BELOW = (5.5, TOP, 7.2, 2.55), (5.5, 4.32, 7.2, 2.15)
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
+TASK = 3.6  # where a task below code begins
 FORMULAS = 2.2  # the height of formulas, at least
 REASON, ROWS = 7.6, 4.1  # where the reasons of a derivation begin, and the height of its lines
 NARROW = {0.22: "'ijl", 0.28: " !,./:;I[]\\ft|·", 0.35: '"()-`r{}°', 0.39: "*", 0.5: "Jcksvxyz"}
@@ -93,7 +94,10 @@ def _main(slide: Slide) -> list[Box]:
     if slide.stepwise:
         return _reasons(slide)
     if slide.kind == CODE:
-        return [fitted(lines, (LEFT, TOP, WIDE, END - TOP), 20, "code")]
+        high = TASK - TOP if slide.aside else END - TOP
+        code = fitted(lines, (LEFT, TOP, WIDE, high), 20, "code")
+        below = (LEFT, TASK, WIDE, END - TASK)
+        return [code, *([fitted(slide.aside, below, 24, bullets=True)] if slide.aside else [])]
     if slide.table:
         return [fitted(lines, (LEFT, TOP, WIDE, above(lines)), 18)] if lines else []
     if slide.formulas:

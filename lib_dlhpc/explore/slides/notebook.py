@@ -79,7 +79,7 @@ def sections(text: str) -> Iterator[Section]:
         parts = [each.strip() for each in rest.split("\n\n")]
         tables = [table(each) for each in parts if each.startswith("|")]
         said = (each for each in parts if re.match(r"\*?[^\W\d]|\*\*[\w-]+\*\*:? (?!:)", each))
-        prose = [each for each in said if not re.match(r"from \w|ask\(", each)]
+        prose = [each for each in said if not re.match(r"from \w|ask\(|def |try_out\(", each)]
         asked = re.findall(r'^ask\("(\w+)"\)', rest, re.M)
         yield Section(plain(heading), tuple(prose), tuple(tables), tuple(asked))
 

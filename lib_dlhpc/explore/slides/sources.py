@@ -22,10 +22,11 @@ class Titles(NamedTuple):
     tables: the title of a section's table, if that has a slide of its own; figures: which of a guess's figures, if not
     the first; settings: of its controls, if not those of the page; formulas: of a section's idea, as TeX. The
     figure of a guess that is not among `shown` is what is known beforehand: it stands uncovered beside the question.
-    answered: the title of its answer then, which has a diagram. asked: the topic of each guess, and of a check whose
-    question is too long for a title.
+    answered: the title of its answer then, which may have a diagram. asked: the topic of each guess, and of a check
+    whose question is too long for a title.
     because: the reason of a result, if not the first sentences of the page's; brief: a long guess in fewer words;
     summary: the five lines. By their titles: code, the functions of a listing; drawn, the name of a diagram and lines.
+    writes: by its section, where learners write: a title, the function to begin with, the task and what is checked.
     """
 
     ideas: Mapping[str, str]
@@ -41,6 +42,7 @@ class Titles(NamedTuple):
     summary: Sequence[str] = ()
     code: Mapping[str, Sequence[str]] = {}
     drawn: Mapping[str, Sequence[str]] = {}
+    writes: Mapping[str, Sequence[str]] = {}
 
 
 def lesson_of(text: str) -> Lesson:

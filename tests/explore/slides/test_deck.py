@@ -7,6 +7,8 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.explore.hybrid_parallel import map as layouts
+from lib_dlhpc.explore.hybrid_parallel.map import DEEP, TENSOR
 from lib_dlhpc.explore.slides.asked import checks
 from lib_dlhpc.explore.slides.notebook import (
     first,
@@ -103,6 +105,7 @@ def test_a_figure_stands_beside_its_question_without_its_result_and_then_with_it
         assert not slide.covered or "It is " not in " ".join((slide.title, *slide.lines))
     for before, slide in pairwise(slides):
         assert (slide.kind == RESULT) == before.covered
+        assert before.kind != PREDICT or slide.kind in (RESULT, ANSWER), before.title
         if slide.kind == RESULT:
             assert before.kind == PREDICT and slide.figure is before.figure
             assert slide.lines[0].startswith(f"{before.title}: ")
@@ -120,7 +123,7 @@ def test_titles_belong_to_sections_and_guesses_and_are_sentences(decks, name, le
     guesses = {each for each, own in lesson(name).texts.items() if "guess" in own}
     assert titles.shown.keys() | titles.figures.keys() | titles.settings.keys() <= guesses
     assert titles.figures.keys() | titles.settings.keys() <= titles.shown.keys()
-    assert titles.answered.keys() <= guesses - titles.shown.keys()
+    assert titles.answered.keys() == guesses - titles.shown.keys()
     shown = [slide.title for slide in slides if slide.kind == RESULT]
     assert shown == list(titles.shown.values())
     answered = [slide.title for slide in slides if slide.kind == ANSWER]
@@ -136,6 +139,26 @@ def test_notes_begin_with_the_minutes_of_the_slide(decks, name):
     begins, ends = ([int(each[group]) for each in found] for group in (1, 2))
     assert begins == [0, *ends[:-1]] and ends == sorted(ends)
     assert ends[-1] == int(found[0][3]) == min(50, module.minutes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_figure_is_shown_of_what_is_not_measured_yet(decks, name):
+    for slide in decks[name]:
+        assert not slide.figure or not slide.figure.summary.startswith("Nothing"), slide.title
+
+
+def test_the_map_of_layouts_is_shown_in_full(decks):
+    """Published GPT-3 ran in 8 × 12 × 4; the title says that smaller tensor groups are faster."""
+    (slide,) = (each for each in decks["05_hybrid_parallel"] if "on the map" in each.title)
+    cells = slide.figure.data["cells"]
+    assert len(cells["tensor"]) == len(TENSOR) * len(DEEP)
+    marks = {mark: tensor for tensor, mark in zip(cells["tensor"], cells["mark"], strict=True)}
+    assert marks["best"] < marks["published"] == layouts.RUNS[layouts.FIRST].tensor
+    assert "19 of 40 layouts fit" in slide.notes
+    (bars,) = (
+        each for each in decks["05_hybrid_parallel"] if "Stages and slabs together" in each.title
+    )
+    assert {"2 stages × 8 slabs", "16 slabs"} <= set(bars.figure.data["parts"]["row"])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,6 +13,7 @@ from lib_dlhpc.explore.slides.slide import BOARD, EARLIER, Slide
 from lib_dlhpc.explore.slides.sources import lesson_of
 
 NAMES = [module.name for module in PATH]
+LAST = "Last of all, this sentence of more words stays in its place."
 LONG = "One sentence that has more words than eight of them."
 
 
@@ -28,18 +29,12 @@ def test_no_sentence_is_said_twice_on_a_slide_or_on_neighbors(decks, name):
 def test_a_repeated_sentence_goes_with_the_short_one_after_it():
     slides = [
         Slide("A", notes=f"{LONG}\nShort.\n1. {LONG} It goes.\n{LONG} So does this."),
-        Slide(
-            "B",
-            notes=f"Short.\n- {LONG}\nAnother one. {LONG} It goes. Last of all, this sentence of more words stays in its place.",
-        ),
+        Slide("B", notes=f"Short.\n- {LONG}\nAnother one. {LONG} It goes. {LAST}"),
         Slide("C", notes=f"C. {LONG}"),
     ]
     first, second, third = (slide.notes for slide in unrepeated(slides))
     assert first == f"{LONG}\nShort." and third == ""
-    assert (
-        second
-        == "Short.\nAnother one. Last of all, this sentence of more words stays in its place."
-    )
+    assert second == f"Short.\nAnother one. {LAST}"
 
 
 @pytest.mark.parametrize("name", NAMES)
