@@ -6,8 +6,7 @@ notes of a figure.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
@@ -17,6 +16,7 @@ from lib_dlhpc.explore.slides.asked import LETTERS, TRY, answered, checks, predi
 from lib_dlhpc.explore.slides.derivation import Derivation
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.listing import listed
+from lib_dlhpc.explore.slides.minutes import timed
 from lib_dlhpc.explore.slides.notebook import (
     Section,
     after,
@@ -32,6 +32,7 @@ from lib_dlhpc.explore.slides.notebook import (
 from lib_dlhpc.explore.slides.notes import unrepeated
 from lib_dlhpc.explore.slides.slide import (
     BOARD,
+    DISCUSS,
     EARLIER,
     END,
     IDEA,
@@ -47,11 +48,9 @@ from lib_dlhpc.explore.slides.tex import readable
 from lib_dlhpc.teaching.questions import shuffled
 
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
-WEIGHTS = {OPENING: 1.0, BOARD: 3.0, END: 1.0}  # of a slide's minutes, beside others' two
 CITED = 95  # characters of the sources at the foot of a slide, at most
 FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
-CLASS = 50  # minutes of one, as instructor notes have them; a page alone may take longer
 EXPLAINED = "The notes of the slide with the first formulas explain all letters and limits."
 MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
@@ -71,8 +70,7 @@ def deck(module: Module, repository: Path) -> list[Slide]:
         *checks(lesson, titles),
         *_closing(text, notes, titles),
     ]
-    said_once = list(unrepeated(_shortened(slides)))
-    return list(_timed(said_once, min(CLASS, module.minutes)))
+    return list(timed(list(unrepeated(_shortened(slides))), notes))
 
 
 def _shortened(slides: list[Slide]) -> list[Slide]:
@@ -86,14 +84,6 @@ def _shortened(slides: list[Slide]) -> list[Slide]:
             slides[at : at + 2] = [merged]
         at -= 1
     return slides
-
-
-def _timed(slides: Sequence[Slide], minutes: int) -> Iterator[Slide]:
-    """Yield slides whose notes begin with the minutes that each takes, `minutes` in all."""
-    weights = [WEIGHTS.get(slide.kind, 2.0) for slide in slides]
-    ends = [round(minutes * each / sum(weights)) for each in accumulate(weights)]
-    for slide, begin, end in zip(slides, [0, *ends], ends, strict=False):
-        yield slide._replace(notes=f"Minute {begin} to {end} of {minutes}.\n{slide.notes}")
 
 
 def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[Slide]:
@@ -278,7 +268,7 @@ def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:
         "Statements to defend or to refute",
         tuple(taken([name for name, _ in believed[:6]], WORDS)),
         f"Each is wrong. What exposes it:\n{exposed}",
-        kind="Discuss",
+        kind=DISCUSS,
     )
     five = text.split("**In five lines**", 1)[1].split("\n**", 1)[0]
     full = map(plain, re.findall(r"^\d\. .+$", five, re.M))

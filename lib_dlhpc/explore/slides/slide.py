@@ -9,6 +9,7 @@ OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
 ANSWER, CODE = "Answer", "Code"
 EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
 WORDS, QUESTION, LIST = 40, 45, 60  # on a slide at most: of prose, of a question, of a list
+DISCUSS = "Discuss"
 PUBLISHED, REAL = "Published", "Do it for real"
 
 

@@ -133,15 +133,6 @@ def test_titles_belong_to_sections_and_guesses_and_are_sentences(decks, name, le
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_notes_begin_with_the_minutes_of_the_slide(decks, name):
-    (module,) = (each for each in PATH if each.name == name)
-    found = [re.match(r"Minute (\d+) to (\d+) of (\d+)\.\n", each.notes) for each in decks[name]]
-    begins, ends = ([int(each[group]) for each in found] for group in (1, 2))
-    assert begins == [0, *ends[:-1]] and ends == sorted(ends)
-    assert ends[-1] == int(found[0][3]) == min(50, module.minutes)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_no_figure_is_shown_of_what_is_not_measured_yet(decks, name):
     for slide in decks[name]:
         assert not slide.figure or not slide.figure.summary.startswith("Nothing"), slide.title
