@@ -43,7 +43,8 @@ settings.load_profile("lib_dlhpc")
 MEMORY, ROOM = Path("/dev/shm"), 4e9  # B
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY / f"dlhpc-{os.getuid()}")
-    Path(tempfile.tempdir).mkdir(mode=0o700, exist_ok=True)
+    Path(tempfile.tempdir).mkdir(exist_ok=True)
+    Path(tempfile.tempdir).chmod(0o711)  # others may pass, since some tests run as nobody
 
 # The user who runs the tests may have joined a class: tests write nothing into that record.
 os.environ["DLHPC_LEARNER"] = str(Path(tempfile.gettempdir(), f"dlhpc-nobody-{os.getpid()}"))
