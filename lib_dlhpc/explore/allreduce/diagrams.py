@@ -1,4 +1,4 @@
-"""Diagrams of the slides of module 03: messages of a rank, a ring, a shared NIC, an emulated network."""
+"""Diagrams of the slides of module 03: messages of a rank, steps of a ring, a shared NIC, an emulated network."""
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from lib_dlhpc.explore.slides.diagram import (
     Node,
     Row,
     Shape,
-    circle,
     held,
     lanes,
     linked,
@@ -22,7 +21,7 @@ from lib_dlhpc.explore.slides.diagram import (
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity
 
-FEW, ROUND, ELEMENTS, SLOW = 4, 8, 64, "100 Mbit/s, 1 ms"
+FEW, ELEMENTS, SLOW = 4, 64, "100 Mbit/s, 1 ms"
 SHOWN = {"ring": BLUE, "recursive_doubling": GREEN, "rabenseifner": ORANGE}
 SENT = (1_000, 10_000, 50_000, 200_000, 1_000_000)  # B
 GAP = ELEMENTS / 40  # between two messages
@@ -40,15 +39,6 @@ def messages() -> Diagram:
             at += size + GAP
         rows.append(Lane(capitalized(name), bars))
     return lanes(rows, f"what rank 0 of {FEW} sends, round after round (of the buffer)", side=0.24)
-
-
-def ring() -> Diagram:
-    """Return the messages of the first round of a ring."""
-    part = next(iter(schedule("ring", ROUND, ROUND).rounds()))
-    names = [f"rank {rank}" for rank in range(ROUND)]
-    links = [(names[a], names[b]) for a, b in zip(part.source, part.target, strict=True)]
-    words = [Shape(0.36, 0.38, 0.28, 0.2, "round 1: each sends a chunk to the next")]
-    return linked(circle(names, across=0.8, wide=0.15), links, words)
 
 
 def steps() -> Diagram:
@@ -120,8 +110,7 @@ def textbook() -> Diagram:
 
 DIAGRAMS = {
     "Which algorithm, when?": messages,
-    "How does a schedule sum?": ring,
-    "rounds": steps,
+    "How does a schedule sum?": steps,
     "bus": bus,
     "What if devices share a NIC?": shared,
     "A network slow enough to see": emulated,

@@ -1,7 +1,5 @@
 """Diagrams of the slides of module 02: buckets, the slowest rank, parameter servers, weak and strong scaling."""
 
-from functools import partial
-
 import numpy as np
 
 from lib_dlhpc.costs import buckets
@@ -21,7 +19,6 @@ from lib_dlhpc.explore.slides.diagram import (
     lanes,
     linked,
 )
-from lib_dlhpc.explore.slides.node import node_of
 
 SIZE, ELEMENT, RATE = (
     25e6,
@@ -96,5 +93,4 @@ DIAGRAMS = {
     "Who waits for whom?": slowest,
     "Why wait at all?": servers,
     "How far does it scale?": scaled,
-    "node": partial(node_of, "bigbasin"),
 }

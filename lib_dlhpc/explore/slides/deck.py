@@ -52,6 +52,7 @@ CITED = 95  # characters of the sources at the foot of a slide, at most
 FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
 EXPLAINED = "The notes of the slide with the first formulas explain all letters and limits."
+IDEAS = 2  # slides that only present an idea, at least
 MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
@@ -74,15 +75,22 @@ def deck(module: Module, repository: Path) -> list[Slide]:
 
 
 def _shortened(slides: list[Slide]) -> list[Slide]:
-    """Put the last ideas on the slides of their questions until the deck has at most MOST slides."""
+    """Put the last ideas on the slides of their questions until the deck has at most MOST slides.
+
+    IDEAS of them keep their own; where that is not enough, the notes of the summary say where the model fails.
+    """
     at = len(slides) - 2
-    while len(slides) > MOST and at >= 0:
+    while len(slides) > MOST and at >= 0 and sum(own.kind == IDEA for own in slides) > IDEAS:
         idea, asked = slides[at : at + 2]
         if (idea.kind, asked.kind) == (IDEA, PREDICT) and not idea.table:
             said = f"{idea.notes}\n{asked.notes}"
             merged = asked._replace(aside=(idea.title,), diagram=idea.diagram, notes=said)
             slides[at : at + 2] = [merged]
         at -= 1
+    if len(slides) > MOST:
+        summary, fails = slides[-2:]
+        said = f"{summary.notes}\n{fails.title}: {fails.notes}"
+        slides[-2:] = [summary._replace(notes=said)]
     return slides
 
 

@@ -94,10 +94,10 @@ def _main(slide: Slide) -> list[Box]:
     if slide.stepwise:
         return _reasons(slide)
     if slide.kind == CODE:
-        high = TASK - TOP if slide.aside else END - TOP
-        code = fitted(lines, (LEFT, TOP, WIDE, high), 20, "code")
-        below = (LEFT, TASK, WIDE, END - TASK)
-        return [code, *([fitted(slide.aside, below, 24, bullets=True)] if slide.aside else [])]
+        end = TASK if slide.aside else END
+        code = fitted(lines, (LEFT, TOP, WIDE, end - TOP), 20, "code")
+        task = (LEFT, TASK, WIDE, END - TASK)
+        return [code, *([fitted(slide.aside, task, 24, bullets=True)] if slide.aside else [])]
     if slide.table:
         return [fitted(lines, (LEFT, TOP, WIDE, above(lines)), 18)] if lines else []
     if slide.formulas:
