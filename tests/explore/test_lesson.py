@@ -139,6 +139,22 @@ def test_the_place_of_an_answer_tells_nothing() -> None:
     assert max(map(places.count, set(places))) < 0.5 * len(places)
 
 
+def test_the_length_of_an_answer_tells_little() -> None:
+    """Of three answers each is the longest, or the shortest, in a third of the checks by chance."""
+    longest, shortest, checks = [], [], 0
+    for name in LESSONS:
+        lesson = import_module(name).lesson
+        for key, text in lesson.texts.items():
+            if "check" in text:
+                checks += 1
+                right = len(lesson.filled(text["right"]))
+                wrong = [len(lesson.filled(a)) for a, _ in text["answers"] if a != text["right"]]
+                longest += [f"{name} {key}"] * (right > max(wrong))
+                shortest += [f"{name} {key}"] * (right < min(wrong))
+    assert checks > 40 and len(longest) <= checks / 3, longest
+    assert len(shortest) <= checks / 2, shortest
+
+
 FOLDERS = [
     folder for module in PATH for folder, number in RECORDED.items() if number == module.number
 ]

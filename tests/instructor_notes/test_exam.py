@@ -64,16 +64,23 @@ def test_each_misconception_of_the_notes_leads_to_a_wrong_option(questions, repo
     assert listed <= found
 
 
+def outstanding(items, beats):
+    """Return the items whose right option beats each wrong one in length."""
+    return [q.name for q in items if all(beats(len(q.right), len(wrong)) for wrong in q.wrong)]
+
+
 def test_the_length_of_an_option_tells_nothing_in_the_concept_test(concept, form_b):
     """Of four options each is the longest, or the shortest, in a quarter of the items by chance."""
     for form in (concept, form_b):
-        for beats in (int.__gt__, int.__lt__):
-            outstanding = [
-                each.name
-                for each in form
-                if all(beats(len(each.right), len(wrong)) for wrong in each.wrong)
-            ]
-            assert len(outstanding) <= 0.35 * len(form), outstanding
+        assert len(outstanding(form, int.__gt__)) <= len(form) / 3
+        assert len(outstanding(form, int.__lt__)) <= 0.35 * len(form)
+
+
+def test_the_length_of_an_option_tells_little_in_the_exams(questions):
+    for seed in SEEDS:
+        items = [question for name in NAMES for question in questions(name, seed)]
+        assert len(outstanding(items, int.__gt__)) <= len(items) / 3
+        assert len(outstanding(items, int.__lt__)) <= len(items) / 2
 
 
 def test_form_b_has_the_misconceptions_of_the_first_ten_items_in_other_words(concept, form_b):
