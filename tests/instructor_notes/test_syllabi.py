@@ -1,10 +1,11 @@
 """Syllabi name modules and labs that exist, in an order in which each has what it needs, and minutes that add up."""
 
 import re
+from importlib import import_module
 
 import pytest
 
-from lib_dlhpc.explore.course import EXPLORER, LABS, PATH
+from lib_dlhpc.explore.course import EXPLORER, LABS, PATH, RECORDED
 from lib_dlhpc.teaching.designs import design
 
 LINK = re.compile(r"\]\(([^)#:]+)\)")
@@ -61,6 +62,23 @@ def test_minutes_of_sessions_add_up(page, name):
         assert sum(int(minutes) for each, minutes, _ in rows if each == kind) == stated(text, what)
     assert {each for each, _, _ in rows} == {"class", "lab", "home"}
     assert len(re.findall(r"^### Week", text, re.M)) == int(re.search(r"\d+", name)[0])
+
+
+def test_no_week_of_a_term_has_more_at_home_than_stated(page):
+    text = page("syllabus_14_weeks")
+    limit = int(re.search(r"at most (\d+) in\sany week", text)[1])
+    weeks = [ROW.findall(week) for week in text.split("\n### Week ")[1:]]
+    home = [sum(int(minutes) for kind, minutes, _ in rows if kind == "home") for rows in weeks]
+    assert max(home) == limit == 270
+
+
+def test_a_module_asks_again_what_an_earlier_week_taught(page):
+    """Checks of earlier modules, as each page asks them, in the order of the term."""
+    order = list(dict.fromkeys(MODULE.findall(page("syllabus_14_weeks"))))
+    for folder, number in RECORDED.items():
+        lesson = import_module(f"lib_dlhpc.explore.{folder}.questions").lesson
+        for check in lesson.texts.get("earlier", {}).get("recall", ()):
+            assert RECORDED[check.split(".")[0]] in order[: order.index(number)], (folder, check)
 
 
 @pytest.mark.parametrize("name", DAYS)
