@@ -196,7 +196,7 @@ def own_cache(draw: np.random.Generator) -> Drawn:
     size, tokens = int(draw.choice([64, 128])), int(draw.choice([2048, 4096, 8192]))
     sequence = 2 * layers * heads * size * 2 * tokens
     fitting = int(draw.integers(60, 300))
-    room = round(fitting * sequence / 1e9, 2)
+    room = -(-fitting * sequence // 10**7) / 100  # GB, rounded up: all of them fit
     own = {
         "layers": layers,
         "heads": heads,
@@ -205,7 +205,7 @@ def own_cache(draw: np.random.Generator) -> Drawn:
         "tokens": tokens,
         "room": room,
     }
-    answer = room * 1e9 / sequence
+    answer = float(fitting)
     wrong = {"factor_two": 2 * answer, "one_layer": layers * answer, "tokens": tokens * answer}
     return own, answer, wrong
 
