@@ -22,7 +22,7 @@ resilience.py   a run with failures: goodput, expected time, best checkpoint int
 io.py           reading(experiment): the rate of each input limit, the bottleneck; volumes, nodes needed
 striping.py     a checkpoint written to striped files: one for all, one per rank, through aggregators
 caching.py      cache hit rates when every epoch reads everything in a new random order
-profile.py      the founding slides' run: its file system load, where its hours go
+profile.py      the run on the FanStore project's slides: its file system load, where its hours go
 neighbors.py    halo exchange between neighbors: wait states
 coupled.py      a simulation that feeds training: wait states, best placement
 energy.py       explanations of energy, emissions

@@ -1,6 +1,6 @@
-"""The profile on the founding slides: what a training run asks of the file system, and where its eight hours go.
+"""The profile on the FanStore project's slides: what a run asks of the file system, and where its eight hours go.
 
-FanStore's slides count the calls of one run: ResNet-50 with Keras, TensorFlow and Horovod on 16 nodes of
+They count the calls of a training run: ResNet-50 with Keras, TensorFlow and Horovod on 16 nodes of
 four GTX 1080 Ti, 90 epochs of ImageNet in 2,002 directories. The counts are arithmetic and come out exactly.
 The eight hours do not: neither the load that others put on the file system nor the speed of that program
 is given. `profile` says how long the run is at least, limit by limit, and `Profile.implied` what the

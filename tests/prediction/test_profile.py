@@ -1,4 +1,4 @@
-"""The founding slides' profile: the counts exactly, the hours as far as they are given."""
+"""The profile on the FanStore project's slides: the counts exactly, the hours as far as they are given."""
 
 import numpy as np
 import pytest

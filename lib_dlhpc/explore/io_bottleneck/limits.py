@@ -52,7 +52,7 @@ def size_words(size: float) -> str:
 
 
 class Setting(NamedTuple):
-    """A run of the slides. size: B of a file."""
+    """A run of the FanStore project's slides. size: B of a file."""
 
     size: Annotated[
         float,
@@ -145,7 +145,7 @@ def hours_words(setting: Setting) -> str:
 
 
 def profile_table() -> Table:
-    """Return the slides' profile: what they count, what the library says."""
+    """Return the profile of the FanStore project's slides: what they count, what the library says."""
     own, slow = profile(slides_run()), slowed_to(slides_run(), HOURS * 3600)
     ours, eight = slides_run(access="cooperative"), own.implied(HOURS * 3600)
     low, high = (share_of_peak(ours, r) for r in (eight["samples/s"], predict(ours).throughput))
@@ -153,7 +153,7 @@ def profile_table() -> Table:
     rate = slow.machine.storage["lustre"].metadata_rate
     stat, opened, nodes, efficiency = map(published, ("stat", "open", "nodes", "eff"))
     text = f"""
-16 nodes of 4 GPUs, ResNet-50, ImageNet, 90 epochs | slides | this library
+16 nodes of 4 GPUs, ResNet-50, ImageNet, 90 epochs | FanStore project | this library
 stat and readdir at the start | {stat / 1e3:.0f} K, 64 at a time
  | {own.listings / 1e3:.0f} K, {own.listers:.0f} at a time
 files looked up, opened, closed | {opened / 1e6:.0f} M, 256 at a time
