@@ -240,7 +240,7 @@ def _speedup(p: Breakdown) -> Explanation:
     e = p.experiment
     split = int(e.strategy.replica) > 1
     return Explanation(
-        "speed-up",
+        "speedup",
         f"{float(p.speedup):,.1f}",
         "throughput over that of one device with the unsplit network: replicas × single device / step;"
         " efficiency = speedup / devices",

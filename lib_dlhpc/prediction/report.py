@@ -91,7 +91,7 @@ def as_text(
         f"  all communication     {show(total, 's'):>10}   of which"
         f" {_share(float(prediction.hidden)) if total else 'nothing'} is hidden",
         f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
-        f"  efficiency            {float(prediction.efficiency):>10.1%}   speed-up {float(prediction.speedup):,.1f}"
+        f"  efficiency            {float(prediction.efficiency):>10.1%}   speedup {float(prediction.speedup):,.1f}"
         f" on {count(e.devices, 'device')}",
         *_by_kind(prediction),
         *_staleness(prediction),

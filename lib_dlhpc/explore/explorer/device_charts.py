@@ -32,9 +32,9 @@ def scaling_state(
     exposed: Iterable[float] | None = None,
     now: tuple[float, float] | None = None,
 ) -> State:
-    """Speed-up over one device for each number of devices, for "scaling" and "efficiency".
+    """Speedup over one device for each number of devices, for "scaling" and "efficiency".
 
-    hidden, exposed: the bounds with everything and with nothing hidden. now: (devices, speed-up) of the present choice.
+    hidden, exposed: the bounds with everything and with nothing hidden. now: (devices, speedup) of the present choice.
     """
     count = np.asarray(list(devices), dtype=float)
     curves = {"predicted": predicted, "ideal": count, HIDDEN: hidden, EXPOSED: exposed}

@@ -73,12 +73,12 @@ def _span() -> list[Any]:
 @drawing(
     height=250,
     left=64,
-    lines={"line": "", "devices": "devices", "speedup": "speed-up"},
-    points={**POINTS, "speedup": "speed-up"},
+    lines={"line": "", "devices": "devices", "speedup": "speedup"},
+    points={**POINTS, "speedup": "speedup"},
 )
 def scaling() -> Layers:
     """How much faster more devices are"""
-    x, y = _devices(), kit.y_axis("speedup:Q", "speed-up over one device", kit.WHOLE, log=2)
+    x, y = _devices(), kit.y_axis("speedup:Q", "speedup over one device", kit.WHOLE, log=2)
     band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
     color, dash = kit.inks_and_dashes("line:N", LINES, True)
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash).mark_line(strokeWidth=2)

@@ -48,7 +48,7 @@ def allreduce() -> str:
 
 
 def data_parallel() -> str:
-    """Speed-up falls behind the ideal."""
+    """Speedup falls behind the ideal."""
     run = replay("goyal-2017").experiment.set({"machine.nodes": 1024})
     nodes = 2 ** np.arange(11)
     p = predict(run.set({"strategy.nodes": nodes, "machine.inter_node.bandwidth": 10e9 / 8}))
