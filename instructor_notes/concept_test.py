@@ -67,7 +67,7 @@ QUESTIONS = [
     Question(
         "small variations",
         "All GPUs are equal, but each step of each varies a little at random. With more GPUs, a step",
-        "gets longer, since the slowest of more is slower",
+        "gets longer, since the slowest of more GPUs takes longer",
         {
             "stays, variations cancel": "The mean decides.",
             "gets shorter, the mean is more certain": "A larger sample has less spread.",

@@ -65,7 +65,7 @@ def every_wait(events):
 
 
 def culprit(events, ranks):
-    """Return the rank that others wait for by its own doing, and the seconds that this costs the run."""
+    """Return the rank whose own delays keep the others waiting, and the seconds that this costs the run."""
     waits = every_wait(events)
     ends = sorted(
         min(call.stop for call in calls) for calls in meetings(events).values()

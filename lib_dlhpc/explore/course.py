@@ -126,7 +126,7 @@ PATH = (
         "09_state_and_failures.ipynb",
         "09",
         "State and failures",
-        "How do you not lose a month?",
+        "How do you avoid losing a month?",
         55,
         ("02",),
         ("08_survive",),

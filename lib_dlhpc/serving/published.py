@@ -1,7 +1,8 @@
 """Published measurements of serving, beside their predictions.
 
 catalog/published/serving.csv has the rows with their sources. A row that is illustrative has an effect that the model
-does not price; its note names it. No parameter was fitted to any row.
+does not price; its note names it. No parameter was fitted to any row, but the test was not blind: some of the model was
+changed after the rows had been seen (docs/guide/serve.md).
 """
 
 import csv

@@ -194,11 +194,13 @@ def test_tensor_ranks_divide_all_activations_only_with_sequence_parallelism(tens
     assert each_layer(recompute="full") == pytest.approx(2 * q * b * h, rel=0.02)
 
 
-def test_past_the_critical_batch_only_a_finer_cut_shortens_the_step():
+def test_past_the_critical_batch_only_a_finer_cut_shortens_the_step(repository):
     now, cut, more = (
         float(step_of(each).step_time) for each in (Cubes(), finer(Cubes()), Cubes(gpus=1024))
     )
-    assert cut / now == pytest.approx(0.53, abs=0.01) and 0.99 < more / now < 1.05
+    assert 0.99 < more / now < 1.05
+    notes = (repository / "instructor_notes" / "05_hybrid_parallel.md").read_text("utf-8")
+    assert f"split more finely, take {cut / now:.2f} times as long" in notes
     assert 1 / strong_gain() == pytest.approx(1 / 5, abs=0.02)  # "about a fifth"
     assert float(step_of(finer(Cubes(), 8)).throughput) > float(
         step_of(finer(Cubes(), 4)).throughput

@@ -25,6 +25,7 @@ from lib_dlhpc.explore.language_model.layout import mfu, predicted
 from lib_dlhpc.explore.language_model.questions import (
     FAR,
     FULL,
+    MIXED,
     PUBLISHED,
     alone,
     computed,
@@ -67,6 +68,7 @@ def test_deepseeks_step_is_what_its_replay_predicts(repository):
     own = predict(read_experiment(replay["experiment"]))
     texts = said(repository, r"predicts ([\d.]+) s per step; ([\d.]+) s are derived")
     assert texts == [round(float(own.step_time), 1), round(experts.published_step(), 1)]
+    assert MIXED["replayed"]() == f"{texts[0]} s"
 
 
 def test_the_formula_of_mfu_gives_the_mfu_that_the_first_figure_shows(repository):

@@ -235,6 +235,10 @@ def test_the_notes_and_the_guide_have_the_errors_of_the_published_rows(repositor
         f"{len(rows)} scored published rows are predicted with a median error of {median:.0f}%, {fast} of"
         in notes
     )
+    page = (repository / "modules" / "13_serving.ipynb").read_text("utf-8")
+    every, apart = len(published()), len(published()) - len(rows)
+    assert f"after seeing the {every} rows" in page
+    assert apart == 11 and "set eleven illustrative rows apart" in page
     guide = (repository / "docs" / "guide" / "serve.md").read_text("utf-8")
     assert f"{len(rows)} are scored: the median error is {median:.0f}%" in guide
     assert lesson.numbers["int4_row"]() == pytest.approx(3.5, abs=0.05)

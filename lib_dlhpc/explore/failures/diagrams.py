@@ -95,7 +95,7 @@ def written() -> Diagram:
 
 DIAGRAMS = {
     "last_layer: answer": written,
-    "How do you not lose a month?": failed,
+    "How do you avoid losing a month?": failed,
     "How long must training stall?": stalls,
     "What else is a version good for?": versions,
 }

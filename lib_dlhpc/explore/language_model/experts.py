@@ -45,7 +45,7 @@ def the_experts(setting: Setting) -> View:
         f"<b>{share(setting):.0%} of the step is the experts' all-to-all.</b> A step takes"
         f" {show(float(own.step_time), 's')}; it would take {said['only computed']} if nobody waited for anything but"
         f" arithmetic; DeepSeek's own took {show(published_step(), 's')}, by the published"
-        f" GPU hours. A GPU holds"
+        f" GPU hours, in fp8 with light recomputation. A GPU holds"
         f" {show(float(own.memory_total), 'B')}."
     )
     slower = float(own.step_time) / published_step()

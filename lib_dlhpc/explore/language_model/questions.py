@@ -21,6 +21,7 @@ from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.serving.service import lengths
+from lib_dlhpc.spec.experiment import load
 from lib_dlhpc.spec.strategy import FP8
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -244,6 +245,7 @@ MIXED = {
     "computed": lambda: show(computed(), "s"),
     "all_to_all": lambda: cause(mixed(), "experts' all-to-all"),
     "published": lambda: show(experts.published_step(), "s"),
+    "replayed": lambda: step(predict(load("deepseek-v3-2048-h800"))),
     "step_experts": lambda: step(mixed()),
     "step_experts_8": lambda: step(mixed(experts=8)),
     "memory_experts_8": lambda: memory(mixed(experts=8)),

@@ -159,8 +159,8 @@ DIAGRAMS = {
     "What does an answer cost?": two_phases,
     "How many sequences fit?": filled,
     "What does a busy service feel like?": batched,
-    "Has this been read before?": alike,
+    "Has this prefix been processed before?": alike,
     "Eight GPUs: one replica, or eight?": divided,
     "Should prompts have GPUs of their own?": apart,
-    "Can a small model write ahead?": ahead,
+    "Can a small model draft ahead?": ahead,
 }

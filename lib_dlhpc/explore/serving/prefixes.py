@@ -46,7 +46,7 @@ def begin_alike(setting: Setting) -> View:
     reuse, first, seen = stored(setting), means(setting), simulated(setting)
     words = (
         f"<b>{reuse.hit:.0%} of the requests find their prefix;</b> simulated, {hits(seen):.0%}. The first token then"
-        f" takes {show(first[HIT].total, 's')} in place of {show(first[FULL].total, 's')}: on average"
+        f" takes {show(first[HIT].total, 's')} instead of {show(first[FULL].total, 's')}: on average"
         f" {show(first[MEAN].total, 's')}, {gain(setting):.3g} times as soon. The memory holds what"
         f" {reuse.requests:,.0f} requests have used."
     )

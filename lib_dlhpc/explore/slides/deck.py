@@ -282,8 +282,9 @@ def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:
     full = map(plain, re.findall(r"^\d\. .+$", five, re.M))
     said = "\n".join(["Ask for five lines first; then show these. At length:", *full])
     yield Slide("In five lines", tuple(titles.summary), said, kind=END)
-    fails = plain(after(text, "Where the model fails"))
-    reading = re.findall(r"^- (.+)$", text.split("**Further reading**", 1)[1], re.M)
+    limits, further = text.split("**Where the model fails.**", 1)[1].split("**Further reading**", 1)
+    fails = plain(limits)
+    reading = re.findall(r"^- (.+)$", further, re.M)
     yield Slide(
         "Where the model fails",
         tuple(taken(sentences(fails), WORDS)) or (first(fails, WORDS),),

@@ -301,6 +301,8 @@ def test_what_a_slide_leaves_out_is_in_its_notes(decks):
         assert len(five.lines) == 5 and len(re.findall(r"^\d\. ", five.notes, re.M)) == 5
     (slide,) = (each for each in decks["03_allreduce"] if each.title == "The formula, opened")
     assert slide.lines[0].endswith("…") and "a full fat tree" in slide.notes
+    fails = decks["12_train_a_language_model"][-1]
+    assert "at different times" in fails.notes  # the last of its paragraphs
 
 
 def test_the_first_sentences_and_failing_them_the_first_clauses():

@@ -22,6 +22,7 @@ from lib_dlhpc.explore.hybrid_parallel.deep import Deep, predicted
 from lib_dlhpc.explore.io_bottleneck.limits import Setting as Files
 from lib_dlhpc.explore.io_bottleneck.limits import hours
 from lib_dlhpc.explore.language_model import bubbles, sequences
+from lib_dlhpc.explore.language_model.layout import GPUS
 from lib_dlhpc.explore.language_model.layout import Setting as Llama
 from lib_dlhpc.explore.large_batch.questions import LARGE
 from lib_dlhpc.explore.large_batch.rules import MNIST, mean
@@ -33,8 +34,9 @@ from lib_dlhpc.schedules import schedule
 from lib_dlhpc.spec.machine import load_machine
 
 NAMES = re.compile(r"Llama 3|1F1B|ZB-H1|fp8|GPT-3|V100|ResNet-50|ImageNet")
-WORDS = {"half": 0.5, "halves": 0.5, "tenth": 0.1, "a minute": 60, "two": 2, "four": 4, "five": 5}
-WORDS |= {"seven": 7, "eight": 8, "twelve": 12, "one thousand": 1000, "million": 1e6}
+WORDS = {"half": 0.5, "halves": 0.5, "tenth": 0.1, "a minute": 60, "two": 2, "three": 3}
+WORDS |= {"four": 4, "five": 5, "seven": 7, "eight": 8, "twelve": 12}
+WORDS |= {"one thousand": 1000, "million": 1e6}
 FOUND = re.compile(rf"\b(?:{'|'.join(WORDS)})\b|\d[\d,]*", re.I)
 H100 = load_machine("h100-pod").device
 FAR = 0.2  # of what was published, from which a prediction is far off
@@ -70,8 +72,10 @@ def far_off():
 
 
 def kinds():
-    """Return in how many ways a token of Llama 3's layouts is divided, context parallelism included."""
-    return [len({*Llama._fields} & {"tensor", "pipeline", "context"}) + 1]
+    """Return how many kinds of parallelism Llama 3's layout uses, and that for 131,072 tokens, of 16 context ranks."""
+    layouts = (Llama(), Llama(context=16))
+    ranks = ((own.tensor, own.pipeline, own.context, GPUS // own.replica) for own in layouts)
+    return [sum(each > 1 for each in own) for own in ranks]
 
 
 def nodes_of_a_ring():
@@ -134,7 +138,7 @@ CALLS = {
         coupled.best(coupled.Setting()).simulating,
         1 / coupled.times_faster(coupled.Setting()),
     ],
-    "Llama 3 was trained with four kinds of parallelism at once": kinds,
+    "Llama 3 was trained with three kinds of parallelism at once, long sequences with four": kinds,
     "Over four nodes, a ring is exposed until sequences are very long": nodes_of_a_ring,
     "ZB-H1 halves the idle seconds of 1F1B": lambda: [
         bubbles.closed_forms(bubbles.Setting())["ZB-H1"].idle
