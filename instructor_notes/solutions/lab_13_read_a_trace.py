@@ -242,7 +242,7 @@ MISTAKES = {
         "max(0.0, min(send.start, each.stop) - each.start)",
         "each.stop - send.start",
         "Waits: for",
-        "under way",
+        "in flight",
     ),
     "negative waits": (
         "late_senders",

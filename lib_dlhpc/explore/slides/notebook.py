@@ -55,7 +55,7 @@ def sentences(text: str) -> list[str]:
 
 
 def first(text: str, words: int) -> str:
-    """Return the first sentences of a plain text that have at most so many words together.
+    """Return the first sentences of a plain text that have at most `words` words together.
 
     Where the first one has more, its first clauses, and an ellipsis.
     """
@@ -67,7 +67,7 @@ def first(text: str, words: int) -> str:
 
 
 def taken(lines: Sequence[str], words: int) -> list[str]:
-    """Return the first of some lines that have at most so many words together."""
+    """Return the first of some lines that have at most `words` words together."""
     counts = accumulate(len(line.split()) for line in lines)
     return [line for line, count in zip(lines, counts, strict=True) if count <= words]
 

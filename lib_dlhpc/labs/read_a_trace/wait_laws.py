@@ -110,7 +110,7 @@ def _sender_slips(trace: Timeline, found: AllWaits) -> Slips:
         "Where a message was sent before the receive began, nobody waits: no wait is less than 0."
     )
     yield early, _with(trace, which, sent - begin)
-    flight = "That is how long messages are under way. Who waits, and from when until when?"
+    flight = "That is how long messages are in flight. Who waits, and from when until when?"
     yield flight, _with(trace, which, end - sent)
     both = right + matrix(trace, found.collective)
     yield "Waits at collectives have a function of their own.", both
