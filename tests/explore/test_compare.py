@@ -219,3 +219,19 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
         "swept": swept_state(Sweep({"ranks": [1]}, (Row({"ranks": 1}, found),))),
     }
     fills(name, states[name])
+
+
+def test_an_experiment_chosen_as_a_run_ends_takes_its_result_away(begin: Any) -> None:
+    """After the run has shown its result, and before its buttons are free."""
+    here = RunHere(begin=begin, thread=Now)
+    here.follow(digits())
+    work = here.panel.work
+
+    def and_then_another(panel: Any) -> None:
+        work(panel)
+        assert here.found is not None and here.panel.busy
+        here.follow(digits(batch=64))
+
+    here.panel.work = and_then_another
+    here.panel.run.click()
+    assert here.found is None and "Nothing run yet." in words(here.widget)

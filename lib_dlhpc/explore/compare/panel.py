@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
+from threading import RLock
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import ipywidgets
@@ -51,13 +52,15 @@ class Here(ABC, Generic[F]):
         self.panel = RunPanel(label, figure, lambda _: self._work(), thread=thread)
         self.widget = self.panel.widget
         self._turn = 0  # of the experiments that were taken over
+        self._lock, self._working = RLock(), False  # of what is shown: a run ends in another thread
 
     def _take(self, experiment: Experiment) -> None:
         """Take over another experiment: what was run of the one before is gone."""
-        self.experiment, self.found = experiment, None
-        self._turn += 1
-        if not self.panel.busy:
-            self._ready(experiment)
+        with self._lock:
+            self.experiment, self.found = experiment, None
+            self._turn += 1
+            if not self._working:
+                self._ready(experiment)
 
     def _ready(self, experiment: Experiment) -> None:
         panel, idle = self.panel, self._idle(experiment)
@@ -71,19 +74,23 @@ class Here(ABC, Generic[F]):
             panel.said.value = notice_html(idle.notice)
 
     def _work(self) -> None:
-        turn, experiment = self._turn, self.experiment
+        with self._lock:
+            self._working, turn, experiment = True, self._turn, self.experiment
         assert experiment is not None
         try:
             found = self._run(experiment)
-            if turn == self._turn:
-                self.found = found
-                shown, words = self._shown(found)
-                self.panel.show(*shown)
-                self.panel.say("<br>".join(map(escape, words)))
+            with self._lock:
+                if turn == self._turn:
+                    self.found = found
+                    shown, words = self._shown(found)
+                    self.panel.show(*shown)
+                    self.panel.say("<br>".join(map(escape, words)))
         finally:
-            if turn != self._turn:
-                assert self.experiment is not None
-                self._ready(self.experiment)
+            with self._lock:
+                self._working = False
+                if turn != self._turn:
+                    assert self.experiment is not None
+                    self._ready(self.experiment)
 
     @abstractmethod
     def _idle(self, experiment: Experiment) -> Idle:
