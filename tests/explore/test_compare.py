@@ -23,7 +23,7 @@ from lib_dlhpc.explore.compare.charts import (
 )
 from lib_dlhpc.explore.compare.page import RunHere, compared, comparison_html
 from lib_dlhpc.explore.compare.panel import no_longer_than_the_page
-from lib_dlhpc.explore.compare.sweep import swept
+from lib_dlhpc.explore.compare.sweep import SweepHere, swept
 from lib_dlhpc.explore.explorer.run import Run
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
@@ -235,3 +235,24 @@ def test_an_experiment_chosen_as_a_run_ends_takes_its_result_away(begin: Any) ->
     here.panel.work = and_then_another
     here.panel.run.click()
     assert here.found is None and "Nothing run yet." in words(here.widget)
+
+
+def test_the_same_sweep_again_leaves_its_result_alone(begin: Any) -> None:
+    """As when bands of the same prediction arrive while it runs."""
+    here = SweepHere(begin=begin, thread=Now)
+    sweep = digits(), {"strategy.batch": [16, 32]}
+    here.follow(*sweep)
+    here.follow(*sweep, expected=({}, "with bands"))
+    assert here.panel.table.value == "with bands"
+    work = here.panel.work
+
+    def and_then_the_same(panel: Any) -> None:
+        here.follow(digits(), {"strategy.batch": [16, 32]})
+        work(panel)
+        here.follow(digits(), {"strategy.batch": [16, 32]})
+
+    here.panel.work = and_then_the_same
+    here.panel.run.click()
+    assert here.found is not None and "measured" in words(here.widget)
+    here.follow(digits(), {"strategy.batch": [16]})
+    assert here.found is None

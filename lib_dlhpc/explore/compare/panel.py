@@ -54,6 +54,12 @@ class Here(ABC, Generic[F]):
         self._turn = 0  # of the experiments that were taken over
         self._lock, self._working = RLock(), False  # of what is shown: a run ends in another thread
 
+    @property
+    def started(self) -> bool:
+        """Whether the newest experiment is being run, or was."""
+        with self._lock:
+            return self._working or self.found is not None
+
     def _take(self, experiment: Experiment) -> None:
         """Take over another experiment: what was run of the one before is gone."""
         with self._lock:

@@ -51,9 +51,14 @@ class SweepHere(Here[Sweep]):
         super().__init__("Run them here", "swept", thread)
 
     def follow(self, experiment: Experiment, axes: Axes, expected: Shown | None = None) -> None:
-        """Take over another sweep, and say what of it can be run. expected: shown for as long as nothing was run."""
+        """Take over another sweep, and say what of it can be run; the same one leaves a run and its result alone.
+
+        expected: shown for as long as nothing was run.
+        """
+        another = (experiment, axes) != (self.experiment, self._axes)
         self._axes, self._expected = axes, expected
-        self._take(experiment)
+        if another or not self.started:
+            self._take(experiment)
 
     def _idle(self, experiment: Experiment) -> Idle:
         runs, many, why_not = self._runs(experiment)
