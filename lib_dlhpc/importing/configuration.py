@@ -17,7 +17,7 @@ ep_size max_window_layers rope_interleave task_specific_params classifier_dropou
 summary_activation summary_proj_to_labels summary_first_dropout scale_attn_weights
 scale_attn_by_inverse_layer_idx reorder_and_upcast_attn gradient_checkpointing is_decoder cache_implementation
 n_ctx original_max_position_embeddings quantization_config verbose tokenizer_name
-learned_pos_emb embedding_fraction logit_scale
+learned_pos_emb embedding_fraction logit_scale initial_context_length
 """
 # Not modeled: element by element or angles, so that no product and no parameter depends on them.
 NOTED = {
@@ -30,6 +30,7 @@ NOTED = {
     "rotary_pct": "all features of a head are rotated here",
     "attn_logit_softcapping": "not modeled",
     "final_logit_softcapping": "not modeled",
+    "clip_qkv": "not modeled",
     "query_pre_attn_scalar": "not modeled",
     "rope_local_base_freq": "one base for all layers here",
     "embedding_multiplier": "not modeled",
@@ -64,8 +65,9 @@ class Configuration:
         return default
 
     def default(self, **values: Any) -> None:
-        """Fill in what the file does not name; what it names as null stays absent."""
-        self.table |= {name: each for name, each in values.items() if name not in self.named}
+        """Fill in what the file does not name and no default before this has; what it names as null stays absent."""
+        known = self.named | self.table.keys()
+        self.table |= {name: each for name, each in values.items() if name not in known}
 
     def require(self, name: str, *legal: Any) -> None:
         """Raise SpecError if a field is there with another value than these."""

@@ -5,7 +5,8 @@
     latent_attention fused_latent_attention       products of positions, keys and values from one latent vector
     embedding position_embedding label_embedding  tables
     timestep fixed_positions                      sines and cosines
-    batch_norm layer_norm rms_norm head_norm group_norm  normalizations
+    batch_norm layer_norm rms_norm head_norm width_norm group_norm  normalizations
+    sinks                                         learned logits of the heads of attention
     relu leaky_relu prelu gelu silu tanh sigmoid softmax dropout
     glu                                           a gate times another input
     modulate shift                                scaled and shifted by a vector of the sample

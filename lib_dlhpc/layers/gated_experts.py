@@ -1,23 +1,40 @@
-"""Mixture of experts whose feed-forward networks are gated, without biases."""
+"""Mixture of experts whose feed-forward networks are gated."""
 
 from typing import Literal
 
 import numpy as np
 
+from lib_dlhpc.layers.base.elementwise import logistic
 from lib_dlhpc.layers.base.kind import Counts, Factor, Layer, Site
 from lib_dlhpc.layers.base.routing import NO_LIMIT
 from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks
 from lib_dlhpc.layers.experts import Experts, pairs_of, slices
 from lib_dlhpc.layers.glu import FUNCTIONS
 
+LIMIT, SHARPNESS = 7.0, 1.702  # of the clamped activation
+CLAMPED = "clamped"
+
+
+def swish(x: Array) -> Array:
+    """Return x / (1 + exp(-1.702 x))."""
+    return x * logistic(x.dtype.type(SHARPNESS) * x)
+
+
+def swish_slope(x: Array) -> Array:
+    """Return the derivative of swish at x; 0 at the limit, where x was clamped."""
+    share = logistic(x.dtype.type(SHARPNESS) * x)
+    slope = share * (1 + x.dtype.type(SHARPNESS) * x * (1 - share))
+    return np.where(x < LIMIT, slope, x.dtype.type(0))
+
 
 class GatedExperts(Experts):
     """y = sum of w (a(x Wg) * (x Wu)) Wd over the chosen experts of a position (Jiang et al. 2024, section 2.1).
 
-    Routed as in experts.py; the activation a is silu (SwiGLU) or gelu.
+    Routed as in experts.py; the activation a is silu (SwiGLU) or gelu, or clamped: of min(x Wg, 7) and x Wu between -7
+    and 7, (x Wu + 1) x Wg sigmoid(1.702 x Wg) (OpenAI 2025, "gpt-oss", published code). bias: of all three products.
     """
 
-    expert_parameters = ("gate", "up", "down")
+    expert_parameters = ("gate", "gate_bias", "up", "up_bias", "down", "down_bias")
     kept = ("rows", "gate", "up", "active")
     gradients_within = 2
 
@@ -30,16 +47,17 @@ class GatedExperts(Experts):
         capacity: Factor = NO_LIMIT,
         groups: int = 1,
         chosen_groups: int = 0,
-        activation: Literal["silu", "gelu"] = "silu",
+        activation: Literal["silu", "gelu", "clamped"] = "silu",
+        bias: bool = False,
     ) -> Counts:
         """Return the counts; options as in experts.py. Stores gate, up and their product, and each row of output."""
         counts = Experts.describe(site, experts, chosen, features, capacity, groups, chosen_groups)
         pairs, width = pairs_of(site, experts, chosen, capacity), site.shape[-1]
         return counts._replace(
-            parameters=3 * experts * width * features,
+            parameters=experts * (3 * width * features + bias * (2 * features + width)),
             forward_flop=6.0 * pairs * width * features,
             stored=pairs * (3 * features + width),
-            attributes={**counts.attributes, "activation": activation},
+            attributes={**counts.attributes, "activation": activation, "bias": bias},
         )
 
     @staticmethod
@@ -48,34 +66,78 @@ class GatedExperts(Experts):
         options = layer.attributes
         return float(options["routed"] * (4 * layer.output_shape[-1] + 5 * options["features"]))
 
+    @classmethod
+    def beside(cls, layer: Layer) -> tuple[float, float]:
+        """Return what is moved as in experts.py, and by the kernels of the last bias and of the limits.
+
+        That bias is weighted as its rows are: it is multiplied, added and put together again expert by expert, each a
+        kernel; both limits write what they read, and what they wrote is put side by side (NVIDIA, Megatron-LM core
+        0.15 to 0.18: TEGroupedMLP._apply_bias, weighted_bias_quick_geglu_impl). The first two biases are added within
+        their products.
+        """
+        options, width = layer.attributes, layer.output_shape[-1]
+        ahead, back = super().beside(layer)
+        rows, inner = options["routed"] * width, options["routed"] * options["features"]
+        if options["bias"]:
+            ahead, back = ahead + 6 * rows, back + 8 * rows
+        if options["activation"] == CLAMPED:
+            ahead, back = ahead + 8 * inner, back + 10 * inner
+        return float(ahead), float(back)
+
+    @classmethod
+    def _beside_products(cls, layer: Layer) -> int:
+        """Return the kernels as in experts.py, and those of the last bias, two of each expert, and of the limits."""
+        options, many = layer.attributes, super()._beside_products(layer)
+        if options["bias"]:
+            many += 2 * cls._here(layer) + 1
+        return many + (3 if options["activation"] == CLAMPED else 0)
+
     def __init__(self, layer: Layer) -> None:
+        self.bias = layer.attributes["bias"]
+        self.clamps = layer.attributes["activation"] == CLAMPED
         super().__init__(layer)
-        self.function, self.slope = FUNCTIONS[layer.attributes["activation"]]
+        known = {**FUNCTIONS, CLAMPED: (swish, swish_slope)}
+        self.function, self.slope = known[layer.attributes["activation"]]
 
     def shapes_of(self, experts: int) -> Shapes:
         """Return the shapes of the weights of a number of experts."""
-        inward, outward = (self.width, self.features), (self.features, self.width)
-        return {"gate": (experts, *inward), "up": (experts, *inward), "down": (experts, *outward)}
+        ends = {"gate": (self.width, self.features), "up": (self.width, self.features)}
+        ends["down"] = (self.features, self.width)
+        shapes: Shapes = {name: (experts, *shape) for name, shape in ends.items()}
+        if self.bias:
+            shapes |= {f"{name}_bias": (experts, shape[-1]) for name, shape in ends.items()}
+        return shapes
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
         for name, inputs in (("gate", self.width), ("up", self.width), ("down", self.features)):
             weights[name][...] = rng.normal(0, np.sqrt(2 / inputs), weights[name].shape)
+            if self.bias:
+                weights[f"{name}_bias"].fill(0)
 
     def networks(self, weights: Tensors, saved: Saved, x: Array, here: Array) -> Array:
         """Return the outputs of the experts for their rows, `here` of each."""
         gate, up = (np.empty((len(x), self.features), x.dtype) for _ in range(2))
         out = np.empty_like(x)
         for expert, own in slices(here):
-            np.matmul(x[own], weights["gate"][expert], out=gate[own])
-            np.matmul(x[own], weights["up"][expert], out=up[own])
+            self._multiply(weights, "gate", expert, x[own], gate[own])
+            self._multiply(weights, "up", expert, x[own], up[own])
+        if self.clamps:
+            np.minimum(gate, LIMIT, out=gate)
+            np.clip(up, -LIMIT, LIMIT, out=up)
+            up += 1
         active = np.empty_like(gate)
         for y, a, b in chunks(active, gate, up):
             np.multiply(self.function(a), b, out=y)
         for expert, own in slices(here):
-            np.matmul(active[own], weights["down"][expert], out=out[own])
+            self._multiply(weights, "down", expert, active[own], out[own])
         saved.values.update(gate=gate, up=up, active=active)
         return out
+
+    def _multiply(self, weights: Tensors, name: str, expert: int, x: Array, out: Array) -> None:
+        np.matmul(x, weights[name][expert], out=out)
+        if self.bias:
+            out += weights[f"{name}_bias"][expert]
 
     def networks_back(self, weights: Tensors, gradients: Tensors, saved: Saved, g: Array) -> Array:
         """Return the gradients of the rows and of their weights; g: of their sums' terms."""
@@ -85,6 +147,9 @@ class GatedExperts(Experts):
         for expert, own in slices(here):
             np.matmul(g[own], weights["down"][expert].T, out=t[own])
         back[:, -1] = np.einsum("ij,ij->i", t, active)
+        if self.bias:
+            for expert, own in slices(here):
+                back[own, -1] += g[own] @ weights["down_bias"][expert]
         g *= rows[:, -1:]
         t *= rows[:, -1:]
         dgate, dup = np.empty_like(t), t
@@ -92,8 +157,13 @@ class GatedExperts(Experts):
             np.multiply(both, b, out=down)
             down *= self.slope(a)
             both *= self.function(a)
+            if self.clamps:  # up holds 1 more
+                both *= np.abs(b - 1) < LIMIT
         for expert, own in slices(here):
             x = rows[own, :-1]
+            if self.bias:
+                for name, each in (("down", g), ("gate", dgate), ("up", dup)):
+                    np.sum(each[own], axis=0, out=gradients[f"{name}_bias"][expert])
             np.matmul(active[own].T, g[own], out=gradients["down"][expert])
             np.matmul(x.T, dgate[own], out=gradients["gate"][expert])
             np.matmul(x.T, dup[own], out=gradients["up"][expert])

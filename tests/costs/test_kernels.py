@@ -148,3 +148,33 @@ def test_each_expert_has_its_own_products_and_in_fp8_a_cast_before_each(here):
     beside = 5  # rows are copied four times, and activated
     assert (ahead[at], back[at]) == (2 * here + beside, 2 * (2 * here + beside))
     assert cast[at] - ahead[at] == cast_back[at] - back[at] == 2 * here
+
+
+def test_biases_and_limits_of_experts_are_kernels_and_traffic_of_their_own():
+    """A bias after the last product is two kernels of each expert and one of all; the limits are three."""
+    mixture = {"experts": 8, "chosen": 2, "features": 48}
+    options = {
+        "family": "decoder",
+        "layers": 1,
+        "hidden": 32,
+        "sequence": 16,
+        "vocabulary": 64,
+        "attention": {"heads": 4},
+        "feed_forward": {"features": 48},
+    }
+    plain, biased, clamped = (
+        next(
+            layer
+            for layer in read_model(options | {"experts": mixture | more}).layers
+            if layer.kind == "gated_experts"
+        )
+        for more in ({}, {"bias": True}, {"activation": "clamped"})
+    )
+    issued = plain.traits.issues(plain)[0]
+    assert plain.traits.issues(biased)[0] == issued + 2 * 8 + 1
+    assert plain.traits.issues(clamped)[0] == issued + 3
+    rows = 2 * 16
+    for layer, width, ahead, back in ((biased, 32, 6, 8), (clamped, 48, 8, 10)):
+        moved = np.subtract(plain.traits.beside(layer), plain.traits.beside(plain))
+        assert moved.tolist() == [ahead * rows * width, back * rows * width]
+    assert biased.parameters == plain.parameters + 8 * (2 * 48 + 32)

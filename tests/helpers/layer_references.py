@@ -193,16 +193,20 @@ def slopes(heads):
     return slopes(below) + slopes(2 * below)[::2][: heads - below]
 
 
-def expert(x, weights):
+def expert(x, weights, clamped=False):
     """One feed-forward network: gated, or with biases and GELU."""
     if "gate" in weights:
-        gate = x @ weights["gate"]
-        return (gate / (1 + np.exp(-gate)) * (x @ weights["up"])) @ weights["down"]
+        bias = {name: weights.get(f"{name}_bias", 0.0) for name in ("gate", "up", "down")}
+        gate, up = (x @ weights[name] + bias[name] for name in ("gate", "up"))
+        steep = 1.702 if clamped else 1.0
+        if clamped:
+            gate, up = np.minimum(gate, 7), np.clip(up, -7, 7) + 1
+        return (gate / (1 + np.exp(-steep * gate)) * up) @ weights["down"] + bias["down"]
     hidden = gelu(x @ weights["expand"] + weights["expand_bias"])
     return hidden @ weights["contract"] + weights["contract_bias"]
 
 
-def experts(x, scores, weights, chosen, capacity):
+def experts(x, scores, weights, chosen, capacity, clamped=False):
     """Output, positions that chose each expert, and dropped choices: one sample, one choice at a time."""
     batch, positions, _ = x.shape
     count = scores.shape[-1]
@@ -220,7 +224,7 @@ def experts(x, scores, weights, chosen, capacity):
             taken[e] += 1
             of = range(count) if chosen == 1 else tops[i][:chosen]
             w = np.exp(scores[n, i, e]) / sum(np.exp(scores[n, i, each]) for each in of)
-            y[n, i] += w * expert(x[n, i], {key: each[e] for key, each in weights.items()})
+            y[n, i] += w * expert(x[n, i], {key: each[e] for key, each in weights.items()}, clamped)
     return y, load, dropped
 
 

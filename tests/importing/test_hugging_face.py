@@ -41,6 +41,7 @@ def test_each_known_type_is_recorded():
         ("bloom-7b1", "bloom-176b"),
         ("mpt-7b", "mpt-7b"),
         ("deepseek-v3", "deepseek-v3"),
+        ("gpt-oss-120b", "gpt-oss-120b"),
     ],
 )
 def test_an_imported_network_is_that_of_its_family_layer_by_layer(name, entry):
@@ -57,6 +58,35 @@ def test_a_window_of_some_layers():
     model = import_model(MODELS["gemma-3-1b"]["config"]).model
     windows = [layer.attributes["window"] for layer in model.layers if layer.kind == "attention"]
     assert windows == [0 if number % 6 == 0 else 512 for number in range(1, 27)]
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "active"), [("gpt-oss-120b", 116.83, 5.13), ("gpt-oss-20b", 20.91, 3.61)]
+)
+def test_gpt_oss_has_the_weights_of_its_model_card(name, total, active):
+    """OpenAI 2025, table 1: in billions; those that a token uses are without the table of words."""
+    model = import_model(MODELS[name]["config"]).model
+    used = 0.0
+    for layer in model.layers:
+        if layer.kind == "gated_experts":
+            used += layer.parameters * layer.attributes["chosen"] / layer.attributes["experts"]
+        elif layer.kind != "embedding":
+            used += layer.parameters
+    assert (round(model.parameters / 1e9, 2), round(used / 1e9, 2)) == (total, active)
+    seen = [layer.attributes["window"] for layer in model.layers if layer.kind == "attention"]
+    assert seen == [128, 0] * (len(seen) // 2)
+    assert [layer.parameters for layer in model.layers if layer.kind == "sinks"] == [64] * len(seen)
+
+
+def test_olmo_has_norms_without_weights_or_of_all_heads():
+    first, second = (
+        import_model(MODELS[name]["config"]).model for name in ("olmo-7b", "olmo-2-7b")
+    )
+    assert {layer.parameters for layer in first.layers if layer.kind == "layer_norm"} == {0}
+    norms = [layer.parameters for layer in second.layers if layer.kind == "width_norm"]
+    assert norms == [2 * 4096] * 32
+    block = [layer.kind for layer in second.layers if layer.name.startswith("layer1.")]
+    assert block.count("rms_norm") == 2 and block[-3:] == ["dense", "rms_norm", "add"]
 
 
 @pytest.mark.parametrize("name", ["command-r7b", "exaone-4-32b"])
@@ -86,6 +116,9 @@ def test_a_pattern_of_windows_is_a_number_or_letters(name):
         ("glm-4.5-air", "first_k_dense_replace", 1),
         ("afm-4.5b", "hidden_act", "relu2"),
         ("ernie-4.5-0.3b", "head_dim", 128),
+        ("gpt-oss-120b", "sliding_window", 128),
+        ("gpt-oss-120b", "attention_bias", True),
+        ("olmo-3", "sliding_window", 4096),
     ],
 )
 def test_a_field_that_is_not_there_has_the_value_of_transformers(name, field, value):
@@ -174,6 +207,18 @@ def test_what_is_not_understood_is_named(changes, words):
         import_model({**LLAMA, **changes})
     for word in words:
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("swiglu_limit", 5.0), ("swiglu_alpha", 1.0), ("hidden_act", "gelu")]
+)
+def test_experts_that_are_clamped_in_another_way_are_named(field, value):
+    with pytest.raises(SpecError, match=f"{field} = {value!r}"):
+        import_model({**MODELS["gpt-oss-20b"]["config"], field: value})
+
+
+def test_a_clip_of_queries_and_keys_is_a_note():
+    assert import_model(MODELS["olmo-7b"]["config"]).notes == ("clip_qkv = 8.0: not modeled.",)
 
 
 @pytest.mark.parametrize("text", ["", "[1]", None])

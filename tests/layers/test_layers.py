@@ -29,9 +29,9 @@ WORDS = {"kind": "embedding", "vocabulary": 7, "features": 4, "name": "words"}
 TWO = ({"kind": "relu", "name": "a"}, {"kind": "tanh", "name": "b", "after": "input"})
 
 
-def experts_of(positions, width, count, chosen, capacity=0.0, kind="experts"):
+def experts_of(positions, width, count, chosen, capacity=0.0, kind="experts", **more):
     """A layer of experts that reads positions, and scores of them."""
-    options = {"experts": count, "chosen": chosen, "features": 3, "capacity": capacity}
+    options = {"experts": count, "chosen": chosen, "features": 3, "capacity": capacity, **more}
     return model_of(
         (positions, width),
         {"kind": "dense", "features": count, "name": "router"},
@@ -113,6 +113,13 @@ CASES = {
     "experts, all": experts_of(2, 3, 2, 2),
     "gated_experts": experts_of(5, 4, 3, 2, kind="gated_experts"),
     "gated_experts, limited": experts_of(6, 2, 3, 1, 0.5, kind="gated_experts"),
+    "gated_experts, biased": experts_of(5, 4, 3, 2, kind="gated_experts", bias=True),
+    # So wide that many values are beyond the limits.
+    "gated_experts, clamped": experts_of(
+        4, 30, 3, 2, kind="gated_experts", bias=True, activation="clamped"
+    ),
+    "width_norm": model_of((3, 12), {"kind": "width_norm", "heads": 2}),
+    "width_norm, grouped": model_of((2, 16), {"kind": "width_norm", "heads": 4, "kv_heads": 2}),
     "head_norm": model_of((3, 12), {"kind": "head_norm", "heads": 2}),
     "head_norm, grouped": model_of((2, 16), {"kind": "head_norm", "heads": 4, "kv_heads": 2}),
     "multiply": model_of((5,), *TWO, {"kind": "multiply", "inputs": ["a", "b"]}),
@@ -349,7 +356,9 @@ def test_experts(name):
     """Outputs and dropped choices are those of a loop over positions and choices."""
     one, (x, scores) = bench(CASES[name]), inputs_of(CASES[name], 3)
     options = one.noun.attributes
-    y, load, dropped = experts(x, scores, one.weights, options["chosen"], options["capacity"])
+    clamped = options.get("activation") == "clamped"
+    how = (options["chosen"], options["capacity"], clamped)
+    y, load, dropped = experts(x, scores, one.weights, *how)
     np.testing.assert_allclose(one.forward([x, scores]), y, rtol=1e-12, atol=1e-14)
     assert one.layer.load.chosen.tolist() == load and one.layer.load.dropped == dropped
     assert (dropped > 0) == ("limited" in name)
@@ -405,6 +414,18 @@ def test_head_norm(name):
         root = np.sqrt(np.mean(each[:, :, head] ** 2, axis=-1, keepdims=True) + 1e-5)
         each[:, :, head] *= weights["queries" if head < heads else "keys"] / root
     np.testing.assert_allclose(y, each.reshape(x.shape), rtol=1e-12)
+
+
+@named("width_norm")
+def test_width_norm(name):
+    """All queries of a position are normalized together, and all its keys; values pass."""
+    noun, x, y, weights = forward(name)
+    heads, kv_heads = noun.attributes["heads"], noun.attributes["kv_heads"]
+    size = x.shape[-1] // (heads + 2 * kv_heads)
+    queries, keys, values = np.split(x, [heads * size, (heads + kv_heads) * size], axis=-1)
+    for part, scale in ((queries, weights["queries"]), (keys, weights["keys"])):
+        part *= scale / np.sqrt(np.mean(part**2, axis=-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(y, np.concatenate([queries, keys, values], -1), rtol=1e-12)
 
 
 @named("lstm")

@@ -49,6 +49,11 @@ MODELS["gated"] = {
     "feed_forward": {"features": 10},
     "experts": {"experts": 8, "chosen": 2, "features": 6, "shared": 6, "shared_gate": True},
 }
+# With biases and limits, queries and keys normalized over all heads.
+MODELS["biased"] = MODELS["gated"] | {
+    "attention": {"heads": 4, "kv_heads": 2, "head_size": 4, "width_normed": True},
+    "experts": {"experts": 8, "chosen": 2, "features": 6, "bias": True, "activation": "clamped"},
+}
 SHARDED = ("free", "limited", "switch")
 ZEROS = (
     {},
@@ -193,6 +198,9 @@ def gated_experts():
     equals_one_rank("gated", "momentum", tensor=2, sequence_parallel=False)
     equals_one_rank("gated", "lamb", tensor=2, sequence_parallel=True, recompute="full")
     equals_one_rank("gated", "lamb", experts=2, zero=3)
+    equals_one_rank("biased", "adam", experts=2)
+    equals_one_rank("biased", "momentum", tensor=2, sequence_parallel=False)
+    equals_one_rank("biased", "lamb", tensor=2, sequence_parallel=True, recompute="full")
 
 
 def uneven_shares():

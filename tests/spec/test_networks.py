@@ -271,9 +271,10 @@ def test_layers_carry_what_a_trainer_needs():
         "pixel_shuffle": {"factor"},
         "gather": {"positions"},
         "experts": routed,
-        "gated_experts": routed | {"activation"},
+        "gated_experts": routed | {"activation", "bias"},
         "latent_attention": {"heads", "size", "values", "rotated"},
         "head_norm": {"heads", "kv_heads"},
+        "sinks": {"heads", "kv_heads"},
         "tokens": {"learned"},
     }
     for name in catalog.names("models"):

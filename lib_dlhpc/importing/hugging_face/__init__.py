@@ -81,4 +81,10 @@ READERS: dict[str, Callable[[Configuration], Options]] = {
     "granitemoe": mixtures.mixtral,
     "dots1": mixtures.dots1,
     "glm4_moe": mixtures.glm4_moe,
+    "olmo": gated.olmo,
+    "olmo2": gated.olmo2,
+    "olmo3": gated.olmo3,
+    "olmoe": mixtures.olmoe,
+    "flex_olmo": mixtures.flex_olmo,
+    "gpt_oss": mixtures.gpt_oss,
 }

@@ -14,10 +14,14 @@ from lib_dlhpc.importing.hugging_face.fields import (
 )
 
 
-def llama(config: Configuration, **more: Any) -> Options:
-    """Llama and what differs from it in sizes, biases of queries, keys and values, and windows alone."""
+def llama(config: Configuration, *, clips: bool = False, **more: Any) -> Options:
+    """Llama and what differs from it in sizes, biases of queries, keys and values, and windows alone.
+
+    clips: queries, keys and values may be clipped, on which no count depends.
+    """
     bias = config.take("attention_bias", default=False)
-    config.require("clip_qkv", 0)
+    if not clips:
+        config.require("clip_qkv", 0)
     use = {
         "head_size": config.take("head_dim", default=0),
         "rotary_base": rotary_base(config),
@@ -142,3 +146,19 @@ def glm(config: Configuration) -> Options:
 def glm4(config: Configuration) -> Options:
     """GLM-4-0414: norms before and after attention and feed-forward network."""
     return glm(config) | {"block": "sandwich"}
+
+
+def olmo(config: Configuration) -> Options:
+    """OLMo: Llama with layer norms that have no weights."""
+    return llama(config, clips=True, norm="layer_norm_without_weights")
+
+
+def olmo2(config: Configuration) -> Options:
+    """OLMo 2: norms after attention and feed-forward network, and of queries and keys over all heads."""
+    return llama(config, attention={"width_normed": True}, block="post")
+
+
+def olmo3(config: Configuration) -> Options:
+    """OLMo 3: as OLMo 2, with windows but for each n-th layer."""
+    patterned(config, 4)
+    return olmo2(config)

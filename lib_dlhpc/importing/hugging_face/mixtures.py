@@ -3,8 +3,9 @@
 from typing import Any
 
 from lib_dlhpc.importing.configuration import Configuration
-from lib_dlhpc.importing.hugging_face.fields import Options, activation
-from lib_dlhpc.importing.hugging_face.gated import llama, qwen2, qwen3
+from lib_dlhpc.importing.hugging_face.fields import Options, activation, patterned
+from lib_dlhpc.importing.hugging_face.gated import llama, olmo2, qwen2, qwen3
+from lib_dlhpc.layers.gated_experts import CLAMPED, LIMIT, SHARPNESS
 
 
 def mixture(config: Configuration, experts: str, features: str, **more: Any) -> Options:
@@ -13,7 +14,7 @@ def mixture(config: Configuration, experts: str, features: str, **more: Any) -> 
     config.require("decoder_sparse_step", 1)
     return {
         "experts": config.take(experts),
-        "chosen": config.take("num_experts_per_tok"),
+        "chosen": config.take("num_experts_per_tok", "experts_per_token"),
         "features": config.take(features),
         "activation": activation(config),
         **more,
@@ -110,3 +111,26 @@ def glm4_moe(config: Configuration) -> Options:
         qkv_bias=bias,
         output_bias=False,
     )
+
+
+def olmoe(config: Configuration) -> Options:
+    """OLMoE: queries and keys are normalized over all heads."""
+    found = llama(config, clips=True, attention={"width_normed": True})
+    return {**found, "experts": mixture(config, "num_experts", "intermediate_size")}
+
+
+def flex_olmo(config: Configuration) -> Options:
+    """FlexOlmo: OLMo 2 with experts."""
+    return {**olmo2(config), "experts": mixture(config, "num_experts", "intermediate_size")}
+
+
+def gpt_oss(config: Configuration) -> Options:
+    """GPT-OSS: sinks of attention, windows in every second layer, biases everywhere, clamped experts."""
+    config.default(num_key_value_heads=8, head_dim=64, attention_bias=True, sliding_window=128)
+    patterned(config, 2)
+    config.require("hidden_act", "silu")
+    config.require("swiglu_limit", LIMIT)
+    config.require("swiglu_alpha", SHARPNESS)
+    experts = mixture(config, "num_local_experts", "intermediate_size", bias=True)
+    found = llama(config, attention={"sinks": True})
+    return {**found, "experts": experts | {"activation": CLAMPED}}

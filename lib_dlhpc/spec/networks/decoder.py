@@ -13,7 +13,7 @@ from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
 from lib_dlhpc.spec.networks.options import check_options, signature
 
-Norm = Literal["rms_norm", "layer_norm", "layer_norm_without_bias"]
+Norm = Literal["rms_norm", "layer_norm", "layer_norm_without_bias", "layer_norm_without_weights"]
 
 
 @family
@@ -80,10 +80,13 @@ def heads(
     normed: bool = False,
     qkv_bias: bool = False,
     output_bias: bool = False,
+    width_normed: bool = False,
+    sinks: bool = False,
 ) -> None:
     """Append attention (layers/attention.py) between two products; head_size = 0: hidden / heads.
 
-    normed: queries and keys are normalized, head by head (layers/head_norm.py).
+    normed: queries and keys are normalized, head by head (layers/head_norm.py); width_normed: over all heads
+    (layers/width_norm.py). sinks: a learned logit of each head (layers/sinks.py).
     """
     hidden, kv_heads = _net.shape()[-1], kv_heads or heads
     if hidden % heads and not head_size:
@@ -94,6 +97,10 @@ def heads(
     _net.dense((heads + 2 * kv_heads) * size, bias=qkv_bias, name="qkv")
     if normed:
         _net.head_norm(heads, kv_heads, name="qk_norm")
+    if width_normed:
+        _net.width_norm(heads, kv_heads, name="qk_width_norm")
+    if sinks:
+        _net.sinks(heads, kv_heads, name="sinks")
     _net.attention(heads, True, dropout, kv_heads, window, rotary_base, alibi, name="attention")
     _net.dense(hidden, bias=output_bias, keep=False, name="projection")
 
@@ -147,18 +154,24 @@ def mixture(
     shared: int = 0,
     shared_gate: bool = False,
     capacity: Factor = NO_LIMIT,
-    activation: Literal["silu", "gelu"] = "silu",
+    activation: Literal["silu", "gelu", "clamped"] = "silu",
     groups: int = 1,
     chosen_groups: int = 0,
+    bias: bool = False,
 ) -> None:
     """Append gated experts, of which each word has `chosen`, and a network of `shared` features that all words take.
 
     groups: of experts, of which a word has `chosen_groups`; 0: all (DeepSeek-AI 2024, "DeepSeek-V3", section 2.1.2).
 
     shared_gate: that network's output is scaled by the sigmoid of one more product (Qwen team 2024, "Qwen1.5-MoE").
+    bias: of the experts and of the router.
     """
+    if shared and activation == "clamped":
+        raise SpecError(
+            "experts: activation = 'clamped' of a shared network is not modeled; legal: silu, gelu."
+        )
     words = _net.last
-    scores = _net.dense(experts, bias=False, name="router")
+    scores = _net.dense(experts, bias=bias, name="router")
     routed = _net.gated_experts(
         (words, scores),
         experts,
@@ -168,6 +181,7 @@ def mixture(
         groups,
         chosen_groups,
         activation,
+        bias,
         name="experts",
     )
     if not shared:
@@ -218,4 +232,5 @@ def _block(net: Builder, block: str, norm: str, dropout: float, attend: _Part, f
 def _norm(net: Builder, norm: str, **where: Any) -> str:
     if norm == "rms_norm":
         return str(net.rms_norm(**where))
-    return str(net.layer_norm(bias=norm == "layer_norm", **where))
+    scale = norm != "layer_norm_without_weights"
+    return str(net.layer_norm(bias=norm == "layer_norm", scale=scale, **where))
