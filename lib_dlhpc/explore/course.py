@@ -118,7 +118,7 @@ PATH = (
         "05",
         "Hybrid and spatial parallelism",
         "Which combination, where?",
-        60,
+        65,
         ("02", "04"),
         ("05_split_convolution",),
     ),

@@ -22,8 +22,8 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "05_hybrid_parallel.ipynb"
-PLOTS = 7
-QUESTIONS = 26
+PLOTS = 9
+QUESTIONS = 32
 # First of all what leaves less to compute for the controls after it.
 MOVES = {
     0: {
@@ -47,10 +47,16 @@ MOVES = {
         "Microbatch": "ArrowRight",
         "Devices are": "Xeon sockets of 96 GB (Frontera)",
     },
+    3: {
+        "Ranks": "ArrowLeft",
+        "Nodes of 8": "H100",
+        "A token is sent": "once to each expert",
+        "Group": "tensor ranks of MT-NLG 530B",
+    },
 }
-GUESSES = {0: "10", 7: "3", 13: 3, 17: "8"}  # a number: that choice of a list
+GUESSES = {0: "10", 7: "3", 13: 3, 17: "20", 23: "8"}  # a number: that choice of a list
 # The map or the bars of an experiment, when all layouts of a setting are there.
-DONE = {0: "per step:", 1: "layouts", 2: "fit"}
+DONE = {0: "per step:", 1: "layouts", 2: "fit", 3: "of a step waits"}
 
 
 def verdict(page: Any, index: int) -> str:
@@ -121,10 +127,10 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 3)
-    choose(page, 3, "Network", "GPT, tensor ranks")
+    panel = experiment(page, 4)
+    choose(page, 4, "Network", "GPT, tensor ranks")
     for label in ("Stages", "Microbatches", "Microbatches"):
-        slider(page, 3, label).press("ArrowRight")
+        slider(page, 4, label).press("ArrowRight")
     eventually(lambda: "= 4 ranks" in panel.inner_text())
     panel.get_by_role("button", name="Train").click()
     eventually(lambda: "It is the same run, split" in panel.inner_text())

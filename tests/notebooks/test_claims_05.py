@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from module_text import has_every_part
 
-from lib_dlhpc.explore.hybrid_parallel import cosmos, deep
+from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, domain
 from lib_dlhpc.explore.hybrid_parallel import map as ways
 from lib_dlhpc.explore.hybrid_parallel.charts import TERMS, Way
 from lib_dlhpc.explore.hybrid_parallel.cosmos import Cubes, finer, step_of
@@ -219,7 +219,29 @@ def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    has_every_part(repository / "modules" / "05_hybrid_parallel.ipynb", 4, 6)
+    has_every_part(repository / "modules" / "05_hybrid_parallel.ipynb", 5, 6)
+
+
+# a domain of NVLink ---------------------------------------------------------------------------------
+
+
+def test_published_rates_on_nodes_and_racks_are_those_of_the_catalog(repository: Path):
+    text = (repository / "modules" / "05_hybrid_parallel.ipynb").read_text("utf-8")
+    for row, ranks in (("b200-mxfp8-256", 32), ("gb200-mxfp8-256-mtp", 64)):
+        own = results()[f"bridge-deepseek-v3-{row}"]
+        assert f"{int(own['value']):,}" in text and own["count"] == "256"
+        assert "NeMo 26.04.01" in own["notes"] and f"experts over {ranks}" in own["notes"]
+
+
+def test_in_a_rack_the_wait_for_experts_is_less_than_a_quarter(repository: Path):
+    node, rack = (
+        float(domain.predicted(domain.Setting(), where).exposed["experts"])
+        for where in (domain.NODES, domain.RACK)
+    )
+    assert rack < node / 4
+    assert 0.45 < domain.exposed(domain.Setting(), domain.NODES) < 0.5  # slides: "nearly half"
+    notes = (repository / "instructor_notes" / "05_hybrid_parallel.md").read_text("utf-8")
+    assert f"{domain.exposed(domain.Setting(), domain.RACK):.1%} in a rack" in notes
 
 
 # context parallelism --------------------------------------------------------------------------------

@@ -1,22 +1,10 @@
-"""Diagrams of the slides of module 05: what each kind divides, GPT-3 on its nodes, sixteen devices of a replica."""
+"""Diagrams of the slides of module 05: what each kind divides, GPT-3 on its nodes, sixteen devices, a rack."""
 
-from functools import partial
-
+from lib_dlhpc.explore.blocks.bench import amount
+from lib_dlhpc.explore.hybrid_parallel import domain
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    VIOLET,
-    Diagram,
-    Node,
-    Row,
-    Shape,
-    held,
-    linked,
-)
-from lib_dlhpc.explore.slides.node import node_of
+from lib_dlhpc.explore.slides.diagram import GREEN, ORANGE, Diagram, Node, Row, Shape, held, linked
 from lib_dlhpc.layout import Place, group, rank_at, sizes
 
 TENSOR, STAGES, PER_NODE = 8, 12, 8
@@ -82,24 +70,27 @@ def sixteen() -> Diagram:
     return held((f"{shared} stages", f"{shared} slabs", f"{side} × {side}"), rows)
 
 
-def chosen() -> Diagram:
-    """Return the choices of the question on sixteen devices, with their processes."""
-    shared = Deep().shared
-    some = (0, 1, shared - 1)
-    rows = [
-        Row(
-            f"device {device}",
-            (
-                f"stage {device}",
-                f"slab {device}",
-                f"stage {device // 4}, slab {device % 4}",
-                f"image {device}",
-            ),
-            VIOLET if device else BLUE,
-        )
-        for device in some
+def domains() -> Diagram:
+    """Return a group of ranks on nodes of eight, and in one rack, with the bandwidths of the links."""
+    own = domain.Setting()
+    node, rack = (domain.experiment(own, where).machine for where in (domain.NODES, domain.RACK))
+    inside, outside, joined = (
+        f"{amount('B/s')(link.bandwidth * link.efficiency)} per GPU"
+        for link in (node.intra_node, node.inter_node, rack.intra_node)
+    )
+    nodes, links = dict[str, Node](), list[tuple[str, str]]()
+    for k, name in enumerate(("node 0", "node 1", "…", f"node {own.ranks // PER_NODE - 1}")):
+        nodes[name] = Node(0.13 + 0.247 * k, 0.22, f"{name}\n8 GPUs", wide=0.2, high=0.24)
+        links.append((name, "network"))
+    nodes["network"] = Node(0.5, 0.5, f"NICs: {outside}", ORANGE, 0.9, 0.12)
+    nodes["rack"] = Node(
+        0.5, 0.87, f"{own.ranks} GPUs of a rack\nNVLink: {joined}", GREEN, 0.9, 0.25
+    )
+    words = [
+        Shape(0, 0, 1, 0.09, f"nodes of 8: NVLink inside, {inside}"),
+        Shape(0, 0.64, 1, 0.09, "GB200 NVL72: one domain"),
     ]
-    return held(("A", "B", "C", "D"), rows)
+    return linked(nodes, links, words, both=True)
 
 
 DIAGRAMS = {
@@ -107,6 +98,5 @@ DIAGRAMS = {
     "Which layout of GPT-3 is the fastest?": gpt3,
     "across_nodes": apart,
     "Stages, slabs, or both?": sixteen,
-    "sixteen_devices": chosen,
-    "node": partial(node_of, "selene"),
+    "What if NVLink joins 64 GPUs?": domains,
 }

@@ -9,6 +9,7 @@ from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.data_parallel.drawings import LINES
 from lib_dlhpc.explore.hybrid_parallel.charts import HATCHED, HELD, TERMS
+from lib_dlhpc.explore.hybrid_parallel.domain import NODES, RACK, RANKS
 from lib_dlhpc.results.palette import SERIES
 
 PARTS, SIZES = {"row": "", "part": "part", "size": "time", "share": "share"}, {"size": "size"}
@@ -65,6 +66,15 @@ def hybrid_scaling() -> Layers:
     diamond = kit.published(x, y, "words")
     lines = kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
     return kit.marker(x), *lines, diamond, *kit.values_beside(x, y)
+
+
+@drawing(height=200, left=64, right=96, lines={"line": "", "x": "ranks", "y": "exposed, of a step"})
+def hybrid_domain() -> Layers:
+    """How much of a step waits for the exchange of a group?"""
+    x = kit.x_axis("x:Q", "ranks of a group", kit.WHOLE, log=2, values=list(RANKS), grid=False)
+    y = kit.y_axis("y:Q", "exposed, of a step", kit.PERCENT, scale={"domainMin": 0, "nice": True})
+    looks = dict(zip((NODES, RACK), (LINES["weak"], LINES["strong"]), strict=True))
+    return kit.marker(x), *kit.line_marks(x, y, (NODES, RACK), looks), *kit.values_beside(x, y)
 
 
 @drawing(

@@ -8,11 +8,13 @@ from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.question import Later
-from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, live
+from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, domain, live
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.charts import best_of, parts_of
 from lib_dlhpc.explore.hybrid_parallel.cosmos import SLABS, Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
+from lib_dlhpc.explore.hybrid_parallel.domain import NODES, RACK
+from lib_dlhpc.explore.hybrid_parallel.domain import Setting as Group
 from lib_dlhpc.explore.hybrid_parallel.map import Ways
 from lib_dlhpc.explore.hybrid_parallel.published import published_table
 from lib_dlhpc.explore.hybrid_parallel.runs import Setting
@@ -55,6 +57,23 @@ def best(**choice: Any) -> str:
     return deep.name_of(found) if found else "none"
 
 
+def waits(where: str, **changes: Any) -> str:
+    """Return the share of a step that waits for the exchange of a group."""
+    return f"{domain.exposed(Group(**changes), where):.0%}"
+
+
+def grouped(where: str, **changes: Any) -> Any:
+    """Return the prediction of a group on nodes of 8, or in racks."""
+    return domain.predicted(Group(**changes), where)
+
+
+def link(where: str, within: bool) -> str:
+    """Return the bandwidth that a machine's links reach, inside a domain or between nodes, per GPU."""
+    machine = domain.experiment(Group(), where).machine
+    own = machine.intra_node if within else machine.inter_node
+    return amount("B/s")(own.bandwidth * own.efficiency)
+
+
 def own_halo(draw: np.random.Generator) -> Drawn:
     """Return the slabs of one learner, and the share of their halos in percent."""
     edge, slabs = int(draw.choice([64, 128, 256])), int(draw.choice([4, 8, 16]))
@@ -76,6 +95,25 @@ def own_bubble(draw: np.random.Generator) -> Drawn:
     return own, 100 * (pipeline - 1) / each, wrong
 
 
+DOMAIN = {
+    "node_64": lambda: waits(NODES),
+    "node_16": lambda: waits(NODES, ranks=16),
+    "node_8": lambda: waits(NODES, ranks=8),
+    "rack_8": lambda: waits(RACK, ranks=8),
+    "rack_64": lambda: waits(RACK),
+    "direct_64": lambda: waits(NODES, sent="direct"),
+    "h100_64": lambda: waits(NODES, pod="h100-pod"),
+    "tensor_8": lambda: waits(RACK, divided="tensor", ranks=8),
+    "tensor_64": lambda: waits(RACK, divided="tensor"),
+    "step_8": lambda: seconds(grouped(RACK, divided="tensor", ranks=8).step_time),
+    "step_64": lambda: seconds(grouped(RACK, divided="tensor").step_time),
+    "wait_node": lambda: seconds(grouped(NODES).exposed["experts"]),
+    "wait_rack": lambda: seconds(grouped(RACK).exposed["experts"]),
+    "memory_8": lambda: amount("B")(grouped(RACK, ranks=8).memory_total),
+    "memory_64": lambda: amount("B")(grouped(RACK).memory_total),
+    "nvlink": lambda: link(RACK, within=True),
+    "nic": lambda: link(NODES, within=False),
+}
 the_map, the_deep = Later(layouts.the_map), Later(deep.the_deep)
 lesson = Lesson.read(
     __file__,
@@ -83,9 +121,11 @@ lesson = Lesson.read(
         "one_cube": (cosmos.memory_alone, cosmos.the_cubes),
         "across_nodes": (the_map.gives(layouts.tensor_across), lambda: the_map.box),
         "sixteen_devices": (the_deep.gives("stages and slabs"), lambda: the_deep.box),
+        "beyond_a_node": (lambda: 100 * domain.exposed(Group(), RACK), domain.the_domain),
         "eight_ranks": (lambda: live.times_as_fast(Setting("words", 2, 2, 2, 4)), live.split_here),
     },
     numbers={
+        **DOMAIN,
         "fewest": lambda: next(s for s in SLABS if step_of(Cubes(slabs=s)).fits),
         "finer": lambda: longer(finer(Cubes())),
         "more": lambda: longer(Cubes(gpus=1024)),

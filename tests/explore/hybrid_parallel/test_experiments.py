@@ -11,7 +11,7 @@ from experiment_page import Now, each_position_shows_its_own, fills, shown
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.question import Later
-from lib_dlhpc.explore.hybrid_parallel import deep
+from lib_dlhpc.explore.hybrid_parallel import deep, domain
 from lib_dlhpc.explore.hybrid_parallel import drawings as hybrid_parallel_drawings
 from lib_dlhpc.explore.hybrid_parallel import map as ways
 from lib_dlhpc.explore.hybrid_parallel.background import aside
@@ -53,6 +53,7 @@ def states() -> dict[str, Any]:
         "hybrid_terms": terms_state({"yours": parts_of(step_of(Cubes()))}),
         "hybrid_memory": memory_state({"yours": held_by(step_of(Cubes()))}, 16e9),
         "hybrid_scaling": scaling_view(Cubes()),
+        "hybrid_domain": domain.shares_state(domain.Setting()),
         "hybrid_map": ways.cells_state([FITS, WALL, NEVER], (1, 2)),
     }
 
@@ -84,6 +85,7 @@ EXPERIMENTS: dict[str, Any] = {
     "cubes": the_cubes,
     "map": lambda: ways.the_map(some, Now),
     "deep": lambda: deep.the_deep(some, Now),
+    "domain": domain.the_domain,
 }
 
 
@@ -246,6 +248,49 @@ def test_a_replica_that_fits_nowhere_is_reported() -> None:
 
 
 # the lesson -----------------------------------------------------------------------------------------
+
+
+def waits(where: str, **changes: Any) -> float:
+    """Return the s of a step that wait for the exchange of a group."""
+    setting = domain.Setting(**changes)
+    step = domain.predicted(setting, where)
+    return float(step.exposed[domain.NETWORKS[setting.divided].divided])
+
+
+@pytest.mark.parametrize("divided", domain.GROUPS.values())
+def test_inside_a_node_a_rack_gains_nothing_and_beyond_it_all_the_more(divided: str) -> None:
+    node, rack = (
+        [waits(where, divided=divided, ranks=ranks) for ranks in domain.RANKS]
+        for where in (domain.NODES, domain.RACK)
+    )
+    assert rack[0] == pytest.approx(node[0], rel=0.01)  # both are NVLink 5
+    gains = [far / near for far, near in zip(node, rack, strict=True)]
+    assert gains[1] > 1.5 and node == sorted(node) and rack == sorted(rack)
+
+
+def test_a_rack_needs_no_copies_to_save_and_nodes_do() -> None:
+    once, each = (waits(domain.RACK, sent=sent) for sent in domain.SENT.values())
+    assert once == each
+    assert waits(domain.NODES, sent="direct") > 2 * waits(domain.NODES, sent="by-node")
+
+
+def test_a_wider_tensor_group_sends_as_much_and_computes_less() -> None:
+    """The share of tensor ranks grows in a rack, too; that of experts hardly does."""
+    shares = {
+        divided: [domain.exposed(domain.Setting(divided, ranks), domain.RACK) for ranks in (8, 64)]
+        for divided in domain.GROUPS.values()
+    }
+    (few, many), (tensor_few, tensor_many) = shares["experts"], shares["tensor"]
+    assert many - few < 0.1 < 0.4 < tensor_many - tensor_few
+
+
+@pytest.mark.parametrize("divided", domain.GROUPS.values())
+@pytest.mark.parametrize("where", [domain.NODES, domain.RACK])
+def test_a_group_has_the_same_gpus_and_batch_however_wide_it_is(divided: str, where: str) -> None:
+    runs = [domain.experiment(domain.Setting(divided, each), where) for each in domain.RANKS]
+    assert {int(run.devices) for run in runs} == {domain.GPUS}
+    assert {int(run.global_batch) for run in runs} == {domain.NETWORKS[divided].sequences}
+    assert all(predict(run).fits for run in runs)
 
 
 def test_an_experiment_is_made_when_its_question_is_answered_and_once() -> None:

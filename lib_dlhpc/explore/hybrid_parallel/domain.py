@@ -1,0 +1,128 @@
+"""A domain of NVLink beyond a node: experts or tensor ranks, on nodes of eight and on racks of GB200 NVL72."""
+
+from functools import lru_cache
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, on_bench
+from lib_dlhpc.explore.blocks.charts import State
+from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
+from lib_dlhpc.explore.hybrid_parallel.charts import parts_of, terms_state
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.machine import load_machine
+
+seconds, size = amount("s"), amount("B")
+GPUS, RANKS = 512, (8, 16, 32, 64)
+NODES, RACK = "nodes of 8", "rack of NVL72"
+RACKS = "gb200-nvl72"
+TRAYS = 16  # of a rack of 18: as many as divide the trays of a job of 512 GPUs, as NVIDIA's launcher has it
+
+
+class Network(NamedTuple):
+    """What is trained. divided: the purpose of the group's messages; sequences: of a step; stages: of 8 ranks."""
+
+    model: str
+    divided: str
+    exchange: str
+    sequences: int
+    recompute: str
+
+
+# Batches: 1,920 sequences as published for MT-NLG (Smith et al. 2022); NVIDIA's recipes have 8 sequences for each GPU.
+NETWORKS = {
+    "experts": Network("deepseek-v3", "experts", "experts' all-to-all", 4_096, "full"),
+    "tensor": Network("mt-nlg-530b", "tensor", "tensor allreduces", 1_920, "selective"),
+}
+GROUPS = {"experts of DeepSeek-V3": "experts", "tensor ranks of MT-NLG 530B": "tensor"}
+PODS = {"B200": "b200-pod", "H100": "h100-pod"}
+SENT = {"once to each node": "by-node", "once to each expert": "direct"}
+
+
+class Setting(NamedTuple):
+    """A group. pod: the machine with nodes of 8; sent: how a token travels to its experts."""
+
+    divided: Annotated[str, Dropdown("Group", "What its ranks divide", GROUPS)] = "experts"
+    ranks: Annotated[int, Slider("Ranks", "Of a group, of 512 GPUs", RANKS)] = 64
+    pod: Annotated[str, Dropdown("Nodes of 8", "Compared with GB200", PODS)] = "b200-pod"
+    sent: Annotated[str, Dropdown("A token is sent", "To experts", SENT)] = "by-node"
+
+
+@on_bench(Setting(), "hybrid_domain", "hybrid_terms", fine="It fits.")
+def the_domain(setting: Setting) -> View:
+    """Look for where the line of the nodes leaves that of the rack: there a group begins to span nodes."""
+    network = NETWORKS[setting.divided]
+    steps = {where: predicted(setting, where) for where in (NODES, RACK)}
+    node, rack = steps.values()
+    words = (
+        f"<b>{exposed(setting, NODES):.0%} of a step waits for the {network.exchange} on nodes of 8,"
+        f" {exposed(setting, RACK):.0%} in racks of GB200 NVL72.</b> A step takes {seconds(node.step_time)} and"
+        f" {seconds(rack.step_time)}. {_links(setting)} A GPU holds {size(rack.memory_total)}."
+    )
+    wall = next((" ".join(step.walls) for step in steps.values() if not step.fits), "")
+    bars = {where: parts_of(step) for where, step in steps.items()}
+    return View(
+        words, wall, {"hybrid_domain": shares_state(setting), "hybrid_terms": terms_state(bars)}
+    )
+
+
+def _links(setting: Setting) -> str:
+    """Say over what the ranks of a group reach each other."""
+    if setting.ranks == RANKS[0]:
+        return "On both machines NVLink joins all ranks of a group."
+    nodes = setting.ranks // int(load_machine(setting.pod).devices_per_node)
+    return f"A group spans {nodes} nodes, or one rack, whose NVLink joins all its ranks."
+
+
+def shares_state(setting: Setting) -> State:
+    """Share of a step that waits for the exchange of a group, against its ranks, on both machines."""
+    curves: Curves = {
+        where: (
+            np.array(RANKS),
+            np.array([exposed(setting._replace(ranks=each), where) for each in RANKS]),
+        )
+        for where in (NODES, RACK)
+    }
+    data = {**line_columns(curves), "now": value_at(curves, setting.ranks, lambda y: f"{y:.0%}")}
+    each = ", ".join(f"{where} {share:.1%}" for where, share in values_at(curves, setting.ranks))
+    what = NETWORKS[setting.divided].exchange
+    return data, f"Share of a step that waits for the {what}, with {setting.ranks} ranks: {each}."
+
+
+def exposed(setting: Setting, where: str) -> float:
+    """Return the share of a step that waits for the exchange of the group. where: NODES or RACK."""
+    step = predicted(setting, where)
+    return float(step.exposed[NETWORKS[setting.divided].divided] / step.step_time)
+
+
+@lru_cache(maxsize=64)
+def predicted(setting: Setting, where: str) -> Breakdown:
+    """Return the prediction of a group on one of the machines."""
+    return predict(experiment(setting, where))
+
+
+def experiment(setting: Setting, where: str) -> Experiment:
+    """Return the run on 512 GPUs: experts with 8 stages; tensor ranks with so many that both make 64."""
+    network = NETWORKS[setting.divided]
+    machine = {"name": setting.pod} if where == NODES else {"name": RACKS, "domain": TRAYS}
+    nodes = GPUS // int(load_machine(str(machine["name"])).devices_per_node)
+    tensor = setting.ranks if setting.divided == "tensor" else 1
+    stages = RANKS[-1] // tensor if setting.divided == "tensor" else 8
+    each = network.sequences * tensor * stages // GPUS
+    strategy = {
+        "nodes": nodes,
+        "tensor": tensor,
+        "sequence_parallel": tensor > 1,
+        "pipeline": stages,
+        "experts": setting.ranks if setting.divided == "experts" else 1,
+        "expert_exchange": setting.sent if setting.divided == "experts" else "direct",
+        "batch": each,
+        "microbatches": each,
+        "recompute": network.recompute,
+        "zero": 1,
+        "precision": "bf16",
+        "optimizer": "adam",
+    }
+    tables = {"model": network.model, "machine": machine, "dataset": "webtext"}
+    return read_experiment({**tables, "strategy": strategy})
