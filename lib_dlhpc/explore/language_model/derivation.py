@@ -1,7 +1,7 @@
 """Derivation of module 12: from which length on a ring of context ranks hides its messages."""
 
 from lib_dlhpc.explore.language_model.sequences import Setting, experiment
-from lib_dlhpc.explore.slides.derivation import Derivation, Step
+from lib_dlhpc.explore.slides.derivation import Example, written
 from lib_dlhpc.prediction import predict
 
 RATE, NIC = 400e12, 50e9  # FLOP/s that a GPU reaches, B/s
@@ -25,34 +25,12 @@ def flop_over_bytes() -> float:
     return float(attention.forward_flop / ranks**2 / 2 / sent)
 
 
-DERIVATIONS = [
-    Derivation(
-        "Derivation: when a ring of keys is hidden",
-        [
-            Step(
-                r"\frac{1}{2} \cdot 4 \Big(\frac{s}{c}\Big)^2 h = 2 \Big(\frac{s}{c}\Big)^2 h",
-                "FLOP of a block: s/c queries meet s/c keys, in two products. Half is masked.",
-            ),
-            Step(
-                r"2 \cdot 2\,\frac{s}{c}\,h_{kv} = 4\,\frac{s}{c}\,h_{kv}",
-                "Bytes of the next block, keys and values in 16 bits, which arrive meanwhile.",
-            ),
-            Step(
-                r"\frac{2\,(s/c)^2\,h}{F} > \frac{4\,(s/c)\,h_{kv}}{W}",
-                "Hidden if the block computes for longer than the next one travels.",
-            ),
-            Step(
-                r"\frac{s}{c} > \frac{2\,h_{kv}}{h} \cdot \frac{F}{W}",
-                "Divide by s/c: work grows with its square, messages in proportion.",
-            ),
-        ],
+DERIVATIONS = written(
+    __file__,
+    Example(
         f"Llama 3 8B, {keys:,} of {width:,} columns in keys, {RATE / 1e12:.0f} TFLOP/s, {NIC / 1e9:.0f} GB/s: blocks of"
         f" {least:,.0f} tokens, so {8 * least:,.0f} on 8 ranks.",
-        "s: tokens of a sequence, c: ranks that share it, h: width of all heads, F: FLOP/s that one reaches, W: bytes"
-        " a second. Ask before the last line: does a longer sequence make it harder or easier to hide? Easier, which"
-        " surprises most. What do grouped queries change? Keys are narrower than queries, here by a factor of four."
-        " Latency is left out: c - 1 messages per layer.",
         block * width / (2 * keys),
         flop_over_bytes(),
-    )
-]
+    ),
+)

@@ -1,12 +1,16 @@
 """A worked derivation: formulas below each other, each with its reason, and what they give with numbers.
 
-    Derivation("The bubble of a pipeline", [Step(r"T = (m + p - 1)\\,t", "The last stage waits first.")], ...)
+A module has the lines of its own in derivation.toml, and their numbers in derivation.py:
 
-A module has its own in derivation.py, as DERIVATIONS. The last formula is evaluated with numbers, and so is the
-library's model of the same thing: a test holds the one to the other.
+    DERIVATIONS = written(__file__, Example(f"{P} stages: the bubble is {bubble:.1%}.", bubble, formula(P)), ...)
+
+The last formula is evaluated with numbers, and so is the library's model of the same thing: a test holds the one to
+the other.
 """
 
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -17,15 +21,29 @@ class Step(NamedTuple):
     because: str
 
 
-class Derivation(NamedTuple):
-    """A derivation for one slide. numbers: an example in words; notes: what to ask, and where learners stumble.
+class Example(NamedTuple):
+    """Numbers for a derivation, in words: what its last formula says with them, and what the library says."""
 
-    derived: what the last formula says in that example; library: what the library says.
-    """
+    numbers: str
+    derived: float
+    library: float
+
+
+class Derivation(NamedTuple):
+    """A derivation for one slide. notes: what to ask, and where learners stumble. The others: as of Example."""
 
     title: str
     steps: Sequence[Step]
-    numbers: str
     notes: str
+    numbers: str
     derived: float
     library: float
+
+
+def written(file: str, *examples: Example) -> list[Derivation]:
+    """Return the derivations of the derivation.toml beside a file, with their examples."""
+    texts = tomllib.loads(Path(file).with_suffix(".toml").read_text("utf-8"))["derivation"]
+    return [
+        Derivation(text["title"], [Step(*step) for step in text["steps"]], text["notes"], *example)
+        for text, example in zip(texts, examples, strict=True)
+    ]
