@@ -4,47 +4,39 @@ import numpy as np
 
 from lib_dlhpc.explore.allreduce.bus import points
 from lib_dlhpc.explore.allreduce.rounds import capitalized
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    Bar,
-    Diagram,
-    Lane,
-    Node,
-    Row,
-    Shape,
-    held,
-    lanes,
-    linked,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity
 
 FEW, ELEMENTS, SLOW = 4, 64, "100 Mbit/s, 1 ms"
-SHOWN = {"ring": BLUE, "recursive_doubling": GREEN, "rabenseifner": ORANGE}
+SHOWN = {"ring": kit.BLUE, "recursive_doubling": kit.GREEN, "rabenseifner": kit.ORANGE}
 SENT = (1_000, 10_000, 50_000, 200_000, 1_000_000)  # B
 GAP = ELEMENTS / 40  # between two messages
 
 
-def messages() -> Diagram:
+def messages() -> kit.Diagram:
     """Return what rank 0 of four sends in each round, as long as it has bytes."""
     rows = []
     for name, fill in SHOWN.items():
-        at, bars = 0.0, list[Bar]()
+        at, bars = 0.0, list[kit.Bar]()
         for part in schedule(name, FEW, ELEMENTS).rounds():
             size = float(np.sum(part.count[part.source == 0]))
             share = f"1/{ELEMENTS / size:.0f}" if size < ELEMENTS else "all"
-            bars.append(Bar(at, at + size, share, fill))
+            bars.append(kit.Bar(at, at + size, share, fill))
             at += size + GAP
-        rows.append(Lane(capitalized(name), bars))
-    return lanes(rows, f"what rank 0 of {FEW} sends, round after round (of the buffer)", side=0.24)
+        rows.append(kit.Lane(capitalized(name), bars))
+    return kit.lanes(
+        rows, f"what rank 0 of {FEW} sends, round after round (of the buffer)", side=0.24
+    )
 
 
-def steps() -> Diagram:
+def steps() -> kit.Diagram:
     """Return what each of four ranks sends in each round of a reduce-scatter: in a ring, and by halving."""
     rows = []
-    for name, take, fill in (("ring", FEW - 1, BLUE), ("rabenseifner", int(np.log2(FEW)), ORANGE)):
+    for name, take, fill in (
+        ("ring", FEW - 1, kit.BLUE),
+        ("rabenseifner", int(np.log2(FEW)), kit.ORANGE),
+    ):
         for number, part in zip(range(take), schedule(name, FEW, FEW).rounds(), strict=False):
             cells = [""] * FEW
             for rank, to, first, count in zip(
@@ -53,59 +45,65 @@ def steps() -> Diagram:
                 blocks = f"{first}" if count == 1 else f"{first} to {first + count - 1}"
                 cells[rank] = f"{blocks}\n→ rank {to}"
             label = "ring" if name == "ring" else "halving"
-            rows.append(Row(f"{label}, round {number + 1}", cells, fill))
-    return held([f"rank {rank} sends" for rank in range(FEW)], rows)
+            rows.append(kit.Row(f"{label}, round {number + 1}", cells, fill))
+    return kit.held([f"rank {rank} sends" for rank in range(FEW)], rows)
 
 
-def bus() -> Diagram:
+def bus() -> kit.Diagram:
     """Return a published bus bandwidth beside alpha-beta and NCCL's protocols, by message."""
     shown = points()[1::2] + points()[-1:]
     sizes = [format_quantity(round(point.size, -4), "B") for point in shown]
     rows = [
-        Row("published", [f"{point.published / 1e9:.3g}" for point in shown], GREEN),
-        Row("alpha-beta", [f"{point.line / 1e9:.3g}" for point in shown], BLUE),
-        Row("its error", [f"{point.line / point.published - 1:+.0%}" for point in shown], ORANGE),
-        Row("NCCL's\nprotocols", [f"{point.protocols / 1e9:.3g}" for point in shown], BLUE),
+        kit.Row("published", [f"{point.published / 1e9:.3g}" for point in shown], kit.GREEN),
+        kit.Row("alpha-beta", [f"{point.line / 1e9:.3g}" for point in shown], kit.BLUE),
+        kit.Row(
+            "its error", [f"{point.line / point.published - 1:+.0%}" for point in shown], kit.ORANGE
+        ),
+        kit.Row("NCCL's\nprotocols", [f"{point.protocols / 1e9:.3g}" for point in shown], kit.BLUE),
     ]
-    return held(sizes, rows)
+    return kit.held(sizes, rows)
 
 
-def shared() -> Diagram:
+def shared() -> kit.Diagram:
     """Return two nodes whose devices share a NIC."""
-    nodes, links = dict[str, Node](), list[tuple[str, str]]()
+    nodes, links = dict[str, kit.Node](), list[tuple[str, str]]()
     for node in range(2):
         nic = f"NIC {node}"
         for device in range(FEW):
             name = f"GPU {node * FEW + device}"
-            nodes[name] = Node(0.06 + 0.117 * device + 0.53 * node, 0.2, name, wide=0.105, high=0.2)
+            nodes[name] = kit.Node(
+                0.06 + 0.117 * device + 0.53 * node, 0.2, name, wide=0.105, high=0.2
+            )
             links.append((name, nic))
-        nodes[nic] = Node(0.235 + 0.53 * node, 0.58, nic, ORANGE, 0.16)
+        nodes[nic] = kit.Node(0.235 + 0.53 * node, 0.58, nic, kit.ORANGE, 0.16)
         links.append((nic, "network"))
-    nodes["network"] = Node(0.5, 0.92, "network", GREEN, 0.3)
-    words = [Shape(0.53 * node + 0.07, 0, 0.33, 0.1, f"node {node}") for node in range(2)]
-    return linked(nodes, links, words, both=True)
+    nodes["network"] = kit.Node(0.5, 0.92, "network", kit.GREEN, 0.3)
+    words = [kit.Shape(0.53 * node + 0.07, 0, 0.33, 0.1, f"node {node}") for node in range(2)]
+    return kit.linked(nodes, links, words, both=True)
 
 
-def emulated() -> Diagram:
+def emulated() -> kit.Diagram:
     """Return ranks in network namespaces of one machine, each behind a slow link."""
     nodes = {
-        f"rank {rank}": Node(
+        f"rank {rank}": kit.Node(
             0.13 + 0.247 * rank, 0.22, f"rank {rank}\nin its own namespace", wide=0.23, high=0.34
         )
         for rank in range(FEW)
     }
-    nodes["bridge"] = Node(0.5, 0.86, "Linux, one machine", ORANGE, 0.5)
-    words = [Shape(0, 0.68, 0.24, 0.3, f"each link: {SLOW}")]
-    return linked(nodes, [(f"rank {rank}", "bridge") for rank in range(FEW)], words, both=True)
+    nodes["bridge"] = kit.Node(0.5, 0.86, "Linux, one machine", kit.ORANGE, 0.5)
+    words = [kit.Shape(0, 0.68, 0.24, 0.3, f"each link: {SLOW}")]
+    return kit.linked(nodes, [(f"rank {rank}", "bridge") for rank in range(FEW)], words, both=True)
 
 
-def textbook() -> Diagram:
+def textbook() -> kit.Diagram:
     """Return what two algorithms take on the slow links by the textbook, for messages around their crossover."""
     rows = []
     for name in ("recursive_doubling", "rabenseifner"):
         costs = [price(schedule(name, FEW, size // 4), 1e-3, 8 / 100e6).total for size in SENT]
-        rows.append(Row(capitalized(name), [f"{1e3 * cost:.3g} ms" for cost in costs], SHOWN[name]))
-    return held([format_quantity(size, "B") for size in SENT], rows)
+        rows.append(
+            kit.Row(capitalized(name), [f"{1e3 * cost:.3g} ms" for cost in costs], SHOWN[name])
+        )
+    return kit.held([format_quantity(size, "B") for size in SENT], rows)
 
 
 DIAGRAMS = {

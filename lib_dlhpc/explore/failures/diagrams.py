@@ -2,68 +2,56 @@
 
 from lib_dlhpc.explore.failures.network import Learner
 from lib_dlhpc.explore.failures.versions import last_layer_bytes
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    RED,
-    Bar,
-    Diagram,
-    Lane,
-    Row,
-    held,
-    lanes,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.spec.units import format_quantity as show
 
 TRAIN, SAVE, RESTART, LOST, COPY = 4.0, 1.4, 1.9, 2.0, 0.25  # not to scale
 
 
-def failed() -> Diagram:
+def failed() -> kit.Diagram:
     """Return a run that saves its state, fails, and repeats what it has lost."""
-    bars, now = list[Bar](), 0.0
+    bars, now = list[kit.Bar](), 0.0
     parts = (
-        ("train", TRAIN, BLUE),
-        ("save", SAVE, ORANGE),
-        ("lost", LOST, RED),
-        ("restart", RESTART, GRAY),
-        ("repeat", LOST, GREEN),
-        ("train", TRAIN - LOST, BLUE),
-        ("save", SAVE, ORANGE),
+        ("train", TRAIN, kit.BLUE),
+        ("save", SAVE, kit.ORANGE),
+        ("lost", LOST, kit.RED),
+        ("restart", RESTART, kit.GRAY),
+        ("repeat", LOST, kit.GREEN),
+        ("train", TRAIN - LOST, kit.BLUE),
+        ("save", SAVE, kit.ORANGE),
     )
     for name, takes, fill in parts:
-        bars.append(Bar(now, now + takes, name, fill))
+        bars.append(kit.Bar(now, now + takes, name, fill))
         now += takes
     fails = TRAIN + SAVE + LOST
-    return lanes(
-        [Lane("all GPUs", bars)], "time, not to scale", (fails, "one GPU fails"), side=0.13
+    return kit.lanes(
+        [kit.Lane("all GPUs", bars)], "time, not to scale", (fails, "one GPU fails"), side=0.13
     )
 
 
-def stalls() -> Diagram:
+def stalls() -> kit.Diagram:
     """Return how long training stalls for a synchronous and for an asynchronous checkpoint."""
     write, step = 2 * SAVE, 1.6
     rows = [
-        Lane(
+        kit.Lane(
             "synchronous",
             [
-                Bar(0, step, "train"),
-                Bar(step, step + write, "write", ORANGE),
-                Bar(step + write, 2 * step + write, "train"),
+                kit.Bar(0, step, "train"),
+                kit.Bar(step, step + write, "write", kit.ORANGE),
+                kit.Bar(step + write, 2 * step + write, "train"),
             ],
         ),
-        Lane(
+        kit.Lane(
             "asynchronous",
             [
-                Bar(0, step, "train"),
-                Bar(step, step + COPY, "", RED),
-                Bar(step + COPY, 2 * step + write, "train"),
+                kit.Bar(0, step, "train"),
+                kit.Bar(step, step + COPY, "", kit.RED),
+                kit.Bar(step + COPY, 2 * step + write, "train"),
             ],
         ),
-        Lane("behind it", [Bar(step + COPY, step + COPY + write, "write", ORANGE)]),
+        kit.Lane("behind it", [kit.Bar(step + COPY, step + COPY + write, "write", kit.ORANGE)]),
     ]
-    return lanes(
+    return kit.lanes(
         rows,
         "time, not to scale; red: a copy to host memory",
         (step + COPY + write, "durable"),
@@ -71,26 +59,26 @@ def stalls() -> Diagram:
     )
 
 
-def versions() -> Diagram:
+def versions() -> kit.Diagram:
     """Return which chunks three versions of a network store if only its last layer is trained on."""
     rows = [
-        Row("layer 1", ("stored", "as in 1", "as in 1"), BLUE),
-        Row("layer 2", ("stored", "as in 1", "as in 1"), BLUE),
-        Row("last layer", ("stored", "stored", "stored"), ORANGE),
-        Row("parent", ("none", "version 1", "version 2"), GREEN),
+        kit.Row("layer 1", ("stored", "as in 1", "as in 1"), kit.BLUE),
+        kit.Row("layer 2", ("stored", "as in 1", "as in 1"), kit.BLUE),
+        kit.Row("last layer", ("stored", "stored", "stored"), kit.ORANGE),
+        kit.Row("parent", ("none", "version 1", "version 2"), kit.GREEN),
     ]
-    return held(("version 1", "version 2", "version 3"), rows)
+    return kit.held(("version 1", "version 2", "version 3"), rows)
 
 
-def written() -> Diagram:
+def written() -> kit.Diagram:
     """Return the bytes of a version, and those that the next one writes if only its last layer has changed."""
     network = Learner().network
     whole, last = network.weights.nbytes, last_layer_bytes()
     rows = [
-        Lane("a version", [Bar(0, whole, show(whole, "B"))]),
-        Lane("the next one writes", [Bar(0, last, "", ORANGE)]),
+        kit.Lane("a version", [kit.Bar(0, whole, show(whole, "B"))]),
+        kit.Lane("the next one writes", [kit.Bar(0, last, "", kit.ORANGE)]),
     ]
-    return lanes(rows, f"bytes; orange: {show(last, 'B')}", side=0.24)
+    return kit.lanes(rows, f"bytes; orange: {show(last, 'B')}", side=0.24)
 
 
 DIAGRAMS = {

@@ -1,87 +1,78 @@
 """Diagrams of the slides of module 07: a file system, a full cache, distributed files, bytes of a step, stripes."""
 
 from lib_dlhpc.explore.io_bottleneck import batch
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    Diagram,
-    Node,
-    Row,
-    Shape,
-    held,
-    linked,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.simulation import orders
 from lib_dlhpc.spec.units import format_quantity as show
 
 NODES, SAMPLES, ROOM = 4, 8, 4
 
 
-def files() -> Diagram:
+def files() -> kit.Diagram:
     """Return what nodes ask of a shared file system for each file."""
-    nodes = {f"node {k}": Node(0.12 + 0.25 * k, 0.12, f"node {k}", wide=0.2) for k in range(NODES)}
+    nodes = {
+        f"node {k}": kit.Node(0.12 + 0.25 * k, 0.12, f"node {k}", wide=0.2) for k in range(NODES)
+    }
     nodes |= {
-        "meta": Node(0.24, 0.82, "metadata server:\nstat, open, close", ORANGE, 0.42, 0.28),
-        "data": Node(0.76, 0.82, "data servers:\nread", GREEN, 0.42, 0.28),
+        "meta": kit.Node(0.24, 0.82, "metadata server:\nstat, open, close", kit.ORANGE, 0.42, 0.28),
+        "data": kit.Node(0.76, 0.82, "data servers:\nread", kit.GREEN, 0.42, 0.28),
     }
     links = [(f"node {k}", end) for k in range(NODES) for end in ("meta", "data")]
-    return linked(nodes, links)
+    return kit.linked(nodes, links)
 
 
-def cached() -> Diagram:
+def cached() -> kit.Diagram:
     """Return two epochs of eight samples, and which are in a cache of four when the second begins."""
     first, second = (list(map(int, order)) for order in list(orders(SAMPLES, 2))[:2])
     last = first[-ROOM:]
     rows = [
-        Row("epoch 1", list(map(str, first))),
-        Row("LRU cache, full", [""] * (SAMPLES - ROOM) + list(map(str, last)), GREEN),
-        Row("epoch 2", list(map(str, second)), ORANGE),
-        Row("evict which?", ["?"] * SAMPLES, GRAY),
+        kit.Row("epoch 1", list(map(str, first))),
+        kit.Row("LRU cache, full", [""] * (SAMPLES - ROOM) + list(map(str, last)), kit.GREEN),
+        kit.Row("epoch 2", list(map(str, second)), kit.ORANGE),
+        kit.Row("evict which?", ["?"] * SAMPLES, kit.GRAY),
     ]
-    return held([f"{k + 1}." for k in range(SAMPLES)], rows)
+    return kit.held([f"{k + 1}." for k in range(SAMPLES)], rows)
 
 
-def partitioned() -> Diagram:
+def partitioned() -> kit.Diagram:
     """Return which files each node has on its drive, and that all have all metadata."""
     rows = [
-        Row("SSD", [f"files {k + 1}/{NODES}" for k in range(NODES)], GREEN),
-        Row("memory", ["metadata of all files"] * NODES, ORANGE),
-        Row("reads", ["any file"] * NODES, BLUE),
+        kit.Row("SSD", [f"files {k + 1}/{NODES}" for k in range(NODES)], kit.GREEN),
+        kit.Row("memory", ["metadata of all files"] * NODES, kit.ORANGE),
+        kit.Row("reads", ["any file"] * NODES, kit.BLUE),
     ]
-    return held(
+    return kit.held(
         [f"node {k}" for k in range(NODES)], rows, "samples of other nodes, over the network"
     )
 
 
-def moved() -> Diagram:
+def moved() -> kit.Diagram:
     """Return what a GPU reads and sends in a step."""
     setting = batch.Setting()
     at = batch.BATCHES.index(setting.batch)
     read, sent = (show(float(each[at]), "B") for each in batch.each_device(setting))
     nodes = {
-        "files": Node(0.14, 0.5, "files", ORANGE, 0.24, 0.3),
-        "gpu": Node(0.5, 0.5, f"GPU\nbatch {setting.batch}", wide=0.2, high=0.3),
-        "others": Node(0.86, 0.5, "other GPUs", GREEN, 0.24, 0.3),
+        "files": kit.Node(0.14, 0.5, "files", kit.ORANGE, 0.24, 0.3),
+        "gpu": kit.Node(0.5, 0.5, f"GPU\nbatch {setting.batch}", wide=0.2, high=0.3),
+        "others": kit.Node(0.86, 0.5, "other GPUs", kit.GREEN, 0.24, 0.3),
     }
     words = [
-        Shape(0.2, 0.1, 0.32, 0.2, f"samples: {read} a step"),
-        Shape(0.52, 0.72, 0.36, 0.2, f"gradients: {sent} a step"),
+        kit.Shape(0.2, 0.1, 0.32, 0.2, f"samples: {read} a step"),
+        kit.Shape(0.52, 0.72, 0.36, 0.2, f"gradients: {sent} a step"),
     ]
-    return linked(nodes, [("files", "gpu"), ("gpu", "others")], words)
+    return kit.linked(nodes, [("files", "gpu"), ("gpu", "others")], words)
 
 
-def striped() -> Diagram:
+def striped() -> kit.Diagram:
     """Return which stripes of a file are on which target, with stripe counts 1 and 4, and who writes them."""
     stripes = [str(k + 1) for k in range(NODES)]
     rows = [
-        Row("stripe count 1", [" ".join(stripes)] + [""] * (NODES - 1), ORANGE),
-        Row("stripe count 4", stripes, GREEN),
-        Row("a file per rank", [f"file of rank {k}" for k in range(NODES)], BLUE),
-        Row("aggregators", [f"one writes {stripe}" for stripe in stripes], GREEN),
+        kit.Row("stripe count 1", [" ".join(stripes)] + [""] * (NODES - 1), kit.ORANGE),
+        kit.Row("stripe count 4", stripes, kit.GREEN),
+        kit.Row("a file per rank", [f"file of rank {k}" for k in range(NODES)], kit.BLUE),
+        kit.Row("aggregators", [f"one writes {stripe}" for stripe in stripes], kit.GREEN),
     ]
-    return held([f"target {k}" for k in range(NODES)], rows, "stripes 1 to 4 of a checkpoint")
+    return kit.held([f"target {k}" for k in range(NODES)], rows, "stripes 1 to 4 of a checkpoint")
 
 
 DIAGRAMS = {

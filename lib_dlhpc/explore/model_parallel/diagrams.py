@@ -2,18 +2,7 @@
 
 from lib_dlhpc.explore.model_parallel.cuts import WAYS, Cut, stages
 from lib_dlhpc.explore.model_parallel.shards import COLUMNS, MESSAGES, ROWS, SHARDS
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    Bar,
-    Diagram,
-    Lane,
-    Row,
-    held,
-    lanes,
-    passes,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.schedules import PIPELINES, timetable
 
 GPUS, STAGES, MANY, WORK = 2, 3, 4, 4.0
@@ -21,11 +10,11 @@ SHARD = {None: "all", COLUMNS: "columns {}/2", ROWS: "rows {}/2"}
 NETWORK = "VGG-16"
 
 
-def product() -> Diagram:
+def product() -> kit.Diagram:
     """Return which GPU has which part of the five matrices of an MLP."""
-    fills = (BLUE, ORANGE, BLUE, ORANGE, GREEN)
+    fills = (kit.BLUE, kit.ORANGE, kit.BLUE, kit.ORANGE, kit.GREEN)
     rows = [
-        Row(name, [SHARD[axis].format(gpu + 1) for gpu in range(GPUS)], fill)
+        kit.Row(name, [SHARD[axis].format(gpu + 1) for gpu in range(GPUS)], fill)
         for name, axis, fill in zip(
             ("X", "A", "Y = GeLU(XA)", "B", "Z = YB"), SHARDS["paired"], fills, strict=True
         )
@@ -34,32 +23,34 @@ def product() -> Diagram:
         f"{what} {'of Z, ' if after == 'B' else 'for X, '}{when}"
         for after, when, what in MESSAGES["paired"]
     ]
-    return held(
+    return kit.held(
         [f"GPU {gpu}" for gpu in range(GPUS)], rows, f"allreduce: {'; '.join(reversed(sent))}"
     )
 
 
-def filled() -> Diagram:
+def filled() -> kit.Diagram:
     """Return a batch in three stages, whole and in four microbatches: the same work."""
-    rows = list[Lane]()
+    rows = list[kit.Lane]()
     for count, name in ((1, "1 batch"), (MANY, f"{MANY} parts")):
         each = WORK / count
         spans = timetable(PIPELINES["gpipe"](STAGES, count), forward=each, backward=2 * each)
-        rows += passes(spans, f"{name}, stage", numbered=False)
-    return lanes(rows, "time; blue: forward, green: backward", side=0.25)
+        rows += kit.passes(spans, f"{name}, stage", numbered=False)
+    return kit.lanes(rows, "time; blue: forward, green: backward", side=0.25)
 
 
-def uneven() -> Diagram:
+def uneven() -> kit.Diagram:
     """Return the work of stages with equal numbers of layers."""
     found = stages(Cut(NETWORK, way=WAYS[0]))
     firsts = (0, *found.ends[:-1])
     rows = [
-        Lane(f"stage {number}", [Bar(0, float(work), f"layers {first + 1} to {end}", BLUE)])
+        kit.Lane(
+            f"stage {number}", [kit.Bar(0, float(work), f"layers {first + 1} to {end}", kit.BLUE)]
+        )
         for number, (first, end, work) in enumerate(
             zip(firsts, found.ends, found.work, strict=True)
         )
     ]
-    return lanes(rows, f"time of a microbatch of {NETWORK}")
+    return kit.lanes(rows, f"time of a microbatch of {NETWORK}")
 
 
 DIAGRAMS = {

@@ -7,47 +7,31 @@ from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import Setting as Phases
 from lib_dlhpc.explore.serving.replicas import SHAPES
 from lib_dlhpc.explore.serving.served import service
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    VIOLET,
-    WHITE,
-    Bar,
-    Diagram,
-    Lane,
-    Node,
-    Row,
-    Shape,
-    held,
-    lanes,
-    linked,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.serving import simulate_service
 from lib_dlhpc.spec.units import format_quantity as show
 
 TOKENS, CACHES, EIGHT, PRINTED = 6, 3, 8, "not to scale"
 
 
-def two_phases() -> Diagram:
+def two_phases() -> kit.Diagram:
     """Return the passes of a prompt and of the first tokens of its answer."""
-    steps = [Bar(3 + k, 4 + k, f"{k + 2}.", GREEN) for k in range(TOKENS)]
+    steps = [kit.Bar(3 + k, 4 + k, f"{k + 2}.", kit.GREEN) for k in range(TOKENS)]
     rows = [
-        Lane("prefill", [Bar(0, 3, f"{Phases().prompt:,} tokens")]),
-        Lane("decode", steps),
-        Lane(
+        kit.Lane("prefill", [kit.Bar(0, 3, f"{Phases().prompt:,} tokens")]),
+        kit.Lane("decode", steps),
+        kit.Lane(
             "reads",
             [
-                Bar(0, 3, "weights", ORANGE),
-                *(Bar(3 + k, 4 + k, "all", ORANGE) for k in range(TOKENS)),
+                kit.Bar(0, 3, "weights", kit.ORANGE),
+                *(kit.Bar(3 + k, 4 + k, "all", kit.ORANGE) for k in range(TOKENS)),
             ],
         ),
     ]
-    return lanes(rows, f"time, {PRINTED}; decode: a token a pass", side=0.14)
+    return kit.lanes(rows, f"time, {PRINTED}; decode: a token a pass", side=0.14)
 
 
-def filled() -> Diagram:
+def filled() -> kit.Diagram:
     """Return a GPU with the weights of Llama 2 13B, and the caches of its first sequences."""
     setting = Room(network="llama2-13b")
     own = fit(setting, heads_of(setting))
@@ -55,57 +39,63 @@ def filled() -> Diagram:
     rest = own.memory["activations"] + own.memory["driver and workspace"]
     begin = weights + rest
     caches = [
-        Bar(begin + k * own.sequence, begin + (k + 1) * own.sequence, "", GREEN)
+        kit.Bar(begin + k * own.sequence, begin + (k + 1) * own.sequence, "", kit.GREEN)
         for k in range(CACHES)
     ]
     bars = [
-        Bar(0, weights, f"weights {show(weights, 'B')}", ORANGE),
-        Bar(weights, begin, "", GRAY),
+        kit.Bar(0, weights, f"weights {show(weights, 'B')}", kit.ORANGE),
+        kit.Bar(weights, begin, "", kit.GRAY),
         *caches,
     ]
     total = float(own.prices.device.memory)
     cache = f"cache of a sequence: {show(own.sequence, 'B')}"
-    return lanes(
-        [Lane("memory", bars)], f"green: {cache}", (total, f"full: {show(total, 'B')}"), side=0.14
+    return kit.lanes(
+        [kit.Lane("memory", bars)],
+        f"green: {cache}",
+        (total, f"full: {show(total, 'B')}"),
+        side=0.14,
     )
 
 
-def batched() -> Diagram:
+def batched() -> kit.Diagram:
     """Return three requests in a batch of two, static and continuous, as simulated."""
     load = {"rate": 1e3, "prompt": 64, "answer": 32, "answer_spread": 1.0, "count": 3, "seed": 4}
-    rows = list[Lane]()
+    rows = list[kit.Lane]()
     for name in (STATIC, CONTINUOUS):
         found = simulate_service(service("llama3-8b", "h100-pod", load, batch=2, **BATCHINGS[name]))
         rows += [
-            Lane(
+            kit.Lane(
                 f"{name.split()[0]}, request {each.number + 1}",
-                [Bar(each.arrival, each.first, "", GRAY), Bar(each.first, each.end, "", GREEN)],
+                [
+                    kit.Bar(each.arrival, each.first, "", kit.GRAY),
+                    kit.Bar(each.first, each.end, "", kit.GREEN),
+                ],
             )
             for each in found.requests
         ]
-    return lanes(rows, "time; gray: waits, green: answer; two at once", side=0.34)
+    return kit.lanes(rows, "time; gray: waits, green: answer; two at once", side=0.34)
 
 
-def alike() -> Diagram:
+def alike() -> kit.Diagram:
     """Return three prompts that begin alike, and whose blocks are stored once."""
     own = prefixes.Setting()
     shared = f"{own.shared:,} tokens"
     rows = [
-        Row("begins with", ("system A", "system A", "system B"), GREEN),
-        Row("of which are computed", (shared, "none: stored", shared), ORANGE),
-        Row("then, of its own", [f"{own.own} tokens"] * 3),
+        kit.Row("begins with", ("system A", "system A", "system B"), kit.GREEN),
+        kit.Row("of which are computed", (shared, "none: stored", shared), kit.ORANGE),
+        kit.Row("then, of its own", [f"{own.own} tokens"] * 3),
     ]
-    return held(("request 1", "request 2", "request 3"), rows)
+    return kit.held(("request 1", "request 2", "request 3"), rows)
 
 
-def divided() -> Diagram:
+def divided() -> kit.Diagram:
     """Return eight GPUs as replicas of more and more tensor-parallel ranks."""
-    fills = (BLUE, GREEN)
-    shapes = list[Shape]()
+    fills = (kit.BLUE, kit.GREEN)
+    shapes = list[kit.Shape]()
     for row, (size, name) in enumerate(SHAPES.items()):
         top = 0.02 + row * 0.98 / len(SHAPES)
         high = 0.9 / len(SHAPES)
-        shapes.append(Shape(0, top, 0.18, high, name, align="right"))
+        shapes.append(kit.Shape(0, top, 0.18, high, name, align="right"))
         for replica in range(EIGHT // size):
             wide = 0.8 * size / EIGHT
             words = (
@@ -116,43 +106,49 @@ def divided() -> Diagram:
                 else "all"
             )
             shapes.append(
-                Shape(0.2 + replica * wide, top, wide - 0.01, high, words, fills[replica % 2])
+                kit.Shape(0.2 + replica * wide, top, wide - 0.01, high, words, fills[replica % 2])
             )
     said = [f"{name}: each GPU has 1/{size} of the weights" for size, name in SHAPES.items()]
-    return Diagram(tuple(shapes), words="; ".join(said))
+    return kit.Diagram(tuple(shapes), words="; ".join(said))
 
 
-def apart() -> Diagram:
+def apart() -> kit.Diagram:
     """Return replicas that only read prompts and replicas that only decode, with the cache that travels."""
     own = pools.Setting()
     nodes = {
-        "in": Node(0.09, 0.5, "prompts", WHITE, 0.18, 0.24),
-        "pre": Node(0.39, 0.5, f"{own.pool} replicas\nprefill", wide=0.24, high=0.4),
-        "dec": Node(0.75, 0.5, f"{pools.REPLICAS - own.pool} replicas\ndecode", GREEN, 0.24, 0.4),
+        "in": kit.Node(0.09, 0.5, "prompts", kit.WHITE, 0.18, 0.24),
+        "pre": kit.Node(0.39, 0.5, f"{own.pool} replicas\nprefill", wide=0.24, high=0.4),
+        "dec": kit.Node(
+            0.75, 0.5, f"{pools.REPLICAS - own.pool} replicas\ndecode", kit.GREEN, 0.24, 0.4
+        ),
     }
     words = [
-        Shape(0.36, 0.02, 0.42, 0.22, f"KV cache, {show(pools.cache(own), 'B')} a prompt"),
-        Shape(0.88, 0.38, 0.12, 0.24, "tokens"),
+        kit.Shape(0.36, 0.02, 0.42, 0.22, f"KV cache, {show(pools.cache(own), 'B')} a prompt"),
+        kit.Shape(0.88, 0.38, 0.12, 0.24, "tokens"),
     ]
-    return linked(nodes, [("in", "pre"), ("pre", "dec")], words)
+    return kit.linked(nodes, [("in", "pre"), ("pre", "dec")], words)
 
 
-def ahead() -> Diagram:
+def ahead() -> kit.Diagram:
     """Return a step with drafts beside steps without, for one sequence."""
     setting = drafts.Setting()
     draft, verify = (float(each.total) for each in drafts.step(setting))
     each, plain = draft / setting.drafts, float(drafts.plain(1).total)
     rows = [
-        Lane(
+        kit.Lane(
             "draft model",
-            [Bar(k * each, (k + 1) * each, "", VIOLET) for k in range(setting.drafts)],
+            [kit.Bar(k * each, (k + 1) * each, "", kit.VIOLET) for k in range(setting.drafts)],
         ),
-        Lane("large model", [Bar(draft, draft + verify, f"verify {setting.drafts}, add 1", GREEN)]),
-        Lane(
-            "without drafts", [Bar(k * plain, (k + 1) * plain, "1 token", BLUE) for k in range(2)]
+        kit.Lane(
+            "large model",
+            [kit.Bar(draft, draft + verify, f"verify {setting.drafts}, add 1", kit.GREEN)],
+        ),
+        kit.Lane(
+            "without drafts",
+            [kit.Bar(k * plain, (k + 1) * plain, "1 token", kit.BLUE) for k in range(2)],
         ),
     ]
-    return lanes(rows, f"time; {setting.drafts} drafts for one sequence", side=0.24)
+    return kit.lanes(rows, f"time; {setting.drafts} drafts for one sequence", side=0.24)
 
 
 DIAGRAMS = {

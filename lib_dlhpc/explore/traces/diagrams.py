@@ -1,24 +1,11 @@
 """Diagrams of the slides of module 11: a late sender, four problems and their traces, a buffer between programs."""
 
-from lib_dlhpc.explore.slides.diagram import (
-    GRAY,
-    GREEN,
-    ORANGE,
-    Bar,
-    Diagram,
-    Lane,
-    Node,
-    Row,
-    Shape,
-    held,
-    lanes,
-    linked,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.traces.coupled import RANKS, Setting
 from lib_dlhpc.explore.traces.waits import Setting as Program
 from lib_dlhpc.explore.traces.waits import trace
 
-SHOWN, WAITS = 2, {"receive": ORANGE, "collective": GRAY}
+SHOWN, WAITS = 2, {"receive": kit.ORANGE, "collective": kit.GRAY}
 SIGNS = {
     "sends late": ("its neighbors, in a receive", "it computes before it sends"),
     "computes longer": ("its neighbors, in each step", "its own work"),
@@ -27,7 +14,7 @@ SIGNS = {
 }
 
 
-def late(marked: bool = False) -> Diagram:
+def late(marked: bool = False) -> kit.Diagram:
     """Return steps of a traced program in which a rank sends late; marked: with the first wait."""
     setting = Program(how="sends late")
     own = trace(setting)
@@ -35,51 +22,53 @@ def late(marked: bool = False) -> Diagram:
     waits = [each for each in own if each.kind in WAITS and each.stop - each.start > end / 100]
     rows = []
     for rank in range(own.ranks):
-        now, bars = 0.0, list[Bar]()
+        now, bars = 0.0, list[kit.Bar]()
         for each in waits:
             if each.rank != rank or each.stop > end:
                 continue
             if each.start > now:
-                bars.append(Bar(now, each.start, "", GREEN))
-            bars.append(Bar(each.start, each.stop, "", WAITS[each.kind]))
+                bars.append(kit.Bar(now, each.start, "", kit.GREEN))
+            bars.append(kit.Bar(each.start, each.stop, "", WAITS[each.kind]))
             now = each.stop
         if now < end:
-            bars.append(Bar(now, end, "", GREEN))
-        rows.append(Lane(f"rank {rank}", bars))
+            bars.append(kit.Bar(now, end, "", kit.GREEN))
+        rows.append(kit.Lane(f"rank {rank}", bars))
     first = min(waits, key=lambda each: each.start)
     wall = (first.start, f"first wait, for rank {first.peer}") if marked else None
-    return lanes(rows, f"time of {SHOWN} steps; orange: receive, gray: allreduce", wall, side=0.14)
+    return kit.lanes(
+        rows, f"time of {SHOWN} steps; orange: receive, gray: allreduce", wall, side=0.14
+    )
 
 
-def cause() -> Diagram:
+def cause() -> kit.Diagram:
     """Return the same steps with the first wait, and the rank at its other end."""
     return late(marked=True)
 
 
-def planted() -> Diagram:
+def planted() -> kit.Diagram:
     """Return who waits with each kind of problem, and where its cause is."""
     rows = [
-        Row("who waits", [who for who, _ in SIGNS.values()], GRAY),
-        Row("the cause", [why for _, why in SIGNS.values()], ORANGE),
+        kit.Row("who waits", [who for who, _ in SIGNS.values()], kit.GRAY),
+        kit.Row("the cause", [why for _, why in SIGNS.values()], kit.ORANGE),
     ]
-    return held([name.replace(" ", "\n") for name in SIGNS], rows)
+    return kit.held([name.replace(" ", "\n") for name in SIGNS], rows)
 
 
-def coupled() -> Diagram:
+def coupled() -> kit.Diagram:
     """Return two programs and the buffer between them."""
     own = Setting()
     nodes = {
-        "simulation": Node(
+        "simulation": kit.Node(
             0.15, 0.5, f"simulation:\n{own.simulating} to {RANKS - 1} ranks", wide=0.3, high=0.34
         ),
-        "buffer": Node(0.5, 0.5, f"buffer:\n{own.depth} batches", ORANGE, 0.2, 0.34),
-        "training": Node(0.85, 0.5, f"training:\nthe others of {RANKS}", GREEN, 0.3, 0.34),
+        "buffer": kit.Node(0.5, 0.5, f"buffer:\n{own.depth} batches", kit.ORANGE, 0.2, 0.34),
+        "training": kit.Node(0.85, 0.5, f"training:\nthe others of {RANKS}", kit.GREEN, 0.3, 0.34),
     }
     words = [
-        Shape(0, 0.1, 0.44, 0.14, "full: the simulation waits"),
-        Shape(0.58, 0.76, 0.42, 0.14, "empty: training waits"),
+        kit.Shape(0, 0.1, 0.44, 0.14, "full: the simulation waits"),
+        kit.Shape(0.58, 0.76, 0.42, 0.14, "empty: training waits"),
     ]
-    return linked(nodes, [("simulation", "buffer"), ("buffer", "training")], words)
+    return kit.linked(nodes, [("simulation", "buffer"), ("buffer", "training")], words)
 
 
 DIAGRAMS = {
